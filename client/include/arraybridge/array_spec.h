@@ -1,0 +1,50 @@
+// An ArraySpec says how to read bytes as an array: element type, shape, strides, where the first element lies.
+// A value. The same thing as arraybridge.v1.ArraySpec on the wire.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// DLPack's DLDataType: code, bits of one lane, lanes (always 1 in a share).
+struct DataType {
+  uint8_t code = 0;
+  uint8_t bits = 0;
+  uint16_t lanes = 1;
+
+  friend bool operator==(const DataType&, const DataType&) = default;
+};
+
+struct ArraySpec {
+  DataType type;
+  std::string dtype;             // logical name: "float32", "bfloat16"
+  std::vector<int64_t> shape;    // elements; empty: a scalar
+  std::vector<int64_t> strides;  // elements; empty: compact row-major
+  uint64_t offset = 0;           // bytes from the start of the share
+
+  // Product of the shape; INVALID_ARGUMENT on a negative dimension or an overflow.
+  Result<uint64_t> elements() const;
+  // Bytes from the first to one past the last element for a compact array of this shape and type (packed sub-byte types
+  // are rounded up over the whole array). INVALID_ARGUMENT as above.
+  Result<uint64_t> compact_bytes() const;
+  // True if the strides are absent or those of compact row-major order; strides of dimensions of size 1 do not count.
+  bool compact() const;
+  // Every element lies inside [0, bytes), seen from the share's start. INVALID_ARGUMENT names what does not fit.
+  Status CheckInside(uint64_t bytes) const;
+
+  friend bool operator==(const ArraySpec&, const ArraySpec&) = default;
+};
+
+// Row-major strides, in elements, of a shape.
+std::vector<int64_t> CompactStrides(const std::vector<int64_t>& shape);
+
+// "float32" for {2, 32}, "bool" for {6, 8}, "" for what has no name. And back; code 0 and bits 0 if unknown.
+std::string NameOf(DataType type);
+DataType TypeNamed(const std::string& name);
+
+}  // namespace arraybridge

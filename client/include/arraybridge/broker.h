@@ -1,0 +1,122 @@
+// Broker is a client's connection to arraybridged: put arrays in, get arrays out, without copying more than once.
+// Connects on first need and again after the daemon restarted; thread-safe; survives fork (the child gets a connection
+// of its own). Depends on libc and libstdc++ alone.
+//
+//   arraybridge::Broker broker({.address = "/run/arraybridge"});
+//   auto placed = broker.Place({&view, 1});
+//   auto share = broker.Publish(*placed, {.name = "frame"});
+//   auto got = broker.Acquire({.name = "frame"});       // in any process
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <arraybridge/array.h>
+#include <arraybridge/share.h>
+#include <arraybridge/view.h>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// kShared: the arena's one read-only mapping. kPrivate: a copy-on-write mapping of its own, for frameworks that do not
+// know read-only memory: a write stays with the writer and never ends in SIGSEGV.
+enum class MapMode : uint8_t { kShared, kPrivate };
+
+struct ServerInfo {
+  std::string version;
+  std::string broker_id;  // 16 bytes
+  uint32_t protocol_min = 0;
+  uint32_t protocol_max = 0;
+  uint64_t uptime_ms = 0;
+};
+
+struct Stats {
+  uint64_t sessions = 0, leases = 0, shares = 0, withdrawn_shares = 0, arenas = 0, charged_bytes = 0, tickets = 0,
+           waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, acquires_total = 0,
+           refusals_total = 0, sessions_cut_total = 0;
+  uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0;  // summed over devices
+};
+
+struct ListedShare {
+  Share share;
+  uint64_t maker = 0;
+  uint64_t maker_process_id = 0;
+  uint64_t leases = 0;
+  uint64_t age_ms = 0;
+};
+
+// What this process holds; for tests and for the curious.
+struct ClientStats {
+  uint64_t arenas_written = 0;  // arenas of this session
+  uint64_t arena_bytes = 0;
+  uint64_t arenas_mapped = 0;  // arenas mapped for reading
+  uint64_t live_leases = 0;
+  uint64_t pending_releases = 0;
+};
+
+class Broker {
+ public:
+  struct Options {
+    // The directory of the daemon's sockets, or the path of a lifeline socket.
+    std::string address;
+    std::string ns = "default";
+    std::chrono::milliseconds timeout{10000};  // of every call that names none
+    std::string client;                        // a name to show, at most 64 bytes
+  };
+
+  explicit Broker(Options options);
+  ~Broker();
+  Broker(Broker&&) noexcept;
+  Broker& operator=(Broker&&) noexcept;
+
+  const Options& options() const;
+
+  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
+  // an arena of its own, as Publish with `sealed` needs. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false);
+  // Empty, and a copy of each view into it.
+  Result<Placement> Place(std::span<const View> sources, bool own = false);
+
+  struct PublishOptions {
+    std::string name;      // empty: the broker chooses
+    bool replace = false;  // false: ALREADY_EXISTS
+    // Nobody can write the bytes any more, not even this process: the placement's views become invalid.
+    // REQUIRES: placed with `own`, and no view of it in use: FAILED_PRECONDITION otherwise.
+    bool sealed = false;
+    std::string structure;
+    std::string metadata;
+  };
+  Result<Share> Publish(const Placement& placement, const PublishOptions& options);
+  // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
+  // this session that is not yet published. NOT_FOUND if not: then Place them.
+  Result<Placement> PlacementOf(std::span<const View> views);
+
+  struct AcquireOptions {
+    MapMode mode = MapMode::kShared;
+    std::chrono::milliseconds wait{0};  // for a name that is not there; then DEADLINE_EXCEEDED. 0: NOT_FOUND at once
+  };
+  Result<Acquired> Acquire(const ShareRef& ref, const AcquireOptions& options);
+  Result<Acquired> Acquire(const ShareRef& ref) { return Acquire(ref, AcquireOptions{}); }
+  // All or none, in one message.
+  Result<std::vector<Acquired>> AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options);
+
+  Status Withdraw(const ShareRef& ref);
+  Result<std::vector<ListedShare>> List(const std::string& name_prefix = {});
+  Result<Stats> GetStats();
+  Result<ServerInfo> GetServerInfo();
+
+  // Sends every pending release and gives back what nobody uses; returns when the daemon has answered.
+  Status Flush();
+  ClientStats client_stats() const;
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace arraybridge

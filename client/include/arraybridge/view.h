@@ -1,0 +1,64 @@
+// A View is what frameworks see of memory: an address, how to read it, and what keeps it alive. Of a share of the
+// broker or of foreign memory; it does not know which. Immutable once made; copying shares the owner.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <arraybridge/array_spec.h>
+
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
+namespace arraybridge {
+
+struct View {
+  void* data = nullptr;  // of the first element; nullptr iff the array has no elements
+  DataType type;
+  std::string dtype;  // logical name, may be empty
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // elements; as long as shape; compact values on dimensions of size 1
+  Device device;                 // pinned memory shows as CPU, managed as CUDA
+  bool read_only = false;
+  // The consumer's arrays are immutable (JAX, TensorFlow): it may alias read-only memory through the unversioned
+  // dialect, which cannot say so.
+  bool legacy_may_alias_read_only = false;
+  bool is_copied = false;             // DLPack's IS_COPIED: nobody else has these bytes
+  std::shared_ptr<const void> owner;  // dropped on any thread, without any lock, maybe after the interpreter has gone
+
+  uint64_t elements() const;
+  uint64_t nbytes() const;
+  bool compact() const;
+};
+
+// DLPack 1.3. Sizes, flags and rules: https://dmlc.github.io/dlpack/latest/c_api.html and docs/dlpack.md.
+inline constexpr uint64_t kDlpackReadOnly = 1;
+inline constexpr uint64_t kDlpackIsCopied = 2;
+inline constexpr uint64_t kDlpackSubbytePadded = 4;
+
+// The tensor is the caller's until its deleter is called, which may happen on any thread, any number of times: the
+// second call finds nothing to do. Never NULL, byte_offset 0, strides never NULL for ndim > 0, data NULL at size 0.
+DLManagedTensorVersioned* ExportVersioned(const View& view);
+// FAILED_PRECONDITION for a read-only view, unless legacy_may_alias_read_only: the dialect cannot say read-only.
+Result<DLManagedTensor*> ExportLegacy(const View& view);
+
+// Takes the tensor over on success only; the view's owner calls its deleter. INVALID_ARGUMENT names the value that is
+// refused: rank, lanes, dtype, negative size, overflow, NULL data, foreign major version. Nothing is copied.
+Result<View> ImportVersioned(DLManagedTensorVersioned* tensor);
+Result<View> ImportLegacy(DLManagedTensor* tensor);
+
+// A description, checked and normalised, of memory that somebody describes in other words (buffer, array interface).
+// strides in elements, may be empty. INVALID_ARGUMENT as above.
+Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std::vector<int64_t> strides,
+                      Device device, bool read_only, std::shared_ptr<const void> owner);
+
+// Copies every element of `source` (any strides) to `destination`, compact row-major; host memory only.
+// REQUIRES: destination holds source.nbytes() bytes and does not overlap it.
+void CopyCompact(const View& source, void* destination);
+
+// A private, writable, compact, 256-byte aligned copy in this process's own memory (no broker). RESOURCE_EXHAUSTED.
+Result<View> CopyToHeap(const View& source);
+
+}  // namespace arraybridge

@@ -1,0 +1,176 @@
+// The Broker owns bytes, names and quotas: every verb of the product ends here, whichever door it came through.
+// It knows no socket, no gRPC, no protobuf, no thread and no log. It never waits: who must wait is told
+// RESOURCE_EXHAUSTED or NOT_FOUND and stands in the service's waiting line.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/broker/ids.h"
+#include "daemon/broker/snapshot.h"
+#include "daemon/config.h"
+#include "daemon/memory/memory_backend.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+using Token = std::array<uint8_t, 16>;
+using Clock = std::chrono::steady_clock;
+
+// Who stands at the door. Identity is the socket; the pid is for display.
+struct Peer {
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  uint64_t process_id = 0;
+  std::string client;
+  Door door = Door::kLifeline;
+  std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // what it can open
+};
+
+struct OpenedSession {
+  SessionId session{};
+  Token token{};
+};
+
+struct RangeOfArena {
+  ArenaId arena{};
+  uint64_t offset = 0;
+  uint64_t size = 0;
+};
+
+struct AllocateCall {
+  std::string_view ns;
+  Device device;
+  uint64_t size = 0;
+};
+
+struct AllocatedArena {
+  Handle handle;  // the whole arena; descriptor: writable
+};
+
+struct PublishCall {
+  std::string_view ns;
+  std::string_view name;  // empty: the broker chooses
+  ArenaId arena{};
+  uint64_t arena_generation = 0;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  std::string specs;      // opaque here: checked at the door, read by clients
+  std::string structure;  // opaque
+  std::string metadata;   // opaque
+  uint32_t fence_kind = 0;
+  std::string fence;  // opaque
+  bool replace = false;
+  bool sealed = false;
+};
+
+struct PublishedShare {
+  ShareId share{};
+  std::string name;
+  uint64_t generation = 0;
+  Immutability immutability{};
+};
+
+struct ShareKey {
+  std::string_view name;  // if `id` is 0
+  ShareId id{};
+  uint64_t generation = 0;  // 0: the newest
+};
+
+// What an Acquire answers about one share. Strings are shared with the broker, not copied.
+struct LeasedShare {
+  LeaseId lease{};
+  std::shared_ptr<const ShareFacts> facts;
+  Handle handle;  // without a descriptor
+  Immutability immutability{};
+};
+
+struct AcquiredShares {
+  std::vector<LeasedShare> shares;
+  std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
+};
+
+struct ReleasedLeases {
+  uint32_t released = 0;
+};
+
+// Thread-safe. One mutex, never held while a backend populates, copies, seals for ever or destroys.
+class Broker {
+ public:
+  // `backends` in order of preference; each device is served by the first that has it. They outlive the broker.
+  Broker(const Config& config, std::vector<MemoryBackend*> backends);
+  ~Broker();
+  Broker(const Broker&) = delete;
+  Broker& operator=(const Broker&) = delete;
+
+  const Token& broker_id() const;  // random in every life
+
+  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
+  Result<OpenedSession> OpenSession(Peer peer);
+  // NOT_FOUND, and nothing more, for a token that is not one.
+  Result<SessionId> SessionOf(std::span<const uint8_t> token) const;
+  Result<uint32_t> UidOf(SessionId session) const;
+  // Ends its leases, tickets, unpublished ranges. Arenas without a live share begin to die, the others stay, whole.
+  // Bytes are given back by Sweep. Idempotent.
+  void EndSession(SessionId session, EndCause cause);
+
+  // Slow (populates): on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
+  Result<AllocatedArena> Allocate(SessionId session, const AllocateCall& call);
+  // INVALID_ARGUMENT or PERMISSION_DENIED, before anybody waits: would this Allocate ever succeed?
+  Status CheckAllocate(SessionId session, const AllocateCall& call);
+  Status Mapped(SessionId session, ArenaId arena);
+  Result<PublishedShare> Publish(SessionId session, PublishCall call);
+  // All or none. NOT_FOUND names the missing one. Brings at most one descriptor unless `with_descriptor` is false.
+  Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
+                                 bool with_descriptor);
+  // A read-only descriptor of an arena in which the session holds a lease or which it made.
+  Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation);
+  Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
+                                 std::span<const uint64_t> unmapped);
+  // Number of names taken away. NOT_FOUND names the first that is not there; the others are withdrawn all the same.
+  Result<uint32_t> Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys);
+
+  // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
+  // Each is handed out once; at most `most`.
+  std::vector<RangeOfArena> TakeReturned(SessionId session, size_t most);
+
+  // Tickets: a descriptor promised to a session. RESOURCE_EXHAUSTED: limits.tickets_per_session_max.
+  Result<Token> IssueTicket(SessionId session, ArenaId arena, Access access);
+  struct Redeemed {
+    Handle handle;
+    bool writable = false;
+  };
+  // NOT_FOUND for every ticket that is not this session's, used, or too old: without telling which.
+  Result<Redeemed> Redeem(SessionId session, std::span<const uint8_t> ticket);
+
+  // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans
+  // and late tickets. Slow (destroys): on a worker.
+  struct Swept {
+    uint64_t freed_bytes = 0;
+    bool more_later = false;  // something waits for others to let go: call again soon
+  };
+  Swept Sweep(Clock::time_point now);
+
+  // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces.
+  Result<SharePage> ListShares(SessionId session, const ListFilter& filter) const;
+  Result<SessionPage> ListSessions(SessionId session, const ListFilter& filter) const;
+  Result<LeasePage> ListLeases(SessionId session, const ListFilter& filter) const;
+  Result<NamespacePage> ListNamespaces(SessionId session, const ListFilter& filter) const;
+  std::vector<DeviceFacts> Devices() const;
+  Snapshot TakeSnapshot() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace arraybridge

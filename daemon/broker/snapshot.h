@@ -1,0 +1,116 @@
+// A Snapshot is what the broker tells about itself: plain numbers and names, taken under the lock, read without it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/broker/ids.h"
+#include "proto/boundary/handle.h"
+
+namespace arraybridge {
+
+enum class Door : uint8_t { kLifeline, kGrpc };
+enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain };
+
+// What does not change about a share once it is published. Shared between the broker and every answer about it.
+struct ShareFacts {
+  ShareId id{};
+  std::string ns;
+  std::string name;
+  uint64_t generation = 0;
+  std::string specs;      // a serialised ArraySpecs; opaque to the broker
+  std::string structure;  // opaque
+  std::string metadata;   // opaque
+  uint32_t fence_kind = 0;
+  std::string fence;
+  bool unnamed = false;
+};
+
+struct DeviceFacts {
+  Device device;
+  std::vector<HandleKind> kinds;
+  uint64_t capacity_bytes = 0;
+  uint64_t allocated_bytes = 0;
+  uint64_t cached_bytes = 0;
+};
+
+struct ListFilter {
+  std::string ns;  // empty: all
+  std::string name_prefix;
+  SessionId session{};     // 0: any
+  size_t page_size = 0;    // REQUIRES: > 0
+  std::string page_token;  // empty: from the start. INVALID_ARGUMENT if it is none of ours
+};
+
+struct ShareRow {
+  std::shared_ptr<const ShareFacts> facts;
+  Handle handle;  // without a descriptor
+  Immutability immutability{};
+  SessionId maker{};
+  uint64_t maker_process_id = 0;
+  uint64_t leases = 0;
+  std::chrono::milliseconds age{};
+};
+struct SharePage {
+  std::vector<ShareRow> rows;
+  std::string next;
+};
+
+struct SessionRow {
+  SessionId session{};
+  std::string client;
+  uint32_t uid = 0;
+  uint64_t process_id = 0;
+  Door door{};
+  std::chrono::milliseconds age{};
+  uint64_t leases = 0;
+  uint64_t arenas = 0;
+  uint64_t arena_bytes = 0;
+};
+struct SessionPage {
+  std::vector<SessionRow> rows;
+  std::string next;
+};
+
+struct LeaseRow {
+  LeaseId lease{};
+  SessionId session{};
+  std::shared_ptr<const ShareFacts> facts;
+  uint64_t size = 0;
+};
+struct LeasePage {
+  std::vector<LeaseRow> rows;
+  std::string next;
+};
+
+struct NamespaceRow {
+  std::string ns;
+  uint32_t uid = 0;
+  uint64_t quota_bytes = 0;
+  uint64_t charged_bytes = 0;
+  uint64_t shares = 0;
+  uint64_t share_bytes = 0;
+};
+struct NamespacePage {
+  std::vector<NamespaceRow> rows;
+  std::string next;
+};
+
+struct Snapshot {
+  uint64_t sessions = 0;
+  uint64_t leases = 0;
+  uint64_t shares = 0;
+  uint64_t withdrawn_shares = 0;
+  uint64_t arenas = 0;
+  uint64_t charged_bytes = 0;
+  uint64_t tickets = 0;
+  uint64_t dying_arenas = 0;
+  uint64_t sessions_total = 0;
+  uint64_t publishes_total = 0;
+  uint64_t acquires_total = 0;
+};
+
+}  // namespace arraybridge

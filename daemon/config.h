@@ -1,0 +1,76 @@
+// Config is everything an operator may choose, as plain validated values. Every limit has a name here, is checked in
+// one verb or door, and has a test that hits it. main.cc builds it: flags > environment > defaults.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+struct Limits {
+  uint64_t sessions = 1024;
+  uint64_t sessions_per_uid = 256;
+  uint64_t leases_per_session = 65536;
+  uint64_t arenas_per_session = 1024;
+  uint64_t shares_per_namespace = 65536;
+  uint64_t namespaces = 256;
+  uint64_t allocation_bytes_max = 0;  // 0 = the device's capacity
+  uint64_t name_bytes_max = 255;
+  uint64_t names_per_request = 256;
+  uint64_t arrays_per_share_max = 256;
+  uint64_t rank_max = 64;
+  uint64_t spec_bytes_max = 32768;
+  uint64_t structure_bytes_max = 8192;
+  uint64_t metadata_bytes_max = 16384;
+  uint64_t frame_bytes_max = 65536;
+  uint64_t descriptors_in_flight_max = 64;  // per session: unread ones pile up in the receiver
+  uint64_t output_frames_max = 256;         // per session: answers nobody reads; then the session is cut
+  uint64_t queued_requests_per_session = 64;
+  uint64_t tickets_per_session_max = 64;
+  uint64_t grpc_streams_max = 128;     // concurrent calls per gRPC connection
+  uint64_t connections_per_uid = 512;  // accepted sockets of both doors, hello pending included
+  std::chrono::milliseconds hello_timeout{5000};
+  std::chrono::milliseconds ticket_lifetime{30000};
+  std::chrono::milliseconds request_timeout_max{60000};
+};
+
+struct Config {
+  // Directory of the lock and the sockets: lifeline.sock, broker.sock.
+  std::string directory;
+  std::string lifeline_path;                    // default <directory>/lifeline.sock
+  std::string grpc_path;                        // default <directory>/broker.sock; empty: no gRPC door
+  bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
+  std::chrono::milliseconds exit_when_idle{0};  // 0 = never
+  std::chrono::milliseconds drain_timeout{10000};
+  int ready_fd = -1;  // a line "ready\n" is written here once both doors are open, then it is closed
+  int life_fd = -1;   // EOF here ends the daemon (a private broker's starter holds the other end)
+
+  uint64_t host_capacity_bytes = 0;  // resolved: never 0 after LoadConfig
+  uint64_t host_cache_bytes = 256ull << 20;
+  bool huge_pages = true;              // where the kernel allows it
+  uint64_t namespace_quota_bytes = 0;  // 0 = the capacity
+  std::chrono::milliseconds arena_idle{5000};
+  std::chrono::milliseconds orphan_grace{60000};
+  uint64_t own_arena_bytes_min = 16ull << 20;
+
+  Limits limits;
+  std::string log_level = "info";
+  std::string log_format = "auto";  // auto | text | json
+};
+
+struct ConfigRequest {
+  Config config;
+  bool print_version = false;
+  bool check_only = false;
+  std::string help;  // not empty: print it and exit
+};
+
+// Flags over environment (ARRAYBRIDGED_SECTION__KEY) over defaults. INVALID_ARGUMENT names the flag or variable, its
+// value and what would be right.
+Result<ConfigRequest> LoadConfig(int argc, const char* const* argv);
+
+}  // namespace arraybridge

@@ -1,0 +1,39 @@
+# One static library per room, and the flags every target of ours has.
+
+# ab_flags(<target>): warnings, sanitizers, failpoints, includes from the repository root.
+function(ab_flags target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -fno-semantic-interposition)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE -Wthread-safety -Wno-unknown-warning-option)
+  endif()
+  if(ARRAYBRIDGE_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(ARRAYBRIDGE_FAILPOINTS)
+    target_compile_definitions(${target} PRIVATE ARRAYBRIDGE_FAILPOINTS)
+  endif()
+  if(ARRAYBRIDGE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${ARRAYBRIDGE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=${ARRAYBRIDGE_SANITIZE})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND ARRAYBRIDGE_SANITIZE MATCHES "undefined")
+      target_compile_options(${target} PRIVATE -fno-sanitize=vptr)  # libstdc++'s RTTI under clang 14
+    endif()
+  endif()
+endfunction()
+
+# ab_room(<name> <sources>...): a static library.
+function(ab_room name)
+  add_library(${name} STATIC ${ARGN})
+  ab_flags(${name})
+endfunction()
+
+# ab_test(<name> SOURCES ... LIBRARIES ...): one GoogleTest binary, known to ctest as <name>.
+function(ab_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  add_executable(${name} ${arg_SOURCES})
+  ab_flags(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest_main Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endfunction()

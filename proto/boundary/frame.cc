@@ -1,0 +1,82 @@
+#include "proto/boundary/frame.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace arraybridge {
+namespace {
+
+// The kernel's own limit is 253 descriptors a message (SCM_MAX_FD): room for all, so that none is lost and leaked.
+constexpr size_t kScmMaxDescriptors = 253;
+
+// Takes over every descriptor of the message; keeps the first, closes the rest.
+void TakeDescriptors(msghdr* message, Frame* frame) {
+  for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr; control = CMSG_NXTHDR(message, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof fd);
+      UniqueFd owned(fd);
+      if (frame->descriptors++ == 0) frame->descriptor = std::move(owned);
+    }
+  }
+}
+
+}  // namespace
+
+ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame) {
+  *frame = Frame{};
+  alignas(cmsghdr) char control[CMSG_SPACE(kScmMaxDescriptors * sizeof(int))];
+  iovec part{buffer.data(), buffer.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t size = 0;
+  do {
+    size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? ReceiveOutcome::kAgain : ReceiveOutcome::kClosed;
+  TakeDescriptors(&message, frame);
+  if (size == 0) return ReceiveOutcome::kClosed;
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return ReceiveOutcome::kMalformed;
+  if (static_cast<size_t>(size) < sizeof(FrameHeader)) return ReceiveOutcome::kMalformed;
+  std::memcpy(&frame->header, buffer.data(), sizeof(FrameHeader));
+  frame->payload = {reinterpret_cast<const char*>(buffer.data()) + sizeof(FrameHeader),
+                    static_cast<size_t>(size) - sizeof(FrameHeader)};
+  return ReceiveOutcome::kFrame;
+}
+
+SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait) {
+  AB_CHECK(sizeof(FrameHeader) + payload.size() <= kFrameBytesMax);
+  FrameHeader head = header;
+  iovec parts[2] = {{&head, sizeof head}, {const_cast<char*>(payload.data()), payload.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = payload.empty() ? 1 : 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (descriptor >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+  }
+  ssize_t size = 0;
+  do {
+    size = ::sendmsg(socket, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
+  } while (size < 0 && errno == EINTR);
+  if (size >= 0) return SendOutcome::kSent;
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return SendOutcome::kAgain;
+  if (errno == ETOOMANYREFS) return SendOutcome::kTooManyDescriptors;
+  return SendOutcome::kClosed;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,79 @@
+// A Frame is one datagram of the lifeline: a 16-byte header, one protobuf message, and descriptors that ride along.
+// The socket is SOCK_SEQPACKET, so a frame arrives whole or not at all and its length needs no field.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "proto/boundary/result.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr size_t kFrameBytesMax = 64 * 1024;  // header included
+inline constexpr size_t kFrameDescriptorsMax = 1;    // surplus ones are closed on receipt
+
+// The order is the wire's: add at the end, never renumber.
+enum class Verb : uint16_t {
+  kOpenSession = 1,
+  kGetServerInfo = 2,
+  kAllocate = 3,
+  kMapped = 4,
+  kPublish = 5,
+  kAcquire = 6,
+  kExport = 7,
+  kRelease = 8,
+  kWithdraw = 9,
+  kList = 10,
+  kGetStats = 11,
+  kRedeem = 12,
+};
+
+enum FrameFlags : uint16_t {
+  kFrameNoReply = 1,       // request: the sender does not want an answer, not even an error
+  kFrameMemoryWanted = 2,  // answer: somebody waits for memory; give back what is empty or unused
+};
+
+struct FrameHeader {
+  uint16_t verb;     // of the request; an answer repeats it
+  uint16_t flags;    // FrameFlags
+  uint32_t status;   // Code; 0 in requests. Not 0: the payload is an Error message
+  uint64_t request;  // the client's number; an answer repeats it
+};
+static_assert(sizeof(FrameHeader) == 16);
+
+// What Receive found. The payload points into the buffer that the caller gave.
+struct Frame {
+  FrameHeader header{};
+  std::string_view payload;
+  UniqueFd descriptor;     // invalid if none came
+  size_t descriptors = 0;  // how many came; more than kFrameDescriptorsMax, and the surplus is closed already
+};
+
+enum class ReceiveOutcome {
+  kFrame,      // `frame` is filled
+  kAgain,      // nothing there (non-blocking)
+  kClosed,     // end of the stream, or the connection is broken
+  kMalformed,  // shorter than a header, longer than the buffer, or its descriptors did not fit (MSG_CTRUNC)
+};
+
+// One recvmsg. `buffer` must hold kFrameBytesMax bytes. Every received descriptor is close-on-exec and owned before
+// anything is looked at. Never blocks when `wait` is false.
+ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
+
+enum class SendOutcome {
+  kSent,
+  kAgain,               // the peer does not read: its queue is full
+  kClosed,              // the peer is gone
+  kTooManyDescriptors,  // ETOOMANYREFS: too many descriptors of ours are in flight, unread
+};
+
+// One sendmsg; never blocks when `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The descriptor stays
+// the caller's. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
+SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait);
+
+}  // namespace arraybridge

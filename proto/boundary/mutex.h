@@ -1,0 +1,53 @@
+// A Mutex whose users clang checks (-Wthread-safety); std::lock_guard carries no annotations in libstdc++.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#if defined(__clang__)
+#define AB_THREAD_ANNOTATION(x) __attribute__((x))
+#else
+#define AB_THREAD_ANNOTATION(x)
+#endif
+#define AB_GUARDED_BY(x) AB_THREAD_ANNOTATION(guarded_by(x))
+#define AB_REQUIRES(x) AB_THREAD_ANNOTATION(requires_capability(x))
+#define AB_EXCLUDES(x) AB_THREAD_ANNOTATION(locks_excluded(x))
+
+namespace arraybridge {
+
+class AB_THREAD_ANNOTATION(capability("mutex")) Mutex {
+ public:
+  void lock() AB_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
+  void unlock() AB_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
+class AB_THREAD_ANNOTATION(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) AB_THREAD_ANNOTATION(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  ~MutexLock() AB_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+// Waits on a Mutex that the caller holds. Spurious wake-ups happen: wait in a loop.
+class ConditionVariable {
+ public:
+  void Wait(Mutex& mutex) AB_REQUIRES(mutex) { condition_.wait(mutex); }
+  void WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) AB_REQUIRES(mutex) {
+    condition_.wait_until(mutex, deadline);
+  }
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable_any condition_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,188 @@
+// A Status says whether the world let us; a Result<T> is a T or the reason why not.
+// Codes are gRPC's canonical numbers, so a status means the same at both doors and in Python.
+// Messages carry names and numbers, never paths, pointers or tokens.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace arraybridge {
+
+enum class Code : uint32_t {
+  kOk = 0,
+  kCancelled = 1,
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kNotFound = 5,
+  kAlreadyExists = 6,
+  kPermissionDenied = 7,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kAborted = 10,
+  kOutOfRange = 11,
+  kUnimplemented = 12,
+  kInternal = 13,
+  kUnavailable = 14,
+  kDataLoss = 15,
+  kUnauthenticated = 16,
+};
+
+// "RESOURCE_EXHAUSTED" and so on; "UNKNOWN" for a number that is no code.
+constexpr std::string_view CodeName(Code code) {
+  constexpr std::string_view names[] = {
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
+  const auto index = static_cast<uint32_t>(code);
+  return index < std::size(names) ? names[index] : names[2];
+}
+
+class [[nodiscard]] Status {
+ public:
+  using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+  Status() = default;
+  Status(Code code, std::string message, std::string reason = {})
+      : code_(code), message_(std::move(message)), reason_(std::move(reason)) {}
+
+  bool ok() const { return code_ == Code::kOk; }
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+  // UPPER_SNAKE and stable: what a program may branch on. May be empty.
+  const std::string& reason() const { return reason_; }
+  // Names and numbers for google.rpc.ErrorInfo.
+  const Metadata& metadata() const { return metadata_; }
+
+  Status Because(std::string reason) && {
+    reason_ = std::move(reason);
+    return std::move(*this);
+  }
+  Status With(std::string key, std::string value) && {
+    metadata_.emplace_back(std::move(key), std::move(value));
+    return std::move(*this);
+  }
+
+  std::string ToString() const { return ok() ? "OK" : std::string(CodeName(code_)) + ": " + message_; }
+
+ private:
+  Code code_ = Code::kOk;
+  std::string message_;
+  std::string reason_;
+  Metadata metadata_;
+};
+
+inline Status Ok() { return {}; }
+
+template <class... Parts>
+std::string Concat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+template <class... Parts>
+Status MakeStatus(Code code, const Parts&... parts) {
+  return Status{code, Concat(parts...)};
+}
+template <class... Parts>
+Status InvalidArgument(const Parts&... parts) {
+  return MakeStatus(Code::kInvalidArgument, parts...);
+}
+template <class... Parts>
+Status DeadlineExceeded(const Parts&... parts) {
+  return MakeStatus(Code::kDeadlineExceeded, parts...);
+}
+template <class... Parts>
+Status NotFound(const Parts&... parts) {
+  return MakeStatus(Code::kNotFound, parts...);
+}
+template <class... Parts>
+Status AlreadyExists(const Parts&... parts) {
+  return MakeStatus(Code::kAlreadyExists, parts...);
+}
+template <class... Parts>
+Status PermissionDenied(const Parts&... parts) {
+  return MakeStatus(Code::kPermissionDenied, parts...);
+}
+template <class... Parts>
+Status ResourceExhausted(const Parts&... parts) {
+  return MakeStatus(Code::kResourceExhausted, parts...);
+}
+template <class... Parts>
+Status FailedPrecondition(const Parts&... parts) {
+  return MakeStatus(Code::kFailedPrecondition, parts...);
+}
+template <class... Parts>
+Status Unavailable(const Parts&... parts) {
+  return MakeStatus(Code::kUnavailable, parts...);
+}
+template <class... Parts>
+Status Internal(const Parts&... parts) {
+  return MakeStatus(Code::kInternal, parts...);
+}
+template <class... Parts>
+Status Unimplemented(const Parts&... parts) {
+  return MakeStatus(Code::kUnimplemented, parts...);
+}
+
+// We failed: a defect of ours, not of the world. Says what, and stops.
+[[noreturn]] inline void CheckFailed(const char* what, const char* file, int line) {
+  std::fprintf(stderr, "%s:%d: check failed: %s\n", file, line, what);
+  std::abort();
+}
+#define AB_CHECK(condition) ((condition) ? void() : ::arraybridge::CheckFailed(#condition, __FILE__, __LINE__))
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): `return value;` and `return status;` must both work.
+  Result(T value) : value_(std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor). REQUIRES: !status.ok().
+  Result(Status status) : status_(std::move(status)) { AB_CHECK(!status_.ok()); }
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+
+  // REQUIRES: ok().
+  T& operator*() & {
+    AB_CHECK(ok());
+    return *value_;
+  }
+  const T& operator*() const& {
+    AB_CHECK(ok());
+    return *value_;
+  }
+  T&& operator*() && {
+    AB_CHECK(ok());
+    return *std::move(value_);
+  }
+  T* operator->() {
+    AB_CHECK(ok());
+    return &*value_;
+  }
+  const T* operator->() const {
+    AB_CHECK(ok());
+    return &*value_;
+  }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+// Guard for the straight line: `AB_RETURN_IF_ERROR(Check(request));`
+#define AB_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                     \
+    if (::arraybridge::Status ab_status = (expression); !ab_status.ok()) return ab_status; \
+  } while (false)
+
+}  // namespace arraybridge

@@ -1,0 +1,114 @@
+"""The extension: bytes and arrays, no policy, no framework. Everything here releases the GIL while it waits or copies.
+
+Errors of the broker arrive as StatusError(code, message, reason); arraybridge.errors turns them into classes.
+"""
+
+from collections.abc import Sequence
+from types import CapsuleType  # noqa: F401  (Python 3.13; a plain object at run time)
+from typing import Any, Final, final
+
+dlpack_version: Final[tuple[int, int]]
+
+class StatusError(Exception):
+    code: int
+    message: str
+    reason: str
+
+@final
+class View:
+    """Memory as frameworks see it: DLPack in both dialects, buffer, array interface. Immutable, weak-referenceable."""
+
+    shape: Final[tuple[int, ...]]
+    strides: Final[tuple[int, ...]]  # elements
+    dtype: Final[str]  # logical name; "" if it has none
+    dtype_code: Final[tuple[int, int, int]]  # DLPack code, bits, lanes
+    ndim: Final[int]
+    size: Final[int]
+    nbytes: Final[int]
+    address: Final[int]  # 0 if there are no elements
+    device: Final[tuple[int, int]]
+    read_only: Final[bool]
+    is_copied: Final[bool]
+    compact: Final[bool]
+    __array_interface__: dict[str, Any]  # AttributeError for a dtype that the protocol lacks
+    __dlpack_c_exchange_api__: Final[Any]
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    def for_immutable_consumer(self) -> View:
+        """The same memory; an unversioned capsule of it may alias read-only bytes (JAX, TensorFlow)."""
+    def named(self, dtype: str, code: tuple[int, int, int] | None = None) -> View:
+        """The same memory under another logical dtype name, and code of the same width."""
+
+@final
+class Placement:
+    """Bytes in an arena of this session, not yet published."""
+
+    views: Final[list[View]]
+
+@final
+class ShareInfo:
+    id: Final[int]
+    broker_id: Final[bytes]
+    namespace: Final[str]
+    name: Final[str]
+    generation: Final[int]
+    arrays: Final[list[tuple[str, tuple[int, int, int], tuple[int, ...], tuple[int, ...], int]]]
+    # ^ dtype name, code, shape, strides in elements, offset in bytes
+    size: Final[int]
+    device: Final[tuple[int, int]]
+    enforced: Final[bool]
+    structure: Final[bytes]
+    metadata: Final[bytes]
+    unnamed: Final[bool]
+
+class Core:
+    def __init__(self, address: str, namespace: str, timeout_s: float, client: str) -> None: ...
+    def empty(self, arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]], own: bool = False) -> Placement:
+        """arrays: dtype name, code, shape."""
+    def place(self, views: Sequence[View], own: bool = False) -> Placement: ...
+    def placement_of(self, views: Sequence[View]) -> Placement | None: ...
+    def publish(
+        self,
+        placement: Placement,
+        name: str = "",
+        replace: bool = False,
+        sealed: bool = False,
+        structure: bytes = b"",
+        metadata: bytes = b"",
+    ) -> ShareInfo: ...
+    def acquire(
+        self, name: str, id: int = 0, generation: int = 0, private: bool = False, wait_s: float = 0.0
+    ) -> tuple[ShareInfo, list[View]]: ...
+    def withdraw(self, name: str, id: int = 0, generation: int = 0) -> None: ...
+    def list(self, prefix: str = "") -> list[dict[str, Any]]:
+        """Each: share (ShareInfo), maker, maker_process_id, leases, age_ms."""
+    def stats(self) -> dict[str, int]: ...
+    def client_stats(self) -> dict[str, int]: ...
+    def server_info(self) -> dict[str, Any]: ...
+    def flush(self) -> None: ...
+
+def wrap(obj: Any, /) -> View:
+    """A View of anything that speaks DLPack: exchange API on the type, __dlpack__, or a live capsule. Nothing is copied.
+
+    Raises:
+        TypeError: obj speaks none of them.
+        BufferError: DLPack cannot say it, or it is not to be trusted (rank, lanes, dtype, negative size, NULL data).
+    """
+
+def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
+    """A View of an object with the buffer protocol (PEP 3118). BufferError names a format that DLPack lacks."""
+
+def wrap_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
+    """A View of an __array_interface__ (version 3) dictionary; owner is kept alive."""
+
+def copy_to_heap(view: View, /) -> View:
+    """A private, writable, compact, 256-byte aligned copy in this process."""

@@ -4,7 +4,6 @@ Errors of the broker arrive as StatusError(code, message, reason); arraybridge.e
 """
 
 from collections.abc import Sequence
-from types import CapsuleType  # noqa: F401  (Python 3.13; a plain object at run time)
 from typing import Any, Final, final
 
 dlpack_version: Final[tuple[int, int]]

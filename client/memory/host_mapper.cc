@@ -1,0 +1,154 @@
+// What arrives is checked before it is mapped: a file that could shrink turns every later read into a SIGBUS, one that
+// could be written by others turns an immutable array into a moving one. The producer's own descriptor carries no seals
+// yet: the broker seals after this mapping exists, because afterwards nobody can map the file writable again.
+#include "client/memory/host_mapper.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+// Fault-around maps 16 pages for a read fault, writable ones on a shared mapping; a write fault maps one.
+constexpr uint64_t kTouchStep = 64 * 1024;
+
+uint64_t PageSize() {
+  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+class HostMapping final : public Mapping {
+ public:
+  // `base` and `length` are what was mapped; `skip` bytes of it come before what was asked for.
+  HostMapping(void* base, uint64_t length, uint64_t skip, uint64_t size)
+      : base_(base), length_(length), skip_(skip), size_(size) {}
+  ~HostMapping() override { ::munmap(base_, length_); }
+  HostMapping(const HostMapping&) = delete;
+  HostMapping& operator=(const HostMapping&) = delete;
+
+  std::byte* data() const override { return static_cast<std::byte*>(base_) + skip_; }
+  uint64_t size() const override { return size_; }
+
+  Status CopyFrom(const View& source, uint64_t offset) override {
+    const uint64_t bytes = source.nbytes();
+    if (offset > size_ || bytes > size_ - offset) {
+      return InvalidArgument(bytes, " bytes at offset ", offset, " do not fit into ", size_, " mapped bytes");
+    }
+    if (bytes > 0) CopyCompact(source, data() + offset);
+    return Ok();
+  }
+
+  Status Drain() override { return Ok(); }
+
+  void ForbidWrites() noexcept override { ::mprotect(base_, length_, PROT_READ); }
+
+ private:
+  void* base_;
+  uint64_t length_;
+  uint64_t skip_;
+  uint64_t size_;
+};
+
+Status CheckFile(const Handle& handle) {
+  if (handle.kind != HandleKind::kMemfd) return Unimplemented("the handle is not one of host memory");
+  if (!handle.descriptor.valid()) return FailedPrecondition("arena ", handle.arena, " came without a descriptor");
+  if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
+  struct stat file {};
+  if (::fstat(handle.descriptor.get(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return FailedPrecondition("the descriptor of arena ", handle.arena, " is not one of shared memory");
+  }
+  if (file.st_size < 0 || static_cast<uint64_t>(file.st_size) < handle.arena_size) {
+    return FailedPrecondition("arena ", handle.arena, " has ", file.st_size, " bytes, its handle says ",
+                              handle.arena_size);
+  }
+  return Ok();
+}
+
+Status CheckWritable(const Handle& handle) {
+  AB_RETURN_IF_ERROR(CheckFile(handle));
+  const int flags = ::fcntl(handle.descriptor.get(), F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) != O_RDWR) {
+    return FailedPrecondition("the descriptor of arena ", handle.arena, " is not writable");
+  }
+  return Ok();
+}
+
+Status CheckReadable(const Handle& handle) {
+  AB_RETURN_IF_ERROR(CheckFile(handle));
+  const int flags = ::fcntl(handle.descriptor.get(), F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH) != 0) {
+    return FailedPrecondition("the descriptor of arena ", handle.arena, " is not readable");
+  }
+  const int seals = ::fcntl(handle.descriptor.get(), F_GET_SEALS);
+  constexpr int kNoResize = F_SEAL_GROW | F_SEAL_SHRINK;
+  if (seals < 0 || (seals & kNoResize) != kNoResize) {
+    return FailedPrecondition("arena ", handle.arena, " is not sealed against resizing");
+  }
+  if ((seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0) {
+    return FailedPrecondition("arena ", handle.arena, " is not sealed against writing");
+  }
+  return Ok();
+}
+
+Status MapFailed(uint64_t bytes) {
+  const int error = errno;
+  return ResourceExhausted("mapping ", bytes, " bytes of shared memory: ", std::strerror(error));
+}
+
+// The broker has populated the pages; this maps them here, at a seventh of what write faults cost.
+void Touch(const std::byte* data, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += kTouchStep)
+    static_cast<void>(static_cast<const volatile std::byte*>(data)[at]);
+}
+
+class HostMapper final : public MemoryMapper {
+ public:
+  std::vector<Device> devices() const override { return {Device{}}; }
+
+  Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) override {
+    AB_RETURN_IF_ERROR(CheckDevice(device));
+    AB_RETURN_IF_ERROR(access == Access::kWrite ? CheckWritable(handle) : CheckReadable(handle));
+    const int protection = access == Access::kWrite ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* base = ::mmap(nullptr, handle.arena_size, protection, MAP_SHARED, handle.descriptor.get(), 0);
+    if (base == MAP_FAILED) return MapFailed(handle.arena_size);
+    auto mapping = std::make_unique<HostMapping>(base, handle.arena_size, 0, handle.arena_size);
+    // Fails where the kernel keeps huge pages from shared memory: then small ones serve.
+    ::madvise(base, handle.arena_size, MADV_HUGEPAGE);
+    if (access == Access::kWrite) Touch(mapping->data(), handle.arena_size);
+    return std::unique_ptr<Mapping>(std::move(mapping));
+  }
+
+  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& handle, const Device& device) override {
+    AB_RETURN_IF_ERROR(CheckDevice(device));
+    AB_RETURN_IF_ERROR(CheckReadable(handle));
+    if (handle.size == 0 || handle.offset > handle.arena_size || handle.size > handle.arena_size - handle.offset) {
+      return InvalidArgument(handle.size, " bytes at offset ", handle.offset, " are not inside an arena of ",
+                             handle.arena_size);
+    }
+    const uint64_t skip = handle.offset % PageSize();
+    const uint64_t length = skip + handle.size;
+    // Never populated, and not reserved: hardly a reader writes.
+    void* base = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, handle.descriptor.get(),
+                        static_cast<off_t>(handle.offset - skip));
+    if (base == MAP_FAILED) return MapFailed(length);
+    return std::unique_ptr<Mapping>(std::make_unique<HostMapping>(base, length, skip, handle.size));
+  }
+
+ private:
+  static Status CheckDevice(const Device& device) {
+    if (device.type == kDeviceCpu) return Ok();
+    return Unimplemented("device type ", device.type, " is not host memory");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryMapper> MakeHostMapper() { return std::make_unique<HostMapper>(); }
+
+}  // namespace arraybridge

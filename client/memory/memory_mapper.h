@@ -1,0 +1,48 @@
+// A MemoryMapper maps memory that the broker owns into this process; a Mapping is such memory, mapped. The owner
+// creates and exports (daemon/memory/memory_backend.h), the borrower imports and maps: each kind of sharing is such a
+// pair.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <arraybridge/view.h>
+
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Destroying it unmaps.
+class Mapping {
+ public:
+  virtual ~Mapping() = default;
+
+  // Of the first byte that was asked for; a device address on devices.
+  virtual std::byte* data() const = 0;
+  virtual uint64_t size() const = 0;
+  // Copies every element of `source`, compact, to `offset`. INVALID_ARGUMENT if it does not fit.
+  // REQUIRES: mapped for writing, or private.
+  virtual Status CopyFrom(const View& source, uint64_t offset) = 0;
+  // Device work on it has ended; host memory has nothing to wait for.
+  virtual Status Drain() = 0;
+  // A forked child must not write into what its parent produces. Called between fork and anything else.
+  virtual void ForbidWrites() noexcept = 0;
+};
+
+class MemoryMapper {
+ public:
+  virtual ~MemoryMapper() = default;
+
+  virtual std::vector<Device> devices() const = 0;
+  // The whole arena. The handle stays the caller's; its descriptor is not needed by the mapping.
+  // FAILED_PRECONDITION: the memory is not what the handle says, or not sealed as a reader must insist on.
+  virtual Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) = 0;
+  // Copy-on-write, of [handle.offset, handle.offset + handle.size) alone: a write stays in this process. Errors as
+  // above; UNIMPLEMENTED where the device cannot.
+  virtual Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& handle, const Device& device) = 0;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,172 @@
+// put and acquire through the C++ client, each beside its floor: memcpy into warm shared memory for bytes, a bare
+// SEQPACKET ping-pong of the same message sizes for round trips.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include <arraybridge/broker.h>
+
+#include "tests/bench/support.h"
+
+namespace arraybridge::bench {
+namespace {
+
+constexpr uint64_t kKiB = 1024;
+constexpr uint64_t kMiB = 1024 * kKiB;
+// What an Acquire or Publish of one float32 array weighs on the wire, header included (printed by the codec's tests).
+constexpr size_t kRequestBytes = 48;
+constexpr size_t kAnswerBytes = 110;
+
+struct Bytes {
+  explicit Bytes(uint64_t size) : size(size), data(std::make_unique_for_overwrite<char[]>(size)) {
+    std::memset(data.get(), 7, size);
+  }
+  View view() const {
+    return *Describe(data.get(), {2, 32, 1}, {static_cast<int64_t>(size / 4)}, {}, Device{}, true, nullptr);
+  }
+  uint64_t size;
+  std::unique_ptr<char[]> data;
+};
+
+template <class T>
+T Must(Result<T> result) {
+  if (!result.ok()) Fail(result.status().ToString());
+  return *std::move(result);
+}
+
+Broker Connect(const Arguments& arguments) {
+  Broker broker(
+      {.address = arguments.Text("address"), .ns = "bench", .timeout = std::chrono::seconds(30), .client = "bench"});
+  Must(broker.GetServerInfo());
+  return broker;
+}
+
+void Put(Broker& broker, const Bytes& source, const std::string& name) {
+  const View view = source.view();
+  const Placement placed = Must(broker.Place({&view, 1}));
+  Must(broker.Publish(placed, {.name = name, .replace = true, .sealed = false, .structure = {}, .metadata = {}}));
+}
+
+// memcpy into memory that is shared, populated and mapped: the least that a put of these bytes can cost.
+class WarmShared {
+ public:
+  explicit WarmShared(uint64_t size) : size_(size), data_(Map(size)) { std::memset(data_, 1, size); }
+  ~WarmShared() { ::munmap(data_, size_); }
+  WarmShared(const WarmShared&) = delete;
+  WarmShared& operator=(const WarmShared&) = delete;
+  void CopyFrom(const Bytes& source) { std::memcpy(data_, source.data.get(), source.size); }
+
+ private:
+  static void* Map(uint64_t size) {
+    const UniqueFd fd(::memfd_create("floor", MFD_CLOEXEC));
+    if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) Fail("memfd");
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (data == MAP_FAILED) Fail("mmap");
+    return data;
+  }
+  uint64_t size_;
+  void* data_;
+};
+
+void PutLarge(const Arguments& arguments, int rounds) {
+  Broker broker = Connect(arguments);
+  const Bytes source(64 * kMiB);
+  WarmShared floor(source.size);
+  for (int i = 0; i < 4; ++i) Put(broker, source, "large");  // the arenas exist and are warm from here on
+  const auto times = Interleaved(rounds, 1, {[&] { floor.CopyFrom(source); }, [&] { Put(broker, source, "large"); }});
+  Print("put_64mib", {{"floor", times[0]}, {"value", times[1]}});
+}
+
+// Waits until the broker has populated ahead of demand again: that it does so is the point of this row.
+void AwaitCached(Broker& broker, uint64_t bytes) {
+  while (Must(broker.GetStats()).cached_bytes < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+void PutFirst(const Arguments& arguments, int rounds) {
+  const Bytes source(64 * kMiB);
+  WarmShared floor(source.size);
+  floor.CopyFrom(source);
+  Broker watcher = Connect(arguments);
+  std::vector<double> values, floors;
+  for (int i = 0; i < rounds; ++i) {
+    AwaitCached(watcher, source.size);
+    Broker broker = Connect(arguments);
+    double start = NowMicroseconds();
+    floor.CopyFrom(source);
+    floors.push_back(NowMicroseconds() - start);
+    start = NowMicroseconds();
+    Put(broker, source, "first");
+    values.push_back(NowMicroseconds() - start);
+    if (auto gone = broker.Withdraw({.name = "first", .id = 0, .generation = 0}); !gone.ok()) Fail(gone.ToString());
+  }
+  Print("put_64mib_first", {{"floor", Median(floors)}, {"value", Median(values)}});
+}
+
+void PutSmall(const Arguments& arguments, Echo& echo, int rounds) {
+  Broker broker = Connect(arguments);
+  const Bytes source(4 * kKiB);
+  for (int i = 0; i < 100; ++i) Put(broker, source, "small");
+  const auto times = Interleaved(
+      rounds, 200, {[&] { echo.PingPong(kAnswerBytes, kRequestBytes); }, [&] { Put(broker, source, "small"); }});
+  Print("put_4kib", {{"floor", times[0]}, {"value", times[1]}});
+}
+
+void AcquireOf(const Arguments& arguments, Echo& echo, int rounds, const std::string& id, uint64_t size) {
+  Broker writer = Connect(arguments);
+  {
+    const ArraySpec spec{{2, 32, 1}, "float32", {static_cast<int64_t>(size / 4)}, {}, 0};
+    const Placement placed = Must(writer.Empty({&spec, 1}));
+    Must(writer.Publish(placed, {.name = id, .replace = true, .sealed = false, .structure = {}, .metadata = {}}));
+  }
+  Broker reader = Connect(arguments);
+  const ShareRef ref{.name = id, .id = 0, .generation = 0};
+  const Acquired kept = Must(reader.Acquire(ref));  // the arena is mapped and stays mapped
+  const auto times = Interleaved(
+      rounds, 200, {[&] { echo.PingPong(kRequestBytes, kAnswerBytes); }, [&] { Must(reader.Acquire(ref)); }});
+  Print(id, {{"floor", times[0]}, {"value", times[1]}});
+  if (auto gone = writer.Withdraw(ref); !gone.ok()) Fail(gone.ToString());
+}
+
+// A process that meets the broker for the first time: connect, session, descriptor, map, one byte read.
+void AcquireFirst(const Arguments& arguments, int rounds) {
+  Broker writer = Connect(arguments);
+  const Bytes source(kMiB);
+  Put(writer, source, "met");
+  const ShareRef ref{.name = "met", .id = 0, .generation = 0};
+  int sum = 0;
+  const auto times = Interleaved(rounds, 3,
+                                 {[&] {
+                                    Echo echo(arguments.Text("echo"));
+                                    for (int i = 0; i < 3; ++i) echo.PingPong(kRequestBytes, kAnswerBytes);
+                                  },
+                                  [&] {
+                                    Broker reader({.address = arguments.Text("address"),
+                                                   .ns = "bench",
+                                                   .timeout = std::chrono::seconds(30),
+                                                   .client = "bench"});
+                                    const Acquired got = Must(reader.Acquire(ref));
+                                    sum += *static_cast<const volatile char*>(got.views[0].data);
+                                  }});
+  if (sum == 0) Fail("acquire_first read nothing");
+  Print("acquire_first", {{"floor", times[0]}, {"value", times[1]}});
+}
+
+}  // namespace
+}  // namespace arraybridge::bench
+
+int main(int argc, char** argv) {
+  using namespace arraybridge::bench;
+  const Arguments arguments(argc, argv);
+  const int rounds = arguments.Number("rounds", 15);
+  Echo echo(arguments.Text("echo"));
+  PutFirst(arguments, rounds);
+  PutLarge(arguments, rounds);
+  PutSmall(arguments, echo, rounds);
+  AcquireOf(arguments, echo, rounds, "acquire_4kib", 4 * kKiB);
+  AcquireOf(arguments, echo, rounds, "acquire_1mib", kMiB);
+  AcquireOf(arguments, echo, rounds, "acquire_64mib", 64 * kMiB);
+  AcquireOf(arguments, echo, rounds, "acquire_1gib", 1024 * kMiB);
+  AcquireFirst(arguments, rounds);
+}

@@ -1,0 +1,131 @@
+// Copies. A strided source is walked as few contiguous runs as possible: dimensions that continue each other are
+// merged, then the innermost one is copied by memcpy (stride 1) or element by element, the outer ones count like an
+// odometer.
+#include <arraybridge/view.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "client/layout.h"
+
+namespace arraybridge {
+
+namespace {
+
+struct Dimension {
+  int64_t size;
+  int64_t stride;  // bytes
+};
+
+// Outermost first, without dimensions of size 1, neighbours merged where the outer continues the inner.
+std::vector<Dimension> Merged(const View& view, int64_t item) {
+  std::vector<Dimension> merged;
+  for (size_t i = 0; i < view.shape.size(); ++i) {
+    if (view.shape[i] == 1) continue;
+    const Dimension next{view.shape[i], view.strides[i] * item};
+    if (!merged.empty() && merged.back().stride == next.size * next.stride) {
+      merged.back() = {merged.back().size * next.size, next.stride};
+      continue;
+    }
+    merged.push_back(next);
+  }
+  return merged;
+}
+
+template <size_t kItem>
+std::byte* CopyItems(const std::byte* from, Dimension run, std::byte* to) {
+  for (int64_t i = 0; i < run.size; ++i, from += run.stride, to += kItem) std::memcpy(to, from, kItem);
+  return to;
+}
+
+std::byte* CopyRun(const std::byte* from, Dimension run, int64_t item, std::byte* to) {
+  if (run.stride == item) {
+    std::memcpy(to, from, static_cast<size_t>(run.size * item));
+    return to + run.size * item;
+  }
+  switch (item) {  // a constant size is one move instead of a call
+    case 1:
+      return CopyItems<1>(from, run, to);
+    case 2:
+      return CopyItems<2>(from, run, to);
+    case 4:
+      return CopyItems<4>(from, run, to);
+    case 8:
+      return CopyItems<8>(from, run, to);
+    case 16:
+      return CopyItems<16>(from, run, to);
+    default:
+      break;
+  }
+  for (int64_t i = 0; i < run.size; ++i, from += run.stride, to += item)
+    std::memcpy(to, from, static_cast<size_t>(item));
+  return to;
+}
+
+}  // namespace
+
+uint64_t View::elements() const {
+  const auto count = layout::Elements(shape);
+  return count.ok() ? *count : 0;
+}
+
+uint64_t View::nbytes() const {
+  const auto bytes = layout::CompactBytes(elements(), type);
+  return bytes.ok() ? *bytes : 0;
+}
+
+bool View::compact() const { return layout::IsCompact(shape, strides); }
+
+void CopyCompact(const View& source, void* destination) {
+  AB_CHECK(source.device.type == kDeviceCpu);
+  const uint64_t bytes = source.nbytes();
+  if (bytes == 0) return;
+  if (source.compact()) {
+    std::memcpy(destination, source.data, bytes);
+    return;
+  }
+  AB_CHECK(source.type.bits % 8 == 0);  // Describe lets no packed strided array in
+  const int64_t item = int64_t{source.type.bits} * source.type.lanes / 8;
+  std::vector<Dimension> outer = Merged(source, item);
+  const Dimension run = outer.back();  // not empty: an array of one element is compact
+  outer.pop_back();
+
+  const auto* from = static_cast<const std::byte*>(source.data);
+  auto* to = static_cast<std::byte*>(destination);
+  std::vector<int64_t> index(outer.size());
+  while (true) {
+    to = CopyRun(from, run, item, to);
+    size_t digit = outer.size();
+    while (digit > 0 && ++index[digit - 1] == outer[digit - 1].size) {
+      --digit;
+      from -= outer[digit].stride * (outer[digit].size - 1);
+      index[digit] = 0;
+    }
+    if (digit == 0) return;
+    from += outer[digit - 1].stride;
+  }
+}
+
+Result<View> CopyToHeap(const View& source) {
+  if (source.device.type != kDeviceCpu)
+    return InvalidArgument("a copy of device (", source.device.type, ", ", source.device.id, ") memory to the heap");
+  View copy = source;
+  copy.strides = CompactStrides(source.shape);
+  copy.read_only = false;
+  copy.legacy_may_alias_read_only = false;
+  copy.is_copied = true;
+  copy.owner.reset();
+  copy.data = nullptr;
+  const uint64_t bytes = source.nbytes();
+  if (bytes == 0) return copy;
+  // REQUIRED by aligned_alloc: a size that is a multiple of the alignment. bytes < 2^62, so this does not overflow.
+  const uint64_t rounded = (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+  copy.data = std::aligned_alloc(kArrayAlignment, rounded);
+  if (copy.data == nullptr) return ResourceExhausted("no memory for a private copy of ", bytes, " bytes");
+  copy.owner = std::shared_ptr<void>(copy.data, std::free);
+  CopyCompact(source, copy.data);
+  return copy;
+}
+
+}  // namespace arraybridge

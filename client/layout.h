@@ -1,0 +1,35 @@
+// Layout is the arithmetic of shapes and strides. They come from strangers, so every step is checked for overflow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <arraybridge/array_spec.h>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge::layout {
+
+// NumPy's limit; TensorFlow aborts the process at 255.
+inline constexpr size_t kRankMax = 64;
+// No address space is larger, and signed arithmetic stays safe.
+inline constexpr uint64_t kBytesMax = uint64_t{1} << 62;
+
+// The elements that strides can reach, seen from the first one: [lowest, highest], in elements.
+struct Extent {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+
+Result<uint64_t> Elements(const std::vector<int64_t>& shape);
+// INVALID_ARGUMENT for a type without bits or lanes.
+Result<uint64_t> CompactBytes(uint64_t elements, DataType type);
+// As ArraySpec::compact. REQUIRES: strides are empty or as many as dimensions.
+bool IsCompact(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
+// REQUIRES: strides.size() == shape.size(), no dimension below 1. INVALID_ARGUMENT if an offset does not fit.
+Result<Extent> ExtentOf(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
+// A type that DLPack 1.3 can say: known code and width, one lane. INVALID_ARGUMENT names what is not.
+Status CheckType(DataType type);
+
+}  // namespace arraybridge::layout

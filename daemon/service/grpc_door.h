@@ -1,0 +1,38 @@
+// The GrpcDoor is the public door: every verb but Redeem for every language, health and reflection. gRPC never listens:
+// whoever accepts hands the connection in. Where an answer would hold a descriptor it holds a Ticket.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "daemon/service/verbs.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// Thread-safe. `config`, `broker`, `verbs` and what answers for `verbs` (waiting line, worker) outlive it.
+class GrpcDoor {
+ public:
+  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs);
+  // Drains without patience.
+  ~GrpcDoor();
+  GrpcDoor(const GrpcDoor&) = delete;
+  GrpcDoor& operator=(const GrpcDoor&) = delete;
+
+  // An accepted, non-blocking stream socket and who is at its other end. Refused (closed) when that uid has
+  // limits.connections_per_uid living connections here, or when draining. A connection without a call for
+  // limits.hello_timeout is closed; gRPC's clients reconnect by themselves.
+  void Adopt(UniqueFd connection, const Peer& peer);
+
+  // Health says NOT_SERVING, session streams end with `draining`, running calls may end until the deadline and are
+  // cancelled then. Returns when no call runs any more. Idempotent.
+  void Drain(Clock::time_point deadline);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace arraybridge

@@ -10,13 +10,13 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/sweeper.h"
+#include "daemon/service/waiting_line.h"
+#include "daemon/service/worker.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
-
-class WaitingLine;
-class Worker;
 
 // Who asks, and at which door: a lifeline gets descriptors, gRPC gets tickets for them.
 struct Caller {
@@ -34,17 +34,19 @@ struct Answer {
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 
-// A place in the waiting line; 0: answered already (or being answered by a worker: then Cancel has no effect).
-enum class WaiterId : uint64_t {};
-
-// Thread-safe.
+// Thread-safe. It has two threads: one for what may populate or destroy, one for deadlines (the line's).
 class Verbs {
  public:
-  Verbs(const Config& config, Broker& broker, WaitingLine& line, Worker& worker);
+  // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
+  Verbs(const Config& config, Broker& broker, std::function<void()> allocated);
+  Verbs(const Verbs&) = delete;
+  Verbs& operator=(const Verbs&) = delete;
 
   v1::GetServerInfoResponse GetServerInfo() const;
   // FAILED_PRECONDITION names both protocol ranges if they do not meet.
   Result<v1::OpenSessionResponse> OpenSession(const v1::OpenSessionRequest& request, Peer peer);
+  // A lifeline joins the session that this token names, to redeem its tickets. NOT_FOUND unless it is the same uid's.
+  Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
   // Drops its waiters, ends it in the broker, asks for a sweep.
   void EndSession(SessionId session, EndCause cause);
 
@@ -58,27 +60,47 @@ class Verbs {
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
   Result<Answer<v1::RedeemResponse>> Redeem(const Caller& caller, const v1::RedeemRequest& request);
-  // The caller went away: its reply is dropped.
-  void Cancel(WaiterId waiter);
+  // The caller went away: its reply is dropped. Without effect on one that is being answered.
+  void Cancel(WaiterId waiter) { line_.Cancel(waiter); }
 
   // Somebody waits for memory: answers ask clients to give back what they do not use.
-  bool memory_wanted() const;
-  // From now on new work is answered UNAVAILABLE; Release, Withdraw and reads still work.
+  bool memory_wanted() const { return line_.wanted(); }
+  // From now on new work is answered UNAVAILABLE, who waits too; Release, Withdraw and reads still work.
   void Drain();
+  // Returns when what the slow thread had to do is done, or at `deadline`.
+  void WaitIdle(Clock::time_point deadline) { slow_.WaitIdle(deadline); }
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
   // Counted by the doors.
   void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
   void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  struct Pending;  // an Allocate on its way
+
+  Status CheckPublish(const v1::PublishRequest& request) const;
+  Status CheckRefs(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs) const;
+  Status CheckName(std::string_view what, std::string_view name) const;
+  Status CheckNotDraining() const;
+  Clock::time_point DeadlineOf(uint64_t timeout_ms) const;
+  Result<Answer<v1::AcquireResponse>> AcquireNow(const Caller& caller, const v1::AcquireRequest& request);
+  Result<Answer<v1::AllocateResponse>> AnswerAllocate(const Caller& caller, AllocatedArena arena);
+  bool TryAllocate(Pending& pending, bool first);
+  void ExpireAllocate(Pending& pending);
+  Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
+  template <class Message>
+  void AddReturned(SessionId session, Message* message);
+
   const Config& config_;
   Broker& broker_;
-  WaitingLine& line_;
-  Worker& worker_;
+  const std::function<void()> allocated_;
   const Clock::time_point started_;
+  const std::string boot_id_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};
+  WaitingLine line_;
+  Sweeper sweeper_;
+  Worker slow_;  // last: its tasks use all of the above
 };
 
 }  // namespace arraybridge

@@ -1,0 +1,62 @@
+// The Listener owns the doors' sockets: the directory and its lock, binding (or what systemd passes), accepting, and
+// who the peer is. gRPC never listens by itself: it would unlink a living daemon's socket and hide the peer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "proto/boundary/result.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// A connection that was accepted, and who is at its other end.
+struct Connection {
+  UniqueFd socket;   // non-blocking
+  UniqueFd process;  // the peer's pidfd; invalid where the kernel has none (other PID namespaces before Linux 6.5)
+  Peer peer;         // uid, gid, process_id, door
+};
+
+class Listener {
+ public:
+  using Handler = std::function<void(Connection)>;
+
+  // Locks the directory and binds both sockets; nobody is accepted before Start. FAILED_PRECONDITION if another daemon
+  // lives there.
+  static Result<std::unique_ptr<Listener>> Open(const Config& config);
+  // Stops accepting, removes the sockets.
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // Accepts on a thread of its own and calls one of the handlers there. They must not block.
+  void Start(Handler lifeline, Handler grpc);
+  // No connection is accepted any more; connecting is refused. Idempotent.
+  void Stop();
+
+ private:
+  struct Door;
+  class Seats;  // who sits where, per uid
+
+  explicit Listener(const Config& config);
+  void Run();
+  void AcceptFrom(Door& door);
+  void RefuseOverflow(Door& door);
+
+  const Config& config_;
+  UniqueFd lock_;
+  std::vector<std::unique_ptr<Door>> doors_;
+  std::unique_ptr<Seats> seats_;
+  UniqueFd spare_;  // given up for a moment when the process has no descriptor left
+  UniqueFd wake_;
+  std::thread thread_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,99 @@
+// The WaitingLine is where both doors' callers wait for what is not there yet: memory, first come first served inside
+// a namespace, or a name. Every wait has a deadline and an answer. It knows no verb: a Waiter brings its own retry.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "daemon/service/worker.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// A place in the line; 0: there is none (answered already).
+enum class WaiterId : uint64_t {};
+
+struct Waiter {
+  SessionId session{};
+  // None: it is tried once and then expires.
+  std::optional<Clock::time_point> deadline;
+  // True: answered. `first`: nobody of its namespace stands before it; who is not may take only what nobody else could.
+  // Never called twice at a time.
+  std::function<bool(bool first)> retry;
+  // Answers that it waited in vain. Called at most once, and never together with an answering retry.
+  std::function<void()> expire;
+};
+
+// Thread-safe. Calls retry and expire with no lock held.
+class WaitingLine {
+ public:
+  explicit WaitingLine(const Limits& limits);
+  ~WaitingLine();
+  WaitingLine(const WaitingLine&) = delete;
+  WaitingLine& operator=(const WaitingLine&) = delete;
+
+  // Stands behind everybody of (uid, ns); ServeMemory tries it. RESOURCE_EXHAUSTED: queued_requests_per_session.
+  Result<WaiterId> WaitForMemory(uint32_t uid, std::string_view ns, Waiter waiter);
+  // Inserted first, tried once then, on this thread: a name that came in between is not missed. 0: answered.
+  Result<WaiterId> WaitForNames(std::string_view ns, std::span<const std::string_view> names, Waiter waiter);
+
+  // Memory may have become free: tries who waits, in order. May populate: on a worker, one thread at a time.
+  void ServeMemory();
+  // Tries who waits for it, on this thread. Cheap when nobody does.
+  void NamePublished(std::string_view ns, std::string_view name);
+
+  // No answer any more, unless one is being given right now.
+  void Cancel(WaiterId waiter);
+  void DropSession(SessionId session);
+  // Everybody expires now: the daemon drains.
+  void ExpireAll();
+
+  // Somebody was refused memory and waits.
+  bool wanted() const { return refused_.load(std::memory_order_relaxed) > 0; }
+  uint64_t waiting() const;
+
+ private:
+  struct Entry;
+  using EntryPointer = std::shared_ptr<Entry>;
+  using MemoryKey = std::pair<uint32_t, std::string>;
+
+  Result<EntryPointer> Insert(Waiter waiter) AB_REQUIRES(mutex_);
+  void Remove(Entry& entry) AB_REQUIRES(mutex_);
+  void Arm(Clock::time_point deadline) AB_REQUIRES(mutex_);
+  // False: it waits on.
+  bool Try(const EntryPointer& entry, bool first) AB_EXCLUDES(mutex_);
+  void Expire(const EntryPointer& entry) AB_EXCLUDES(mutex_);
+  void ExpireDue() AB_EXCLUDES(mutex_);
+  void ServeNamespace(const MemoryKey& key) AB_EXCLUDES(mutex_);
+
+  const Limits limits_;
+  mutable Mutex mutex_;
+  uint64_t last_id_ AB_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<uint64_t, EntryPointer> entries_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::set<uint64_t>> of_session_ AB_GUARDED_BY(mutex_);
+  // In the order they came: ids only grow.
+  std::map<MemoryKey, std::set<uint64_t>> for_memory_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::set<uint64_t>> for_name_ AB_GUARDED_BY(mutex_);
+  std::set<std::pair<Clock::time_point, uint64_t>> deadlines_ AB_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> name_waiters_{0};
+  // A thread of its own: a slow allocation must not delay a deadline. Last: it uses all of the above.
+  Worker timers_;
+};
+
+}  // namespace arraybridge

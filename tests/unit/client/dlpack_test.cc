@@ -1,0 +1,331 @@
+#include <dlpack/dlpack.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <thread>
+
+#include <arraybridge/view.h>
+
+#include "client/dlpack_block.h"
+#include "client/layout.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+float g_floats[64];
+
+// Counts how often it was dropped.
+std::shared_ptr<const void> Owner(std::atomic<int>& drops) {
+  return {&drops, [&drops](const void*) { ++drops; }};
+}
+
+View Floats(std::vector<int64_t> shape, std::shared_ptr<const void> owner = nullptr) {
+  return *Describe(g_floats, {2, 32, 1}, std::move(shape), {}, {}, false, std::move(owner));
+}
+
+// A producer of tensors whose every field a test may spoil.
+struct Foreign {
+  std::vector<int64_t> shape{2, 3};
+  std::vector<int64_t> strides;
+  int deletes = 0;
+  DLManagedTensorVersioned tensor{};
+
+  Foreign() {
+    tensor.version = {1, 0};
+    tensor.manager_ctx = this;
+    tensor.deleter = [](DLManagedTensorVersioned* self) { ++static_cast<Foreign*>(self->manager_ctx)->deletes; };
+    tensor.dl_tensor.data = g_floats;
+    tensor.dl_tensor.device = {kDLCPU, 0};
+    tensor.dl_tensor.dtype = {kDLFloat, 32, 1};
+  }
+  Result<View> Import() {
+    DLTensor& dl = tensor.dl_tensor;
+    dl.ndim = static_cast<int32_t>(shape.size());
+    dl.shape = shape.data();
+    dl.strides = strides.empty() ? nullptr : strides.data();
+    return ImportVersioned(&tensor);
+  }
+  void ExpectRefused(const std::string& named) {
+    const auto view = Import();
+    ASSERT_FALSE(view.ok());
+    EXPECT_EQ(view.status().code(), Code::kInvalidArgument);
+    EXPECT_NE(view.status().message().find(named), std::string::npos) << view.status().message();
+    EXPECT_EQ(deletes, 0) << "a refused tensor stays its producer's";
+  }
+};
+
+TEST(Export, WritesWhatTheStrictestConsumerNeeds) {
+  auto* tensor = ExportVersioned(Floats({2, 1, 3}));
+  EXPECT_EQ(tensor->version.major, 1u);
+  EXPECT_EQ(tensor->version.minor, 3u);
+  EXPECT_EQ(tensor->flags, 0u);
+  const DLTensor& dl = tensor->dl_tensor;
+  EXPECT_EQ(dl.data, g_floats);
+  EXPECT_EQ(dl.byte_offset, 0u);
+  EXPECT_EQ(dl.ndim, 3);
+  EXPECT_EQ(std::vector<int64_t>(dl.shape, dl.shape + 3), (std::vector<int64_t>{2, 1, 3}));
+  EXPECT_EQ(std::vector<int64_t>(dl.strides, dl.strides + 3), (std::vector<int64_t>{3, 3, 1}));
+  ASSERT_NE(tensor->deleter, nullptr);
+  tensor->deleter(tensor);
+}
+
+TEST(Export, EveryRankUpToTheLimit) {
+  for (size_t rank = 0; rank <= layout::kRankMax; ++rank) {
+    auto* tensor = ExportVersioned(Floats(std::vector<int64_t>(rank, 1)));
+    EXPECT_EQ(tensor->dl_tensor.ndim, static_cast<int32_t>(rank));
+    for (size_t i = 0; i < rank; ++i) EXPECT_EQ(tensor->dl_tensor.strides[i], 1);
+    tensor->deleter(tensor);
+  }
+}
+
+TEST(Export, NothingHasNoAddress) {
+  auto* tensor = ExportVersioned(Floats({3, 0}));
+  EXPECT_EQ(tensor->dl_tensor.data, nullptr);
+  EXPECT_NE(tensor->dl_tensor.strides, nullptr);
+  tensor->deleter(tensor);
+}
+
+TEST(Export, SaysReadOnlyAndCopied) {
+  View view = Floats({2});
+  view.read_only = true;
+  view.is_copied = true;
+  auto* tensor = ExportVersioned(view);
+  EXPECT_EQ(tensor->flags, kDlpackReadOnly | kDlpackIsCopied);
+  tensor->deleter(tensor);
+}
+
+TEST(Export, LegacyCannotSayReadOnly) {
+  View view = Floats({2});
+  view.read_only = true;
+  EXPECT_EQ(ExportLegacy(view).status().code(), Code::kFailedPrecondition);
+  view.legacy_may_alias_read_only = true;
+  const auto tensor = ExportLegacy(view);
+  ASSERT_TRUE(tensor.ok());
+  (*tensor)->deleter(*tensor);
+}
+
+TEST(Deleter, DropsTheOwnerOnceHoweverOftenItRuns) {
+  std::atomic<int> drops = 0;
+  auto* tensor = ExportVersioned(Floats({2}, Owner(drops)));
+  EXPECT_EQ(drops, 0);
+  tensor->deleter(tensor);
+  tensor->deleter(tensor);
+  EXPECT_EQ(drops, 1);
+  auto legacy = ExportLegacy(Floats({2}, Owner(drops)));
+  (*legacy)->deleter(*legacy);
+  (*legacy)->deleter(*legacy);
+  EXPECT_EQ(drops, 2);
+}
+
+TEST(Deleter, LateSecondCallDoesNotReachTheNextExport) {
+  std::atomic<int> drops = 0;
+  for (size_t i = 0; i < 4 * kReleasedBlocksKept; ++i) {
+    auto* late = ExportVersioned(Floats({2}));
+    late->deleter(late);
+    auto* next = ExportVersioned(Floats({2}, Owner(drops)));
+    late->deleter(late);
+    ASSERT_EQ(drops, static_cast<int>(i));
+    next->deleter(next);
+  }
+}
+
+TEST(Deleter, EightThreadsReleaseOnce) {
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> drops = 0;
+    auto* tensor = ExportVersioned(Floats({2}, Owner(drops)));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) threads.emplace_back([tensor] { tensor->deleter(tensor); });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(drops, 1);
+  }
+}
+
+TEST(Deleter, ReleasedBlocksLiveAgainAndAreBounded) {
+  using Pool = BlockPool<DLManagedTensor, 3>;  // a pool of its own: no other test moves the count
+  std::vector<Block<DLManagedTensor, 3>*> blocks;
+  for (size_t i = 0; i <= kReleasedBlocksMax; ++i) blocks.push_back(Pool::Instance().Take());
+  auto* oldest = blocks[1];
+  for (auto* block : blocks) Pool::Delete(&block->tensor);  // one more than kept: blocks[0] is given back
+  auto* reused = Pool::Instance().Take();
+  EXPECT_EQ(reused, oldest);
+  Pool::Delete(&reused->tensor);
+}
+
+TEST(Import, NormalisesWhatProducersSend) {
+  Foreign foreign;
+  foreign.tensor.dl_tensor.byte_offset = 8;
+  auto view = foreign.Import();  // NULL strides
+  ASSERT_TRUE(view.ok()) << view.status().ToString();
+  EXPECT_EQ(view->data, g_floats + 2);
+  EXPECT_EQ(view->strides, (std::vector<int64_t>{3, 1}));
+  EXPECT_EQ(view->dtype, "float32");
+  EXPECT_FALSE(view->read_only);
+  view->owner.reset();
+  EXPECT_EQ(foreign.deletes, 1);
+}
+
+TEST(Import, OddStridesOfSizeOneBecomeCompact) {
+  Foreign foreign;
+  foreign.shape = {2, 1, 3};
+  foreign.strides = {3, -77, 1};
+  EXPECT_EQ(foreign.Import()->strides, (std::vector<int64_t>{3, 3, 1}));
+  foreign.strides = {1, kMin, 2};
+  EXPECT_EQ(foreign.Import()->strides, (std::vector<int64_t>{1, 3, 2}));
+}
+
+TEST(Import, NegativeAndZeroStridesAreKept) {
+  Foreign foreign;
+  foreign.strides = {0, -1};
+  EXPECT_EQ(foreign.Import()->strides, (std::vector<int64_t>{0, -1}));
+}
+
+TEST(Import, NothingAtNullIsLegal) {
+  Foreign foreign;
+  foreign.shape = {0, 5};
+  foreign.tensor.dl_tensor.data = nullptr;
+  EXPECT_TRUE(foreign.Import().ok());
+  foreign.tensor.dl_tensor.data = g_floats;
+  EXPECT_EQ(foreign.Import()->data, nullptr);
+}
+
+TEST(Import, EveryRankUpToTheLimit) {
+  for (const size_t rank : {size_t{0}, size_t{1}, layout::kRankMax}) {
+    Foreign foreign;
+    foreign.shape.assign(rank, 1);
+    EXPECT_TRUE(foreign.Import().ok()) << rank;
+  }
+  Foreign foreign;
+  foreign.shape.assign(65, 1);
+  foreign.ExpectRefused("65");
+}
+
+TEST(Import, KeepsFlagsIgnoresUnknownOnes) {
+  Foreign foreign;
+  foreign.tensor.flags = kDlpackReadOnly | kDlpackIsCopied | (1u << 20);
+  const auto view = foreign.Import();
+  EXPECT_TRUE(view->read_only);
+  EXPECT_TRUE(view->is_copied);
+}
+
+TEST(Import, RelabelsPinnedAndManaged) {
+  Foreign foreign;
+  foreign.tensor.dl_tensor.device = {kDLCUDAHost, 3};
+  EXPECT_EQ(foreign.Import()->device, (Device{kDeviceCpu, 0, {}}));
+  foreign.tensor.dl_tensor.device = {kDLCUDAManaged, 3};
+  EXPECT_EQ(foreign.Import()->device, (Device{kDeviceCuda, 3, {}}));
+  foreign.tensor.dl_tensor.device = {kDLCPU, 1};
+  EXPECT_EQ(foreign.Import()->device, (Device{kDeviceCpu, 0, {}}));
+}
+
+TEST(Import, RefusesByName) {
+  Foreign lanes;
+  lanes.tensor.dl_tensor.dtype.lanes = 2;
+  lanes.ExpectRefused("2 lanes");
+  Foreign null;
+  null.tensor.dl_tensor.data = nullptr;
+  null.ExpectRefused("NULL");
+  Foreign negative;
+  negative.shape = {2, -3};
+  negative.ExpectRefused("-3");
+  Foreign overflow;
+  overflow.shape = {kMax, kMax};
+  overflow.ExpectRefused("overflow");
+  Foreign bytes;
+  bytes.shape = {int64_t{1} << 61};
+  bytes.ExpectRefused("overflow");
+  Foreign opaque;
+  opaque.tensor.dl_tensor.dtype = {kDLOpaqueHandle, 64, 1};
+  opaque.ExpectRefused("code 3");
+  Foreign unknown;
+  unknown.tensor.dl_tensor.dtype = {99, 32, 1};
+  unknown.ExpectRefused("code 99");
+  Foreign width;
+  width.tensor.dl_tensor.dtype = {kDLFloat4_e2m1fn, 8, 1};
+  width.ExpectRefused("8 bits");
+  Foreign no_bits;
+  no_bits.tensor.dl_tensor.dtype = {kDLFloat, 0, 1};
+  no_bits.ExpectRefused("0 bits");
+  Foreign device;
+  device.tensor.dl_tensor.device = {kDLOpenCL, 0};
+  device.ExpectRefused("(4, 0)");
+  Foreign padded;
+  padded.tensor.dl_tensor.dtype = {kDLFloat4_e2m1fn, 4, 1};
+  padded.tensor.flags = kDlpackSubbytePadded;
+  padded.ExpectRefused("padded");
+  Foreign offset;
+  offset.tensor.dl_tensor.byte_offset = std::numeric_limits<uint64_t>::max();
+  offset.ExpectRefused("byte_offset");
+}
+
+TEST(Import, RefusesHostileStrides) {
+  for (const int64_t stride : {kMin, kMax, kMin / 2, kMax / 2}) {
+    Foreign foreign;
+    foreign.shape = {3, 2};
+    foreign.strides = {stride, stride};
+    foreign.ExpectRefused("stride");
+  }
+  Foreign packed;
+  packed.shape = {4};
+  packed.strides = {2};
+  packed.tensor.dl_tensor.dtype = {kDLFloat4_e2m1fn, 4, 1};
+  packed.ExpectRefused("compact");
+}
+
+TEST(Import, RefusesRankWithoutShapeAndNegativeRank) {
+  Foreign foreign;
+  foreign.tensor.dl_tensor.ndim = 1;
+  EXPECT_FALSE(ImportVersioned(&foreign.tensor).ok());
+  foreign.tensor.dl_tensor.ndim = -1;
+  EXPECT_FALSE(ImportVersioned(&foreign.tensor).ok());
+  EXPECT_EQ(foreign.deletes, 0);
+}
+
+TEST(Import, ForeignMajorReadsNothingAfterFlags) {
+  // Only the head exists: ASan would see a read behind it.
+  const auto head = std::make_unique<std::byte[]>(offsetof(DLManagedTensorVersioned, dl_tensor));
+  auto* tensor = reinterpret_cast<DLManagedTensorVersioned*>(head.get());
+  tensor->version = {2, 0};
+  const auto view = ImportVersioned(tensor);
+  ASSERT_FALSE(view.ok());
+  EXPECT_NE(view.status().message().find("2.0"), std::string::npos);
+}
+
+TEST(Import, NullDeleterIsLegal) {
+  Foreign foreign;
+  foreign.tensor.deleter = nullptr;
+  auto view = foreign.Import();
+  ASSERT_TRUE(view.ok());
+  view->owner.reset();
+}
+
+TEST(Import, LegacyTensorsToo) {
+  auto exported = ExportLegacy(Floats({2, 3}));
+  const auto view = ImportLegacy(*exported);
+  ASSERT_TRUE(view.ok());
+  EXPECT_EQ(view->data, g_floats);
+  EXPECT_FALSE(view->read_only);
+}
+
+TEST(RoundTrip, EveryTypeOfDlpack) {
+  for (int code = 0; code < 20; ++code) {
+    for (const int bits : {4, 6, 8, 16, 32, 64, 128}) {
+      const DataType type{static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
+      if (NameOf(type).empty()) continue;
+      auto* tensor = ExportVersioned(*Describe(g_floats, type, {4}, {}, {}, false, nullptr));
+      const auto view = ImportVersioned(tensor);
+      ASSERT_TRUE(view.ok());
+      EXPECT_EQ(view->type, type);
+    }
+  }
+}
+
+TEST(Describe, RefusesAStrideCountThatIsNotTheRank) {
+  EXPECT_FALSE(Describe(g_floats, {2, 32, 1}, {2, 3}, {1}, {}, false, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace arraybridge

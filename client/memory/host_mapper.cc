@@ -124,20 +124,17 @@ class HostMapper final : public MemoryMapper {
     return std::unique_ptr<Mapping>(std::move(mapping));
   }
 
-  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& handle, const Device& device) override {
-    AB_RETURN_IF_ERROR(CheckDevice(device));
-    AB_RETURN_IF_ERROR(CheckReadable(handle));
-    if (handle.size == 0 || handle.offset > handle.arena_size || handle.size > handle.arena_size - handle.offset) {
-      return InvalidArgument(handle.size, " bytes at offset ", handle.offset, " are not inside an arena of ",
-                             handle.arena_size);
+  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& arena, uint64_t offset, uint64_t size) override {
+    if (size == 0 || offset > arena.arena_size || size > arena.arena_size - offset) {
+      return InvalidArgument(size, " bytes at offset ", offset, " are not inside an arena of ", arena.arena_size);
     }
-    const uint64_t skip = handle.offset % PageSize();
-    const uint64_t length = skip + handle.size;
+    const uint64_t skip = offset % PageSize();
+    const uint64_t length = skip + size;
     // Never populated, and not reserved: hardly a reader writes.
-    void* base = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, handle.descriptor.get(),
-                        static_cast<off_t>(handle.offset - skip));
+    void* base = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena.descriptor.get(),
+                        static_cast<off_t>(offset - skip));
     if (base == MAP_FAILED) return MapFailed(length);
-    return std::unique_ptr<Mapping>(std::make_unique<HostMapping>(base, length, skip, handle.size));
+    return std::unique_ptr<Mapping>(std::make_unique<HostMapping>(base, length, skip, size));
   }
 
  private:

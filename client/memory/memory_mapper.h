@@ -40,9 +40,9 @@ class MemoryMapper {
   // The whole arena. The handle stays the caller's; its descriptor is not needed by the mapping.
   // FAILED_PRECONDITION: the memory is not what the handle says, or not sealed as a reader must insist on.
   virtual Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) = 0;
-  // Copy-on-write, of [handle.offset, handle.offset + handle.size) alone: a write stays in this process. Errors as
-  // above; UNIMPLEMENTED where the device cannot.
-  virtual Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& handle, const Device& device) = 0;
+  // Copy-on-write, of [offset, offset + size) of an arena alone: a write stays in this process. UNIMPLEMENTED where the
+  // device cannot. REQUIRES: this very handle was mapped for reading before; its memory is not checked again.
+  virtual Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& arena, uint64_t offset, uint64_t size) = 0;
 };
 
 }  // namespace arraybridge

@@ -1,0 +1,273 @@
+"""The house's rules, run over the tree: who may include whom, and which words belong to which room.
+
+``check_house.py [ROOT]`` prints one line per finding, ``path:line: rule: what``, and exits 1 if there is any. Files that
+have grown long are named too, as a remark.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+TOP_FOLDERS = {"daemon", "client", "proto", "python", "tests", "deploy", "docs"}
+ROOT_FILES = {
+    "CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md",
+}  # fmt: skip
+NOT_OURS = {"build", "dist", "__pycache__"}
+LINES_MAX = 350
+
+FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto"}
+ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax"}
+
+# Room (path prefix, the longest match counts) → prefixes of what its files may include, beside the C++ library and the
+# system. Angle brackets and quotes count alike.
+MAY_INCLUDE = {
+    "proto/boundary/": ["proto/boundary/"],
+    "daemon/config": ["daemon/config.h", "proto/boundary/", "CLI/", "toml++/"],
+    "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
+    "daemon/broker/": ["daemon/broker/", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
+    "daemon/service/": [
+        "daemon/service/", "daemon/broker/", "daemon/config.h", "proto/", "arraybridge/v1/", "google/protobuf/",
+        "grpc", "fmt/", "spdlog/", "event2/",
+    ],
+    "daemon/": ["daemon/", "proto/", "google/protobuf/"],
+    "client/": ["client/", "proto/boundary/", "arraybridge/", "protozero/", "dlpack/"],
+    "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/"],
+    "python/bindings/": ["python/bindings/", "arraybridge/", "proto/boundary/", "pybind11/", "Python.h", "dlpack/"],
+}  # fmt: skip
+# Inside a room, what a prefix above would allow and the house does not.
+MUST_NOT_INCLUDE = {
+    "daemon/broker/": r"daemon/memory/(?!memory_backend\.h)\w+_backend\.h",
+    "client/": r"arraybridge/v1/|client/ctl/",
+    "client/ctl/": r"$^",
+    "python/bindings/": r"arraybridge/v1/",
+}
+# What neither the C++ library nor the system owns: includes that a room has to be allowed.
+THIRD_PARTY = re.compile(
+    r"(grpc|google/|absl/|spdlog/|fmt/|CLI/|toml\+\+/|event2/|protozero/|dlpack/|pybind11/|Python\.h|openssl/|gtest/"
+    r"|gmock/|benchmark/|cuda|arraybridge/)"
+)
+
+# Words of C++ code (comments aside) → where alone they may stand.
+WORDS = {
+    "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/simulated_cuda/"),
+    "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/(grpc_|status_grpc)|^client/ctl/|^tests/"),
+    "descriptors and credentials of sockets": (
+        r"\b(SCM_RIGHTS|SO_PEERCRED|SO_PEERPIDFD)\b", r"^proto/boundary/frame|^daemon/service/|^tests/",
+    ),
+    "is_gpu": (r"\bis_gpu\w*", r"$^"),
+    "CUDA as a build option": (r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*CUDA", r"$^"),
+}  # fmt: skip
+
+
+class Finding(NamedTuple):
+    path: str
+    line: int
+    rule: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.rule}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Source:
+    path: str
+    text: str
+
+    @property
+    def cpp(self) -> bool:
+        return self.path.endswith((".h", ".cc"))
+
+    @property
+    def python(self) -> bool:
+        return self.path.endswith((".py", ".pyi"))
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        yield from enumerate(self.text.splitlines(), 1)
+
+
+Rule = Callable[[Source], Iterator[Finding]]
+
+
+def room_of(path: str) -> str:
+    return max((room for room in MAY_INCLUDE if path.startswith(room)), key=len, default="")
+
+
+def includes(source: Source) -> Iterator[Finding]:
+    """Layers: a room includes only what the table allows; quoted includes start at the repository's root."""
+    room = room_of(source.path)
+    for number, line in source.lines():
+        match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if not match:
+            continue
+        quoted, target = match[1] == '"', match[2]
+        generated = target.startswith("arraybridge/v1/")
+        if quoted and not generated and target.split("/")[0] not in TOP_FOLDERS:
+            yield Finding(source.path, number, "include", f'"{target}" is not written from the repository root')
+        if target.startswith("tests/") and not source.path.startswith("tests/"):
+            yield Finding(source.path, number, "layer", f"{target}: nothing includes tests")
+        if not room or not (quoted or THIRD_PARTY.match(target)):
+            continue
+        allowed = any(target.startswith(prefix) for prefix in MAY_INCLUDE[room])
+        if not allowed or re.match(MUST_NOT_INCLUDE.get(room, r"$^"), target):
+            yield Finding(source.path, number, "layer", f"{room} must not include {target}")
+
+
+def words(source: Source) -> Iterator[Finding]:
+    """Words that belong to one room."""
+    for number, line in source.lines():
+        code = re.sub(r"//.*", "", line)
+        for name, (pattern, home) in WORDS.items():
+            match = re.search(pattern, code)
+            if match and not re.search(home, source.path):
+                yield Finding(source.path, number, "word", f"{match[0].strip()} ({name}) does not belong here")
+
+
+def headers(source: Source) -> Iterator[Finding]:
+    """A header says what it is, and is included once."""
+    if not source.path.endswith(".h"):
+        return
+    if not source.text.startswith("//"):
+        yield Finding(source.path, 1, "header", "does not start with a comment that says what it is")
+    if "#pragma once" not in source.text:
+        yield Finding(source.path, 1, "header", "#pragma once is missing")
+
+
+def unfinished(source: Source) -> Iterator[Finding]:
+    """What is not done is an issue, not a remark."""
+    pattern = r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b"
+    for number, line in source.lines():
+        match = re.search(pattern, line)
+        if match:
+            yield Finding(source.path, number, "unfinished", match[0])
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Top names of the modules that a statement or a call imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return [node.module.split(".")[0]]
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+            return [node.args[0].value.split(".")[0]]
+    return []
+
+
+def loaded_with_module(tree: ast.Module) -> Iterator[ast.AST]:
+    """Nodes that run when the module is imported: not in functions, not for type checkers only."""
+    pending: list[ast.AST] = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            pending.extend(node.orelse)
+            continue
+        yield node
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def frameworks(source: Source) -> Iterator[Finding]:
+    """A framework is imported only in its adapter, and there only when it is needed."""
+    if not source.path.startswith("python/arraybridge/"):
+        return
+    stem = Path(source.path).stem
+    in_adapters = source.path.startswith("python/arraybridge/adapters/")
+    for node in ast.walk(source.tree):
+        for name in imported(node):
+            if name in FRAMEWORKS and not (in_adapters and stem.lstrip("_") == ADAPTER_OF.get(name, name)):
+                yield Finding(source.path, node.lineno, "framework", f"{name} is imported outside its adapter")  # type: ignore[attr-defined]
+    for node in loaded_with_module(source.tree):
+        for name in imported(node):
+            if name in FRAMEWORKS:
+                yield Finding(source.path, node.lineno, "framework", f"{name} is imported when the module is")  # type: ignore[attr-defined]
+
+
+def evaluation(source: Source) -> Iterator[Finding]:
+    """No text becomes code."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
+            yield Finding(source.path, node.lineno, "evaluation", f"{node.func.id}() is not used here")
+
+
+def docstring(source: Source) -> Iterator[Finding]:
+    """A module says what it is."""
+    if source.text.strip() and not ast.get_docstring(source.tree):
+        yield Finding(source.path, 1, "header", "does not start with a docstring that says what it is")
+
+
+CPP_RULES: list[Rule] = [includes, words, headers, unfinished]
+PYTHON_RULES: list[Rule] = [frameworks, evaluation, docstring, unfinished]
+
+
+def files_of(root: Path) -> Iterator[Path]:
+    """Files of the tree, without hidden folders and what is generated."""
+    for path in sorted(root.iterdir()):
+        if path.name.startswith(".") or path.name in NOT_OURS or path.name.endswith(".egg-info"):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from files_of(path)
+        elif path.is_file():
+            yield path
+
+
+def layout(root: Path) -> Iterator[Finding]:
+    """What lies in the root is known."""
+    for path in sorted(root.iterdir()):
+        if path.name.startswith(".") or path.name in NOT_OURS:
+            continue
+        known = TOP_FOLDERS if path.is_dir() else ROOT_FILES
+        if path.name not in known:
+            yield Finding(path.name, 1, "layout", "is not among the folders and files of the root")
+
+
+def registration(root: Path) -> Iterator[Finding]:
+    """A test or fuzz target that no CMakeLists.txt names never runs."""
+    for path in files_of(root):
+        if not path.name.endswith(("_test.cc", "_fuzz.cc")):
+            continue
+        lists = [folder / "CMakeLists.txt" for folder in path.parents if folder != root and root in folder.parents]
+        named = any(file.exists() and re.search(rf"\b{path.stem}\b", file.read_text()) for file in lists)
+        if not named:
+            yield Finding(path.relative_to(root).as_posix(), 1, "registration", "no CMakeLists.txt above names it")
+
+
+def sources_of(root: Path) -> Iterator[Source]:
+    for path in files_of(root):
+        if path.suffix in (".h", ".cc", ".py", ".pyi"):
+            yield Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+
+
+def check(root: Path) -> list[Finding]:
+    found = [*layout(root), *registration(root)]
+    for source in sources_of(root):
+        for rule in CPP_RULES if source.cpp else PYTHON_RULES:
+            found.extend(rule(source))
+    return found
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
+    for source in sources_of(root):
+        length = source.text.count("\n")
+        if length > LINES_MAX:
+            print(f"remark: {source.path} has {length} lines: is a noun missing?")
+    found = check(root)
+    for finding in found:
+        print(finding)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The house check finds what it is there for, and finds nothing in this tree."""
+
+from pathlib import Path
+
+import check_house
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# path, text, what the finding must say (its line is the last one of the text)
+VIOLATIONS = [
+    ("proto/boundary/frame.h", '// F.\n#pragma once\n#include "daemon/config.h"', "proto/boundary/ must not include"),
+    ("proto/boundary/frame.cc", "#include <spdlog/spdlog.h>", "must not include spdlog"),
+    ("daemon/broker/broker.cc", '#include "daemon/memory/host_backend.h"', "must not include daemon/memory/host_backend.h"),
+    ("daemon/broker/broker.cc", '#include "arraybridge/v1/broker.pb.h"', "must not include arraybridge/v1"),
+    ("daemon/broker/broker.cc", '#include "daemon/service/verbs.h"', "must not include daemon/service"),
+    ("daemon/memory/memfd.cc", '#include "daemon/broker/broker.h"', "must not include daemon/broker"),
+    ("daemon/service/verbs.cc", '#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
+    ("daemon/service/verbs.cc", '#include "client/lifeline.h"', "must not include client"),
+    ("client/broker.cc", '#include "daemon/config.h"', "must not include daemon"),
+    ("client/broker.cc", "#include <google/protobuf/message.h>", "must not include google"),
+    ("client/broker.cc", "#include <arraybridge/v1/broker.pb.h>", "must not include arraybridge/v1"),
+    ("python/bindings/module.cc", '#include "client/lifeline.h"', "must not include client/lifeline.h"),
+    ("daemon/main.cc", '#include "tests/unit/fake.h"', "nothing includes tests"),
+    ("daemon/main.cc", '#include "config.h"', "not written from the repository root"),
+    ("client/view.cc", "void F() {\n  cuMemCreate();", "cuMemCreate"),
+    ("daemon/service/verbs.cc", "CUresult status;", "CUresult"),
+    ("daemon/service/local_door.cc", "grpc::Status status;", "grpc::"),
+    ("client/lifeline.cc", "int level = SCM_RIGHTS;", "SCM_RIGHTS"),
+    ("client/view.cc", "bool is_gpu = false;", "is_gpu"),
+    ("client/view.cc", "#ifdef ARRAYBRIDGE_CUDA", "CUDA as a build option"),
+    ("client/view.cc", "// TO" + "DO: later", "unfinished"),
+    ("client/view.h", "#pragma once\nint x;", "header"),
+    ("python/arraybridge/broker.py", '"""B."""\ndef f():\n    import torch', "torch is imported outside its adapter"),
+    ("python/arraybridge/broker.py", '"""B."""\ndef f():\n    from jax.numpy import abs', "jax is imported outside"),
+    ("python/arraybridge/adapters/torch.py", '"""T."""\nimport torch', "torch is imported when the module is"),
+    ("python/arraybridge/adapters/torch.py", '"""T."""\ndef f():\n    import jax', "jax is imported outside its adapter"),
+    (
+        "python/arraybridge/adapters/jax.py",
+        '"""J."""\nimport importlib\nx = importlib.import_module("jax.numpy")',
+        "jax is imported when the module is",
+    ),
+    ("python/arraybridge/broker.py", '"""B."""\neval("1")', "eval()"),
+    ("python/arraybridge/broker.py", "x = 1", "docstring"),
+    ("vendored/thing.txt", "x", "layout"),
+    ("notes.txt", "x", "layout"),
+    ("tests/unit/client/view_test.cc", "int main() {}", "registration"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "expected"), VIOLATIONS)
+def test_a_violation_is_named_with_file_and_line(tmp_path: Path, path: str, text: str, expected: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text + "\n")
+    found = [finding for finding in check_house.check(tmp_path) if expected in str(finding)]
+    assert found, [str(finding) for finding in check_house.check(tmp_path)]
+    reported = path.split("/")[0] if found[0].rule == "layout" else path
+    assert found[0].path == reported
+    about_the_file = found[0].rule in ("layout", "registration", "header")
+    assert found[0].line == (1 if about_the_file else text.count("\n") + 1)
+
+
+ALLOWED = [
+    ("daemon/service/grpc_door.cc", "#include <grpcpp/grpcpp.h>\ngrpc::Status status;"),
+    ("daemon/broker/broker.cc", '#include "daemon/memory/memory_backend.h"\n#include <vector>'),
+    ("client/broker.cc", "#include <arraybridge/broker.h>\n#include <sys/mman.h>"),
+    ("client/view.cc", "// is_gpu and cuMemCreate are words of other rooms"),
+    ("client/memory/cuda_vmm_mapper.cc", "cuMemMap();"),
+    ("python/arraybridge/adapters/torch.py", '"""T."""\ndef f():\n    import torch'),
+    (
+        "python/arraybridge/adapters/torch.py",
+        '"""T."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
+    ),
+    ("python/arraybridge/broker.py", '"""B."""\nimport os\nfrom .adapters import torch\nos.execv("x", [])'),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), ALLOWED)
+def test_what_the_house_allows_is_not_named(tmp_path: Path, path: str, text: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text + "\n")
+    assert check_house.check(tmp_path) == []
+
+
+def test_a_registered_test_is_found_in_a_list_above_it(tmp_path: Path) -> None:
+    folder = tmp_path / "tests/unit/client"
+    folder.mkdir(parents=True)
+    (folder / "view_test.cc").write_text("int main() {}\n")
+    (folder.parent / "CMakeLists.txt").write_text("ab_test(view_test SOURCES client/view_test.cc)\n")
+    assert check_house.check(tmp_path) == []
+
+
+def test_this_tree_keeps_the_rules() -> None:
+    assert [str(finding) for finding in check_house.check(ROOT)] == []

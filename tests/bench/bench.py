@@ -1,0 +1,207 @@
+"""Runs every benchmark beside its floor and its peer and prints one table; --json writes the rows.
+
+A row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
+`reach` is what we aim at and says nothing about pass or fail. Processes are pinned: placement "one" puts both sides on
+CPU 0, "two" on CPU 0 and 1. The row's own figures are those of placement "one"; "two" stands beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+
+# id: (work, unit, reach as text)
+ROWS: dict[str, tuple[str, str, str]] = {
+    "put_64mib": ("put 64 MiB into a recycled arena, Publish included, C++", "us", "<= 1.15 x memcpy"),
+    "put_64mib_python": ("the same from Python, NumPy", "us", "<= 1.15 x memcpy; >= 5 x torch.multiprocessing, new tensor"),
+    "put_64mib_first": ("first put of a session, 64 MiB, populated ahead", "us", "<= 1.5 x memcpy"),
+    "put_4kib": ("put 4 KiB, one round trip", "us", "<= 1.4 x ping-pong"),
+    "acquire_4kib": ("acquire 4 KiB, arena mapped, C++", "us", "<= 1.35 x ping-pong"),
+    "acquire_1mib": ("acquire 1 MiB", "us", "<= 1.35 x ping-pong"),
+    "acquire_64mib": ("acquire 64 MiB", "us", "<= 1.35 x ping-pong"),
+    "acquire_1gib": ("acquire 1 GiB", "us", "<= 1.35 x ping-pong"),
+    "acquire_first": ("new client: connect, descriptor, map, first byte", "us", "reported against connect + 3 ping-pongs"),
+    "get_numpy": ("get 1 MiB from Python, untouched view, NumPy", "us", "<= 1 x (C++ acquire + 10 us + import); >= 5 x torch re-send"),
+    "get_torch": ("the same, PyTorch (a copy-on-write mapping of its own)", "us", "as get_numpy"),
+    "get_jax": ("the same, JAX", "us", "as get_numpy"),
+    "get_tensorflow": ("the same, TensorFlow", "us", "as get_numpy"),
+    "grpc_unary": ("one unary call at the gRPC door, C++", "us", "<= 1.2 x bare gRPC echo"),
+    "share_bytes_1e3": ("daemon memory of one idle share, 10^3 shares", "bytes", "<= 1024; acquire latency flat"),
+    "share_bytes_1e4": ("the same, 10^4 shares", "bytes", "<= 1024"),
+    "share_bytes_1e5": ("the same, 10^5 shares", "bytes", "<= 1024"),
+}
+FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
+
+
+@contextlib.contextmanager
+def running(command: list[str], cpu: int, ready_fd: bool = False) -> Iterator[int]:
+    """A process on one CPU, from its ready line until the block ends; its id."""
+    out = subprocess.PIPE
+    if ready_fd:
+        read, write = os.pipe()
+        process = subprocess.Popen([*command, "--ready-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL)
+        os.sched_setaffinity(process.pid, {cpu})
+        os.close(write)
+        with os.fdopen(read) as lines:
+            if lines.readline() != "ready\n":
+                raise SystemExit(f"{command[0]} did not start")
+    else:
+        process = subprocess.Popen(["taskset", "-c", str(cpu), *command], stdout=out)
+        assert process.stdout is not None
+        if process.stdout.readline() != b"ready\n":
+            raise SystemExit(f"{command[0]} did not start")
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {cpu})
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measured(command: list[str]) -> list[dict[str, Any]]:
+    """The JSON lines of a benchmark program, pinned to CPU 0."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["taskset", "-c", "0", *command], stdout=subprocess.PIPE, text=True, env=environment, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"benchmark failed ({done.returncode}): {' '.join(command)}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, dict[str, float]]:
+    """Every figure of one placement, by id."""
+    other = {"one": 0, "two": 1}[placement]
+    found: dict[str, dict[str, float]] = {}
+
+    def note(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            found[row.pop("id")] = row
+
+    with tempfile.TemporaryDirectory(prefix="arraybridge-bench-") as scratch:
+        home, echo, grpc_echo = f"{scratch}/broker", f"{scratch}/echo", f"{scratch}/grpc"
+        os.mkdir(home, 0o700)
+        daemon = [str(build / "daemon/arraybridged"), "--directory", home, "--log-level", "error"]
+        daemon += ["--limit", "shares_per_namespace=200000"]
+        bench = build / "tests/bench"
+        with (
+            running([str(bench / "floor_echo"), "--socket", echo], other),
+            running([str(bench / "bench_grpc"), "--serving", "1", "--socket", grpc_echo], other),
+            running(daemon, other, ready_fd=True) as daemon_id,
+        ):
+            common = ["--address", home, "--rounds", str(rounds)]
+            note(measured([str(bench / "bench_lifeline"), "--echo", echo, *common]))
+            note(measured([str(bench / "bench_grpc"), "--echo", grpc_echo, *common]))
+            script = [sys.executable, str(HERE / "bench_python.py")]
+            note(measured([*script, "put", *common]))
+            for framework in FRAMEWORKS:
+                note(measured([*script, framework, *common]))
+            note(measured([*script, "peers", "--rounds", str(rounds), "--cpu", str(other)]))
+            note(
+                measured(
+                    [str(bench / "bench_shares"), "--address", home, "--echo", echo]
+                    + ["--daemon", str(daemon_id), "--shares", str(shares)]
+                )
+            )
+    for framework in FRAMEWORKS:
+        row = found[f"get_{framework}"]
+        row["floor"] = found["acquire_1mib"]["value"] + 10 + row["framework_import"]
+    return found
+
+
+def peer_of(row: str, found: dict[str, dict[str, float]]) -> tuple[str | None, float | None]:
+    names = {
+        "put_64mib": "peer_torch_file_descriptor_new_64mib",
+        "put_64mib_python": "peer_torch_file_descriptor_new_64mib",
+        **{f"get_{framework}": "peer_torch_file_descriptor_resend_1mib" for framework in FRAMEWORKS},
+    }
+    if row not in names:
+        return None, None
+    return names[row].removeprefix("peer_"), found[names[row]]["value"]
+
+
+def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[str, float]] | None) -> dict[str, Any]:
+    work, unit, reach = ROWS[row]
+    key = {"share_bytes_1e3": "share_bytes_1000", "share_bytes_1e4": "share_bytes_10000", "share_bytes_1e5": "share_bytes_100000"}.get(row, row)
+    if key not in found:
+        return {"id": row, "work": work, "value": None, "unit": unit, "floor": None, "ratio": None, "reach": reach, "peer": None, "peer_value": None, "note": "not run with --quick"}
+    own = found[key]
+    floor = 1024.0 if row.startswith("share_bytes") else own["floor"]
+    peer, peer_value = peer_of(row, found)
+    result: dict[str, Any] = {
+        "id": row,
+        "work": work,
+        "value": round(own["value"], 2),
+        "unit": unit,
+        "floor": round(floor, 2),
+        "ratio": round(own["value"] / floor, 3),
+        "reach": reach,
+        "peer": peer,
+        "peer_value": None if peer_value is None else round(peer_value, 1),
+    }
+    if "acquire" in own:
+        result["acquire_ratio"] = round(own["acquire"] / own["floor"], 3)
+    for extra in ("touched", "framework_import"):
+        if extra in own:
+            result[extra] = round(own[extra], 2)
+    if beside is not None and not row.startswith("share_bytes"):
+        other = beside[key]
+        result["two_cpus"] = {"value": round(other["value"], 2), "floor": round(other["floor"], 2), "ratio": round(other["value"] / other["floor"], 3)}
+        if peer is not None:
+            result["two_cpus"]["peer_value"] = round(beside["peer_" + peer]["value"], 1)
+    return result
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| id | value | floor | ratio | two CPUs: ratio | peer | peer / value | reach |", "|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        if row["value"] is None:
+            lines.append(f"| `{row['id']}` | {row['note']} |  |  |  |  |  | {row['reach']} |")
+            continue
+        two = row.get("two_cpus", {}).get("ratio", "")
+        times = "" if row["peer_value"] is None else f"{row['peer_value'] / row['value']:.1f}"
+        peer = "" if row["peer"] is None else f"{row['peer']} {row['peer_value']}"
+        lines.append(
+            f"| `{row['id']}` | {row['value']} {row['unit']} | {row['floor']} | {row['ratio']} | {two} | {peer} | {times} | {row['reach']} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one placement, few rounds, 10^4 shares")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help=argparse.SUPPRESS)
+    wish = parser.parse_args()
+    rounds, shares = (3, 10_000) if wish.quick else (15, 100_000)
+    one = collect(wish.build, "one", rounds, shares)
+    two = None if wish.quick or (os.cpu_count() or 1) < 2 else collect(wish.build, "two", rounds, 1000)
+    rows = [row_of(row, one, two) for row in ROWS]
+    print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
+    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two\n")
+    print(table(rows))
+    print("\nPeers, one hop, microseconds (one CPU" + ("):" if two is None else " / two CPUs):"))
+    for name, own in one.items():
+        if name.startswith("peer_"):
+            beside = "" if two is None else f" / {two[name]['value']:.1f}"
+            print(f"  {name.removeprefix('peer_'):42s} {own['value']:.1f}{beside}")
+    if wish.json:
+        Path(wish.json).write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

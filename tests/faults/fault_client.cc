@@ -1,0 +1,291 @@
+// A client of the broker that does what it is told, one line at a time, so that a test can kill, stop, starve or fork
+// it between any two steps. Every answer is one line: "ok ..." or "error CODE reason message".
+//
+//   put NAME BYTES SEED [replace] [sealed]   place and publish words that depend on SEED and their index
+//   place BYTES                              place and keep, never publish
+//   get NAME SEED [private] [wait MS]        acquire, check every word, keep
+//   many SEED NAME...                        acquire several at once, check and keep
+//   check                                    check every kept array again
+//   scribble                                 write over every kept private array
+//   drop                                     drop every kept array and placement
+//   withdraw NAME | stats | mine | list PREFIX | flush
+//   churn SEED NAMES ROUNDS                  get and drop "churn/<random below NAMES>"
+//   fork                                     a child that inherits everything and waits for a signal
+//   fork_get NAME SEED                       a child that gets NAME on a connection of its own, drops what it inherited
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <arraybridge/broker.h>
+
+namespace arraybridge {
+namespace {
+
+uint64_t Word(uint64_t seed, uint64_t index) {
+  uint64_t x = seed * 0x9E3779B97F4A7C15ull + index + 1;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  return x ^ (x >> 27);
+}
+
+Status CheckWords(const View& view, uint64_t seed) {
+  const auto* words = static_cast<const uint64_t*>(view.data);
+  for (uint64_t i = 0; i < view.elements(); ++i) {
+    if (words[i] != Word(seed, i)) return Internal("word ", i, " of ", view.elements(), " is wrong");
+  }
+  return Ok();
+}
+
+class FaultClient {
+ public:
+  explicit FaultClient(Broker broker) : broker_(std::move(broker)) {}
+
+  // The answer's text after "ok".
+  Result<std::string> Do(std::istringstream& words) {
+    std::string verb;
+    words >> verb;
+    const auto found = verbs_.find(verb);
+    if (found == verbs_.end()) return InvalidArgument("no such command: ", verb);
+    return found->second(words);
+  }
+
+ private:
+  using Verb = std::function<Result<std::string>(std::istringstream&)>;
+  struct Kept {
+    Acquired acquired;
+    uint64_t seed;
+    bool written = false;
+  };
+
+  Result<Placement> PlaceWords(uint64_t bytes, uint64_t seed, bool own) {
+    const ArraySpec spec{{1, 64, 1}, "uint64", {static_cast<int64_t>(bytes / 8)}, {}, 0};
+    auto placed = broker_.Empty({&spec, 1}, own);
+    if (!placed.ok()) return placed;
+    auto* data = static_cast<uint64_t*>(placed->views()[0].data);
+    for (uint64_t i = 0; i < bytes / 8; ++i) data[i] = Word(seed, i);
+    return placed;
+  }
+
+  Result<std::string> Put(std::istringstream& words) {
+    std::string name, flag;
+    uint64_t bytes = 0, seed = 0;
+    words >> name >> bytes >> seed;
+    Broker::PublishOptions options;
+    options.name = name;
+    while (words >> flag) {
+      options.replace |= flag == "replace";
+      options.sealed |= flag == "sealed";
+    }
+    std::vector<View> views;
+    auto share = [&]() -> Result<Share> {
+      auto placed = PlaceWords(bytes, seed, options.sealed);
+      if (!placed.ok()) return placed.status();
+      return broker_.Publish(*placed, options);
+    }();
+    if (!share.ok()) return share.status();
+    return Concat(share->generation, " ", share->immutability == Immutability::kEnforced ? "enforced" : "by_contract");
+  }
+
+  Result<std::string> Place(std::istringstream& words) {
+    uint64_t bytes = 0;
+    words >> bytes;
+    auto placed = PlaceWords(bytes, 1, false);
+    if (!placed.ok()) return placed.status();
+    placements_.push_back(*std::move(placed));
+    return std::string();
+  }
+
+  Result<std::string> Get(std::istringstream& words) {
+    std::string name, flag;
+    uint64_t seed = 0;
+    words >> name >> seed;
+    Broker::AcquireOptions options;
+    while (words >> flag) {
+      if (flag == "private") options.mode = MapMode::kPrivate;
+      int milliseconds = 0;
+      if (flag == "wait" && words >> milliseconds) options.wait = std::chrono::milliseconds(milliseconds);
+    }
+    auto acquired = broker_.Acquire({name, 0, 0}, options);
+    if (!acquired.ok()) return acquired.status();
+    AB_RETURN_IF_ERROR(CheckWords(acquired->views[0], seed));
+    const uint64_t generation = acquired->share.generation;
+    kept_.push_back({*std::move(acquired), seed});
+    return Concat(generation, " ", kept_.size());
+  }
+
+  Result<std::string> Many(std::istringstream& words) {
+    uint64_t seed = 0;
+    words >> seed;
+    std::vector<ShareRef> refs;
+    for (std::string name; words >> name;) refs.push_back({name, 0, 0});
+    auto acquired = broker_.AcquireMany(refs, {});
+    if (!acquired.ok()) return acquired.status();
+    for (auto& each : *acquired) {
+      AB_RETURN_IF_ERROR(CheckWords(each.views[0], seed));
+      kept_.push_back({std::move(each), seed});
+    }
+    return Concat(refs.size());
+  }
+
+  Result<std::string> Check() {
+    for (const Kept& each : kept_) {
+      if (!each.written) AB_RETURN_IF_ERROR(CheckWords(each.acquired.views[0], each.seed));
+    }
+    return Concat(kept_.size());
+  }
+
+  Result<std::string> Scribble() {
+    for (Kept& each : kept_) {
+      const View& view = each.acquired.views[0];
+      if (view.read_only) continue;
+      std::memset(view.data, 0xEE, view.nbytes());
+      each.written = true;
+    }
+    return std::string();
+  }
+
+  Result<std::string> Drop() {
+    kept_.clear();
+    placements_.clear();
+    return std::string();
+  }
+
+  Result<std::string> Withdraw(std::istringstream& words) {
+    std::string name;
+    words >> name;
+    AB_RETURN_IF_ERROR(broker_.Withdraw({name, 0, 0}));
+    return std::string();
+  }
+
+  Result<std::string> GetStats() {
+    auto stats = broker_.GetStats();
+    if (!stats.ok()) return stats.status();
+    return Concat("sessions=", stats->sessions, " leases=", stats->leases, " shares=", stats->shares,
+                  " withdrawn_shares=", stats->withdrawn_shares, " arenas=", stats->arenas,
+                  " charged_bytes=", stats->charged_bytes, " tickets=", stats->tickets, " waiting=", stats->waiting,
+                  " dying_arenas=", stats->dying_arenas, " sessions_cut_total=", stats->sessions_cut_total,
+                  " capacity_bytes=", stats->capacity_bytes, " allocated_bytes=", stats->allocated_bytes,
+                  " cached_bytes=", stats->cached_bytes);
+  }
+
+  Result<std::string> Mine() {
+    const ClientStats stats = broker_.client_stats();
+    return Concat("arenas_written=", stats.arenas_written, " arena_bytes=", stats.arena_bytes,
+                  " arenas_mapped=", stats.arenas_mapped, " live_leases=", stats.live_leases,
+                  " pending_releases=", stats.pending_releases);
+  }
+
+  Result<std::string> List(std::istringstream& words) {
+    std::string prefix;
+    words >> prefix;
+    auto shares = broker_.List(prefix);
+    if (!shares.ok()) return shares.status();
+    std::string names;
+    for (const auto& each : *shares) names += each.share.name + " ";
+    return names;
+  }
+
+  Result<std::string> Churn(std::istringstream& words) {
+    uint64_t seed = 0, names = 0, rounds = 0;
+    words >> seed >> names >> rounds;
+    uint64_t random = seed;
+    for (uint64_t i = 0; i < rounds; ++i) {
+      random = Word(random, i);
+      auto acquired = broker_.Acquire({Concat("churn/", random % names), 0, 0});
+      if (!acquired.ok()) return acquired.status();
+      AB_RETURN_IF_ERROR(CheckWords(acquired->views[0], 1));
+      if (random % 3 == 0) kept_.push_back({*std::move(acquired), 1});
+      if (kept_.size() > 16) kept_.erase(kept_.begin());
+    }
+    return std::string();
+  }
+
+  Result<std::string> Fork() {
+    const pid_t child = ::fork();
+    if (child < 0) return Internal("fork failed");
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    return Concat(child);
+  }
+
+  Result<std::string> ForkGet(std::istringstream& words) {
+    const std::string rest = words.str().substr(static_cast<size_t>(words.tellg()));
+    const pid_t child = ::fork();
+    if (child < 0) return Internal("fork failed");
+    if (child == 0) {
+      const auto inherited = Check();
+      std::istringstream again(rest);
+      const auto got = inherited.ok() ? Get(again) : inherited;
+      (void)Drop();
+      ::_exit(got.ok() && Check().ok() ? 0 : 1);
+    }
+    int state = 0;
+    if (::waitpid(child, &state, 0) != child || !WIFEXITED(state)) return Internal("the child did not exit");
+    if (WEXITSTATUS(state) != 0) return Internal("the child failed");
+    return std::string();
+  }
+
+  Broker broker_;
+  std::vector<Placement> placements_;
+  std::vector<Kept> kept_;
+  const std::map<std::string, Verb> verbs_ = {
+      {"put", [this](auto& words) { return Put(words); }},
+      {"place", [this](auto& words) { return Place(words); }},
+      {"get", [this](auto& words) { return Get(words); }},
+      {"many", [this](auto& words) { return Many(words); }},
+      {"check", [this](auto&) { return Check(); }},
+      {"scribble", [this](auto&) { return Scribble(); }},
+      {"drop", [this](auto&) { return Drop(); }},
+      {"withdraw", [this](auto& words) { return Withdraw(words); }},
+      {"stats", [this](auto&) { return GetStats(); }},
+      {"mine", [this](auto&) { return Mine(); }},
+      {"list", [this](auto& words) { return List(words); }},
+      {"flush",
+       [this](auto&) -> Result<std::string> {
+         AB_RETURN_IF_ERROR(broker_.Flush());
+         return std::string();
+       }},
+      {"churn", [this](auto& words) { return Churn(words); }},
+      {"fork", [this](auto&) { return Fork(); }},
+      {"fork_get", [this](auto& words) { return ForkGet(words); }},
+  };
+};
+
+int Serve(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: fault_client ADDRESS NAMESPACE [TIMEOUT_MS]\n";
+    return 2;
+  }
+  Broker::Options options;
+  options.address = argv[1];
+  options.ns = argv[2];
+  options.client = "fault_client";
+  if (argc > 3) options.timeout = std::chrono::milliseconds(std::atoi(argv[3]));
+  FaultClient client{Broker(options)};
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    const auto answer = client.Do(words);
+    if (answer.ok()) {
+      std::cout << "ok " << *answer << std::endl;
+      continue;
+    }
+    const Status& status = answer.status();
+    std::cout << "error " << CodeName(status.code()) << " " << (status.reason().empty() ? "-" : status.reason()) << " "
+              << status.message() << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace arraybridge
+
+int main(int argc, char** argv) { return arraybridge::Serve(argc, argv); }

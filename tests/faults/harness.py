@@ -1,0 +1,289 @@
+"""A private daemon, clients that do what they are told, raw sockets, and the ledger that every fault test ends with."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
+CLIENT = BUILD / "tests/faults/fault_client"
+PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
+
+HEADER = struct.Struct("<HHIQ")
+OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
+
+
+class Refused(Exception):
+    """An answer that is not OK: code name, reason, message."""
+
+    def __init__(self, text: str) -> None:
+        self.code, self.reason, self.message = text.split(" ", 2)
+        super().__init__(text)
+
+
+def eventually(what: str, test: Any) -> Any:
+    """Asks until the answer is true. The last answer is told when patience ends."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = test()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.01)
+
+
+class Client:
+    """An exec'd fault_client."""
+
+    def __init__(self, address: Path, namespace: str = "default", timeout_ms: int = 30_000, prefix: list[str] | None = None):
+        self.process = subprocess.Popen(
+            [*(prefix or []), str(CLIENT), str(address), namespace, str(timeout_ms)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().rstrip("\n")
+        if line.startswith("ok"):
+            return line[3:]
+        if line.startswith("error "):
+            raise Refused(line[6:])
+        raise EOFError(f"the client died: {line!r}")
+
+    def ask(self, line: str) -> str:
+        self.tell(line)
+        return self.answer()
+
+    def numbers(self, line: str) -> dict[str, int]:
+        return {key: int(value) for key, value in (word.split("=") for word in self.ask(line).split())}
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
+        self.process.wait()
+        self._close()
+
+    def leave(self) -> None:
+        """Ends in order, as a client does that has nothing more to say."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        assert self.process.wait(PATIENCE_S) == 0
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+class Daemon:
+    """A real arraybridged in a directory of its own. `warden` is a client that reads its numbers."""
+
+    def __init__(self, directory: Path, *flags: str, prefix: list[str] | None = None, environment: dict[str, str] | None = None):
+        self.directory = directory
+        self.flags = flags
+        self.prefix = prefix or []
+        self.environment = environment or {}
+        self.clients: list[Client] = []
+        self.start()
+        self.warden = Client(directory, "warden")
+        self.warden.ask("stats")
+
+    def start(self) -> None:
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        read, write = os.pipe()
+        self.log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
+        self.process = subprocess.Popen(
+            [*self.prefix, str(DAEMON), "--directory", str(self.directory), "--ready-fd", str(write), "--cache", "0"]
+            + ["--arena-idle", "100ms", *self.flags],
+            pass_fds=[write],
+            stdout=self.log,
+            stderr=self.log,
+            env={**os.environ, **self.environment},
+        )
+        os.close(write)
+        with os.fdopen(read) as lines:
+            assert lines.readline() == "ready\n", f"arraybridged did not start:\n{self.log_text()}"
+
+    def log_text(self) -> str:
+        return Path(self.log.name).read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        if not self.prefix:
+            return self.process.pid
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return int(children[0]) if children else self.process.pid
+
+    def client(self, namespace: str = "default", timeout_ms: int = 30_000, prefix: list[str] | None = None) -> Client:
+        client = Client(self.directory, namespace, timeout_ms, prefix)
+        self.clients.append(client)
+        return client
+
+    def stats(self) -> dict[str, int]:
+        return self.warden.numbers("stats")
+
+    def links(self) -> list[str]:
+        found = []
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
+        return found
+
+    def memory_files(self) -> int:
+        """Memory files the daemon keeps alive, by inode: keep and sealer of one arena are one."""
+        inodes = set()
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(f"/proc/{self.pid}/fd/{fd}").startswith("/memfd:"):
+                    inodes.add(os.stat(f"/proc/{self.pid}/fd/{fd}").st_ino)
+        return len(inodes)
+
+    def sockets(self) -> int:
+        return sum(link.startswith("socket:") for link in self.links())
+
+    def threads(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
+    def stop(self) -> None:
+        for client in self.clients:
+            client.kill()
+        self.warden.kill()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE_S)
+        assert code == 0, f"arraybridged ended with {code}:\n{self.log_text()}"
+        left = sorted(path.name for path in self.directory.iterdir())
+        assert left in ([], ["lock"]), f"left behind: {left}"
+        self.log.close()
+
+
+class Ledger:
+    """What the daemon held when nobody had anything; settle() waits until that is true again."""
+
+    def __init__(self, daemon: Daemon):
+        self.daemon = daemon
+        self.files = daemon.memory_files()
+        self.sockets = daemon.sockets()
+        self.descriptors = len(daemon.links())
+
+    def settle(self, *, sessions: int = 0, shares: int = 0, leases: int = 0, arenas: int | None = None) -> None:
+        """sessions: beside the warden's. With no share and no session, every byte must be back."""
+
+        def right() -> bool:
+            self.seen = self.daemon.stats()
+            wanted = {"sessions": sessions + 1, "shares": shares, "leases": leases, "withdrawn_shares": 0}
+            wanted |= {"tickets": 0, "waiting": 0, "dying_arenas": 0}
+            if arenas is not None:
+                wanted["arenas"] = arenas
+            if shares == 0 and sessions == 0:
+                wanted |= {"arenas": 0, "charged_bytes": 0, "allocated_bytes": 0}
+            return all(self.seen[key] == value for key, value in wanted.items())
+
+        try:
+            eventually("the ledger at its baseline", right)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.seen}\n{self.daemon.log_text()[-2000:]}") from None
+        assert self.seen["charged_bytes"] == self.seen["allocated_bytes"], self.seen
+        if sessions == 0:
+            eventually("no socket but the baseline's", lambda: self.daemon.sockets() == self.sockets)
+        eventually("one memory file an arena", lambda: self.daemon.memory_files() == self.files + self.seen["arenas"])
+        if sessions == 0 and shares == 0:
+            eventually("descriptors at the baseline", lambda: len(self.daemon.links()) <= self.descriptors)
+
+
+class RawLifeline:
+    """A lifeline spoken by hand: what a client in any language, or a hostile one, can send."""
+
+    def __init__(self, directory: Path, messages: Any):
+        self.messages = messages
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(PATIENCE_S)
+        self.socket.connect(str(directory / "lifeline.sock"))
+        self.next = 1
+
+    def send(self, verb: int, payload: bytes = b"", descriptors: list[int] | None = None, flags: int = 0) -> int:
+        number, self.next = self.next, self.next + 1
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        self.socket.sendmsg([HEADER.pack(verb, flags, 0, number) + payload], rights)
+        return number
+
+    def receive(self) -> tuple[int, int, int, bytes, list[int]]:
+        """verb, status, request, payload, descriptors; an empty datagram raises EOFError."""
+        data, control, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(16))
+        if not data:
+            raise EOFError
+        found = array.array("i")
+        for level, kind, value in control:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found.frombytes(value[: len(value) // found.itemsize * found.itemsize])
+        verb, _, status, request = HEADER.unpack_from(data)
+        return verb, status, request, data[HEADER.size :], list(found)
+
+    def call(self, verb: int, request: Any, answer: Any) -> tuple[Any, list[int]]:
+        """The answer message and descriptors; Refused if the status is not OK."""
+        number = self.send(verb, request.SerializeToString())
+        _, status, echoed, payload, descriptors = self.receive()
+        assert echoed == number
+        if status != 0:
+            error = self.messages.Error.FromString(payload)
+            raise Refused(f"{status} {error.reason or '-'} {error.message}")
+        return answer.FromString(payload), descriptors
+
+    def hello(self) -> Any:
+        request = self.messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="raw")
+        return self.call(OPEN_SESSION, request, self.messages.OpenSessionResponse)[0]
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def ended(self) -> bool:
+        """True once the daemon has cut this connection; what it still had to say is read away."""
+        try:
+            while True:
+                self.receive()
+        except (EOFError, ConnectionError):
+            return True
+
+
+@contextlib.contextmanager
+def daemon_in(directory: Path, *flags: str, **more: Any) -> Iterator[Daemon]:
+    daemon = Daemon(directory, *flags, **more)
+    try:
+        yield daemon
+    except BaseException:
+        for client in daemon.clients:
+            client.kill()
+        daemon.warden.kill()
+        daemon.process.kill()
+        daemon.process.wait()
+        print(daemon.log_text()[-4000:])
+        raise
+    daemon.stop()

@@ -1,0 +1,272 @@
+"""Clients and daemons die, stop, fork: faults 1-9 of the catalogue. Every test ends with the ledger."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import CLIENT, PATIENCE_S, Client, Daemon, Ledger, Refused, daemon_in, eventually
+
+MIB = 1 << 20
+
+
+def test_killed_readers_leave_nothing(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 1: SIGKILL at a random call of an acquire and release loop."""
+    chance = random.Random(1)
+    writer = daemon.client()
+    for i in range(8):
+        writer.ask(f"put churn/{i} 65536 1")
+    for _ in range(6):
+        readers = [daemon.client() for _ in range(5)]
+        for reader in readers:
+            reader.tell(f"churn {chance.randrange(1000)} 8 1000000")
+        for reader in readers:
+            eventually("some acquisitions happened", lambda: daemon.stats()["leases"] > 0)
+            reader.kill()
+    ledger.settle(sessions=1, shares=8)
+    for i in range(8):
+        writer.ask(f"withdraw churn/{i}")
+    writer.leave()
+    ledger.settle()
+
+
+def test_shares_outlive_their_killed_maker(daemon: Daemon, ledger: Ledger) -> None:
+    """P1: name, generation and every byte stay, and become immutable for everybody once the maker is gone."""
+    writer, reader = daemon.client(), daemon.client()
+    writer.ask("put small 4096 3")
+    writer.ask(f"put large {32 * MIB} 4")
+    reader.ask("get large 4")
+    writer.kill()
+    late = daemon.client()
+    for client in (reader, late):
+        client.ask("get small 3")
+        client.ask("get large 4")
+        client.ask("check")
+    for name in ("small", "large"):
+        late.ask(f"withdraw {name}")
+    reader.ask("check")  # leased bytes stay although nobody can name them any more
+    with pytest.raises(Refused, match="NOT_FOUND"):
+        late.ask("get large 4")
+    reader.leave()
+    late.leave()
+    ledger.settle()
+
+
+def test_killed_between_place_and_publish(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 2: what was never published goes completely, and who waits for the name gets the deadline."""
+    waiter = daemon.client()
+    waiter.tell("get never 1 wait 3000")
+    for _ in range(150):
+        writer = daemon.client()
+        writer.ask("place 1048576")
+        writer.kill()
+        daemon.clients.remove(writer)
+    with pytest.raises(Refused, match="DEADLINE_EXCEEDED.*never"):
+        waiter.answer()
+    waiter.leave()
+    ledger.settle()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("call", ["sendmsg", "recvmsg", "mmap", "poll", "close"])
+def test_killed_at_the_nth_system_call(daemon: Daemon, ledger: Ledger, call: str) -> None:
+    """Fault 3: whatever the step, the ledger is the same afterwards."""
+    keeper = daemon.client()
+    keeper.ask("put stays 65536 9")
+    script = "put mine 100000 1\nget mine 1\nget stays 9\nput mine 100000 2 replace\ndrop\nget stays 9 private\nflush\n"
+    for n in range(1, 31):
+        command = ["strace", "-f", "-o", "/dev/null", "-e", f"inject={call}:signal=SIGKILL:when={n}"]
+        done = subprocess.run([*command, str(CLIENT), str(daemon.directory)] + ["default"], input=script, text=True, stdout=subprocess.PIPE, timeout=PATIENCE_S)
+        assert done.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done
+        names = keeper.ask("list mine").split()
+        if names:
+            keeper.ask("withdraw mine")
+    keeper.ask("get stays 9")
+    keeper.ask("drop")
+    keeper.ask("withdraw stays")
+    keeper.leave()
+    ledger.settle()
+
+
+def test_stopped_client_keeps_its_leases_and_stops_nobody(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 4: SIGSTOP is not death."""
+    writer, sleeper, other = daemon.client(), daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    sleeper.ask("get a 1")
+    sleeper.signal(signal.SIGSTOP)
+    sleeper.tell("check")
+    for i in range(50):
+        other.ask("get a 1")
+        other.ask("drop")
+        writer.ask(f"put b 65536 {i} replace")
+    other.ask("flush")
+    assert daemon.stats()["leases"] == 1
+    writer.ask("withdraw a")
+    sleeper.signal(signal.SIGCONT)
+    assert sleeper.answer() == "1"
+    writer.ask("withdraw b")
+    for client in (writer, sleeper, other):
+        client.leave()
+    ledger.settle()
+
+
+def test_a_zombie_holds_nothing(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 5: a dead client that nobody reaps is dead."""
+    writer, zombie = daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    zombie.ask("get a 1")
+    zombie.signal(signal.SIGKILL)
+    eventually("it is a zombie", lambda: Path(f"/proc/{zombie.pid}/stat").read_text().split(") ")[1][0] == "Z")
+    ledger.settle(sessions=1, shares=1)
+    writer.ask("withdraw a")
+    writer.leave()
+    zombie.kill()
+    ledger.settle()
+
+
+def test_a_fork_is_a_client_of_its_own(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 6: the child reads what it inherited, connects anew, and releases nothing of its parent's."""
+    writer, parent = daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    writer.ask("put b 65536 2")
+    parent.ask("get a 1")
+    for _ in range(5):
+        parent.ask("fork_get b 2")
+    parent.ask("check")
+    parent.ask("flush")
+    eventually("only the parent's lease is left", lambda: daemon.stats()["leases"] == 1)
+    writer.ask("withdraw a")
+    parent.ask("check")
+    writer.ask("withdraw b")
+    writer.leave()
+    parent.leave()
+    ledger.settle()
+
+
+def test_a_sleeping_child_does_not_keep_its_dead_parent_alive(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 6: the child inherits the socket's number, never the session's life."""
+    writer, parent = daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    parent.ask("get a 1")
+    child = int(parent.ask("fork"))
+    parent.kill()
+    ledger_sessions = eventually("the parent's session ended", lambda: daemon.stats()["sessions"] == 2)
+    assert ledger_sessions and daemon.stats()["leases"] == 0
+    os.kill(child, signal.SIGKILL)
+    writer.ask("withdraw a")
+    writer.leave()
+    ledger.settle()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="choosing a process id needs root")
+def test_a_reused_process_id_inherits_nothing(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 7: identity is the connection, never a number."""
+    writer, first = daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    first.ask("get a 1")
+    number = first.pid
+    first.kill()
+    second: subprocess.Popen[str] | None = None
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1))
+        second = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+        if second.pid == number:
+            break
+        second.kill()
+        second.wait()
+    assert second is not None
+    if second.pid != number:
+        pytest.skip("somebody else took the process id every time")
+    ledger.settle(sessions=1, shares=1)  # the new owner of the number has no lease
+    second.kill()
+    second.wait()
+    writer.ask("withdraw a")
+    writer.leave()
+    ledger.settle()
+
+
+def test_sigterm_under_load(tmp_path: Path) -> None:
+    """Fault 8: calls finish or say UNAVAILABLE, mappings stay readable, the exit is clean."""
+    with daemon_in(tmp_path / "broker") as daemon:
+        writer = daemon.client()
+        for i in range(8):
+            writer.ask(f"put churn/{i} 65536 1")
+        readers = [daemon.client() for _ in range(4)]
+        for i, reader in enumerate(readers):
+            reader.ask("get churn/0 1")
+            reader.tell(f"churn {i} 8 100000000")
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(PATIENCE_S) == 0
+        for reader in readers:
+            with pytest.raises(Refused, match="UNAVAILABLE"):
+                reader.answer()
+            reader.ask("check")
+        daemon.start()
+        writer.ask("put again 4096 5")  # the same client, a new life of the broker
+        for reader in readers:
+            reader.ask("get again 5")
+            reader.ask("check")
+
+
+def test_daemon_killed_and_started_again(daemon: Daemon) -> None:
+    """Fault 9 without a descriptor store: arrays in use stay right, clients meet the new life by themselves."""
+    writer, reader = daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    reader.ask("get a 1")
+    reader.ask("get a 1 private")
+    daemon.process.kill()
+    daemon.process.wait()
+    with pytest.raises(Refused, match="UNAVAILABLE"):
+        reader.ask("get a 1")
+    reader.ask("check")
+    daemon.start()
+    with pytest.raises(Refused, match="NOT_FOUND"):
+        reader.ask("get a 1")
+    writer.ask("put a 65536 2")
+    reader.ask("get a 2")
+    assert reader.ask("check") == "3"
+    writer.ask("withdraw a")
+    reader.leave()
+    writer.leave()
+    Ledger(daemon).settle()
+
+
+def test_a_seeded_storm_of_deaths(daemon: Daemon, ledger: Ledger) -> None:
+    """Faults 1, 2, 4, 21 together: clients put, get, stop and die in random order; nothing is left."""
+    chance = random.Random(7)
+    crowd: list[Client] = []
+    stays = daemon.client("storm")
+    for i in range(4):
+        stays.ask(f"put churn/{i} 300000 1")
+    for _ in range(120):
+        if len(crowd) < 6 or chance.random() < 0.3:
+            crowd.append(daemon.client("storm"))
+        client = chance.choice(crowd)
+        deed = chance.choice(["put", "get", "place", "churn", "kill", "stop"])
+        if deed == "kill":
+            client.kill()
+            crowd.remove(client)
+        elif deed == "stop":
+            client.signal(signal.SIGSTOP)
+            client.signal(signal.SIGCONT)
+        elif deed == "put":
+            client.ask(f"put storm/{chance.randrange(10)} {8 * chance.randrange(1, 200000)} 1 replace")
+        elif deed == "place":
+            client.ask(f"place {8 * chance.randrange(1, 400000)}")
+        elif deed == "churn":
+            client.ask(f"churn {chance.randrange(99)} 4 50")
+        else:
+            client.ask(f"get churn/{chance.randrange(4)} 1")
+            client.ask("check")
+    for client in crowd:
+        client.kill()
+    for name in stays.ask("list").split():
+        stays.ask(f"withdraw {name}")
+    stays.leave()
+    ledger.settle()

@@ -1,0 +1,174 @@
+"""Quotas and full memory: faults 20 and 21, and two daemons in one place (30)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from harness import DAEMON, Daemon, Ledger, Refused, daemon_in, eventually
+
+MIB = 1 << 20
+TOO_LONG_MS = 60_000
+
+
+def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path) -> None:
+    """Fault 20."""
+    with daemon_in(tmp_path / "broker", "--namespace-quota", "8MiB", "--host-capacity", "64MiB") as daemon:
+        ledger = Ledger(daemon)
+        greedy, modest = daemon.client("greedy", timeout_ms=500), daemon.client("modest")
+        with pytest.raises(Refused) as caught:
+            for i in range(100):
+                greedy.ask(f"put g/{i} {MIB} 1")
+        assert caught.value.code == "RESOURCE_EXHAUSTED"
+        assert "greedy" in caught.value.message and str(8 * MIB) in caught.value.message
+        modest.ask(f"put m {4 * MIB} 2")
+        modest.ask("get m 2")
+        with pytest.raises(Refused, match="RESOURCE_EXHAUSTED.*"):
+            modest.ask(f"put never {9 * MIB} 1")  # can never fit: no waiting
+        greedy.kill()
+        modest.ask("check")
+        names = daemon.client("greedy")
+        for name in names.ask("list").split():
+            names.ask(f"withdraw {name}")
+        names.leave()
+        modest.ask("drop")
+        modest.ask("withdraw m")
+        modest.leave()
+        ledger.settle()
+
+
+def test_waiters_are_served_first_come_first_served(tmp_path: Path) -> None:
+    """Fault 21: each freed place goes to who waited longest; the killed and the late leave the line."""
+    with daemon_in(tmp_path / "broker", "--host-capacity", f"{8 * 17}MiB") as daemon:
+        ledger = Ledger(daemon)
+        holders = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(8)]
+        for i, holder in enumerate(holders):
+            holder.ask(f"put held/{i} {17 * MIB} {i}")
+        waiters = []
+        for i in range(8):
+            waiter = daemon.client(timeout_ms=TOO_LONG_MS)
+            waiter.tell(f"put late/{i} {17 * MIB} {i}")
+            waiters.append(waiter)
+            eventually("it waits", lambda i=i: daemon.stats()["waiting"] == i + 1)
+        hasty = daemon.client(timeout_ms=200)
+        with pytest.raises(Refused) as caught:
+            hasty.ask(f"put hasty {17 * MIB} 1")
+        assert caught.value.code == "RESOURCE_EXHAUSTED" and str(8 * 17 * MIB) in caught.value.message
+        waiters[1].kill()
+        waiters[4].kill()
+        eventually("the dead left the line", lambda: daemon.stats()["waiting"] == 6)
+        order = [waiters[i] for i in (0, 2, 3, 5, 6, 7)]
+        control = daemon.client()
+        for i, expected in enumerate(order):
+            holders[i].leave()
+            control.ask(f"withdraw held/{i}")
+            expected.answer()  # this one, although all the others wait too
+            assert daemon.stats()["waiting"] == len(order) - i - 1
+        for i in (0, 2, 3, 5, 6, 7):
+            control.ask(f"get late/{i} {i}")
+        control.ask("drop")
+        for name in control.ask("list").split():
+            control.ask(f"withdraw {name}")
+        control.leave()
+        for client in [*order, *holders[6:], hasty]:
+            client.leave()
+        ledger.settle()
+
+
+def test_many_waiters_some_killed_none_forgotten(tmp_path: Path) -> None:
+    """Fault 21, the crowd: 40 queued Allocates with deadlines, a quarter killed, and no lost wake-up."""
+    with daemon_in(tmp_path / "broker", "--host-capacity", f"{4 * 17}MiB", "--limit", "sessions_per_uid=200") as daemon:
+        ledger = Ledger(daemon)
+        holder = daemon.client(timeout_ms=TOO_LONG_MS)
+        for i in range(4):
+            holder.ask(f"put held/{i} {17 * MIB} 1")
+        crowd = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(40)]
+        for i, client in enumerate(crowd):
+            client.tell(f"put late/{i} {17 * MIB} 1")
+        eventually("all wait", lambda: daemon.stats()["waiting"] == 40)
+        for client in crowd[::4]:
+            client.kill()
+        alive = [(i, client) for i, client in enumerate(crowd) if i % 4]
+        eventually("the dead left", lambda: daemon.stats()["waiting"] == len(alive))
+        for i in range(4):
+            holder.ask(f"withdraw held/{i}")
+        holder.leave()
+        control = daemon.client()
+        for i, client in alive:
+            client.answer()
+            control.ask(f"withdraw late/{i}")
+            client.leave()
+        control.leave()
+        ledger.settle()
+
+
+def test_a_waiter_for_a_name_is_woken(daemon: Daemon, ledger: Ledger) -> None:
+    readers = [daemon.client() for _ in range(10)]
+    for reader in readers:
+        reader.tell("get soon 1 wait 60000")
+    eventually("all wait", lambda: daemon.stats()["waiting"] == 10)
+    readers[3].kill()
+    writer = daemon.client()
+    writer.ask("put soon 65536 1")
+    for i, reader in enumerate(readers):
+        if i != 3:
+            reader.answer()
+            reader.leave()
+    writer.ask("withdraw soon")
+    writer.leave()
+    ledger.settle()
+
+
+def test_memory_is_recycled_not_grown(daemon: Daemon, ledger: Ledger) -> None:
+    """Replacing a name for ever stays inside two arenas; readers keep the generation they hold."""
+    writer, reader = daemon.client(), daemon.client()
+    for i in range(300):
+        writer.ask(f"put frame 3000000 {i} replace")
+        if i % 50 == 0:
+            reader.ask(f"get frame {i}")
+    reader.ask("check")
+    reader.ask("drop")
+    reader.ask("flush")
+    assert daemon.stats()["charged_bytes"] <= 64 * MIB
+    writer.ask("withdraw frame")
+    writer.leave()
+    reader.leave()
+    ledger.settle()
+
+
+def test_sealed_shares_are_enforced(daemon: Daemon, ledger: Ledger) -> None:
+    writer = daemon.client()
+    assert writer.ask("put a 65536 1 sealed").endswith("enforced")
+    assert writer.ask("put b 65536 1").endswith("by_contract")
+    writer.ask("get a 1")
+    writer.ask("get a 1 private")
+    writer.ask("scribble")
+    reader = daemon.client()
+    reader.ask("get a 1")
+    reader.leave()
+    for name in "ab":
+        writer.ask(f"withdraw {name}")
+    writer.leave()
+    ledger.settle()
+
+
+def test_the_second_daemon_refuses_and_a_stale_socket_is_replaced(daemon: Daemon) -> None:
+    """Fault 30."""
+    second = subprocess.run([str(DAEMON), "--directory", str(daemon.directory)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE)
+    assert second.returncode != 0
+    assert "already" in second.stderr + second.stdout
+    daemon.warden.ask("stats")  # the first one lives and keeps its sockets
+    daemon.process.send_signal(signal.SIGKILL)
+    daemon.process.wait()
+    assert (daemon.directory / "lifeline.sock").exists()
+    daemon.start()
+    eventually("the warden is back", lambda: "sessions" in try_stats(daemon))
+
+
+def try_stats(daemon: Daemon) -> dict[str, int]:
+    try:
+        return daemon.stats()
+    except Refused:
+        return {}

@@ -1,0 +1,204 @@
+#include "daemon/memory/host_backend.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "daemon/memory/memfd.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kHugePage = 2ull << 20;
+constexpr int kContractSeals = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE;
+constexpr int kFinalSeals = F_SEAL_WRITE | F_SEAL_SEAL;
+
+// What may be used, and what is: reserved before a page is touched, because a cgroup's answer to too much is SIGKILL.
+class Capacity {
+ public:
+  explicit Capacity(uint64_t bytes) : bytes_(bytes) {}
+
+  Status Reserve(uint64_t footprint) AB_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (footprint > bytes_ - used_) {
+      return ResourceExhausted("host memory: ", footprint, " bytes do not fit (", used_, " of ", bytes_, " in use)")
+          .Because("DEVICE_FULL")
+          .With("wanted_bytes", std::to_string(footprint))
+          .With("used_bytes", std::to_string(used_))
+          .With("capacity_bytes", std::to_string(bytes_));
+    }
+    used_ += footprint;
+    return Ok();
+  }
+  void Return(uint64_t footprint) AB_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    AB_CHECK(footprint <= used_);
+    used_ -= footprint;
+  }
+  uint64_t used() const AB_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return used_;
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const uint64_t bytes_;
+  mutable Mutex mutex_;
+  uint64_t used_ AB_GUARDED_BY(mutex_) = 0;
+};
+
+// The receipt for reserved capacity: returned when it dies. Survives the backend if a block does.
+class Reservation {
+ public:
+  Reservation(std::shared_ptr<Capacity> capacity, uint64_t bytes) : capacity_(std::move(capacity)), bytes_(bytes) {}
+  Reservation(Reservation&& other) noexcept : capacity_(std::move(other.capacity_)), bytes_(other.bytes_) {}
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  Reservation& operator=(Reservation&&) = delete;
+  ~Reservation() {
+    if (capacity_ != nullptr) capacity_->Return(bytes_);
+  }
+
+ private:
+  std::shared_ptr<Capacity> capacity_;
+  const uint64_t bytes_;
+};
+
+// Thread-safe: readers are exported while a worker seals.
+class HostBlock final : public MemoryBlock {
+ public:
+  HostBlock(Reservation reservation, uint64_t size, UniqueFd keep, UniqueFd sealer)
+      : reservation_(std::move(reservation)), size_(size), keep_(std::move(keep)), sealer_(std::move(sealer)) {}
+
+  uint64_t size() const override { return size_; }
+  Result<Handle> Export(Access access) const override;
+  Result<Immutability> Seal() override;
+  bool HeldElsewhere() const override;
+
+ private:
+  Result<UniqueFd> OpenFor(Access access) const;
+  Status OpenSealer() AB_REQUIRES(mutex_);
+
+  const Reservation reservation_;  // first, so that it dies last: capacity is free only when the bytes are
+  const uint64_t size_;
+  const UniqueFd keep_;  // O_RDONLY; answers whether anybody else has the file
+  mutable Mutex mutex_;
+  // O_RDWR. Closed whenever HeldElsewhere asks, because it would count; then keep_ is reopened for the next seal.
+  mutable UniqueFd sealer_ AB_GUARDED_BY(mutex_);
+  std::optional<Immutability> sealed_ AB_GUARDED_BY(mutex_);
+};
+
+Result<UniqueFd> HostBlock::OpenFor(Access access) const {
+  // O_NONBLOCK: a borrower that took a lease on the file must not make the broker wait until the kernel breaks it.
+  if (access == Access::kRead) return ReopenMemfd(keep_.get(), O_RDONLY | O_NONBLOCK);
+  const MutexLock lock(mutex_);
+  if (sealed_.has_value()) return FailedPrecondition("the arena is sealed: nobody may map it writable any more");
+  return ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK);
+}
+
+Result<Handle> HostBlock::Export(Access access) const {
+  auto descriptor = OpenFor(access);
+  if (!descriptor.ok()) return descriptor.status();
+  Handle handle;
+  handle.kind = HandleKind::kMemfd;
+  handle.descriptor = *std::move(descriptor);
+  handle.size = size_;
+  handle.arena_size = size_;
+  handle.device = Device{kDeviceCpu, 0, {}};
+  return handle;
+}
+
+Status HostBlock::OpenSealer() {
+  if (sealer_.valid()) return Ok();
+  auto opened = ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK);
+  if (!opened.ok()) return opened.status();
+  sealer_ = *std::move(opened);
+  return Ok();
+}
+
+Result<Immutability> HostBlock::Seal() {
+  const MutexLock lock(mutex_);
+  if (sealed_ == Immutability::kEnforced) return Immutability::kEnforced;
+  if (Status opened = OpenSealer(); !opened.ok()) {
+    // Somebody's lease on the file is in the way of a writable open: no step back, only not yet a step further.
+    if (sealed_.has_value()) return *sealed_;
+    return opened;
+  }
+  if (!sealed_.has_value()) {
+    const int error = AddMemfdSeals(sealer_.get(), kContractSeals);
+    if (error != 0) return FailedPrecondition("the arena cannot be sealed: ", std::strerror(error));
+    sealed_ = Immutability::kByContract;
+    return Immutability::kByContract;
+  }
+  // EBUSY while any writable map is left, one in a forked child of the producer included.
+  if (AddMemfdSeals(sealer_.get(), kFinalSeals) != 0) return Immutability::kByContract;
+  sealed_ = Immutability::kEnforced;
+  sealer_.reset();
+  return Immutability::kEnforced;
+}
+
+bool HostBlock::HeldElsewhere() const {
+  const MutexLock lock(mutex_);
+  sealer_.reset();
+  return !HasMemfdAlone(keep_.get());
+}
+
+class HostBackend final : public MemoryBackend {
+ public:
+  explicit HostBackend(const HostBackendOptions& options)
+      : capacity_(std::make_shared<Capacity>(options.capacity_bytes)),
+        huge_pages_(options.huge_pages && MemfdHugePagesAllowed()),
+        page_(static_cast<uint64_t>(::sysconf(_SC_PAGESIZE))) {}
+
+  HandleKind kind() const override { return HandleKind::kMemfd; }
+  std::vector<Device> devices() const override { return {Device{kDeviceCpu, 0, {}}}; }
+  uint64_t Footprint(const Device& device, uint64_t size) const override;
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override;
+  Usage usage(const Device&) const override { return {capacity_->bytes(), capacity_->used(), 0}; }
+  uint64_t Trim() override { return 0; }
+
+ private:
+  // A small block in a huge page would waste most of it.
+  bool Huge(uint64_t size) const { return huge_pages_ && size >= kHugePage; }
+
+  const std::shared_ptr<Capacity> capacity_;
+  const bool huge_pages_;
+  const uint64_t page_;
+};
+
+uint64_t HostBackend::Footprint(const Device&, uint64_t size) const {
+  const uint64_t unit = Huge(size) ? kHugePage : page_;
+  if (size > UINT64_MAX - (unit - 1)) return 0;
+  return (size + unit - 1) / unit * unit;
+}
+
+Result<std::unique_ptr<MemoryBlock>> HostBackend::Allocate(const Device& device, uint64_t size) {
+  const uint64_t footprint = Footprint(device, size);
+  if (footprint == 0) return InvalidArgument("host memory: a block of ", size, " bytes cannot be");
+  AB_RETURN_IF_ERROR(capacity_->Reserve(footprint));
+  Reservation reservation(capacity_, footprint);
+
+  auto original = CreateMemfd(footprint);
+  if (!original.ok()) return original.status();
+  AB_RETURN_IF_ERROR(PopulateMemfd(original->get(), footprint, Huge(size)));
+  auto keep = ReopenMemfd(original->get(), O_RDONLY);
+  if (!keep.ok()) return keep.status();
+  auto sealer = ReopenMemfd(original->get(), O_RDWR);
+  if (!sealer.ok()) return sealer.status();
+  // The original description dies here: every one that is left is known by its use.
+  return std::unique_ptr<MemoryBlock>(
+      std::make_unique<HostBlock>(std::move(reservation), footprint, *std::move(keep), *std::move(sealer)));
+}
+
+}  // namespace
+
+std::unique_ptr<MemoryBackend> MakeHostBackend(const HostBackendOptions& options) {
+  return std::make_unique<HostBackend>(options);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,123 @@
+#include "daemon/memory/memfd.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <tuple>
+
+#include "proto/boundary/failpoint.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kPopulateStep = 2ull << 20;  // between two steps the kernel may schedule somebody else
+
+Status OutOfMemory(const char* step, uint64_t size, int error) {
+  return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
+      .Because("SYSTEM_MEMORY");
+}
+
+// A writable map for as long as it takes to populate.
+class WritableMap {
+ public:
+  WritableMap(int fd, uint64_t size)
+      : size_(size), address_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
+  WritableMap(const WritableMap&) = delete;
+  WritableMap& operator=(const WritableMap&) = delete;
+  ~WritableMap() {
+    if (ok()) ::munmap(address_, size_);
+  }
+
+  bool ok() const { return address_ != MAP_FAILED; }
+  int Advise(uint64_t offset, uint64_t size, int advice) const {
+    return ::madvise(static_cast<std::byte*>(address_) + offset, size, advice) == 0 ? 0 : errno;
+  }
+
+ private:
+  const uint64_t size_;
+  void* const address_;
+};
+
+}  // namespace
+
+Result<UniqueFd> CreateMemfd(uint64_t size) {
+  if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return OutOfMemory("a file", size, EFBIG);
+  if (Failpoint("memfd_create")) return OutOfMemory("a file", size, ENOMEM);
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  UniqueFd fd(::memfd_create("arraybridge", kFlags | MFD_NOEXEC_SEAL));
+  if (!fd.valid() && errno == EINVAL) fd.reset(::memfd_create("arraybridge", kFlags));
+  if (!fd.valid()) return OutOfMemory("a file", size, errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return OutOfMemory("a file", size, errno);
+  if (::fchmod(fd.get(), 0600) != 0) return Internal("fchmod of a memfd failed: ", std::strerror(errno));
+  return fd;
+}
+
+Result<UniqueFd> ReopenMemfd(int fd, int flags) {
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+  UniqueFd opened(Failpoint("memfd_reopen") ? -1 : ::open(path.data(), flags | O_CLOEXEC));
+  if (opened.valid()) return opened;
+  // Out of descriptors is the usual reason: the caller may try again when some are free.
+  return ResourceExhausted("a descriptor of an arena could not be opened: ", std::strerror(errno))
+      .Because("DESCRIPTORS");
+}
+
+int AddMemfdSeals(int fd, int seals) { return ::fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno; }
+
+bool HasMemfdAlone(int keep) {
+  // The kernel grants a write lease only to the one description that there is.
+  if (::fcntl(keep, F_SETLEASE, F_WRLCK) != 0) return false;
+  ::fcntl(keep, F_SETLEASE, F_UNLCK);
+  return true;
+}
+
+Status PopulateMemfd(int fd, uint64_t size, bool huge_pages) {
+  // fallocate ignores the advice for huge pages; populating holes reports a lack of memory just as well.
+  if (!huge_pages) {
+    if (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) return OutOfMemory("reserving", size, errno);
+  }
+  const WritableMap map(fd, size);
+  if (!map.ok()) return OutOfMemory("mapping", size, errno);
+  if (huge_pages) std::ignore = map.Advise(0, size, MADV_HUGEPAGE);  // without it pages are small, and right
+  for (uint64_t offset = 0; offset < size; offset += kPopulateStep) {
+    const int error = map.Advise(offset, std::min(kPopulateStep, size - offset), MADV_POPULATE_WRITE);
+    if (error == EINTR || error == EAGAIN) {
+      offset -= kPopulateStep;  // wraps back to where the loop adds it again
+      continue;
+    }
+    // Before Linux 5.14 there is no such advice: what fallocate reserved is enough, only slower at first touch.
+    if (error == EINVAL && !huge_pages) return Ok();
+    if (error != 0) return OutOfMemory("populating", size, error);
+  }
+  return Ok();
+}
+
+bool MemfdHugePagesAllowed() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  std::string word;
+  while (file >> word) {
+    if (word.front() != '[') continue;
+    return word == "[always]" || word == "[within_size]" || word == "[advise]" || word == "[force]";
+  }
+  return false;
+}
+
+}  // namespace arraybridge

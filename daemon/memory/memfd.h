@@ -1,0 +1,32 @@
+// A memfd is an anonymous file in memory. These are the few things the broker asks of the kernel about one; together
+// they make the life of an arena: create, populate, reopen for each reader, seal, and find out that nobody has it.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/boundary/result.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// Close-on-exec, sealable, not executable, `size` bytes long, mode 0600 (or any uid could reopen it writable).
+Result<UniqueFd> CreateMemfd(uint64_t size);
+
+// A description of its own, so that the kernel can tell who still has the file. `flags` as for open(2), without CREAT.
+Result<UniqueFd> ReopenMemfd(int fd, int flags);
+
+// 0, or the errno: EBUSY says that somebody maps it writable. The caller knows which answers are no failure.
+[[nodiscard]] int AddMemfdSeals(int fd, int seals);
+
+// True when no other description of the file exists and nobody maps it, privately neither.
+// REQUIRES: `keep` was opened O_RDONLY; a duplicate of its description is not seen.
+bool HasMemfdAlone(int keep);
+
+// Reserves and faults in every page, so that no borrower meets SIGBUS and no first write pays for a page fault.
+// REQUIRES: `fd` is writable and not sealed.
+Status PopulateMemfd(int fd, uint64_t size, bool huge_pages);
+
+// Whether the kernel gives huge pages to a memfd that asks for them (transparent_hugepage/shmem_enabled).
+bool MemfdHugePagesAllowed();
+
+}  // namespace arraybridge

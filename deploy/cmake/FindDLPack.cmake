@@ -19,6 +19,6 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(DLPack REQUIRED_VARS DLPack_INCLUDE_DIR VERSION_VAR DLPack_VERSION
   REASON_FAILURE_MESSAGE "Pass -DDLPACK_ROOT=<folder above dlpack/dlpack.h>, or -DPython_EXECUTABLE=<a Python that has apache-tvm-ffi>.")
 if(DLPack_FOUND AND NOT TARGET DLPack::dlpack)
-  add_library(DLPack::dlpack INTERFACE IMPORTED)
+  add_library(DLPack::dlpack INTERFACE IMPORTED GLOBAL)
   target_include_directories(DLPack::dlpack SYSTEM INTERFACE ${DLPack_INCLUDE_DIR})
 endif()

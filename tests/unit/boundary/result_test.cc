@@ -1,0 +1,52 @@
+#include "proto/boundary/result.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace arraybridge {
+namespace {
+
+Result<std::unique_ptr<int>> Half(int number) {
+  if (number % 2 != 0) return InvalidArgument(number, " is odd").Because("ODD").With("number", Concat(number));
+  return std::make_unique<int>(number / 2);
+}
+
+Status CheckEven(int number) {
+  AB_RETURN_IF_ERROR(Half(number).status());
+  return Ok();
+}
+
+TEST(Result, CarriesAValueThatOnlyMoves) {
+  auto half = Half(8);
+  ASSERT_TRUE(half.ok());
+  EXPECT_EQ(**half, 4);
+  const std::unique_ptr<int> moved = *std::move(half);
+  EXPECT_EQ(*moved, 4);
+}
+
+TEST(Result, CarriesTheReasonWhyNot) {
+  const auto half = Half(7);
+  ASSERT_FALSE(half.ok());
+  EXPECT_EQ(half.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(half.status().message(), "7 is odd");
+  EXPECT_EQ(half.status().reason(), "ODD");
+  EXPECT_EQ(half.status().metadata(), (Status::Metadata{{"number", "7"}}));
+  EXPECT_EQ(half.status().ToString(), "INVALID_ARGUMENT: 7 is odd");
+}
+
+TEST(Result, ErrorsPassThroughTheGuard) {
+  EXPECT_TRUE(CheckEven(2).ok());
+  EXPECT_EQ(CheckEven(3).reason(), "ODD");
+}
+
+TEST(ResultDeathTest, ReadingWhatIsNotThereStops) { EXPECT_DEATH(*Half(1), "check failed"); }
+
+TEST(Code, NamesAreGrpcs) {
+  EXPECT_EQ(CodeName(Code::kOk), "OK");
+  EXPECT_EQ(CodeName(Code::kUnauthenticated), "UNAUTHENTICATED");
+  EXPECT_EQ(CodeName(static_cast<Code>(99)), "UNKNOWN");
+}
+
+}  // namespace
+}  // namespace arraybridge

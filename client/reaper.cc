@@ -1,0 +1,174 @@
+#include "client/reaper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+constexpr std::chrono::milliseconds kBatchTime{2};
+constexpr uint64_t kBatchCount = 256;
+constexpr std::chrono::milliseconds kForever{-1};
+
+}  // namespace
+
+std::shared_ptr<Reaper> Reaper::Make(Bury bury) {
+  std::shared_ptr<Reaper> reaper(new Reaper(std::move(bury)));
+  JoinForkGuard(reaper.get());
+  return reaper;
+}
+
+// Buried or never adopted: nothing is left in the list, because everything adopted owns this reaper.
+Reaper::~Reaper() { LeaveForkGuard(this); }
+
+Status Reaper::Prepare(Remains& remains) {
+  AB_RETURN_IF_ERROR(Start());
+  remains.reaper_ = shared_from_this();
+  remains.fork_generation_ = ForkGeneration();
+  remains.serial_ = adopted_.fetch_add(1, std::memory_order_relaxed) + 1;
+  living_.fetch_add(1, std::memory_order_relaxed);
+  return Ok();
+}
+
+Status Reaper::Start() {
+  MutexLock lock(mutex_);
+  if (started_) return Ok();
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.valid()) return ResourceExhausted("no descriptor left for the reaper");
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  // Signals are the host program's business: its handlers never run here.
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    // Detached, and owning what it uses: the process may exit, or the Broker go, while arrays live.
+    std::thread([self = shared_from_this()] { self->Run(); }).detach();
+    started_ = true;
+  } catch (const std::system_error&) {
+    status = ResourceExhausted("no thread left for the reaper");
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+void Reaper::Drop(Remains* remains) {
+  // In a forked child it is the parent's to give back; the child forgets it.
+  if (remains->fork_generation_ != ForkGeneration()) return;
+  // Held here: once linked, the remains may be buried at once, and with them the last reference to the reaper.
+  const std::shared_ptr<Reaper> reaper = std::move(remains->reaper_);
+  reaper->Push(remains);
+}
+
+void Reaper::Push(Remains* remains) {
+  const uint64_t pending = pending_.fetch_add(1, std::memory_order_relaxed) + 1;
+  Remains* head = dropped_.load(std::memory_order_relaxed);
+  do {
+    remains->next_ = head;
+  } while (!dropped_.compare_exchange_weak(head, remains, std::memory_order_seq_cst, std::memory_order_relaxed));
+  if (pending % kBatchCount == 0 || asleep_.load(std::memory_order_seq_cst)) Wake();
+}
+
+void Reaper::Wake() {
+  asleep_.store(false, std::memory_order_seq_cst);
+  const uint64_t one = 1;
+  // Full means awake.
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+}
+
+void Reaper::Nudge() {
+  nudged_.store(true, std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  if (started_) Wake();
+}
+
+void Reaper::Retire() {
+  retired_.store(true, std::memory_order_seq_cst);
+  MutexLock lock(mutex_);
+  if (started_) Wake();
+}
+
+void Reaper::Collect() {
+  Batch batch;
+  Remains* next = dropped_.exchange(nullptr, std::memory_order_acquire);
+  for (; next != nullptr;) {
+    Remains* const one = std::exchange(next, next->next_);
+    batch.emplace_back(one);
+  }
+  {
+    MutexLock lock(mutex_);
+    if (batch.empty() && deferred_.empty()) return;
+    uint64_t held = 0;
+    for (const ChildHold& hold : holds_) held = std::max(held, hold.serial);
+    for (auto& one : deferred_) batch.push_back(std::move(one));
+    deferred_.clear();
+    const auto kept = std::partition(batch.begin(), batch.end(), [&](const auto& one) { return one->serial_ > held; });
+    std::move(kept, batch.end(), std::back_inserter(deferred_));
+    batch.erase(kept, batch.end());
+  }
+  if (batch.empty()) return;
+  const uint64_t count = batch.size();
+  bury_(std::move(batch));
+  pending_.fetch_sub(count, std::memory_order_relaxed);
+  living_.fetch_sub(count, std::memory_order_seq_cst);
+}
+
+void Reaper::Run() {
+  std::chrono::milliseconds pause = kBatchTime;
+  while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
+    Sleep(pause);
+    // More will follow: one message for all of them.
+    if (dropped_.load(std::memory_order_relaxed) != nullptr && pending() < kBatchCount) {
+      pollfd wait{wake_.get(), POLLIN, 0};
+      ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
+    }
+    DropEndedHolds();
+    Collect();
+    const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
+    nudged_.store(false, std::memory_order_relaxed);
+    pause = idle_wanted ? idle_() : kForever;
+  }
+}
+
+void Reaper::Sleep(std::chrono::milliseconds timeout) {
+  std::vector<pollfd> waits{{wake_.get(), POLLIN, 0}};
+  {
+    MutexLock lock(mutex_);
+    for (const ChildHold& hold : holds_) waits.push_back({hold.life.get(), POLLIN, 0});
+  }
+  asleep_.store(true, std::memory_order_seq_cst);
+  // A drop between the last look and the flag saw nobody asleep: look again.
+  const bool work = dropped_.load(std::memory_order_seq_cst) != nullptr || nudged_.load(std::memory_order_seq_cst) ||
+                    (retired_.load(std::memory_order_seq_cst) && living() == 0);
+  if (!work) ::poll(waits.data(), waits.size(), static_cast<int>(timeout.count()));
+  asleep_.store(false, std::memory_order_seq_cst);
+  uint64_t count = 0;
+  static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+}
+
+void Reaper::AfterForkInParent(int child_life) noexcept {
+  if (child_life < 0 || living() == 0) return;
+  MutexLock lock(mutex_);
+  UniqueFd life(::fcntl(child_life, F_DUPFD_CLOEXEC, 0));
+  if (life.valid()) holds_.push_back({std::move(life), adopted_.load(std::memory_order_relaxed)});
+  if (started_) Wake();
+}
+
+void Reaper::DropEndedHolds() {
+  MutexLock lock(mutex_);
+  std::erase_if(holds_, [](const ChildHold& hold) {
+    pollfd look{hold.life.get(), POLLIN, 0};
+    return ::poll(&look, 1, 0) > 0;
+  });
+}
+
+}  // namespace arraybridge

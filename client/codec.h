@@ -1,0 +1,142 @@
+// The codec turns what a client asks and is answered into the messages of arraybridge.v1 and back. Values only; nothing
+// outside knows how they are encoded. An answer is hostile until it is decoded: what does not parse is DATA_LOSS.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <arraybridge/broker.h>
+#include <arraybridge/share.h>
+
+#include "proto/boundary/frame.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge::codec {
+
+struct OpenSession {
+  std::string client;
+  uint64_t process_id = 0;
+};
+
+// What the broker allows; 0 where it said nothing.
+struct Limits {
+  uint64_t names_per_request_max = 0;
+  uint64_t request_timeout_max_ms = 0;
+  uint64_t arena_idle_ms = 0;
+  uint64_t own_arena_bytes_min = 0;
+};
+
+struct Server {
+  ServerInfo info;
+  Limits limits;
+};
+
+struct Opened {
+  uint64_t session = 0;
+  uint32_t protocol = 0;
+  Server server;
+};
+
+// Bytes of an arena of this session that the broker lets go of.
+struct Returned {
+  uint64_t arena = 0;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+
+  friend bool operator==(const Returned&, const Returned&) = default;
+};
+
+struct Allocate {
+  std::string_view ns;
+  Device device;
+  uint64_t size = 0;
+  uint64_t timeout_ms = 0;
+};
+
+struct Allocated {
+  bool has_handle = false;
+  Handle handle;  // without its descriptor
+  std::vector<Returned> returned;
+};
+
+// An ArraySpec and the bytes that its array spans.
+struct PublishedArray {
+  ArraySpec spec;
+  uint64_t size = 0;
+};
+
+struct Publish {
+  std::string_view ns;
+  std::string_view name;
+  uint64_t arena = 0;
+  uint64_t arena_generation = 0;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  std::vector<PublishedArray> arrays;
+  bool replace = false;
+  bool sealed = false;
+  std::string_view structure;
+  std::string_view metadata;
+};
+
+struct Published {
+  uint64_t share = 0;
+  std::string name;
+  uint64_t generation = 0;
+  Immutability immutability = Immutability::kByContract;
+  std::vector<Returned> returned;
+};
+
+struct LeasedShare {
+  uint64_t lease = 0;
+  Share share;
+  Handle handle;  // without its descriptor
+  bool fence_done = true;
+};
+
+struct AcquiredShares {
+  std::vector<LeasedShare> shares;
+  uint64_t descriptor_arena = 0;
+};
+
+struct Release {
+  std::vector<uint64_t> leases;
+  std::vector<uint64_t> arenas;
+  std::vector<uint64_t> unmapped;
+
+  bool empty() const { return leases.empty() && arenas.empty() && unmapped.empty(); }
+};
+
+struct Listed {
+  std::vector<ListedShare> shares;
+  std::string next_page_token;
+};
+
+std::string Encode(const OpenSession& request);
+std::string Encode(const Allocate& request);
+std::string Encode(const Publish& request);
+std::string Encode(const Release& request);
+std::string EncodeMapped(uint64_t arena);
+std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms);
+std::string EncodeExport(uint64_t arena, uint64_t generation);
+std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares);
+std::string EncodeList(std::string_view ns, std::string_view name_prefix, std::string_view page_token);
+
+Result<Server> DecodeServer(std::string_view message);
+Result<Opened> DecodeOpened(std::string_view message);
+Result<Allocated> DecodeAllocated(std::string_view message);
+Result<Published> DecodePublished(std::string_view message);
+Result<AcquiredShares> DecodeAcquired(std::string_view message);
+Result<Handle> DecodeExported(std::string_view message);
+// Of a ReleaseResponse or a WithdrawResponse: they are alike.
+Result<std::vector<Returned>> DecodeReturned(std::string_view message);
+Result<Listed> DecodeListed(std::string_view message);
+Result<Stats> DecodeStats(std::string_view message);
+// The status that an Error message carries. A `code` that is none, or a message that does not parse, is still an error.
+Status DecodeError(uint32_t code, std::string_view message);
+
+}  // namespace arraybridge::codec

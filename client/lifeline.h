@@ -1,0 +1,102 @@
+// The Lifeline is the socket whose life is the session's life: requests go out, answers come back in any order. No
+// thread of its own: whoever waits reads for all, by request id.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "client/fork_guard.h"
+#include "proto/boundary/frame.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct Answer {
+  std::string payload;
+  UniqueFd descriptor;  // rides along with some
+};
+
+// Thread-safe.
+class Lifeline : public ForkParticipant {
+ public:
+  // An answer that came after its caller had given up: what it granted must be given back. Runs without a lock on
+  // whichever thread reads.
+  using Late = std::function<void(Result<Answer>)>;
+
+  // `address`: a directory with lifeline.sock in it, or a socket. UNAVAILABLE: nobody answers there.
+  static Result<std::shared_ptr<Lifeline>> Connect(const std::string& address, Deadline deadline);
+  explicit Lifeline(UniqueFd socket);
+  ~Lifeline() override;
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  // One request, one answer. The broker's own error; DEADLINE_EXCEEDED; UNAVAILABLE when the connection is lost, with
+  // kNotSent as its reason if the broker cannot have seen the request.
+  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late = {});
+  // One request that nobody answers. Never waits: what the broker does not take now is an error.
+  Status Post(Verb verb, std::string_view payload);
+  // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
+  void ReadArrived();
+
+  bool lost() const { return is_lost_.load(std::memory_order_acquire); }
+  // True once since the broker last asked for memory.
+  bool TakeMemoryWanted() { return memory_wanted_.exchange(false, std::memory_order_relaxed); }
+
+  void AfterForkInChild() noexcept override { socket_.reset(); }
+
+  static constexpr std::string_view kNotSent = "NOT_SENT";
+  static constexpr size_t kAbandonedMax = 1024;
+
+ private:
+  struct Waiter {
+    Verb verb;
+    bool done = false;
+    Result<Answer> answer = Unavailable("not answered yet");
+  };
+  struct Abandoned {
+    Verb verb;
+    Late late;
+  };
+  struct LateAnswer {
+    Late late;
+    Result<Answer> answer;
+  };
+
+  Result<uint64_t> Send(Verb verb, std::string_view payload, Deadline deadline, Waiter& waiter);
+  Status SendFrameUntil(const FrameHeader& header, std::string_view payload, Deadline deadline);
+  Result<Answer> Await(uint64_t request, Waiter& waiter, Deadline deadline, const Late& late);
+  Status GiveUp(uint64_t request, const Waiter& waiter, const Late& late) AB_REQUIRES(mutex_);
+  // One frame at most. REQUIRES: this thread set reading_.
+  void Read(Deadline deadline);
+  ReceiveOutcome Receive(Deadline deadline, Frame& frame);
+  void Dispatch(ReceiveOutcome outcome, Frame& frame);
+  void Deliver(Frame& frame, std::vector<LateAnswer>& late) AB_REQUIRES(mutex_);
+  void Lose(Status why) AB_REQUIRES(mutex_);
+
+  UniqueFd socket_;
+  std::atomic<bool> is_lost_{false};
+  std::atomic<bool> memory_wanted_{false};
+  std::atomic<uint64_t> next_request_{1};
+  std::unique_ptr<std::byte[]> buffer_;  // of the one who reads
+
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool reading_ AB_GUARDED_BY(mutex_) = false;
+  uint64_t followers_ AB_GUARDED_BY(mutex_) = 0;
+  Status why_lost_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Waiter*> waiting_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Abandoned> abandoned_ AB_GUARDED_BY(mutex_);
+};
+
+}  // namespace arraybridge

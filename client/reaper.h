@@ -1,0 +1,105 @@
+// The Reaper gives back what arrays no longer need. The last drop of an array may happen on any thread, without the
+// interpreter, during exit: it only links a Remains into a list. One thread, started with the first, does the rest.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "client/fork_guard.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+class Reaper;
+
+// What is left when the last view has gone: a lease to end, a range to carve again. Made together with what it stands
+// for, so that dropping needs no memory.
+class Remains {
+ public:
+  virtual ~Remains() = default;
+
+ private:
+  friend class Reaper;
+  Remains* next_ = nullptr;
+  std::shared_ptr<Reaper> reaper_;
+  uint64_t fork_generation_ = 0;
+  uint64_t serial_ = 0;  // in the order of Adopt
+};
+
+// Thread-safe.
+class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reaper> {
+ public:
+  using Batch = std::vector<std::unique_ptr<Remains>>;
+  // Runs without a lock, on the reaper's thread or a caller of Collect. Gives back what the batch stands for.
+  using Bury = std::function<void(Batch)>;
+  // Runs on the reaper's thread every so often; returns when it wants to run again.
+  using Idle = std::function<std::chrono::milliseconds()>;
+
+  static std::shared_ptr<Reaper> Make(Bury bury);
+  ~Reaper() override;
+  Reaper(const Reaper&) = delete;
+  Reaper& operator=(const Reaper&) = delete;
+
+  // REQUIRES: before the first Adopt.
+  void SetIdle(Idle idle) { idle_ = std::move(idle); }
+
+  // An owner whose last drop, on any thread, takes no lock and allocates nothing. RESOURCE_EXHAUSTED: no thread.
+  template <class T>
+  Result<std::shared_ptr<T>> Adopt(std::unique_ptr<T> remains) {
+    if (Status started = Prepare(*remains); !started.ok()) return started;
+    return std::shared_ptr<T>(remains.release(), [](T* dropped) { Drop(dropped); });
+  }
+
+  // Buries what was dropped until now, on the calling thread.
+  void Collect();
+  // Runs the idle work soon.
+  void Nudge();
+  // No idle work any more; the thread ends when the last adopted has been buried.
+  void Retire();
+
+  uint64_t living() const { return living_.load(std::memory_order_relaxed); }
+  uint64_t pending() const { return pending_.load(std::memory_order_relaxed); }
+
+  void AfterForkInParent(int child_life) noexcept override;
+
+ private:
+  // What a child inherited stays whole until the child has gone.
+  struct ChildHold {
+    UniqueFd life;
+    uint64_t serial;
+  };
+
+  explicit Reaper(Bury bury) : bury_(std::move(bury)) {}
+  Status Prepare(Remains& remains);
+  Status Start();
+  static void Drop(Remains* remains);
+  void Push(Remains* remains);
+  void Wake();
+  void Run();
+  // Sleeps until a drop, a nudge, a child's end or the timeout.
+  void Sleep(std::chrono::milliseconds timeout);
+  void DropEndedHolds();
+
+  const Bury bury_;
+  Idle idle_;
+  UniqueFd wake_;  // eventfd
+  std::atomic<Remains*> dropped_{nullptr};
+  std::atomic<uint64_t> living_{0};
+  std::atomic<uint64_t> pending_{0};
+  std::atomic<uint64_t> adopted_{0};
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> nudged_{false};
+  std::atomic<bool> retired_{false};
+  Mutex mutex_;
+  bool started_ AB_GUARDED_BY(mutex_) = false;
+  std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);
+  Batch deferred_ AB_GUARDED_BY(mutex_);  // dropped here, maybe still read in a child
+};
+
+}  // namespace arraybridge

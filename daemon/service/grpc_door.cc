@@ -1,0 +1,231 @@
+// Three kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a stream
+// whose end is the session's end (SessionStream).
+//
+// Rights are bound to the session's token. A connection's credential matters once, in OpenSession, where it is found by
+// peer() = "fd:N". gRPC closes N by itself and the kernel gives N to the next connection, so a call that starts after
+// its own connection died may find its successor's credential: it opens a session whose token goes to a dead stream,
+// and which that stream's end ends. Nobody learns the token, nobody gains a right.
+#include "daemon/service/grpc_door.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "arraybridge/v1/broker.grpc.pb.h"
+#include "daemon/service/grpc_door_calls.h"
+#include "daemon/service/grpc_door_connections.h"
+#include "daemon/service/status_grpc.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; beyond it gRPC reads more slowly
+constexpr int kReflectionThreadsMax = 64;     // reflection alone is synchronous in gRPC: a thread a stream
+constexpr char kServiceName[] = "arraybridge.v1.Broker";
+constexpr char kSessionKey[] = "arraybridge-session";
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::optional<Token> TokenOfHex(std::string_view hex) {
+  Token token;
+  if (hex.size() != 2 * token.size()) return std::nullopt;
+  for (size_t i = 0; i < token.size(); ++i) {
+    const int high = HexDigit(hex[2 * i]);
+    const int low = HexDigit(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    token[i] = static_cast<uint8_t>(high << 4 | low);
+  }
+  return token;
+}
+
+// The caller may wait as long as it asked for, and no longer than its own gRPC deadline.
+uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_point deadline) {
+  if (deadline == std::chrono::system_clock::time_point::max()) return timeout_ms;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
+  return std::min(timeout_ms, static_cast<uint64_t>(std::max<int64_t>(left.count(), 0)));
+}
+
+class Service final : public v1::Broker::CallbackService {
+ public:
+  Service(Broker& broker, Verbs& verbs, GrpcDoorConnections& connections, SessionStreams& streams)
+      : broker_(broker), verbs_(verbs), connections_(connections), streams_(streams) {}
+
+ private:
+  using Context = grpc::CallbackServerContext;
+  using Unary = grpc::ServerUnaryReactor;
+
+  Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
+    *answer = verbs_.GetServerInfo();
+    return Finished(context, Ok());
+  }
+  grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(Context* context,
+                                                          const v1::OpenSessionRequest* request) override {
+    auto opened = Open(*context, *request);
+    if (!opened.ok()) {
+      verbs_.CountRefusal();
+      return new RefusedStream(ToGrpc(opened.status()));
+    }
+    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, *std::move(opened));
+    stream->SayOpened();
+    streams_.Add(stream);  // keeps it until gRPC is done with it
+    return stream.get();
+  }
+  Unary* Allocate(Context* context, const v1::AllocateRequest* request, v1::AllocateResponse* answer) override {
+    return Late(context, *request, answer, &Verbs::Allocate);
+  }
+  Unary* Acquire(Context* context, const v1::AcquireRequest* request, v1::AcquireResponse* answer) override {
+    return Late(context, *request, answer, &Verbs::Acquire);
+  }
+  Unary* Mapped(Context* context, const v1::MappedRequest* request, v1::MappedResponse* answer) override {
+    return AtOnce(context, *request, answer, &Verbs::Mapped);
+  }
+  Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
+    v1::PublishRequest movable = *request;
+    return AtOnce(context, movable, answer, &Verbs::Publish);
+  }
+  Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
+    return AtOnce(context, *request, answer, &Verbs::Export);
+  }
+  Unary* Release(Context* context, const v1::ReleaseRequest* request, v1::ReleaseResponse* answer) override {
+    return AtOnce(context, *request, answer, &Verbs::Release);
+  }
+  Unary* Withdraw(Context* context, const v1::WithdrawRequest* request, v1::WithdrawResponse* answer) override {
+    return AtOnce(context, *request, answer, &Verbs::Withdraw);
+  }
+  Unary* List(Context* context, const v1::ListRequest* request, v1::ListResponse* answer) override {
+    return AtOnce(context, *request, answer, &Verbs::List);
+  }
+  Unary* GetStats(Context* context, const v1::GetStatsRequest* request, v1::GetStatsResponse* answer) override {
+    return AtOnce(context, *request, answer, &Verbs::GetStats);
+  }
+
+  template <class Request, class Message>
+  Unary* AtOnce(Context* context, Request& request, Message* answer,
+                Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
+    const auto caller = CallerOf(*context);
+    if (!caller.ok()) return Finished(context, caller.status());
+    auto result = (verbs_.*verb)(*caller, request);
+    if (!result.ok()) return Finished(context, result.status());
+    *answer = std::move(result->message);
+    return Finished(context, Ok());
+  }
+
+  template <class Request, class Message>
+  Unary* Late(Context* context, Request request, Message* answer,
+              WaiterId (Verbs::*verb)(const Caller&, const Request&, Reply<Message>)) {
+    const auto caller = CallerOf(*context);
+    if (!caller.ok()) return Finished(context, caller.status());
+    request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
+    auto* call = new LateAnswer<Message>(verbs_, context, answer);  // gRPC's from here on; OnDone deletes it
+    call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
+    return call;
+  }
+
+  Unary* Finished(Context* context, const Status& status) {
+    if (!status.ok()) verbs_.CountRefusal();
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
+  Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
+    if (!request.join().empty()) return InvalidArgument("'join' is for a lifeline; this stream opens a session");
+    auto peer = connections_.PeerOf(context.peer());
+    if (!peer) return Unavailable("the connection has ended");
+    peer->door = Door::kGrpc;
+    return verbs_.OpenSession(request, *std::move(peer));
+  }
+
+  Result<Caller> CallerOf(const Context& context) const {
+    const auto& metadata = context.client_metadata();
+    const auto found = metadata.find(kSessionKey);
+    if (found == metadata.end()) {
+      return Status{Code::kUnauthenticated,
+                    "the call names no session: metadata 'arraybridge-session' must be the hex of OpenSession's token",
+                    "NO_SESSION"};
+    }
+    const auto token = TokenOfHex({found->second.data(), found->second.size()});
+    const auto session = token ? broker_.SessionOf(*token) : NotFound("not a token");
+    if (!session.ok()) {
+      return Status{Code::kUnauthenticated,
+                    "metadata 'arraybridge-session' names no living session; a session ends with its stream",
+                    "UNKNOWN_SESSION"};
+    }
+    return Caller{*session, Door::kGrpc};
+  }
+
+  Broker& broker_;
+  Verbs& verbs_;
+  GrpcDoorConnections& connections_;
+  SessionStreams& streams_;
+};
+
+std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ResourceQuota quota("arraybridged");
+  quota.Resize(kBufferBytesMax).SetMaxThreads(kReflectionThreadsMax);
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(config.limits.frame_bytes_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(config.limits.grpc_streams_max));
+  // A connection that never makes a call, or stops in the middle of a frame, is idle too.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(config.limits.hello_timeout.count()));
+  builder.RegisterService(&service);
+  auto server = builder.BuildAndStart();
+  AB_CHECK(server != nullptr);  // only a port that cannot be bound fails it, and there is none
+  server->GetHealthCheckService()->SetServingStatus(kServiceName, true);
+  return server;
+}
+
+}  // namespace
+
+struct GrpcDoor::State {
+  State(const Config& config, Broker& broker, Verbs& verbs)
+      : connections(config.limits.connections_per_uid),
+        service(broker, verbs, connections, streams),
+        server(StartServer(config, service)) {}
+
+  GrpcDoorConnections connections;
+  SessionStreams streams;
+  Service service;
+  std::unique_ptr<grpc::Server> server;  // dies first: its calls use all of the above
+  Mutex mutex;
+  bool draining AB_GUARDED_BY(mutex) = false;
+};
+
+GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs)
+    : state_(std::make_unique<State>(config, broker, verbs)) {}
+
+GrpcDoor::~GrpcDoor() { Drain(Clock::now()); }
+
+void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
+  MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
+  if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return;
+  grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
+}
+
+void GrpcDoor::Drain(Clock::time_point deadline) {
+  {
+    MutexLock lock(state_->mutex);
+    if (std::exchange(state_->draining, true)) return;
+  }
+  state_->server->GetHealthCheckService()->SetServingStatus(false);
+  state_->streams.Drain();
+  state_->server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,29 @@
+// A command asks the broker and prints its answer. Sizes in tables are for people, in JSON they are bytes.
+#pragma once
+
+#include <chrono>
+#include <iosfwd>
+#include <string>
+
+#include "client/ctl/connection.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge::ctl {
+
+enum class Output { kTable, kJson };
+
+struct Options {
+  std::string address;
+  std::string ns;  // empty: every namespace
+  Output output = Output::kTable;
+  bool header = true;
+  std::chrono::milliseconds timeout{5000};
+};
+
+// Is it up? UNAVAILABLE while it drains.
+Status Ping(Connection& connection, const Options& options, std::ostream& out);
+Status Info(Connection& connection, const Options& options, std::ostream& out);
+// `what`: shares, sessions, leases, namespaces, devices.
+Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,148 @@
+#include "client/ctl/connection.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "proto/boundary/frame.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+std::string SocketIn(std::string directory) {
+  if (!directory.ends_with('/')) directory += '/';
+  return directory + "broker.sock";
+}
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string{} : std::string{value};
+}
+
+Result<std::string> SocketOf(const std::string& address) {
+  constexpr std::string_view scheme = "unix://";
+  if (address.starts_with(scheme)) return address.substr(scheme.size());
+  if (address.find("://") != std::string::npos) {
+    return InvalidArgument("address '", address, "': only a directory or unix:///path is understood");
+  }
+  return SocketIn(address);
+}
+
+bool IsThere(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+std::string Hex(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string hex;
+  for (const char c : bytes) {
+    hex += digits[static_cast<uint8_t>(c) >> 4];
+    hex += digits[static_cast<uint8_t>(c) & 15];
+  }
+  return hex;
+}
+
+Status FromGrpc(const grpc::Status& status) { return {static_cast<Code>(status.error_code()), status.error_message()}; }
+
+Result<UniqueFd> ConnectTo(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(name.sun_path)) {
+    return InvalidArgument("socket path '", path, "' must have 1 to ", sizeof(name.sun_path) - 1, " bytes");
+  }
+  std::memcpy(name.sun_path, path.data(), path.size());
+  UniqueFd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (socket.valid() && ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) {
+    return socket;
+  }
+  const int error = errno;
+  const auto code = error == EACCES || error == EPERM ? Code::kPermissionDenied : Code::kUnavailable;
+  return Status{code, Concat("cannot connect to ", path, ": ", std::strerror(error))};
+}
+
+}  // namespace
+
+Result<std::string> FindBroker(const std::string& address) {
+  if (!address.empty()) return SocketOf(address);
+  if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named);
+  if (const auto runtime = Environment("XDG_RUNTIME_DIR"); !runtime.empty()) {
+    if (auto path = SocketIn(runtime + "/arraybridge"); IsThere(path)) return path;
+  }
+  return SocketIn("/run/arraybridge");
+}
+
+Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout) {
+  auto socket = ConnectTo(path);
+  if (!socket.ok()) return socket.status();
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
+  auto channel = grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
+  return std::unique_ptr<Connection>{new Connection{std::move(channel), std::chrono::system_clock::now() + timeout}};
+}
+
+Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline)
+    : stub_(v1::Broker::NewStub(std::move(channel))), deadline_(deadline) {}
+
+Connection::~Connection() {
+  if (stream_ == nullptr) return;
+  stream_context_.TryCancel();
+  static_cast<void>(stream_->Finish());  // CANCELLED: we said so
+}
+
+Result<v1::GetServerInfoResponse> Connection::GetServerInfo() {
+  grpc::ClientContext context;
+  Prepare(context);
+  v1::GetServerInfoResponse answer;
+  const auto status = stub_->GetServerInfo(&context, {}, &answer);
+  if (!status.ok()) return FromGrpc(status);
+  return answer;
+}
+
+Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
+  if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
+  v1::ListResponse all;
+  for (;;) {
+    grpc::ClientContext context;
+    Prepare(context);
+    v1::ListResponse page;
+    const auto status = stub_->List(&context, request, &page);
+    if (!status.ok()) return FromGrpc(status);
+    request.set_page_token(page.next_page_token());
+    page.clear_next_page_token();
+    all.MergeFrom(page);
+    if (request.page_token().empty()) return all;
+  }
+}
+
+Status Connection::OpenSession() {
+  v1::OpenSessionRequest request;
+  request.set_protocol_min(kProtocolVersion);
+  request.set_protocol_max(kProtocolVersion);
+  request.set_client("arraybridgectl");
+  request.set_process_id(static_cast<uint64_t>(::getpid()));
+  Prepare(stream_context_);
+  stream_ = stub_->OpenSession(&stream_context_, request);
+  v1::SessionEvent event;
+  if (stream_->Read(&event) && event.has_opened()) {
+    session_ = Hex(event.opened().token());
+    return Ok();
+  }
+  stream_context_.TryCancel();  // if it said something else; a refusal has ended it already
+  const auto status = stream_->Finish();
+  stream_ = nullptr;
+  return status.ok() ? Unavailable("the broker drains") : FromGrpc(status);
+}
+
+void Connection::Prepare(grpc::ClientContext& context) const {
+  context.set_deadline(deadline_);
+  if (!session_.empty()) context.AddMetadata("arraybridge-session", session_);
+}
+
+}  // namespace arraybridge::ctl

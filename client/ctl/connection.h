@@ -1,0 +1,46 @@
+// A Connection is one gRPC channel to a broker's public door, over a socket that is connected already: so a broker that
+// is not there, and one that we may not talk to, are told apart. A session is opened when a verb first needs one.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "arraybridge/v1/broker.grpc.pb.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge::ctl {
+
+// What `address` (empty: not given) and the environment say: a directory with sockets, or a unix:// URI. Order:
+// argument, $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge; the last two if there is a socket.
+// Returns the socket's path.
+Result<std::string> FindBroker(const std::string& address);
+
+class Connection {
+ public:
+  // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us.
+  static Result<std::unique_ptr<Connection>> To(const std::string& path, std::chrono::milliseconds timeout);
+  // Ends the session.
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  Result<v1::GetServerInfoResponse> GetServerInfo();
+  // Every page, as one answer.
+  Result<v1::ListResponse> List(v1::ListRequest request);
+
+ private:
+  Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline);
+  Status OpenSession();
+  void Prepare(grpc::ClientContext& context) const;
+
+  const std::unique_ptr<v1::Broker::Stub> stub_;
+  const std::chrono::system_clock::time_point deadline_;  // of everything this command does
+  std::string session_;                                   // hex of its token; empty: none yet
+  grpc::ClientContext stream_context_;
+  std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> stream_;
+};
+
+}  // namespace arraybridge::ctl

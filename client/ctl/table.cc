@@ -1,0 +1,75 @@
+#include "client/ctl/table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ostream>
+#include <utility>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+constexpr size_t kGap = 2;
+
+// Of characters, not bytes: continuation bytes of UTF-8 take no column.
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
+}
+
+void PrintRow(std::ostream& out, const std::vector<std::string>& cells, const std::vector<size_t>& widths) {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    out << cells[i];
+    if (i + 1 < cells.size()) out << std::string(widths[i] + kGap - Width(cells[i]), ' ');
+  }
+  out << '\n';
+}
+
+bool IsControl(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }
+
+}  // namespace
+
+void Table::Add(std::vector<std::string> cells) {
+  AB_CHECK(cells.size() == header_.size());
+  for (auto& cell : cells) {
+    std::replace_if(cell.begin(), cell.end(), IsControl, '?');  // no escape sequence reaches a terminal
+    if (cell.empty()) cell.push_back('-');
+  }
+  rows_.push_back(std::move(cells));
+}
+
+void Table::Print(std::ostream& out, bool with_header) const {
+  std::vector<size_t> widths(header_.size(), 0);
+  const auto widen = [&widths](const std::vector<std::string>& cells) {
+    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], Width(cells[i]));
+  };
+  if (with_header) widen(header_);
+  for (const auto& row : rows_) widen(row);
+  if (with_header) PrintRow(out, header_, widths);
+  for (const auto& row : rows_) PrintRow(out, row, widths);
+}
+
+std::string HumanSize(uint64_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return Concat(bytes, " B");
+  size_t unit = 0;
+  auto value = static_cast<double>(bytes);
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  const bool whole = value >= 10 || value == static_cast<double>(static_cast<uint64_t>(value));
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text.data();
+}
+
+std::string HumanAge(uint64_t milliseconds) {
+  constexpr uint64_t kSecond = 1000, kMinute = 60 * kSecond, kHour = 60 * kMinute, kDay = 24 * kHour;
+  if (milliseconds < kSecond) return Concat(milliseconds, " ms");
+  if (milliseconds < 2 * kMinute) return Concat(milliseconds / kSecond, " s");
+  if (milliseconds < 2 * kHour) return Concat(milliseconds / kMinute, " min");
+  if (milliseconds < 2 * kDay) return Concat(milliseconds / kHour, " h");
+  return Concat(milliseconds / kDay, " d");
+}
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,31 @@
+// A Table is rows of text under a header, in columns as wide as their widest cell. Also: how people read sizes and
+// ages.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace arraybridge::ctl {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+
+  // REQUIRES: as many cells as the header has. Control characters are shown as '?': names come from other users.
+  void Add(std::vector<std::string> cells);
+  void Print(std::ostream& out, bool with_header) const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "512 B", "1.5 KiB", "64 MiB": at most one decimal, none above 10.
+std::string HumanSize(uint64_t bytes);
+// "350 ms", "12 s", "5 min", "3 h", "9 d".
+std::string HumanAge(uint64_t milliseconds);
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,55 @@
+#include "daemon/service/grpc_door_connections.h"
+
+#include <sys/stat.h>
+
+#include <charconv>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+// 0: not an open descriptor. Socket inodes are numbered in order of creation, so a recycled number shows another one.
+uint64_t InodeOf(int descriptor) {
+  struct stat facts {};
+  return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
+}
+
+}  // namespace
+
+bool GrpcDoorConnections::Admit(int descriptor, const Peer& peer) {
+  MutexLock lock(mutex_);
+  if (const auto old = connections_.find(descriptor); old != connections_.end()) Forget(old);
+  if (of_uid_[peer.uid] >= connections_per_uid_) ForgetEnded(peer.uid);
+  if (of_uid_[peer.uid] >= connections_per_uid_) return false;
+  connections_.emplace(descriptor, Connection{InodeOf(descriptor), peer});
+  ++of_uid_[peer.uid];
+  return true;
+}
+
+std::optional<Peer> GrpcDoorConnections::PeerOf(std::string_view name) const {
+  constexpr std::string_view prefix = "fd:";
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  int descriptor = -1;
+  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), descriptor);
+  if (parsed.ec != std::errc{} || parsed.ptr != name.data() + name.size()) return std::nullopt;
+  MutexLock lock(mutex_);
+  const auto found = connections_.find(descriptor);
+  if (found == connections_.end() || InodeOf(descriptor) != found->second.inode) return std::nullopt;
+  return found->second.peer;
+}
+
+void GrpcDoorConnections::Forget(std::unordered_map<int, Connection>::iterator gone) {
+  const auto count = of_uid_.find(gone->second.peer.uid);
+  if (--count->second == 0) of_uid_.erase(count);
+  connections_.erase(gone);
+}
+
+void GrpcDoorConnections::ForgetEnded(uint32_t uid) {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const auto current = it++;  // erasing it leaves the others' iterators valid
+    if (current->second.peer.uid == uid && InodeOf(current->first) != current->second.inode) Forget(current);
+  }
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,70 @@
+#include "client/ctl/table.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <sstream>
+
+namespace arraybridge::ctl {
+namespace {
+
+std::string Printed(const Table& table, bool with_header) {
+  std::ostringstream out;
+  table.Print(out, with_header);
+  return out.str();
+}
+
+TEST(Table, ColumnsAreAsWideAsTheirWidestCell) {
+  Table table({"NAME", "SIZE"});
+  table.Add({"a", "1 B"});
+  table.Add({"a longer name", "12 KiB"});
+  EXPECT_EQ(Printed(table, true),
+            "NAME           SIZE\n"
+            "a              1 B\n"
+            "a longer name  12 KiB\n");
+}
+
+TEST(Table, WithoutItsHeaderItsWidthDoesNotCount) {
+  Table table({"A LONG HEADER", "B"});
+  table.Add({"x", "y"});
+  EXPECT_EQ(Printed(table, false), "x  y\n");
+}
+
+TEST(Table, CountsCharactersNotBytes) {
+  Table table({"N", "B"});
+  table.Add({"größe", "1"});
+  table.Add({"large", "2"});
+  EXPECT_EQ(Printed(table, false), "größe  1\nlarge  2\n");
+}
+
+TEST(Table, ANameCannotSpeakToTheTerminal) {
+  Table table({"NAME"});
+  table.Add({"\x1b[2Jgone\n\x7f"});
+  EXPECT_EQ(Printed(table, false), "?[2Jgone??\n");
+}
+
+TEST(Table, AnEmptyCellIsADash) {
+  Table table({"A", "B"});
+  table.Add({"", "b"});
+  EXPECT_EQ(Printed(table, false), "-  b\n");
+}
+
+TEST(HumanSize, ReadsLikeASize) {
+  EXPECT_EQ(HumanSize(0), "0 B");
+  EXPECT_EQ(HumanSize(1023), "1023 B");
+  EXPECT_EQ(HumanSize(1024), "1 KiB");
+  EXPECT_EQ(HumanSize(1536), "1.5 KiB");
+  EXPECT_EQ(HumanSize(64ull << 20), "64 MiB");
+  EXPECT_EQ(HumanSize(std::numeric_limits<uint64_t>::max()), "16 EiB");
+}
+
+TEST(HumanAge, NamesTheUnitThatMatters) {
+  EXPECT_EQ(HumanAge(999), "999 ms");
+  EXPECT_EQ(HumanAge(119'999), "119 s");
+  EXPECT_EQ(HumanAge(120'000), "2 min");
+  EXPECT_EQ(HumanAge(7'200'000), "2 h");
+  EXPECT_EQ(HumanAge(200'000'000), "2 d");
+}
+
+}  // namespace
+}  // namespace arraybridge::ctl

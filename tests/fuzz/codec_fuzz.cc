@@ -1,0 +1,64 @@
+// Answers from a broker that is not to be trusted: any bytes for any message that the client decodes.
+#include "client/codec.h"
+#include "tests/fuzz/input.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kNumbers[] = {0, 1, 255, 256, UINT64_C(1) << 40, UINT64_MAX};
+
+// What a client does next with a decoded spec: every question is answered or refused, never undefined.
+void Question(const ArraySpec& spec) {
+  (void)spec.elements();
+  (void)spec.compact_bytes();
+  (void)spec.compact();
+  for (const uint64_t bytes : kNumbers) (void)spec.CheckInside(bytes);
+}
+
+void Decode(uint8_t message, std::string_view bytes) {
+  switch (message % 10) {
+    case 0:
+      return (void)codec::DecodeServer(bytes);
+    case 1:
+      return (void)codec::DecodeOpened(bytes);
+    case 2:
+      return (void)codec::DecodeAllocated(bytes);
+    case 3:
+      return (void)codec::DecodePublished(bytes);
+    case 4: {
+      const auto acquired = codec::DecodeAcquired(bytes);
+      if (!acquired.ok()) return;
+      for (const auto& leased : acquired->shares)
+        for (const auto& spec : leased.share.arrays) Question(spec);
+      return;
+    }
+    case 5:
+      return (void)codec::DecodeExported(bytes);
+    case 6:
+      return (void)codec::DecodeReturned(bytes);
+    case 7: {
+      const auto listed = codec::DecodeListed(bytes);
+      if (!listed.ok()) return;
+      for (const auto& row : listed->shares)
+        for (const auto& spec : row.share.arrays) Question(spec);
+      return;
+    }
+    case 8:
+      return (void)codec::DecodeStats(bytes);
+    default: {
+      Input input(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+      const auto code = input.Take<uint32_t>();
+      AB_CHECK(!codec::DecodeError(code, input.TakeRest()).ok());  // an error stays one, whatever it holds
+    }
+  }
+}
+
+}  // namespace
+}  // namespace arraybridge
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  arraybridge::Input input(data, size);
+  const auto message = input.Take<uint8_t>();
+  arraybridge::Decode(message, input.TakeRest());
+  return 0;
+}

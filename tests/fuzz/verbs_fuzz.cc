@@ -1,0 +1,189 @@
+// Two sessions that send whatever they like, in any order, through the real Verbs to a real Broker with host memory.
+// When they are gone, the ledger must be empty: no session, lease or ticket is left.
+//
+// An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
+// serialised request. A generation or ticket of 0 stands for the last one that the session was told: they are random,
+// and a fuzzer would never guess them.
+#include <google/protobuf/stubs/logging.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "daemon/memory/host_backend.h"
+#include "daemon/service/verbs.h"
+#include "tests/fuzz/input.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kCapacityBytes = 1 << 20;
+constexpr size_t kStepsMost = 64;
+
+Config SmallConfig() {
+  Config config;
+  config.host_capacity_bytes = kCapacityBytes;
+  config.host_cache_bytes = 0;
+  config.huge_pages = false;
+  config.limits.arenas_per_session = 4;
+  config.limits.shares_per_namespace = 8;
+  config.limits.leases_per_session = 16;
+  config.limits.tickets_per_session_max = 4;
+  config.limits.namespaces = 4;
+  config.limits.queued_requests_per_session = 4;
+  return config;
+}
+
+// What a session was told and a request may name. Replies fill it in, from other threads too.
+struct Memory {
+  std::mutex mutex;
+  uint64_t arena = 0;
+  uint64_t generation = 0;
+  std::string ticket;
+
+  void Learn(const v1::Handle& handle, const v1::Ticket& told) {
+    const std::lock_guard lock(mutex);
+    if (handle.arena() != 0) arena = handle.arena(), generation = handle.generation();
+    if (!told.token().empty()) ticket = told.token();
+  }
+};
+
+class Stranger {
+ public:
+  explicit Stranger(Verbs& verbs) : verbs_(verbs) { Open({}); }
+  ~Stranger() { End(EndCause::kKilled); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  void Send(uint8_t verb, Door door, std::string_view payload) {
+    caller_.door = door;
+    switch (verb) {
+      case 0:
+        return Ask<v1::OpenSessionRequest>(payload, [&](auto& request) { Open(request); });
+      case 1:
+        return (void)verbs_.GetServerInfo();
+      case 2:
+        return Ask<v1::AllocateRequest>(payload, [&](auto& request) { Allocate(request); });
+      case 3:
+        return Ask<v1::MappedRequest>(payload, [&](auto& request) { (void)verbs_.Mapped(caller_, request); });
+      case 4:
+        return Ask<v1::PublishRequest>(payload, [&](auto& request) {
+          if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
+          (void)verbs_.Publish(caller_, request);
+        });
+      case 5:
+        return Ask<v1::AcquireRequest>(payload, [&](auto& request) { Acquire(request); });
+      case 6:
+        return Ask<v1::ExportRequest>(payload, [&](auto& request) {
+          if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
+          (void)verbs_.Export(caller_, request);
+        });
+      case 7:
+        return Ask<v1::ReleaseRequest>(payload, [&](auto& request) { (void)verbs_.Release(caller_, request); });
+      case 8:
+        return Ask<v1::WithdrawRequest>(payload, [&](auto& request) { (void)verbs_.Withdraw(caller_, request); });
+      case 9:
+        return Ask<v1::ListRequest>(payload, [&](auto& request) { (void)verbs_.List(caller_, request); });
+      case 10:
+        return Ask<v1::GetStatsRequest>(payload, [&](auto& request) { (void)verbs_.GetStats(caller_, request); });
+      case 11:
+        return Ask<v1::RedeemRequest>(payload, [&](auto& request) {
+          if (request.token().empty()) request.set_token(Ticket());
+          (void)verbs_.Redeem(caller_, request);
+        });
+      case 12:
+        return verbs_.Cancel(last_waiter_);
+      default:
+        End(EndCause::kProtocol);
+        Open({});
+    }
+  }
+
+ private:
+  template <class Request, class Use>
+  void Ask(std::string_view payload, Use use) {
+    Request request;
+    if (request.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) use(request);
+  }
+
+  void Open(v1::OpenSessionRequest request) {
+    if (request.protocol_max() == 0)
+      request.set_protocol_min(kProtocolVersion), request.set_protocol_max(kProtocolVersion);
+    Peer peer;
+    peer.client = request.client();
+    peer.door = caller_.door;
+    const auto opened = request.join().empty() ? verbs_.OpenSession(request, peer) : verbs_.Join(request, peer);
+    if (!opened.ok()) return;
+    End(EndCause::kClean);
+    caller_.session = SessionId{opened->session()};
+  }
+
+  void End(EndCause cause) {
+    if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session, cause);
+    caller_.session = {};
+  }
+
+  void Allocate(v1::AllocateRequest& request) {
+    last_waiter_ = verbs_.Allocate(caller_, request, [memory = memory_](auto answer) {
+      if (answer.ok()) memory->Learn(answer->message.handle(), answer->message.ticket());
+    });
+    // Memory is given out on the slow thread; the next step may want to name it.
+    verbs_.WaitIdle(Clock::now() + std::chrono::seconds(10));
+  }
+
+  void Acquire(v1::AcquireRequest& request) {
+    last_waiter_ = verbs_.Acquire(caller_, request, [memory = memory_](auto answer) {
+      if (answer.ok() && answer->message.tickets_size() > 0) memory->Learn({}, answer->message.tickets(0));
+    });
+  }
+
+  uint64_t Generation(uint64_t arena) {
+    const std::lock_guard lock(memory_->mutex);
+    return arena == memory_->arena ? memory_->generation : 0;
+  }
+  std::string Ticket() {
+    const std::lock_guard lock(memory_->mutex);
+    return memory_->ticket;
+  }
+
+  Verbs& verbs_;
+  Caller caller_;
+  WaiterId last_waiter_{};
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+};
+
+void Run(Input input) {
+  const Config config = SmallConfig();
+  const auto backend = MakeHostBackend({kCapacityBytes, false});
+  Broker broker(config, {backend.get()});
+  Verbs verbs(config, broker, [] {});
+  {
+    Stranger one(verbs);
+    Stranger other(verbs);
+    for (size_t step = 0; step < kStepsMost && !input.empty(); ++step) {
+      const auto what = input.Take<uint8_t>();
+      const auto size = input.Take<uint16_t>();
+      const Door door = (what & 0x40) != 0 ? Door::kGrpc : Door::kLifeline;
+      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 14, door, input.TakeBytes(size));
+    }
+  }
+  verbs.WaitIdle(Clock::now() + std::chrono::seconds(10));
+  const Snapshot ledger = broker.TakeSnapshot();
+  AB_CHECK(ledger.sessions == 0 && ledger.leases == 0 && ledger.tickets == 0);
+  AB_CHECK(ledger.charged_bytes <= kCapacityBytes);
+}
+
+}  // namespace
+}  // namespace arraybridge
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  arraybridge::Run(arraybridge::Input(data, size));
+  return 0;
+}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 TOP_FOLDERS = {"daemon", "client", "proto", "python", "tests", "deploy", "docs"}
 ROOT_FILES = {
     "CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md",
+    "mypy.ini",
 }  # fmt: skip
 NOT_OURS = {"build", "dist", "__pycache__"}
 LINES_MAX = 350

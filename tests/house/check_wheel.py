@@ -1,0 +1,143 @@
+"""The wheel, built and looked at as a stranger would get it.
+
+Builds it, checks what lies in it and what its binaries need and export, installs it into an empty environment that has
+NumPy alone, and lets two processes hand an array over through the daemon that it brought.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "build" / "wheel"
+EXTENSION_NEEDS = {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
+DAEMON_NEEDS = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+FOREIGN = re.compile(r"grpc|protobuf|absl|spdlog", re.IGNORECASE)
+
+PRODUCER = """
+import numpy, sys
+from arraybridge import Broker
+broker = Broker(sys.argv[1])
+broker.put(numpy.arange(1000, dtype="int32"), "numbers")
+print("put", flush=True)
+sys.stdin.read()
+"""
+CONSUMER = """
+import sys
+from arraybridge import Broker
+assert not [name for name in ("torch", "jax", "tensorflow") if name in sys.modules]
+array = Broker(sys.argv[1]).get("numbers", "numpy")
+assert int(array.sum()) == 499500 and not array.flags.writeable
+"""
+
+
+class Wrong(Exception):
+    """What the wheel claims is not so."""
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        raise Wrong(f"{' '.join(str(word) for word in command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def needs_of(binary: Path) -> set[str]:
+    return set(re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-d", binary)))
+
+
+def build() -> Path:
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", WORK, ROOT)
+    wheels = list(WORK.glob("arraybridged-*.whl"))
+    if len(wheels) != 1:
+        raise Wrong(f"expected one wheel, found {wheels}")
+    return wheels[0]
+
+
+def check_content(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(WORK / "content")
+    version = re.search(r"project\(arraybridge VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+    if version is None or not wheel.name.startswith(f"arraybridged-{version[1]}-"):
+        raise Wrong(f"{wheel.name} does not carry the version of CMakeLists.txt")
+    wanted = ["__init__.py", "py.typed", "_core.pyi", "bin/arraybridged", "bin/arraybridgectl"]
+    missing = [name for name in wanted if f"arraybridge/{name}" not in names]
+    if missing:
+        raise Wrong(f"the wheel lacks {missing}")
+    strange = [name for name in names if not name.startswith(("arraybridge/", "arraybridged-"))]
+    if strange:
+        raise Wrong(f"the wheel also holds {strange}")
+
+
+def check_extension(extension: Path) -> None:
+    """It exports its init symbol alone and holds none of the libraries that would meet TensorFlow's own."""
+    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", extension).splitlines()]
+    if exported != ["PyInit__core"]:
+        raise Wrong(f"the extension exports {exported}")
+    surplus = needs_of(extension) - EXTENSION_NEEDS
+    if surplus:
+        raise Wrong(f"the extension needs {surplus}")
+    inside = FOREIGN.search(extension.read_bytes().decode("latin-1"))
+    if inside:
+        raise Wrong(f"the extension holds something of {inside[0]}")
+
+
+def check_executables(folder: Path) -> None:
+    for name in ("arraybridged", "arraybridgectl"):
+        surplus = needs_of(folder / name) - DAEMON_NEEDS
+        if surplus:
+            raise Wrong(f"{name} needs {surplus}")
+
+
+def check_installed(wheel: Path) -> None:
+    """In an environment with NumPy alone: two processes, the daemon from the wheel."""
+    home = WORK / "venv"
+    run("/usr/bin/python3", "-m", "venv", "--without-pip", home)
+    python = home / "bin" / "python"
+    uv = Path(sys.executable).with_name("uv")
+    numpy = run(sys.executable, "-c", "import numpy; print(numpy.__version__)").strip()
+    run(uv, "pip", "install", "-q", "--python", python, "--offline", f"numpy=={numpy}")
+    run(uv, "pip", "install", "-q", "--python", python, "--offline", "--no-deps", wheel)
+    run(home / "bin" / "arraybridged", "--version")
+    run(home / "bin" / "arraybridgectl", "--version")
+    sockets = WORK / "run"
+    sockets.mkdir(mode=0o700)
+    daemon = subprocess.Popen([home / "bin" / "arraybridged", "--directory", sockets, "--ready-fd", "1"],
+                              stdout=subprocess.PIPE)  # fmt: skip
+    try:
+        if daemon.stdout is None or daemon.stdout.readline() != b"ready\n":
+            raise Wrong("the daemon of the wheel did not become ready")
+        producer = subprocess.Popen([python, "-I", "-c", PRODUCER, sockets],
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+        if producer.stdout is None or producer.stdout.readline() != b"put\n":
+            raise Wrong("the producer could not put")
+        run(python, "-I", "-c", CONSUMER, sockets)
+        producer.communicate()
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def main() -> int:
+    try:
+        wheel = build()
+        check_content(wheel)
+        package = WORK / "content" / "arraybridge"
+        check_extension(next(package.glob("_core*.so")))
+        check_executables(package / "bin")
+        check_installed(wheel)
+    except Wrong as wrong:
+        print(wrong)
+        return 1
+    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

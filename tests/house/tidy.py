@@ -1,0 +1,99 @@
+"""clang-tidy over our own sources, remembering what was clean.
+
+``tidy.py BUILD_FOLDER...``: takes the files of daemon/, client/, proto/ and python/ from each folder's
+compile_commands.json. A file whose text, headers of ours, checks and tool are those of an earlier clean run is not
+looked at again; the memory lies in the user's cache, so a fresh clone is quick too. Exits 1 if there is any finding.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("daemon", "client", "proto", "python")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "arraybridge" / "tidy"
+
+
+def sources_of(build: Path) -> list[tuple[Path, str]]:
+    """Our sources in that folder, with their compile commands; generated code is not ours."""
+    commands = build / "compile_commands.json"
+    if not commands.exists():
+        return []
+    entries = json.loads(commands.read_text())
+    found = [(Path(entry["directory"], entry["file"]).resolve(), entry["command"]) for entry in entries]
+    return [(file, command) for file, command in found if file.is_relative_to(ROOT) and top(file) in ROOMS]
+
+
+def top(file: Path) -> str:
+    return file.relative_to(ROOT).parts[0]
+
+
+def with_headers(file: Path, seen: set[Path]) -> set[Path]:
+    """The file and every file of this repository that it includes, however deep."""
+    if file in seen or not file.is_file():
+        return seen
+    seen.add(file)
+    for quote, target in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', file.read_text(), re.MULTILINE):
+        if quote == '"' and target.startswith("arraybridge/v1/"):  # generated
+            with_headers(ROOT / "proto" / re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target), seen)
+        elif quote == '"':
+            with_headers(ROOT / target, seen)
+        elif target.startswith("arraybridge/"):
+            with_headers(ROOT / "client/include" / target, seen)
+    return seen
+
+
+def key_of(file: Path, command: str, tool: str) -> str:
+    """What a clean verdict depends on, as one hash; the same in every checkout."""
+    digest = hashlib.sha256(f"{tool}\n{command}".replace(str(ROOT), "").encode())
+    digest.update((ROOT / ".clang-tidy").read_bytes())
+    for part in sorted(with_headers(file, set())):
+        digest.update(f"\n{part.relative_to(ROOT)}\n".encode() + part.read_bytes())
+    return digest.hexdigest()
+
+
+def tidy(file: Path, build: Path) -> str:
+    """The findings, or nothing."""
+    command = ["clang-tidy", "--quiet", "-p", str(build), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode == 0:
+        return ""
+    return done.stdout + (done.stderr if not done.stdout.strip() else "")
+
+
+def main() -> int:
+    tool = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True, check=True).stdout
+    CACHE.mkdir(parents=True, exist_ok=True)
+    work: dict[Path, tuple[Path, str]] = {}
+    total = 0
+    for name in sys.argv[1:]:
+        build = Path(name).resolve()
+        for file, command in sources_of(build):
+            if file in work:
+                continue
+            total += 1
+            key = key_of(file, command, tool)
+            if not (CACHE / key).exists():
+                work[file] = (build, key)
+    findings = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        verdicts = pool.map(lambda item: (item, tidy(item[0], item[1][0])), work.items())
+        for (_, (_, key)), said in verdicts:
+            if not said:
+                (CACHE / key).touch()
+                continue
+            findings += 1
+            print(said)
+    print(f"{total} files, {len(work)} looked at, {findings} with findings")
+    if total == 0:
+        print("no compile_commands.json: configure first")
+    return 1 if findings or total == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

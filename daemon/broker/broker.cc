@@ -1,0 +1,167 @@
+#include "daemon/broker/broker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, listing.cc; how things end is reclaim.cc.
+namespace arraybridge {
+
+Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)
+    : state_(std::make_unique<State>(config, std::move(backends))) {}
+Broker::~Broker() = default;
+
+const Token& Broker::broker_id() const { return state_->broker_id; }
+
+Session* Broker::State::FindSession(SessionId id) const {
+  const auto found = sessions.find(id);
+  return found == sessions.end() ? nullptr : found->second.get();
+}
+
+Namespace* Broker::State::FindNamespace(uint32_t uid, std::string_view name) const {
+  const auto found = namespaces.find(NamespaceKey{uid, NamespaceNameOf(name)});
+  return found == namespaces.end() ? nullptr : found->second.get();
+}
+
+Arena* Broker::State::FindArena(ArenaId id) const {
+  const auto found = arenas.find(id);
+  return found == arenas.end() ? nullptr : found->second.get();
+}
+
+Arena* Broker::State::FindWritable(const Session& session, ArenaId id) const {
+  Arena* const arena = FindArena(id);
+  return arena != nullptr && arena->writer == &session ? arena : nullptr;
+}
+
+Arena* Broker::State::FindReadable(const Session& session, ArenaId id) const {
+  Arena* const arena = FindArena(id);
+  if (arena == nullptr) return nullptr;
+  if (arena->maker == &session) return arena;
+  const auto use = session.uses.find(arena);
+  return use != session.uses.end() && use->second.leases > 0 ? arena : nullptr;
+}
+
+MemoryBackend* Broker::State::BackendOf(const Device& device) const {
+  for (MemoryBackend* backend : backends) {
+    for (const Device& served : backend->devices()) {
+      const bool same_uuid = device.uuid.empty() || device.uuid == served.uuid;
+      if (served.type == device.type && served.id == device.id && same_uuid) return backend;
+    }
+  }
+  return nullptr;
+}
+
+uint64_t Broker::State::quota_bytes() const {
+  if (config.namespace_quota_bytes != 0) return config.namespace_quota_bytes;
+  uint64_t capacity = 0;
+  for (const MemoryBackend* backend : backends) {
+    for (const Device& device : backend->devices()) capacity += backend->usage(device).capacity_bytes;
+  }
+  return capacity;
+}
+
+Result<OpenedSession> Broker::OpenSession(Peer peer) {
+  State& state = *state_;
+  const Limits& limits = state.config.limits;
+  auto session = std::make_unique<Session>();
+  session->token = RandomBytes<Token>();
+  session->peer = std::move(peer);
+  session->born = Clock::now();
+
+  const MutexLock lock(state.mutex);
+  if (state.sessions.size() >= limits.sessions) return AtLimit("TOO_MANY_SESSIONS", "sessions", limits.sessions);
+  uint64_t& of_uid = state.sessions_of_uid[session->peer.uid];
+  if (of_uid >= limits.sessions_per_uid) {
+    return AtLimit("TOO_MANY_SESSIONS", "sessions_per_uid", limits.sessions_per_uid);
+  }
+  ++of_uid;
+  session->id = SessionId{++state.last_session};
+  const OpenedSession opened{session->id, session->token};
+  state.tokens.emplace(opened.token, opened.session);
+  state.sessions.emplace(opened.session, std::move(session));
+  return opened;
+}
+
+Result<SessionId> Broker::SessionOf(std::span<const uint8_t> token) const {
+  Token key{};
+  if (token.size() != key.size()) return NoSession();
+  std::ranges::copy(token, key.begin());
+  const MutexLock lock(state_->mutex);
+  const auto found = state_->tokens.find(key);
+  if (found == state_->tokens.end()) return NoSession();
+  return found->second;
+}
+
+Result<uint32_t> Broker::UidOf(SessionId session) const {
+  const MutexLock lock(state_->mutex);
+  const Session* const found = state_->FindSession(session);
+  if (found == nullptr) return NoSession();
+  return found->peer.uid;
+}
+
+// Why it ended is the door's to count and to log.
+void Broker::EndSession(SessionId session, EndCause) {
+  State& state = *state_;
+  std::unique_ptr<Session> ended;  // dies after the lock
+  const MutexLock lock(state.mutex);
+  auto node = state.sessions.extract(session);
+  if (node.empty()) return;
+  ended = std::move(node.mapped());
+  state.tokens.erase(ended->token);
+  const auto of_uid = state.sessions_of_uid.find(ended->peer.uid);
+  if (--of_uid->second == 0) state.sessions_of_uid.erase(of_uid);
+  state.Abandon(*ended, Clock::now());
+}
+
+Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64_t> leases,
+                                       std::span<const uint64_t> arenas, std::span<const uint64_t> unmapped) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  ReleasedLeases released;
+  for (const uint64_t lease : leases) {
+    if (state.EndLease(*found, LeaseId{lease})) ++released.released;
+  }
+  for (const uint64_t id : unmapped) {
+    if (Arena* const arena = state.FindArena(ArenaId{id}); arena != nullptr) state.Forget(*found, *arena);
+  }
+  for (const uint64_t id : arenas) {
+    if (Arena* const arena = state.FindWritable(*found, ArenaId{id}); arena != nullptr) state.GiveBack(*arena);
+  }
+  return released;
+}
+
+std::vector<DeviceFacts> Broker::Devices() const {
+  std::vector<DeviceFacts> facts;
+  for (const MemoryBackend* backend : state_->backends) {
+    for (const Device& device : backend->devices()) {
+      const MemoryBackend::Usage usage = backend->usage(device);
+      facts.push_back({device, {backend->kind()}, usage.capacity_bytes, usage.allocated_bytes, usage.cached_bytes});
+    }
+  }
+  return facts;
+}
+
+Snapshot Broker::TakeSnapshot() const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  Snapshot snapshot;
+  snapshot.sessions = state.sessions.size();
+  snapshot.leases = state.leases;
+  for (const auto& [key, ns] : state.namespaces) {
+    snapshot.shares += ns->named();
+    snapshot.withdrawn_shares += ns->shares().size() - ns->named();
+    snapshot.charged_bytes += ns->quota().used();
+  }
+  for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
+  snapshot.arenas = state.arenas.size();
+  snapshot.dying_arenas = state.dying.size() + state.being_swept;
+  snapshot.sessions_total = state.last_session;
+  snapshot.publishes_total = state.publishes_total;
+  snapshot.acquires_total = state.acquires_total;
+  return snapshot;
+}
+
+}  // namespace arraybridge

@@ -125,7 +125,8 @@ class Broker {
 
   // Slow (populates): on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
   Result<AllocatedArena> Allocate(SessionId session, const AllocateCall& call);
-  // INVALID_ARGUMENT or PERMISSION_DENIED, before anybody waits: would this Allocate ever succeed?
+  // Before anybody waits: would this Allocate ever succeed? INVALID_ARGUMENT; RESOURCE_EXHAUSTED with a reason that
+  // waiting does not lift: ALLOCATION_TOO_LARGE, DEVICE_TOO_SMALL, QUOTA_TOO_SMALL, TOO_MANY_ARENAS.
   Status CheckAllocate(SessionId session, const AllocateCall& call);
   Status Mapped(SessionId session, ArenaId arena);
   Result<PublishedShare> Publish(SessionId session, PublishCall call);
@@ -153,10 +154,10 @@ class Broker {
   Result<Redeemed> Redeem(SessionId session, std::span<const uint8_t> ticket);
 
   // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans
-  // and late tickets. Slow (destroys): on a worker.
+  // and late tickets; drops namespaces that hold nothing. Slow (destroys): on a worker.
   struct Swept {
     uint64_t freed_bytes = 0;
-    bool more_later = false;  // something waits for others to let go: call again soon
+    bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
   };
   Swept Sweep(Clock::time_point now);
 

@@ -90,10 +90,11 @@ uint64_t WarmBackend::Refill() {
   {
     const MutexLock lock(mutex_);
     const std::vector<Wish> wanted = Wanted();
-    const auto kept = std::ranges::stable_partition(
-        cache_, [&](const Cached& cached) { return std::ranges::find(wanted, cached.wish) != wanted.end(); });
-    std::ranges::move(kept, std::back_inserter(dead));
-    cache_.erase(kept.begin(), kept.end());
+    const auto unwanted = std::stable_partition(cache_.begin(), cache_.end(), [&](const Cached& cached) {
+      return std::ranges::find(wanted, cached.wish) != wanted.end();
+    });
+    std::move(unwanted, cache_.end(), std::back_inserter(dead));
+    cache_.erase(unwanted, cache_.end());
     std::ranges::copy_if(wanted, std::back_inserter(missing), [&](const Wish& wish) {
       return std::ranges::find(cache_, wish, &Cached::wish) == cache_.end();
     });

@@ -1,0 +1,60 @@
+// A Charge is the receipt for reserved quota: it exists exactly as long as the bytes are reserved, so quota can
+// neither leak nor be returned twice.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace arraybridge {
+
+// How many bytes a namespace may have, and has. Thread-safe: a Charge dies wherever its arena does, outside any lock.
+class Quota {
+ public:
+  explicit Quota(uint64_t bytes) : bytes_(bytes) {}
+
+  uint64_t bytes() const { return bytes_; }
+  uint64_t used() const { return used_.load(std::memory_order_acquire); }
+
+ private:
+  friend class Charge;
+  bool Take(uint64_t bytes) {
+    uint64_t used = used_.load(std::memory_order_relaxed);
+    while (bytes <= bytes_ - used) {
+      if (used_.compare_exchange_weak(used, used + bytes, std::memory_order_acq_rel)) return true;
+    }
+    return false;
+  }
+  void Return(uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_acq_rel); }
+
+  const uint64_t bytes_;
+  std::atomic<uint64_t> used_{0};
+};
+
+class Charge {
+ public:
+  // Nothing if the quota has no room for `bytes`.
+  static std::optional<Charge> Of(std::shared_ptr<Quota> quota, uint64_t bytes) {
+    if (!quota->Take(bytes)) return std::nullopt;
+    return Charge(std::move(quota), bytes);
+  }
+  Charge(Charge&& other) noexcept : quota_(std::move(other.quota_)), bytes_(other.bytes_) {}
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+  Charge& operator=(Charge&&) = delete;
+  ~Charge() {
+    if (quota_ != nullptr) quota_->Return(bytes_);
+  }
+
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  Charge(std::shared_ptr<Quota> quota, uint64_t bytes) : quota_(std::move(quota)), bytes_(bytes) {}
+
+  std::shared_ptr<Quota> quota_;
+  const uint64_t bytes_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,148 @@
+// What is there, page by page. A page token says after which row to go on; rows that come or go in between do no harm.
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
+
+// "number:text". An empty token is {0, ""}.
+Result<std::pair<uint64_t, std::string>> ParseToken(const std::string& token) {
+  if (token.empty()) return std::pair<uint64_t, std::string>{};
+  uint64_t number = 0;
+  const char* const last = token.data() + token.size();
+  const auto [end, error] = std::from_chars(token.data(), last, number);
+  if (error != std::errc{} || end == last || *end != ':') return BadToken();
+  return std::pair{number, std::string(end + 1, last)};
+}
+
+std::chrono::milliseconds Age(Clock::time_point born, Clock::time_point now) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now - born);
+}
+
+bool Matches(const ListFilter& filter, const Share& share) {
+  if (!filter.ns.empty() && share.facts->ns != filter.ns) return false;
+  return share.facts->name.starts_with(filter.name_prefix);
+}
+
+}  // namespace
+
+Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
+  const auto after = ParseToken(filter.page_token);
+  if (!after.ok()) return after.status();
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const asker = state.FindSession(session);
+  if (asker == nullptr) return NoSession();
+  const auto now = Clock::now();
+  const auto& [last_id, last_ns] = *after;
+  SharePage page;
+  auto ns = state.namespaces.lower_bound(NamespaceKey{asker->peer.uid, last_ns});
+  for (; ns != state.namespaces.end() && ns->first.uid == asker->peer.uid; ++ns) {
+    const auto& shares = ns->second->shares();
+    auto at = ns->first.name == last_ns ? shares.upper_bound(ShareId{last_id}) : shares.begin();
+    for (; at != shares.end(); ++at) {
+      const Share& share = *at->second;
+      const bool wanted = filter.session == SessionId{} || filter.session == share.maker;
+      if (share.withdrawn || !wanted || !Matches(filter, share)) continue;
+      if (page.rows.size() == filter.page_size) {
+        const ShareFacts& last = *page.rows.back().facts;
+        page.next = Concat(Number(last.id), ":", last.ns);
+        return page;
+      }
+      const bool maker_lives = state.FindSession(share.maker) != nullptr;
+      page.rows.push_back({share.facts, share.arena->Describe(share.offset, share.size),
+                           share.arena->immutability.value_or(Immutability::kByContract),
+                           maker_lives ? share.maker : SessionId{}, share.maker_process_id, share.leases,
+                           Age(share.born, now)});
+    }
+  }
+  return page;
+}
+
+Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& filter) const {
+  const auto after = ParseToken(filter.page_token);
+  if (!after.ok()) return after.status();
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const asker = state.FindSession(session);
+  if (asker == nullptr) return NoSession();
+  const auto now = Clock::now();
+  SessionPage page;
+  for (auto at = state.sessions.upper_bound(SessionId{after->first}); at != state.sessions.end(); ++at) {
+    const Session& one = *at->second;
+    if (one.peer.uid != asker->peer.uid) continue;
+    if (filter.session != SessionId{} && filter.session != one.id) continue;
+    if (page.rows.size() == filter.page_size) {
+      page.next = Concat(Number(page.rows.back().session), ":");
+      return page;
+    }
+    uint64_t arena_bytes = 0;
+    for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
+    page.rows.push_back({one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door, Age(one.born, now),
+                         one.leases.size(), one.arenas.size(), arena_bytes});
+  }
+  return page;
+}
+
+// By session, then by lease: the token is "session:lease".
+Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter) const {
+  const auto after = ParseToken(filter.page_token);
+  if (!after.ok()) return after.status();
+  const auto& [last_session, last_text] = *after;
+  uint64_t last_lease = 0;
+  const char* const text_end = last_text.data() + last_text.size();
+  const auto [end, error] = std::from_chars(last_text.data(), text_end, last_lease);
+  if (!filter.page_token.empty() && (error != std::errc{} || end != text_end)) return BadToken();
+
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const asker = state.FindSession(session);
+  if (asker == nullptr) return NoSession();
+  LeasePage page;
+  for (auto at = state.sessions.lower_bound(SessionId{last_session}); at != state.sessions.end(); ++at) {
+    const Session& one = *at->second;
+    if (one.peer.uid != asker->peer.uid) continue;
+    if (filter.session != SessionId{} && filter.session != one.id) continue;
+    const bool goes_on = one.id == SessionId{last_session};
+    for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? last_lease : 0}); lease != one.leases.end(); ++lease) {
+      if (!Matches(filter, *lease->second)) continue;
+      if (page.rows.size() == filter.page_size) {
+        page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
+        return page;
+      }
+      page.rows.push_back({lease->first, one.id, lease->second->facts, lease->second->size});
+    }
+  }
+  return page;
+}
+
+// By name: the token is "0:name".
+Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter& filter) const {
+  const auto after = ParseToken(filter.page_token);
+  if (!after.ok()) return after.status();
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const asker = state.FindSession(session);
+  if (asker == nullptr) return NoSession();
+  NamespacePage page;
+  auto at = state.namespaces.upper_bound(NamespaceKey{asker->peer.uid, after->second});
+  for (; at != state.namespaces.end() && at->first.uid == asker->peer.uid; ++at) {
+    const Namespace& ns = *at->second;
+    if (ns.unused() || (!filter.ns.empty() && ns.name() != filter.ns)) continue;
+    if (page.rows.size() == filter.page_size) {
+      page.next = Concat("0:", page.rows.back().ns);
+      return page;
+    }
+    uint64_t share_bytes = 0;
+    for (const auto& [id, share] : ns.shares()) share_bytes += share->size;
+    page.rows.push_back({ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), share_bytes});
+  }
+  return page;
+}
+
+}  // namespace arraybridge

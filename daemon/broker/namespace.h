@@ -1,0 +1,71 @@
+// A Namespace owns names and pays for memory. Namespaces are per uid: no uid can see, or guess, that another's exists.
+// It is there exactly as long as it has shares or pays for something.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "daemon/broker/charge.h"
+#include "daemon/broker/ids.h"
+#include "daemon/broker/share.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+inline constexpr std::string_view kDefaultNamespace = "default";
+
+// 1..bytes_max bytes of UTF-8 without control characters. `what` is the noun in the message; the text is not echoed.
+Status CheckName(std::string_view what, std::string_view text, uint64_t bytes_max);
+
+// What a name hashes to is a secret of this process, or a client could choose names that all collide.
+struct SecretHash {
+  size_t operator()(std::string_view text) const;
+};
+
+class Namespace {
+ public:
+  Namespace(uint32_t uid, std::string name, uint64_t quota_bytes)
+      : uid_(uid), name_(std::move(name)), quota_(std::make_shared<Quota>(quota_bytes)) {}
+
+  uint32_t uid() const { return uid_; }
+  const std::string& name() const { return name_; }
+  const Quota& quota() const { return *quota_; }
+  // RESOURCE_EXHAUSTED, reason QUOTA_EXCEEDED.
+  Result<Charge> ChargeFor(uint64_t bytes);
+  bool unused() const { return shares_.empty() && quota_->used() == 0; }
+
+  // Null if nothing has that name, or nothing with that id has a name any more.
+  Share* FindByName(std::string_view name) const;
+  Share* FindById(ShareId id) const;
+
+  // The share is the namespace's and has its name. REQUIRES: the name is free.
+  Share* Add(std::unique_ptr<Share> share);
+  // The share keeps everything but its name.
+  void TakeName(Share& share);
+  // The share is the caller's: gone from here. REQUIRES: withdrawn.
+  std::unique_ptr<Share> Remove(const Share& share);
+
+  size_t named() const { return by_name_.size(); }
+  // With and without a name, by id.
+  const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
+
+ private:
+  const uint32_t uid_;
+  const std::string name_;
+  const std::shared_ptr<Quota> quota_;
+  std::map<ShareId, std::unique_ptr<Share>> shares_;
+  std::unordered_map<std::string_view, Share*, SecretHash> by_name_;  // keys are the shares' own names
+};
+
+// How namespaces are found and listed: by owner, then by name.
+struct NamespaceKey {
+  uint32_t uid = 0;
+  std::string_view name;
+  friend auto operator<=>(const NamespaceKey&, const NamespaceKey&) = default;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,143 @@
+// How things end: leases, names, arenas, sessions. Bytes are given back in one order only: nobody names them
+// (MayBeReused), then either their writer may carve them again, or the whole arena is dying; then nobody else has it
+// open or mapped; then the block dies, and after it its Charge.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+
+bool Broker::State::EndLease(Session& session, LeaseId lease) {
+  const auto found = session.leases.find(lease);
+  if (found == session.leases.end()) return false;
+  Share& share = *found->second;
+  session.leases.erase(found);
+  const auto use = session.uses.find(share.arena);
+  if (--use->second.leases == 0 && !use->second.given) session.uses.erase(use);
+  --share.leases;
+  --leases;
+  Settle(share);
+  return true;
+}
+
+void Broker::State::Withdraw(Share& share) {
+  share.ns->TakeName(share);
+  Settle(share);
+}
+
+// The share may be gone after this, and its arena among the dying.
+void Broker::State::Settle(Share& share) {
+  if (!MayBeReused(share)) return;
+  Arena& arena = *share.arena;
+  arena.Free(share.offset);
+  // A client that never asks what came back loses it until it gives back the arena: its own loss, and bounded.
+  if (arena.writer != nullptr && arena.writer->returned.size() < config.limits.shares_per_namespace) {
+    arena.writer->returned.push_back({arena.id(), share.offset, share.size});
+  }
+  orphans.erase(&share);
+  share.ns->Remove(share);
+  RetireIfIdle(arena);
+}
+
+void Broker::State::Give(Session& session, Arena& arena) {
+  session.uses[&arena].given = true;
+  arena.readers.insert(&session);
+}
+
+void Broker::State::Forget(Session& session, Arena& arena) {
+  const auto use = session.uses.find(&arena);
+  if (use == session.uses.end()) return;
+  use->second.given = false;
+  arena.readers.erase(&session);
+  if (use->second.leases == 0) session.uses.erase(use);
+}
+
+// Its writer is done with it: whole and frozen from now on, or dying if nothing is published in it.
+void Broker::State::GiveBack(Arena& arena) {
+  std::erase_if(arena.writer->returned, [&](const RangeOfArena& range) { return range.arena == arena.id(); });
+  arena.writer = nullptr;
+  to_enforce.insert(&arena);
+  RetireIfIdle(arena);
+}
+
+void Broker::State::RetireIfIdle(Arena& arena) {
+  if (arena.writer != nullptr || !arena.empty()) return;
+  for (Session* reader : arena.readers) reader->uses.erase(&arena);
+  if (arena.maker != nullptr) arena.maker->arenas.erase(arena.id());
+  to_enforce.erase(&arena);
+  auto node = arenas.extract(arena.id());
+  dying.push_back(std::move(node.mapped()));
+}
+
+void Broker::State::Abandon(Session& session, Clock::time_point now) {
+  while (!session.leases.empty()) EndLease(session, session.leases.begin()->first);
+  for (const auto& [arena, use] : session.uses) arena->readers.erase(&session);
+  const auto made = std::exchange(session.arenas, {});
+  for (const auto& [id, arena] : made) {
+    for (const auto& [offset, share] : arena->shares()) {
+      if (!share->facts->unnamed || share->withdrawn) continue;
+      share->orphan_until = now + config.orphan_grace;
+      orphans.insert(share);
+    }
+    arena->maker = nullptr;
+    if (arena->writer != nullptr) GiveBack(*arena);
+  }
+}
+
+void Broker::State::WithdrawOrphans(Clock::time_point now) {
+  std::vector<Share*> late;
+  for (Share* share : orphans) {
+    if (share->leases == 0 && *share->orphan_until <= now) late.push_back(share);
+  }
+  for (Share* share : late) Withdraw(*share);
+}
+
+void Broker::State::DropUnusedNamespaces() {
+  std::erase_if(namespaces, [](const auto& entry) { return entry.second->unused(); });
+}
+
+Broker::Swept Broker::Sweep(Clock::time_point now) {
+  State& state = *state_;
+  std::vector<std::unique_ptr<Arena>> dying;
+  std::vector<std::pair<ArenaId, std::shared_ptr<MemoryBlock>>> unsealed;
+  {
+    const MutexLock lock(state.mutex);
+    state.WithdrawOrphans(now);
+    for (const auto& [id, session] : state.sessions) session->tickets.DropLate(now);
+    for (const Arena* arena : state.to_enforce) unsealed.emplace_back(arena->id(), arena->block());
+    dying.swap(state.dying);
+    state.being_swept += dying.size();
+  }
+  std::vector<ArenaId> enforced;
+  for (const auto& [id, block] : unsealed) {
+    const auto sealed = block->Seal();
+    if (sealed.ok() && *sealed == Immutability::kEnforced) enforced.push_back(id);
+  }
+  unsealed.clear();
+
+  // A block that a verb still exports right now is held, too: after that nobody can get at it any more.
+  const auto taken = dying.size();
+  const auto dead = std::partition(dying.begin(), dying.end(), [](const std::unique_ptr<Arena>& arena) {
+    return arena->block().use_count() > 1 || arena->block()->HeldElsewhere();
+  });
+  Swept swept;
+  for (auto arena = dead; arena != dying.end(); ++arena) swept.freed_bytes += (*arena)->footprint();
+  dying.erase(dead, dying.end());  // O(bytes)
+
+  const MutexLock lock(state.mutex);
+  state.being_swept -= taken;
+  std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
+  for (const ArenaId id : enforced) {
+    Arena* const arena = state.FindArena(id);
+    if (arena == nullptr) continue;
+    arena->immutability = Immutability::kEnforced;
+    state.to_enforce.erase(arena);
+  }
+  state.DropUnusedNamespaces();
+  swept.more_later = !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty();
+  return swept;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,213 @@
+// The Broker's verbs on shares: publish a range, lease it, take its name away.
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+std::string InventName() {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "unnamed-%016llx",
+                static_cast<unsigned long long>(RandomBytes<uint64_t>()));  // NOLINT(google-runtime-int): printf's type
+  return name.data();
+}
+
+Share* Find(const Namespace* ns, const ShareKey& key) {
+  if (ns == nullptr) return nullptr;
+  Share* const share = key.id == ShareId{} ? ns->FindByName(key.name) : ns->FindById(key.id);
+  if (share == nullptr) return nullptr;
+  return key.generation == 0 || key.generation == share->facts->generation ? share : nullptr;
+}
+
+// REQUIRES: Find gave null. A name that could not be one is not echoed.
+Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits) {
+  AB_RETURN_IF_ERROR(CheckName("the namespace's name", NamespaceNameOf(ns), limits.name_bytes_max));
+  std::string what = Concat("share ", Number(key.id));
+  if (key.id == ShareId{}) {
+    AB_RETURN_IF_ERROR(CheckName("the share's name", key.name, limits.name_bytes_max));
+    what = Concat("share '", key.name, "'");
+  }
+  if (key.generation != 0) what += Concat(", generation ", key.generation, ",");
+  return NotFound(what, " is not there in namespace '", NamespaceNameOf(ns), "'").Because("SHARE_NOT_FOUND");
+}
+
+Status NameTaken(std::string_view ns, std::string_view name) {
+  return AlreadyExists("namespace '", ns, "' has a share '", name, "' already").Because("NAME_TAKEN");
+}
+
+}  // namespace
+
+// Everything but the seal. REQUIRES: `name` is valid.
+Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name) const {
+  const Limits& limits = config.limits;
+  const Arena* const arena = FindWritable(session, call.arena);
+  if (arena == nullptr || arena->generation() != call.arena_generation) return NoArena(call.arena);
+  const Namespace& ns = *arena->ns();
+  if (ns.name() != NamespaceNameOf(call.ns)) {
+    return FailedPrecondition("arena ", Number(call.arena), " belongs to namespace '", ns.name(), "'")
+        .Because("OTHER_NAMESPACE");
+  }
+  AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
+  const Share* const old = ns.FindByName(name);
+  if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
+  const bool makes_room = old != nullptr && old->leases == 0;
+  if (ns.shares().size() - (makes_room ? 1 : 0) < limits.shares_per_namespace) return Ok();
+  return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
+}
+
+// Scans the arena's pages, so not under the lock.
+Status Broker::State::SealForEver(SessionId session, const PublishCall& call, std::string_view name) {
+  std::shared_ptr<MemoryBlock> block;
+  {
+    const MutexLock lock(mutex);
+    const Session* const found = FindSession(session);
+    if (found == nullptr) return NoSession();
+    AB_RETURN_IF_ERROR(CheckPublish(*found, call, name));
+    const Arena* const arena = FindArena(call.arena);
+    if (arena->immutability == Immutability::kEnforced) return Ok();
+    block = arena->block();
+  }
+  auto sealed = block->Seal();
+  if (sealed.ok() && *sealed == Immutability::kByContract) sealed = block->Seal();
+  if (!sealed.ok()) return sealed.status();
+  {
+    const MutexLock lock(mutex);
+    if (Arena* const arena = FindArena(call.arena); arena != nullptr) arena->immutability = *sealed;
+  }
+  if (*sealed == Immutability::kEnforced) return Ok();
+  return FailedPrecondition("arena ", Number(call.arena),
+                            " cannot be sealed: somebody still maps it writable (a forked child counts too)")
+      .Because("ARENA_STILL_WRITABLE");
+}
+
+Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
+  State& state = *state_;
+  const Limits& limits = state.config.limits;
+  const bool unnamed = call.name.empty();
+  const std::string name = unnamed ? InventName() : std::string(call.name);
+  if (!unnamed) AB_RETURN_IF_ERROR(CheckName("the share's name", name, limits.name_bytes_max));
+  if (call.sealed) AB_RETURN_IF_ERROR(state.SealForEver(session, call, name));
+
+  auto facts = std::make_shared<ShareFacts>();
+  facts->ns = std::string(NamespaceNameOf(call.ns));
+  facts->name = name;
+  facts->specs = std::move(call.specs);
+  facts->structure = std::move(call.structure);
+  facts->metadata = std::move(call.metadata);
+  facts->fence_kind = call.fence_kind;
+  facts->fence = std::move(call.fence);
+  facts->unnamed = unnamed;
+  auto share = std::make_unique<Share>();
+  share->offset = call.offset;
+  share->size = call.size;
+  share->maker = session;
+  share->born = Clock::now();
+
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name));
+  Arena& arena = *state.FindArena(call.arena);
+  if (!arena.immutability.has_value()) {
+    return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: say Mapped first")
+        .Because("ARENA_NOT_SEALED");
+  }
+  Namespace& ns = *arena.ns();
+  if (Share* const old = ns.FindByName(name); old != nullptr) state.Withdraw(*old);
+  facts->id = ShareId{++state.last_share};
+  facts->generation = ++state.last_generation;
+  share->facts = std::move(facts);
+  share->ns = &ns;
+  share->arena = &arena;
+  share->maker_process_id = found->peer.process_id;
+  Share* const added = ns.Add(std::move(share));
+  arena.Carve(added->offset, added);
+  ++state.publishes_total;
+  return PublishedShare{added->facts->id, name, added->facts->generation, *arena.immutability};
+}
+
+LeasedShare Broker::State::Lease(Session& session, Share& share) {
+  const LeaseId id{++last_lease};
+  session.leases.emplace_hint(session.leases.end(), id, &share);
+  ++session.uses[share.arena].leases;
+  ++share.leases;
+  ++leases;
+  return {id, share.facts, share.arena->Describe(share.offset, share.size),
+          share.arena->immutability.value_or(Immutability::kByContract)};
+}
+
+void Broker::State::Undo(Session& session, const std::vector<LeasedShare>& leased) {
+  for (const LeasedShare& one : leased) EndLease(session, one.lease);
+}
+
+Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
+                                       bool with_descriptor) {
+  State& state = *state_;
+  const Limits& limits = state.config.limits;
+  AcquiredShares acquired;
+  acquired.shares.reserve(keys.size());
+  std::shared_ptr<MemoryBlock> block;
+  {
+    const MutexLock lock(state.mutex);
+    Session* const found = state.FindSession(session);
+    if (found == nullptr) return NoSession();
+    if (keys.size() > limits.leases_per_session - found->leases.size()) {
+      return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
+    }
+    const Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+    Arena* lacking = nullptr;
+    for (const ShareKey& key : keys) {
+      Share* const share = Find(owner, key);
+      if (share == nullptr) {
+        state.Undo(*found, acquired.shares);
+        return NoShare(ns, key, limits);
+      }
+      acquired.shares.push_back(state.Lease(*found, *share));
+      if (lacking == nullptr && !share->arena->readers.contains(found)) lacking = share->arena;
+    }
+    state.acquires_total += keys.size();
+    if (!with_descriptor || lacking == nullptr) return acquired;
+    state.Give(*found, *lacking);
+    acquired.descriptor = lacking->Describe();
+    block = lacking->block();
+  }
+  auto exported = block->Export(Access::kRead);
+  if (exported.ok()) {
+    acquired.descriptor->descriptor = std::move(exported->descriptor);
+    acquired.descriptor->opaque = std::move(exported->opaque);
+    return acquired;
+  }
+  const MutexLock lock(state.mutex);
+  if (Session* const found = state.FindSession(session); found != nullptr) {
+    if (Arena* const arena = state.FindArena(ArenaId{acquired.descriptor->arena}); arena != nullptr) {
+      state.Forget(*found, *arena);
+    }
+    state.Undo(*found, acquired.shares);
+  }
+  return exported.status();
+}
+
+Result<uint32_t> Broker::Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  const Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+  const ShareKey* missing = nullptr;
+  uint32_t withdrawn = 0;
+  for (const ShareKey& key : keys) {
+    if (Share* const share = Find(owner, key); share != nullptr) {
+      state.Withdraw(*share);
+      ++withdrawn;
+    } else if (missing == nullptr) {
+      missing = &key;
+    }
+  }
+  if (missing != nullptr) return NoShare(ns, *missing, state.config.limits);
+  return withdrawn;
+}
+
+}  // namespace arraybridge

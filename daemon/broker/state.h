@@ -1,0 +1,102 @@
+// What the Broker's one mutex guards, and the few steps of which its verbs are made. Included by broker/*.cc alone.
+#pragma once
+
+#include <sys/random.h>
+
+#include <map>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "daemon/broker/arena.h"
+#include "daemon/broker/broker.h"
+#include "daemon/broker/namespace.h"
+#include "daemon/broker/session.h"
+#include "daemon/broker/share.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+template <class T>
+T RandomBytes() {
+  T value{};
+  AB_CHECK(::getrandom(&value, sizeof(value), 0) == static_cast<ssize_t>(sizeof(value)));
+  return value;
+}
+
+inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
+
+inline Status NoSession() { return NotFound("no such session").Because("SESSION_ENDED"); }
+inline Status NoArena(ArenaId arena) {
+  return NotFound("arena ", Number(arena), " is not there").Because("ARENA_NOT_FOUND");
+}
+inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t value) {
+  return ResourceExhausted("limit ", limit, " (", value, ") is reached")
+      .Because(std::string(reason))
+      .With("limit", std::string(limit))
+      .With("value", std::to_string(value));
+}
+
+struct Broker::State {
+  State(const Config& chosen, std::vector<MemoryBackend*> all) : config(chosen), backends(std::move(all)) {}
+
+  // Lookups: null for what is not there. What is another session's or another uid's is not there.
+  Session* FindSession(SessionId id) const AB_REQUIRES(mutex);
+  Namespace* FindNamespace(uint32_t uid, std::string_view name) const AB_REQUIRES(mutex);
+  Arena* FindArena(ArenaId id) const AB_REQUIRES(mutex);
+  Arena* FindWritable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
+  Arena* FindReadable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
+  MemoryBackend* BackendOf(const Device& device) const;
+  uint64_t quota_bytes() const;
+
+  // Arenas (arenas.cc).
+  Result<Charge> Reserve(Session& session, std::string_view ns, uint64_t footprint) AB_REQUIRES(mutex);
+
+  // Shares and leases (shares.cc).
+  Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name) const AB_REQUIRES(mutex);
+  Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
+  LeasedShare Lease(Session& session, Share& share) AB_REQUIRES(mutex);
+  void Undo(Session& session, const std::vector<LeasedShare>& leased) AB_REQUIRES(mutex);
+
+  // Endings (reclaim.cc).
+  bool EndLease(Session& session, LeaseId lease) AB_REQUIRES(mutex);
+  void Withdraw(Share& share) AB_REQUIRES(mutex);
+  void Settle(Share& share) AB_REQUIRES(mutex);
+  void Give(Session& session, Arena& arena) AB_REQUIRES(mutex);
+  void Forget(Session& session, Arena& arena) AB_REQUIRES(mutex);
+  void GiveBack(Arena& arena) AB_REQUIRES(mutex);
+  void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
+  void RetireIfIdle(Arena& arena) AB_REQUIRES(mutex);
+  void WithdrawOrphans(Clock::time_point now) AB_REQUIRES(mutex);
+  void DropUnusedNamespaces() AB_REQUIRES(mutex);
+
+  const Config config;
+  const std::vector<MemoryBackend*> backends;
+  const Token broker_id = RandomBytes<Token>();
+
+  mutable Mutex mutex;
+  // Destroyed from the last to the first: shares (in namespaces) and sessions point into arenas, never the reverse way
+  // in a destructor.
+  std::unordered_map<ArenaId, std::unique_ptr<Arena>> arenas AB_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Arena>> dying AB_GUARDED_BY(mutex);  // nobody names them; others may map them yet
+  std::map<NamespaceKey, std::unique_ptr<Namespace>> namespaces AB_GUARDED_BY(mutex);  // keys view their own names
+  std::map<SessionId, std::unique_ptr<Session>> sessions AB_GUARDED_BY(mutex);
+  std::map<Token, SessionId> tokens AB_GUARDED_BY(mutex);
+  std::unordered_map<uint32_t, uint64_t> sessions_of_uid AB_GUARDED_BY(mutex);
+  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);     // unnamed ones whose maker is gone
+  std::unordered_set<Arena*> to_enforce AB_GUARDED_BY(mutex);  // without a writer, not yet immutable for everybody
+  uint64_t being_swept AB_GUARDED_BY(mutex) = 0;               // dying arenas that a Sweep has in its hands
+  uint64_t leases AB_GUARDED_BY(mutex) = 0;
+
+  uint64_t last_session AB_GUARDED_BY(mutex) = 0;
+  uint64_t last_arena AB_GUARDED_BY(mutex) = 0;
+  uint64_t last_share AB_GUARDED_BY(mutex) = 0;
+  uint64_t last_lease AB_GUARDED_BY(mutex) = 0;
+  uint64_t last_generation AB_GUARDED_BY(mutex) = 0;
+  uint64_t publishes_total AB_GUARDED_BY(mutex) = 0;
+  uint64_t acquires_total AB_GUARDED_BY(mutex) = 0;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,36 @@
+// A Ticket stands for a descriptor where none can travel: random, redeemed once, before a deadline, by the session it
+// was issued to. Each session has its own Tickets, so another's, a used and an invented one are the same: not there.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "daemon/broker/ids.h"
+#include "proto/boundary/handle.h"
+
+namespace arraybridge {
+
+struct Ticket {
+  std::array<uint8_t, 16> token{};
+  ArenaId arena{};
+  Access access = Access::kRead;
+  std::chrono::steady_clock::time_point deadline;
+};
+
+class Tickets {
+ public:
+  size_t size() const { return tickets_.size(); }
+  void Add(const Ticket& ticket) { tickets_.push_back(ticket); }
+  // It is used up by this. Compares in constant time.
+  std::optional<Ticket> Take(std::span<const uint8_t> token, std::chrono::steady_clock::time_point now);
+  void DropLate(std::chrono::steady_clock::time_point now);
+
+ private:
+  std::vector<Ticket> tickets_;  // at most limits.tickets_per_session_max
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,64 @@
+"""Whatever speaks an array protocol and is no array of a known framework: Views, shares, capsules, buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arraybridge import _core
+from arraybridge.errors import UnsupportedArray, UnsupportedDtype
+from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
+
+
+def caps() -> Any:
+    raise UnsupportedArray("array", "generic", "detect", "a protocol is no target")
+
+
+def describe(source: Any) -> Description:
+    """REQUIRES: a View. Anything else has to become one first, because a capsule can be read only once."""
+    if not isinstance(source, _core.View):
+        raise UnsupportedArray(type(source).__name__, "any", "detect", "only a View can be described")
+    return described(source, "view")
+
+
+def export(source: Any) -> _core.View:
+    """A View of it, by the first protocol that it speaks: View, DLPack, array interface, buffer.
+
+    Raises:
+        UnsupportedArray: it speaks none, or refuses this array.
+    """
+    if isinstance(source, _core.View):
+        return source
+    kind = type(source)
+    try:
+        if hasattr(kind, "__dlpack__") or kind.__name__ == "PyCapsule":
+            return _core.wrap(source)
+        interface = getattr(source, "__array_interface__", None) if hasattr(kind, "__array_interface__") else None
+        if isinstance(interface, dict):
+            return _core.wrap_array_interface(interface, source)
+        return _core.wrap_buffer(source)
+    except (TypeError, BufferError) as error:
+        raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
+
+
+def view(view: _core.View) -> Any:
+    return view
+
+
+def described(view: _core.View, framework: str) -> Description:
+    """A View in the planner's words; the name and the code of its dtype may be another process's word.
+
+    Raises:
+        UnsupportedDtype: they contradict each other, or nobody knows them.
+    """
+    name = view.dtype or NAMES.get(view.dtype_code, "")
+    if CODES.get(name, view.dtype_code) != view.dtype_code or not (name in CODES or name.startswith(OPAQUE_PREFIXES)):
+        raise UnsupportedDtype(framework, "any", "hand_over", f"unknown dtype {name[:64]!r} of code {view.dtype_code}")
+    return Description(
+        framework=framework,
+        dtype=name,
+        code=view.dtype_code,
+        shape=view.shape,
+        strides=None if view.compact else view.strides,
+        address=view.address,
+        read_only=view.read_only,
+    )

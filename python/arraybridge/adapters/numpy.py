@@ -1,0 +1,186 @@
+"""NumPy: keeps read-only, takes any strides, and is the only one with dtypes that DLPack cannot say.
+
+Those travel under a logical name: bfloat16 and float8 (ml_dtypes) with their DLPack code; datetime64 and timedelta64
+as int64; structured dtypes as bytes, with the item size as one more dimension and the description in the name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from arraybridge import _core
+from arraybridge.adapters import ensure_module
+from arraybridge.errors import InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype
+from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description
+
+if TYPE_CHECKING:
+    from arraybridge._core import View
+
+# ml_dtypes has them all; what they cannot say in DLPack travels as an unsigned integer of the same width.
+_VIA_ML_DTYPES: Final = FLOAT8 | {"bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
+CAPS: Final = Caps(
+    name="numpy",
+    layout="strided",
+    align_bytes=1,
+    ndim_max=64,
+    read_only="kept",
+    private=False,
+    dtypes=COMMON | _VIA_ML_DTYPES,
+    opaque=True,
+)
+STRUCT: Final = "struct:"
+
+
+def caps() -> Caps:
+    return CAPS
+
+
+def describe(array: Any) -> Description:
+    np = ensure_module("numpy")
+    if isinstance(array, np.ma.MaskedArray):
+        raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
+    name, code = _traveling(array.dtype)
+    itemsize = array.dtype.itemsize
+    shape = tuple(array.shape)
+    obstacles = []
+    if not array.dtype.isnative:
+        obstacles.append("byte_order: swapped in the copy")
+    strides: tuple[int, ...] | None = None
+    if name.startswith(STRUCT):
+        shape = (*shape, itemsize)
+        if not array.flags.c_contiguous:
+            obstacles.append("layout: a structured array that is not compact")
+    elif any(stride % itemsize for stride in array.strides):
+        obstacles.append("layout: strides that are no multiple of the item size")
+    else:
+        strides = tuple(stride // itemsize for stride in array.strides)
+    return Description(
+        framework="numpy",
+        dtype=name,
+        code=code,
+        shape=shape,
+        strides=strides,
+        address=array.__array_interface__["data"][0],
+        read_only=not array.flags.writeable,
+        obstacles=tuple(obstacles),
+        fill=filler(array) if obstacles else None,
+    )
+
+
+def export(array: Any) -> View:
+    np = ensure_module("numpy")
+    name, code = _traveling(array.dtype)
+    plain = np.asarray(array)
+    if name.startswith(STRUCT):
+        flat = plain.reshape(-1).view(np.uint8).reshape((*plain.shape, plain.dtype.itemsize))
+        return _core.wrap(flat).named(name)
+    if name not in CODES:
+        return _core.wrap(plain.view(np.int64)).named(name)
+    if name in _VIA_ML_DTYPES:
+        return _core.wrap(plain.view(f"u{code[1] // 8}")).named(name, code)
+    return _core.wrap(plain)
+
+
+def view(view: View) -> Any:
+    name = view.dtype
+    if name in COMMON or not name:
+        return _array(view)
+    np = ensure_module("numpy")
+    if name in _VIA_ML_DTYPES:
+        bits = CODES[name][1]
+        dtype = np.dtype(getattr(ensure_module("ml_dtypes"), name))
+        return _array(view.named(f"uint{bits}", (1, bits, 1))).view(dtype)
+    dtype = opaque_dtype(name, view.dtype_code, view.shape)
+    if not name.startswith(STRUCT):
+        return _array(view.named("int64")).view(dtype)
+    data = _array(view.named("uint8"))
+    return np.ndarray(data.shape[:-1], dtype, buffer=data)
+
+
+def narrowed(source: View, dtype: str) -> View:
+    """A private copy of `source` as `dtype`, in memory of this process, 256-byte aligned.
+
+    Raises:
+        MemoryConversionError: an integer does not fit.
+    """
+    np = ensure_module("numpy")
+    array = view(source)
+    target = np.dtype(dtype)
+    if target.kind in "iu" and array.size:
+        limits = np.iinfo(target)
+        if int(array.min()) < limits.min or int(array.max()) > limits.max:
+            raise MemoryConversionError(source.dtype, dtype, "place", f"a value does not fit into {dtype}")
+    room = np.empty(array.size * target.itemsize + 256, np.uint8)
+    start = -room.__array_interface__["data"][0] % 256
+    result = room[start : start + array.size * target.itemsize].view(target).reshape(array.shape)
+    np.copyto(result, array, casting="unsafe")
+    return _core.wrap(result)
+
+
+def filler(source: Any) -> Callable[[View], None]:
+    """A function that writes the values of `source`, an ndarray or a View, into a View of its shape and dtype."""
+    array = view(source) if isinstance(source, _core.View) else source
+
+    def fill(target: View) -> None:
+        ensure_module("numpy").copyto(view(target), array)
+
+    return fill
+
+
+def frozen(array: Any) -> Any:
+    """The same memory, read-only: for frameworks whose arrays are immutable and whose NumPy alias is not."""
+    alias = array.view()
+    alias.flags.writeable = False
+    return alias
+
+
+def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:
+    """The NumPy dtype of a logical name. The name is another process's word: what it claims must fit the bytes.
+
+    Raises:
+        UnsupportedDtype: it does not, or is no dtype of NumPy.
+    """
+    np = ensure_module("numpy")
+    try:
+        if not name.startswith(OPAQUE_PREFIXES):
+            raise InvalidRequest("an unknown name")
+        described = _tuples(json.loads(name[len(STRUCT) :])) if name.startswith(STRUCT) else name
+        dtype = np.lib.format.descr_to_dtype(described)
+    except (ValueError, TypeError, KeyError, RecursionError, SyntaxError) as error:
+        raise UnsupportedDtype("share", "numpy", "hand_over", f"no dtype of NumPy: {name[:64]!r}") from error
+    fits = code == (1, 8, 1) and shape[-1:] == (dtype.itemsize,) if name.startswith(STRUCT) else code == (0, 64, 1)
+    if not fits or dtype.hasobject or not dtype.itemsize or dtype.kind not in "VMm":
+        raise UnsupportedDtype("share", "numpy", "hand_over", f"the bytes do not fit the dtype {name[:64]!r}")
+    return dtype
+
+
+def _array(view: View) -> Any:
+    return ensure_module("numpy").asarray(view)
+
+
+def _traveling(dtype: Any) -> tuple[str, Code]:
+    """The logical name of a NumPy dtype, and the code its bytes travel under."""
+    name = dtype.name
+    if name in CODES:
+        return name, CODES[name]
+    if dtype.kind in "Mm" and not dtype.metadata:
+        return name, CODES["int64"]
+    if dtype.names and not dtype.hasobject and dtype.itemsize:
+        np = ensure_module("numpy")
+        described = json.dumps(np.lib.format.dtype_to_descr(dtype.newbyteorder("=")), separators=(",", ":"))
+        return STRUCT + described, CODES["uint8"]
+    raise UnsupportedDtype("numpy", "any", "hand_over", f"no framework can be handed NumPy's dtype {dtype}")
+
+
+def _tuples(described: Any) -> Any:
+    """dtype descriptions are lists of tuples, and JSON knows only lists: a field is (name, type[, shape])."""
+    if not isinstance(described, list):
+        return described
+    return [_field(*field) for field in described]
+
+
+def _field(name: Any, kind: Any, shape: Any = None) -> tuple[Any, ...]:
+    title = tuple(name) if isinstance(name, list) else name
+    return (title, _tuples(kind)) if shape is None else (title, _tuples(kind), tuple(shape))

@@ -1,0 +1,41 @@
+"""asdlpack: any array-like as a View, which every framework's from_dlpack accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from arraybridge import adapters
+from arraybridge.errors import UnsupportedArray
+
+if TYPE_CHECKING:
+    from arraybridge._core import View
+
+
+def asdlpack(obj: Any, *, copy: bool = False) -> View:
+    """A View of `obj`: our View or Share, a framework's array, a DLPack producer or capsule, an array interface, a buffer.
+
+    Shape, strides and dtype are those of `obj`. Nothing is copied unless `copy` is set, except `bytes`: a consumer that
+    ignores read-only flags would corrupt the interpreter (`memoryview(b)` shares).
+
+    Raises:
+        UnsupportedArray: (a TypeError and a BufferError) it speaks none of these, or this array cannot be handed on.
+        UnsupportedDtype: DLPack cannot say its dtype.
+    """
+    from arraybridge import _core  # loads the extension
+
+    view = _view_of(obj)
+    return _core.copy_to_heap(view) if copy or type(obj) is bytes else view
+
+
+def _view_of(obj: Any) -> View:
+    from arraybridge.share import Share
+
+    if isinstance(obj, Share):
+        return obj.view()
+    adapter = adapters.of(obj)
+    if adapter is adapters.protocols():
+        return adapter.export(obj)
+    described = adapter.describe(obj)
+    if described.obstacles:
+        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(described.obstacles))
+    return adapter.export(obj)

@@ -1,0 +1,474 @@
+"""Broker: put arrays in, get arrays out, in any process and as any framework's, without copying more than once.
+
+Connects on first need and again when a daemon has gone; starts an embedded one if none is there. Thread-safe. After a
+fork the child's Broker has a connection of its own. Arrays stay valid when the Broker, their maker and the daemon are
+gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from arraybridge import _core, adapters, discovery, planner, tree
+from arraybridge.adapters import generic
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    CopyWarning,
+    InvalidRequest,
+    MemoryConversionError,
+    ShareNotFound,
+    UnsupportedArray,
+    from_status,
+)
+from arraybridge.planner import Caps, Converted, Description, Plan
+from arraybridge.share import Record, Share
+
+T = TypeVar("T")
+_Views = list[_core.View]  # inside the class, `list` is a verb
+_UNAVAILABLE: Final = 14
+_ALIGNED: Final = 255  # address bits that are zero in every block of a broker
+_log = logging.getLogger("arraybridge")
+
+
+class Listed(NamedTuple):
+    """A share as the broker knows it."""
+
+    share: Share
+    maker: int
+    maker_process_id: int
+    leases: int
+    age_ms: int
+
+
+class _Source(NamedTuple):
+    array: Any
+    adapter: adapters.Adapter
+    description: Description
+
+    def view(self) -> _core.View:
+        return self.adapter.export(self.array)
+
+
+class Broker:
+    """A connection to arraybridged.
+
+    Args:
+        address: the directory of a daemon's sockets, or its socket; None: found as `discovery` says.
+        namespace: owns the names and pays for the memory.
+        start: what happens if no daemon is there. "auto": one is started and ends by itself when idle; "never":
+            BrokerUnavailable; "private": always a new one, of this object alone, that ends with it.
+        timeout_s: of every call that names none, and how long put waits for room.
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str] | None = None,
+        *,
+        namespace: str = "default",
+        start: discovery.Start = "auto",
+        timeout_s: float = 10.0,
+    ) -> None:
+        if start not in ("auto", "never", "private"):
+            raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
+        if start == "private" and address is not None:
+            raise InvalidRequest("a private broker has no address of somebody else's choice")
+        self.namespace: Final = namespace
+        self.timeout_s: Final = timeout_s
+        self._asked = None if address is None else os.fspath(address)
+        self._start: discovery.Start = start
+        self._lock = threading.Lock()
+        self._core: _core.Core | None = None
+        self._found: discovery.Found | None = None
+        self._end: weakref.finalize[[], Broker] | None = None
+        self._latest = threading.local()
+        self._decided: dict[tuple[Caps, str, tuple[int, int, int], int], Plan] = {}
+        self._warned: set[tuple[str, str, str]] = set()
+        with _all_lock:
+            _all.add(self)
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Broker namespace {self.namespace!r}, {'connected' if self._core else 'not connected'}>"
+
+    def close(self) -> None:
+        """Ends the connection, and a private broker. Arrays stay valid; the next call connects again."""
+        with self._lock:
+            core, self._core, self._found = self._core, None, None
+            end, self._end = self._end, None
+        if core is not None:
+            self._decided.clear()
+        if end is not None:
+            end()
+
+    @property
+    def address(self) -> str:
+        """Where the broker is; finds, or starts, it."""
+        self._connect()
+        found = self._found
+        if found is None:
+            raise BrokerUnavailable("the connection was closed meanwhile", code=_UNAVAILABLE)
+        return found.address
+
+    @property
+    def last_plan(self) -> Plan | None:
+        """How this thread's latest get or convert came about."""
+        return getattr(self._latest, "plan", None)
+
+    def put(
+        self,
+        array: Any,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        sealed: bool = False,
+        metadata: bytes | None = None,
+    ) -> Share:
+        """Publishes an array, or a dict, list or tuple of arrays (nested as you like), as one immutable share.
+
+        Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array must not
+        be written to any more; `sealed=True` makes sure of it with a memory that nobody can write.
+
+        Raises:
+            ShareExists: the name is taken; `replace=True` publishes the next generation instead.
+            UnsupportedArray, UnsupportedDtype: nobody could read it.
+            OutOfMemory: no room until the timeout.
+        """
+        if name is not None and (not isinstance(name, str) or not name):
+            raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
+        structure, leaves = tree.flatten(array)
+        sources = [self._source(leaf) for leaf in leaves]
+        placement = self._placed(sources, own=sealed)
+        info = self._ask(lambda core: core.publish(placement, name or "", replace, sealed, structure, metadata or b""))
+        return Share(self, info)
+
+    def get(
+        self,
+        name: str | Share,
+        framework: str = "numpy",
+        *,
+        wait: float | None = None,
+        copy: bool | None = None,
+        require: Literal["zero-copy"] | None = None,
+        device: object = None,
+        allow_downcast: bool = False,
+        explain: bool = False,
+    ) -> Any:
+        """The share as arrays of `framework`: its newest generation by name, exactly this one by Share.
+
+        Zero-copy: NumPy, JAX and TensorFlow read the broker's memory, NumPy arrays are read-only; torch gets a
+        copy-on-write mapping of its own, so that writes never reach anybody else.
+
+        Args:
+            wait: seconds to wait for a name that is not there yet.
+            copy: True: private writable memory; False, or require="zero-copy": share or raise.
+            allow_downcast: permits a narrowing that the framework would do silently.
+            explain: returns Converted(array, plan).
+
+        Raises:
+            ShareNotFound: no such share. BrokerTimeout: not even after `wait`.
+            UnsupportedDtype: the framework has no such dtype, or would narrow it.
+        """
+        target = adapters.named(framework)
+        caps = target.caps()
+        info, views = self._acquired(name, caps.private and not copy, wait or 0.0)
+        plain = copy is None and require is None and device is None and not allow_downcast
+        if plain and not explain and len(views) == 1 and not info.structure:
+            view = views[0]
+            known = self._decided.get((caps, view.dtype, view.dtype_code, view.ndim))
+            if known is not None and view.compact and not view.address & _ALIGNED:
+                self._latest.plan = known
+                return self._seen(target, view, known)
+        copy = _copy_wish(copy, require)
+        plans: list[Plan] = []
+
+        def delivered(view: _core.View) -> Any:
+            described = generic.described(view, "share")
+            chosen = planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
+            plans.append(chosen)
+            if plain and chosen.zero_copy:
+                self._decided[caps, view.dtype, view.dtype_code, view.ndim] = chosen
+            return self._seen(target, self._copied(view, chosen, caps), chosen)
+
+        result = tree.mapped(delivered, info.structure, views)
+        return self._explained(result, plans, copy, explain)
+
+    def convert(
+        self,
+        array: Any,
+        framework: str,
+        *,
+        device: object = None,
+        copy: bool | None = None,
+        require: Literal["zero-copy"] | None = None,
+        allow_downcast: bool = False,
+        explain: bool = False,
+    ) -> Any:
+        """The array, or tree of arrays, as `framework`'s, inside this process; shared if memory allows, else one copy.
+
+        The copy lies in broker memory, so a later `put` of the result copies nothing.
+
+        Raises:
+            UnsupportedArray, UnsupportedDtype, DeviceUnavailable: the target cannot hold it.
+            ZeroCopyUnavailable: `copy=False` or require="zero-copy", and a copy is needed.
+        """
+        target = adapters.named(framework)
+        copy = _copy_wish(copy, require)
+        plans: list[Plan] = []
+
+        def converted(leaf: Any) -> Any:
+            caps = target.caps()
+            source = self._source(leaf)
+            chosen = planner.plan(source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast)
+            plans.append(chosen)
+            if chosen.route == "identity":
+                return leaf
+            if chosen.route == "hand_over":
+                return self._seen(target, source.view(), chosen)
+            return self._seen(target, self._placed_view(source, chosen, caps), chosen)
+
+        structure, leaves = tree.flatten(array)
+        return self._explained(tree.mapped(converted, structure, leaves), plans, copy, explain)
+
+    def plan(
+        self,
+        array: Any,
+        framework: str,
+        *,
+        device: object = None,
+        copy: bool | None = None,
+        allow_downcast: bool = False,
+    ) -> Plan:
+        """What convert would do with this one array, and why. Nothing moves."""
+        caps = adapters.named(framework).caps()
+        described = self._source(array).description
+        return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
+
+    def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
+        """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.
+
+        Raises:
+            UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
+        """
+        target = adapters.named(framework)
+        caps = target.caps()
+        if caps.read_only == "immutable":
+            reason = f"arrays of {caps.name} cannot be written: compute, and put the result"
+            raise UnsupportedArray("array", caps.name, "place", reason)
+        name = planner.dtype_name(dtype)
+        code = planner.CODES.get(name, (0, 0, 1))
+        sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+        if min(sizes, default=0) < 0:
+            raise InvalidRequest(f"a shape has no negative sizes: {sizes}")
+        chosen = planner.plan(Description("share", name, code, sizes, None, 0, False), caps, device=device)
+        placement = self._ask(lambda core: core.empty([(name, code, sizes)]))
+        return self._seen(target, placement.views[0], chosen)
+
+    def withdraw(self, name: str | Share) -> None:
+        """Takes a share off its name. Who holds it keeps it; its bytes go when nobody does.
+
+        Raises:
+            ShareNotFound: no such share.
+        """
+        if not isinstance(name, Share):
+            return self._ask(lambda core: core.withdraw(name))
+        self._check_mine(name)
+        return self._ask(lambda core: core.withdraw("", name.id, name.generation))
+
+    def list(self, prefix: str = "") -> Sequence[Listed]:
+        """The shares of this namespace whose names start with `prefix`."""
+        rows = self._ask(lambda core: core.list(prefix))
+        return [
+            Listed(Share(self, row["share"]), row["maker"], row["maker_process_id"], row["leases"], row["age_ms"])
+            for row in rows
+        ]
+
+    def stats(self) -> dict[str, int]:
+        """The broker's numbers (shares, leases, bytes), and under `client_...` those of this connection."""
+        numbers = dict(self._ask(lambda core: core.stats()))
+        own = self._ask(lambda core: core.client_stats())
+        return {**numbers, **{f"client_{name}": number for name, number in own.items()}}
+
+    def flush(self) -> None:
+        """Tells the broker now what this process no longer reads; otherwise it learns in batches."""
+        self._ask(lambda core: core.flush())
+
+    def views(self, share: Share, *, private: bool = False) -> _Views:
+        """The share's arrays as Views: read-only, or with `private` copy-on-write in a mapping of their own."""
+        return self._acquired(share, private, 0.0)[1]
+
+    # The connection.
+
+    def _connect(self) -> _core.Core:
+        core = self._core
+        if core is not None:
+            return core
+        with self._lock:
+            if self._core is None:
+                found = discovery.find(self._asked, self._start)
+                self._core = _core.Core(found.address, self.namespace, self.timeout_s, _client_name())
+                self._found = found
+                if found.end is not None:
+                    self._end = weakref.finalize(self, found.end)
+            return self._core
+
+    def _ask(self, call: Callable[[_core.Core], T]) -> T:
+        core = self._connect()
+        try:
+            return call(core)
+        except _core.StatusError as status:
+            self._forgive(status, core)
+        try:
+            return call(self._connect())
+        except _core.StatusError as status:
+            raise from_status(status) from None
+
+    def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
+        """Returns if it is worth asking again: an embedded broker has gone, and another can be started in its place."""
+        found = self._found
+        gone = status.code == _UNAVAILABLE and found is not None and found.embedded
+        if not gone or found is None or discovery.is_listening(found.address):
+            raise from_status(status) from None
+        with self._lock:
+            if self._core is core:
+                self._core = None
+
+    def _acquired(
+        self, name: str | Share, private: bool, wait: float
+    ) -> tuple[_core.ShareInfo, _Views]:
+        core = self._core or self._connect()
+        if isinstance(name, Share):
+            self._check_mine(name)
+            share = name
+            info, views = self._ask(lambda core: core.acquire("", share.id, share.generation, private, wait))
+            if info.broker_id != share.broker_id:
+                raise ShareNotFound(f"share {share.name!r} was of another life of the broker", code=5)
+            return info, views
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest("a share is asked for by a non-empty name, or by a Share")
+        try:
+            return core.acquire(name, 0, 0, private, wait)
+        except _core.StatusError as status:
+            self._forgive(status, core)
+        return self._ask(lambda core: core.acquire(name, 0, 0, private, wait))
+
+    def _check_mine(self, share: Share) -> None:
+        if share.namespace != self.namespace:
+            raise InvalidRequest(f"the share is of namespace {share.namespace!r}, this Broker of {self.namespace!r}")
+
+    # Arrays.
+
+    def _source(self, array: Any) -> _Source:
+        if isinstance(array, Share):
+            view = array.view()
+            return _Source(view, adapters.protocols(), generic.described(view, "share"))
+        adapter = adapters.of(array)
+        if adapter is adapters.protocols():
+            view = adapter.export(array)
+            return _Source(view, adapter, generic.described(view, "view"))
+        return _Source(array, adapter, adapter.describe(array))
+
+    def _placed(self, sources: Sequence[_Source], own: bool = False) -> _core.Placement:
+        """The arrays in broker memory: where they lie already, or after the one copy."""
+        if any(source.description.fill for source in sources):
+            return self._filled(sources, own)
+        views = [source.view() for source in sources]
+        born_there = None if own else self._ask(lambda core: core.placement_of(views))
+        return born_there or self._ask(lambda core: core.place(views, own))
+
+    def _filled(self, sources: Sequence[_Source], own: bool) -> _core.Placement:
+        specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
+        placement = self._ask(lambda core: core.empty(specs, own))
+        for source, room in zip(sources, placement.views, strict=True):
+            fill = source.description.fill or numpy_adapter.filler(source.view())
+            fill(room)
+        return placement
+
+    def _placed_view(self, source: _Source, chosen: Plan, caps: Caps) -> _core.View:
+        if chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value:
+            # Neither ends in broker memory: the framework, or the narrowing, makes the copy.
+            fitting = source.view() if source.description.fill is None else self._placed([source]).views[0]
+            return self._copied(fitting, chosen, caps)
+        return self._placed([source]).views[0]
+
+    def _copied(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
+        if chosen.zero_copy or chosen.dtype in caps.by_value:
+            return view
+        if view.dtype != chosen.dtype:
+            return numpy_adapter.narrowed(view, chosen.dtype)
+        return _core.copy_to_heap(view)
+
+    def _seen(self, target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
+        try:
+            return target.view(view)
+        except BrokerError:
+            raise
+        except Exception as error:
+            # Frameworks raise half a dozen builtins, and classes that are none of them.
+            raise MemoryConversionError(chosen.source, chosen.target, chosen.route, str(error)) from error
+
+    def _explained(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
+        chosen = planner.combined(plans)
+        self._latest.plan = chosen
+        _log.debug("%s", chosen)
+        if copy is None:
+            self._warn(chosen)
+        return Converted(result, chosen) if explain else result
+
+    def _warn(self, chosen: Plan) -> None:
+        for reason in chosen.reasons:
+            key = chosen.source, chosen.target, reason
+            if key in self._warned or reason.endswith("(allow_downcast=True)"):
+                continue
+            self._warned.add(key)
+            text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"
+            warnings.warn(text, CopyWarning, stacklevel=4)
+
+
+# For shares that were unpickled: they find a connection that this process has already, or share one.
+_all: weakref.WeakSet[Broker] = weakref.WeakSet()
+_all_lock = threading.Lock()
+_of_references: dict[tuple[str, str], Broker] = {}
+
+
+def broker_at(address: str, namespace: str) -> Broker:
+    """A Broker of this process at this address and namespace. Connects nowhere."""
+    with _all_lock:
+        for broker in _all:
+            found = broker._found
+            if found is not None and found.address == address and broker.namespace == namespace:
+                return broker
+        known = _of_references.get((address, namespace))
+    if known is None:
+        known = Broker(address, namespace=namespace, start="never")
+        with _all_lock:
+            known = _of_references.setdefault((address, namespace), known)
+    return known
+
+
+def _copy_wish(copy: bool | None, require: str | None) -> bool | None:
+    if require is None:
+        return copy
+    if require != "zero-copy":
+        raise InvalidRequest(f'require is "zero-copy" or None, not {require!r}')
+    if copy:
+        raise InvalidRequest('copy=True and require="zero-copy" contradict each other')
+    return False
+
+
+def _client_name() -> str:
+    script = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return (script or "python").encode()[:60].decode(errors="ignore")

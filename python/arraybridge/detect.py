@@ -1,0 +1,99 @@
+"""Whose array is it? Answered by isinstance against classes that are imported already; nothing is ever imported."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from enum import Enum
+from typing import Any, Final
+
+from arraybridge.errors import InvalidMemoryType
+
+
+class MemoryType(str, Enum):
+    """The six memory types. A member equals and hashes like its string."""
+
+    NUMPY = "numpy"
+    CUPY = "cupy"
+    TORCH = "torch"
+    TENSORFLOW = "tensorflow"
+    JAX = "jax"
+    PYCLESPERANTO = "pyclesperanto"
+
+    # One text on every Python version: they disagree about a str enum's str() and format().
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def __format__(self, spec: str) -> str:
+        return str.__format__(self, spec)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+CPU_MEMORY_TYPES: Final = frozenset({MemoryType.NUMPY})
+SUPPORTED_MEMORY_TYPES: Final = frozenset(MemoryType)
+GPU_MEMORY_TYPES: Final = SUPPORTED_MEMORY_TYPES - CPU_MEMORY_TYPES
+VALID_MEMORY_TYPES: Final = frozenset(member.value for member in MemoryType)
+VALID_GPU_MEMORY_TYPES: Final = frozenset(member.value for member in GPU_MEMORY_TYPES)
+MEMORY_TYPE_NUMPY: Final = "numpy"
+MEMORY_TYPE_CUPY: Final = "cupy"
+MEMORY_TYPE_TORCH: Final = "torch"
+MEMORY_TYPE_TENSORFLOW: Final = "tensorflow"
+MEMORY_TYPE_JAX: Final = "jax"
+MEMORY_TYPE_PYCLESPERANTO: Final = "pyclesperanto"
+
+# (module, attribute path, memory type). `jax.Array` knows concrete arrays; its tracers are no subclasses of it.
+_CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("numpy", "ndarray", "numpy"),
+    ("cupy", "ndarray", "cupy"),
+    ("torch", "Tensor", "torch"),
+    ("tensorflow", "Tensor", "tensorflow"),
+    ("tensorflow", "Variable", "tensorflow"),
+    ("jax", "Array", "jax"),
+    ("jax", "core.Tracer", "jax"),
+    ("pyclesperanto", "Array", "pyclesperanto"),
+    ("pyclesperanto_opencl", "_pyclesperanto._Array", "pyclesperanto"),
+    ("pyclesperanto_cuda", "_pyclesperanto._Array", "pyclesperanto"),
+    ("pyclesperanto_metal", "_pyclesperanto._Array", "pyclesperanto"),
+    ("pyclesperanto_prototype", "_tier0._pycl.OCLArray", "pyclesperanto"),
+)
+
+# Only arrays are remembered: a type that is nothing today may belong to a framework that is still being imported.
+_known: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+
+
+def memory_type_of(kind: type) -> str | None:
+    """The memory type whose arrays are of class `kind`, or None. Thread-safe; reads no attribute of any array."""
+    found = _known.get(kind)
+    if found is not None:
+        return found
+    for module, path, memory_type in _CLASSES:
+        base = _class(module, path)
+        if base is not None and issubclass(kind, base):
+            _known[kind] = memory_type
+            return memory_type
+    return None
+
+
+def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
+    """The name of the framework that `data` is an array of ("torch"), or None.
+
+    Raises:
+        InvalidMemoryType: it is none, and `strict` is set.
+    """
+    found = memory_type_of(type(data))
+    if found is None and strict:
+        name = type(data).__name__
+        raise InvalidMemoryType(name, "any", "detect", f"Unknown memory type for {name}")
+    return found
+
+
+def _class(module: str, path: str) -> type | None:
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        # Of the module's own dictionary where there is one: a lazy module's __getattr__ would import something.
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found if isinstance(found, type) else None

@@ -1,0 +1,242 @@
+"""Where is the broker? Finds its directory, and starts an embedded one where that is wanted and none is there.
+
+Order: the argument, $ARRAYBRIDGE_ADDRESS, the user's runtime directory, /run/arraybridge,
+$NVIDIA_DRA_LOCAL_IPC_DIR/arraybridge, then autostart. An address that was named is never replaced by another broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import select
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from arraybridge import _bin
+from arraybridge.errors import BrokerUnavailable
+
+Start = Literal["auto", "never", "private"]
+
+READY_SECONDS: Final = 10.0
+SYSTEM_DIRECTORY: Final = "/run/arraybridge"
+_log = logging.getLogger("arraybridge")
+
+
+class Found(NamedTuple):
+    """A broker's address, and how it came to be there."""
+
+    address: str
+    embedded: bool  # may be started again when it has gone
+    end: Callable[[], None] | None  # ends a private broker
+
+
+def find(address: str | None, start: Start) -> Found:
+    """The broker to talk to; started if need be.
+
+    Raises:
+        BrokerUnavailable: none is there, and starting one is forbidden or failed.
+    """
+    if start == "private":
+        return _start_private()
+    named = address or os.environ.get("ARRAYBRIDGE_ADDRESS")
+    if named:
+        return Found(named, embedded=False, end=None)
+    own = _own_directory()
+    if own is not None and is_listening(own):
+        _log.info("connected to the broker of this user")
+        return Found(str(own), embedded=True, end=None)
+    standing = _standing()
+    if standing is not None:
+        _log.info("connected to the standing broker")
+        return Found(str(standing), embedded=False, end=None)
+    if start == "never":
+        raise BrokerUnavailable('no broker is running, and start="never" forbids to start one', code=14)
+    return _start_embedded()
+
+
+def is_listening(address: str | Path) -> bool:
+    """Whether a daemon accepts connections at this directory or socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(str(_socket_of(Path(address))))
+        except OSError:
+            return False
+    return True
+
+
+def _socket_of(address: Path) -> Path:
+    return address / "lifeline.sock" if address.is_dir() else address
+
+
+def _standing() -> Path | None:
+    """A system broker. One that exists and refuses is an error: a unit may be restarting, a second broker would race."""
+    shared = os.environ.get("NVIDIA_DRA_LOCAL_IPC_DIR")
+    candidates = [Path(SYSTEM_DIRECTORY), *([Path(shared) / "arraybridge"] if shared else [])]
+    for directory in candidates:
+        if not (directory / "lifeline.sock").exists():
+            continue
+        if is_listening(directory):
+            return directory
+        raise BrokerUnavailable("the system's broker has a socket but does not answer on it", code=14)
+    return None
+
+
+def _own_directory() -> Path | None:
+    """The directory of this user's broker, or None if nobody has made it yet.
+
+    Raises:
+        BrokerUnavailable: it is another user's, or open to others.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise BrokerUnavailable("the directory for this user's broker belongs to others or is open to them", code=14)
+    return path
+
+
+def _made_own_directory() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    checked = _own_directory()
+    if checked is None:
+        raise BrokerUnavailable("the directory for this user's broker has gone", code=14)
+    return checked
+
+
+def _start_embedded() -> Found:
+    _check_allowed()
+    try:
+        directory = _made_own_directory()
+    except OSError as error:
+        raise BrokerUnavailable("no directory for this user's broker could be made", code=14) from error
+    # Whoever comes second waits here, and finds the daemon of the first.
+    with _locked(directory / "embedded.lock"):
+        if not is_listening(directory):
+            _spawn(directory, [])
+            _log.info("started an embedded broker")
+    return Found(str(directory), embedded=True, end=None)
+
+
+def _start_private() -> Found:
+    _check_allowed()
+    directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
+    standing, life = os.pipe()
+    try:
+        _spawn(directory, [standing])
+    except BrokerUnavailable:
+        os.close(life)
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    finally:
+        os.close(standing)
+    _log.info("started a private broker")
+    maker = os.getpid()
+
+    def end() -> None:
+        # A forked child has the pipe too, and neither the right to end its parent's broker nor the duty.
+        os.close(life)
+        if os.getpid() == maker:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    return Found(str(directory), embedded=False, end=end)
+
+
+def _check_allowed() -> None:
+    if os.environ.get("ARRAYBRIDGE_START") == "never":
+        raise BrokerUnavailable("no broker is running, and ARRAYBRIDGE_START=never forbids to start one", code=14)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    deadline = time.monotonic() + READY_SECONDS
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while not _lock_now(descriptor):
+            if time.monotonic() > deadline:
+                raise BrokerUnavailable("another process has been starting the broker for too long", code=14)
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock_now(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# The daemon outlives this call and maybe this process. Kept so that it is reaped when another one is started.
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def _spawn(directory: Path, life: list[int]) -> None:
+    """Starts a daemon in a session of its own, and returns when it is ready."""
+    _children[:] = [child for child in _children if child.poll() is None]
+    ready, tell = os.pipe()
+    record = directory / "arraybridged.log"
+    try:
+        command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
+        command += [word for descriptor in life for word in ("--life-fd", str(descriptor))]
+        with open(os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as log:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[tell, *life],
+                cwd="/",
+                start_new_session=True,
+            )
+    except OSError as error:
+        os.close(ready)
+        raise BrokerUnavailable(f"the broker could not be started: {error.strerror or error}", code=14) from error
+    finally:
+        os.close(tell)
+    _children.append(child)
+    try:
+        if _is_ready(ready):
+            return
+    finally:
+        os.close(ready)
+    child.kill()
+    child.wait()
+    raise BrokerUnavailable(f"the broker was started and did not get ready; it said: {_tail(record)}", code=14)
+
+
+def _is_ready(descriptor: int) -> bool:
+    deadline = time.monotonic() + READY_SECONDS
+    said = b""
+    while b"\n" not in said:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            return False
+        more = os.read(descriptor, 64)
+        if not more:
+            return False
+        said += more
+    return said.startswith(b"ready")
+
+
+def _tail(record: Path) -> str:
+    try:
+        return record.read_bytes()[-500:].decode(errors="replace").strip() or "nothing"
+    except OSError:
+        return "nothing"

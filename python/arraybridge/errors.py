@@ -1,0 +1,172 @@
+"""What can go wrong, as classes: every error is a BrokerError *and* the builtin that a user would guess.
+
+Errors of the broker carry gRPC's status code in `.code`; errors of conversions say source, target, step and reason.
+All of them pickle, so that they cross a multiprocessing pool as themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arraybridge.planner import Plan
+
+__all__ = [
+    "BrokerError",
+    "BrokerTimeout",
+    "BrokerUnavailable",
+    "CopyWarning",
+    "DeviceFallbackWarning",
+    "DeviceUnavailable",
+    "FrameworkNotAvailable",
+    "InvalidDevice",
+    "InvalidMemoryType",
+    "InvalidRequest",
+    "MemoryConversionError",
+    "OutOfMemory",
+    "PermissionDenied",
+    "ShareExists",
+    "ShareNotFound",
+    "SourceTypeMismatch",
+    "UnsupportedArray",
+    "UnsupportedDtype",
+    "ZeroCopyUnavailable",
+    "from_status",
+]
+
+
+class BrokerError(Exception):
+    """The root of all errors of this package.
+
+    Attributes:
+        code: the gRPC status code of a broker's answer, 0 for errors that no broker reported.
+        reason: a short machine-readable word of the broker, or the reason of a conversion error.
+    """
+
+    def __init__(self, message: str = "", code: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        # KeyError would print the quoted message, and OSError has a format of its own.
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.code, self.reason)
+
+
+class ShareNotFound(BrokerError, KeyError):
+    """No share has this name, id or generation (any more)."""
+
+
+class ShareExists(BrokerError, ValueError):
+    """The name is taken; `replace=True` publishes the next generation."""
+
+
+class OutOfMemory(BrokerError, MemoryError):
+    """The broker had no room before the deadline; the message names the quota and its numbers."""
+
+
+class PermissionDenied(BrokerError, PermissionError):
+    """The namespace's access list refuses this process."""
+
+
+class BrokerUnavailable(BrokerError, ConnectionError):
+    """No broker answers, and none may or could be started."""
+
+
+class BrokerTimeout(BrokerError, TimeoutError):
+    """The deadline passed before the broker could answer."""
+
+
+class InvalidRequest(BrokerError, ValueError):
+    """The broker, or this package before it, refuses the arguments."""
+
+
+_BY_CODE: dict[int, type[BrokerError]] = {
+    3: InvalidRequest,
+    4: BrokerTimeout,
+    5: ShareNotFound,
+    6: ShareExists,
+    7: PermissionDenied,
+    8: OutOfMemory,
+    14: BrokerUnavailable,
+}
+
+
+def from_status(status: Any) -> BrokerError:
+    """The error class of a StatusError of the extension."""
+    return _BY_CODE.get(status.code, BrokerError)(status.message, status.code, status.reason)
+
+
+class MemoryConversionError(BrokerError):
+    """An array of `source_type` cannot become one of `target_type`.
+
+    Attributes:
+        source_type, target_type: names of the memory types.
+        method: the step that failed: detect, device, identity, hand_over, place, asdlpack, scale.
+        reason: why, in words.
+    """
+
+    def __init__(self, source_type: str, target_type: str, method: str, reason: str) -> None:
+        super().__init__(
+            f"Cannot convert from {source_type} to {target_type} using {method}. Reason: {reason}", reason=reason
+        )
+        self.source_type = str(source_type)
+        self.target_type = str(target_type)
+        self.method = method
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source_type, self.target_type, self.method, self.reason), self.__dict__
+
+
+class InvalidMemoryType(MemoryConversionError, ValueError):
+    """No memory type has this name, or nothing here can read this object."""
+
+
+class SourceTypeMismatch(MemoryConversionError, TypeError):
+    """The data is not of the type that the caller named."""
+
+
+class FrameworkNotAvailable(MemoryConversionError, ImportError):
+    """The target's module cannot be imported or is too old; `.name` is the module."""
+
+    def __init__(self, source_type: str, target_type: str, method: str, reason: str) -> None:
+        super().__init__(source_type, target_type, method, reason)
+        self.name = self.target_type
+
+
+class DeviceUnavailable(MemoryConversionError, RuntimeError):
+    """The target has no such device."""
+
+
+class InvalidDevice(MemoryConversionError, ValueError):
+    """This is no device: a negative or non-integer ordinal, an unreadable string."""
+
+
+class UnsupportedDtype(MemoryConversionError, TypeError, BufferError):
+    """The target has no such dtype, or would silently narrow it."""
+
+
+class UnsupportedArray(MemoryConversionError, TypeError, BufferError):
+    """An array of this form (masked, sparse, symbolic, deleted, ...) has no memory that can be handed on."""
+
+
+class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
+    """A copy was forbidden and is needed; `.plan` holds the reasons."""
+
+    def __init__(
+        self, source_type: str, target_type: str, method: str, reason: str, plan: Plan | None = None
+    ) -> None:
+        super().__init__(source_type, target_type, method, reason)
+        self.plan = plan
+
+
+class DeviceFallbackWarning(UserWarning):
+    """The data went to another device than the one asked for."""
+
+
+class CopyWarning(UserWarning):
+    """A copy was needed within one kind of memory and nobody asked for it."""

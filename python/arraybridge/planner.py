@@ -1,0 +1,289 @@
+"""Decides how an array gets from one framework to another: the cheapest route, and why not a cheaper one.
+
+Pure: it knows numbers and words, imports no framework and touches no memory. Adapters describe arrays and say what
+their framework takes; plan() compares the two, before any byte moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from arraybridge.errors import (
+    DeviceUnavailable,
+    InvalidDevice,
+    UnsupportedArray,
+    UnsupportedDtype,
+    ZeroCopyUnavailable,
+)
+
+Code = tuple[int, int, int]  # DLPack: code, bits, lanes
+Route = Literal["identity", "hand_over", "place"]
+# What a target takes, the most generous first; each includes the ones after it.
+Layout = Literal["strided", "nonnegative", "compact_permutation", "compact_c"]
+
+HOST: Final = 1  # DLPack's kDLCPU
+
+CODES: Final[Mapping[str, Code]] = {
+    "bool": (6, 8, 1),
+    **{f"int{bits}": (0, bits, 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1, bits, 1) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (2, bits, 1) for bits in (16, 32, 64)},
+    "bfloat16": (4, 16, 1),
+    **{f"complex{bits}": (5, bits, 1) for bits in (32, 64, 128)},
+    "float8_e3m4": (7, 8, 1),
+    "float8_e4m3": (8, 8, 1),
+    "float8_e4m3b11fnuz": (9, 8, 1),
+    "float8_e4m3fn": (10, 8, 1),
+    "float8_e4m3fnuz": (11, 8, 1),
+    "float8_e5m2": (12, 8, 1),
+    "float8_e5m2fnuz": (13, 8, 1),
+    "float8_e8m0fnu": (14, 8, 1),
+}
+NAMES: Final[Mapping[Code, str]] = {code: name for name, code in CODES.items()}
+COMMON: Final = frozenset(CODES) - {name for name in CODES if name.startswith("float8")} - {"complex32", "bfloat16"}
+FLOAT8: Final = frozenset({"float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"})
+# NumPy's own: they travel as int64 with a unit, and as bytes (one more dimension) with a description.
+OPAQUE_PREFIXES: Final = ("datetime64", "timedelta64", "struct:")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Caps:
+    """What one framework takes. Compared by identity, so that a decision about it can be remembered."""
+
+    name: str
+    layout: Layout
+    align_bytes: int  # of the first element in host memory; 0: the item size
+    ndim_max: int
+    read_only: Literal["kept", "dropped", "immutable"]
+    private: bool  # a host share is mapped copy-on-write for it
+    dtypes: frozenset[str]
+    opaque: bool = False  # dtypes of OPAQUE_PREFIXES
+    by_value: frozenset[str] = frozenset()  # dtypes that only a value copy brings in
+    # Dtypes that it would narrow silently, as it is configured now: name -> what would come out.
+    narrows: Mapping[str, str] = field(default_factory=dict)
+    way_out: str = ""  # how the user can have them instead
+
+    def takes(self, dtype: str) -> bool:
+        return dtype in self.dtypes or (self.opaque and dtype.startswith(OPAQUE_PREFIXES))
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One array, as far as the decision needs it."""
+
+    framework: str  # name of the adapter; "share" for broker memory
+    dtype: str  # logical name
+    code: Code
+    shape: tuple[int, ...]  # as it travels: opaque structs have one more dimension
+    strides: tuple[int, ...] | None  # elements; None: compact row-major
+    address: int
+    read_only: bool
+    obstacles: tuple[str, ...] = ()  # "code: text", why no View of these bytes can be handed on
+    notes: tuple[str, ...] = ()
+    # For an array with obstacles: writes its values into a View of this shape and dtype.
+    fill: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * (self.code[1] * self.code[2] // 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A route and the reasons why not a cheaper one."""
+
+    source: str
+    target: str
+    device: str
+    route: Route
+    via: str | None
+    copies: int
+    copied_bytes: int
+    zero_copy: bool
+    dtype: str  # of the result
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Converted(NamedTuple):
+    """A result and how it came about (`explain=True`)."""
+
+    array: Any
+    plan: Plan
+
+
+def plan(
+    source: Description,
+    target: Caps,
+    *,
+    copy: bool | None = None,
+    device: object = None,
+    allow_downcast: bool = False,
+) -> Plan:
+    """Chooses the route. Nothing moves.
+
+    Args:
+        copy: None: share if possible, else one copy; True: always a private copy; False: share or raise.
+        device: None or "cpu"; what else is asked for has to exist.
+
+    Raises:
+        InvalidDevice, DeviceUnavailable, UnsupportedDtype, UnsupportedArray: the target cannot hold this array.
+        ZeroCopyUnavailable: `copy=False`, and a copy is needed.
+    """
+    check_device(device, source.framework, target.name)
+    dtype = _dtype_at(target, source, allow_downcast)
+    if len(source.shape) > target.ndim_max:
+        raise _unsupported(source, target, f"rank {len(source.shape)} is more than its {target.ndim_max}")
+    same = source.framework == target.name and dtype == source.dtype
+    reasons = () if same else _reasons(source, target, dtype, copy)
+    if copy:
+        reasons = (*reasons, "copy_requested: copy=True")
+    if not reasons:
+        return _free(source, target, "identity" if same else "hand_over", dtype)
+    nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
+    via = "host-shm" if source.framework == "share" else None
+    chosen = Plan(source.framework, target.name, "cpu", "place", via, 1, nbytes, False, dtype, reasons, source.notes)
+    if copy is False:
+        raise ZeroCopyUnavailable(source.framework, target.name, "hand_over", "; ".join(reasons), chosen)
+    return chosen
+
+
+def check_device(device: object, source: str, target: str) -> None:
+    """None and "cpu" are the host. Anything else is refused by name: this package has no device memory yet.
+
+    Raises:
+        InvalidDevice: that is no device.
+        DeviceUnavailable: it is one, and not here.
+    """
+    if device is None or device == "cpu":
+        return
+    ordinal = device
+    if isinstance(device, str):
+        kind, _, number = device.partition(":")
+        if kind == "GPU" or device.startswith("GPU-"):
+            raise _absent(device, source, target)
+        ordinal = int(number) if kind == "cuda" and number.isdecimal() else 0 if device == "cuda" else None
+    if isinstance(ordinal, bool) or not isinstance(ordinal, int) or ordinal < 0:
+        raise InvalidDevice(source, target, "device", f"Invalid GPU device ID: {device!r}")
+    raise _absent(device, source, target)
+
+
+def dtype_name(dtype: object) -> str:
+    """The logical name of a dtype given as a name, a NumPy, torch, JAX or TensorFlow dtype, or a Python type."""
+    if isinstance(dtype, str):
+        name = dtype
+    elif isinstance(dtype, type):
+        name = {float: "float64", int: "int64", bool: "bool", complex: "complex128"}.get(dtype, dtype.__name__)
+    else:
+        name = str(getattr(dtype, "name", None) or dtype)
+    name = name.removeprefix("torch.")
+    return "bool" if name == "bool_" else name
+
+
+def combined(plans: Sequence[Plan]) -> Plan:
+    """One plan for a tree of arrays: the dearest route, the sums, every reason once. REQUIRES: at least one."""
+    if len(plans) == 1:
+        return plans[0]
+    dearest = max(plans, key=lambda plan: ("identity", "hand_over", "place").index(plan.route))
+    dtypes = {plan.dtype for plan in plans}
+    return Plan(
+        dearest.source,
+        dearest.target,
+        dearest.device,
+        dearest.route,
+        dearest.via,
+        sum(plan.copies for plan in plans),
+        sum(plan.copied_bytes for plan in plans),
+        all(plan.zero_copy for plan in plans),
+        dtypes.pop() if len(dtypes) == 1 else "",
+        tuple(dict.fromkeys(reason for plan in plans for reason in plan.reasons)),
+        tuple(dict.fromkeys(note for plan in plans for note in plan.notes)),
+    )
+
+
+def layout_of(shape: Sequence[int], strides: Sequence[int] | None) -> Layout:
+    """The strictest layout that these strides (in elements) satisfy. Dimensions of size 1 do not count."""
+    if strides is None or 0 in shape:
+        return "compact_c"
+    dimensions = [(stride, size) for size, stride in zip(shape, strides, strict=True) if size > 1]
+    if _compact(dimensions):
+        return "compact_c"
+    if any(stride < 0 for stride, _ in dimensions):
+        return "strided"
+    if _compact(sorted(dimensions, reverse=True)):
+        return "compact_permutation"
+    return "nonnegative"
+
+
+_LAYOUTS: Final = ("strided", "nonnegative", "compact_permutation", "compact_c")
+
+
+def _compact(dimensions: Sequence[tuple[int, int]]) -> bool:
+    expected = 1
+    for stride, size in reversed(dimensions):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _dtype_at(target: Caps, source: Description, allow_downcast: bool) -> str:
+    narrowed = target.narrows.get(source.dtype)
+    if narrowed is not None:
+        if allow_downcast:
+            return narrowed
+        raise UnsupportedDtype(
+            source.framework,
+            target.name,
+            "hand_over",
+            f"{target.name} would narrow {source.dtype} to {narrowed}: {target.way_out}, or pass allow_downcast=True",
+        )
+    if target.takes(source.dtype) or source.dtype in target.by_value:
+        return source.dtype
+    name = "a structured dtype" if source.dtype.startswith("struct:") else source.dtype
+    raise UnsupportedDtype(source.framework, target.name, "hand_over", f"{target.name} has no dtype for {name}")
+
+
+def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -> tuple[str, ...]:
+    reasons = list(source.obstacles)
+    if dtype != source.dtype:
+        reasons.append(f"dtype: narrowed from {source.dtype} to {dtype} (allow_downcast=True)")
+    if dtype in target.by_value:
+        reasons.append(f"dtype: {target.name} takes {dtype} by value only")
+    found = layout_of(source.shape, source.strides)
+    if _LAYOUTS.index(found) < _LAYOUTS.index(target.layout):
+        reasons.append(f"layout: {found} strides, {target.name} takes {target.layout}")
+    align = target.align_bytes or source.code[1] // 8
+    if source.address % align and source.nbytes:
+        reasons.append(f"alignment: {target.name} needs an address that is a multiple of {align}")
+    # copy=False asks for the alias in the two cases below.
+    if copy is not False and source.read_only and target.read_only == "dropped":
+        reasons.append(f"read_only: {target.name} does not know read-only memory")
+    if copy is not False and not source.read_only and target.read_only == "immutable" and source.framework != "share":
+        reasons.append(f"immutable_target: a later write to the source would change a value of {target.name}")
+    return tuple(reasons)
+
+
+def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
+    notes = list(source.notes)
+    if route == "hand_over" and source.framework == "share" and target.private:
+        notes.append("copy_on_write: private from the first write on")
+    if route == "hand_over" and source.read_only and target.read_only == "dropped":
+        notes.append("writable_alias_of_immutable: asked for by copy=False")
+    if route == "hand_over" and not source.read_only and target.read_only == "immutable" and source.framework != "share":
+        notes.append("immutable_alias_of_writable: asked for by copy=False")
+    via = "host-shm" if source.framework == "share" else None
+    return Plan(source.framework, target.name, "cpu", route, via, 0, 0, True, dtype, (), tuple(notes))
+
+
+def _unsupported(source: Description, target: Caps, reason: str) -> UnsupportedArray:
+    return UnsupportedArray(source.framework, target.name, "hand_over", reason)
+
+
+def _absent(device: object, source: str, target: str) -> DeviceUnavailable:
+    return DeviceUnavailable(
+        source, target, "device", f"no CUDA device {device!r}: arraybridge sees the devices ['cpu'] here"
+    )

@@ -1,0 +1,195 @@
+"""A Share is a published array, or tree of arrays, seen from Python. A value: it holds no memory and no lease.
+
+It pickles as a reference, without secrets and without its bytes, so it can be sent to any process of the host; reading
+it there acquires it on that process's own connection.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arraybridge.errors import InvalidRequest, UnsupportedArray
+
+if TYPE_CHECKING:
+    from arraybridge._core import ShareInfo, View
+    from arraybridge.broker import Broker
+
+
+class ArraySpec(NamedTuple):
+    """How to read one array of a share. Strides in elements, offset in bytes from the share's start."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+class Record(NamedTuple):
+    """What the broker says about a share: ShareInfo as a plain value."""
+
+    id: int
+    broker_id: bytes
+    namespace: str
+    name: str
+    generation: int
+    arrays: list[tuple[str, tuple[int, int, int], tuple[int, ...], tuple[int, ...], int]]
+    size: int
+    device: tuple[int, int]
+    enforced: bool
+    structure: bytes
+    metadata: bytes
+    unnamed: bool
+
+
+class Share:
+    """A published, immutable, named array or tree of arrays.
+
+    Example:
+        share = broker.put(array, "frame")
+        share.to("torch")            # the newest bytes of this very share
+        torch.from_dlpack(share)     # the same, copy-on-write
+    """
+
+    __slots__ = ("__weakref__", "_broker", "_record", "_view")
+
+    def __init__(self, broker: Broker, record: ShareInfo | Record) -> None:
+        self._broker = broker
+        self._record = record
+        self._view: View | None = None
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    @property
+    def namespace(self) -> str:
+        return self._record.namespace
+
+    @property
+    def id(self) -> int:
+        """Unique within one life of the broker."""
+        return self._record.id
+
+    @property
+    def generation(self) -> int:
+        return self._record.generation
+
+    @property
+    def broker_id(self) -> bytes:
+        """Which life of which broker."""
+        return self._record.broker_id
+
+    @property
+    def specs(self) -> list[ArraySpec]:
+        return [ArraySpec(name, shape, strides, offset) for name, _, shape, strides, offset in self._record.arrays]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the share spans in the broker's memory."""
+        return self._record.size
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """DLPack's (type, id)."""
+        return self._record.device
+
+    @property
+    def metadata(self) -> bytes:
+        """The user's own bytes."""
+        return self._record.metadata
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the kernel refuses every write, its maker's too. Otherwise nobody but the living maker could write."""
+        return self._record.enforced
+
+    @property
+    def unnamed(self) -> bool:
+        """The broker chose the name; the share may go when its maker has gone and nobody reads it."""
+        return self._record.unnamed
+
+    def to(self, framework: str, **wishes: Any) -> Any:
+        """broker.get(share, framework, **wishes)."""
+        return self._broker.get(self, framework, **wishes)
+
+    def withdraw(self) -> None:
+        """Takes this generation off its name. Who holds it keeps it."""
+        self._broker.withdraw(self)
+
+    def view(self) -> View:
+        """The share's one array as a read-only View; acquired once and kept as long as the share object."""
+        self._only()
+        if self._view is None:
+            self._view = self._broker.views(self)[0]
+        return self._view
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        # A mapping of its own for every consumer: some ignore the read-only flag, and none may see another's writes.
+        self._only()
+        return self._broker.views(self, private=True)[0].__dlpack__(**wishes)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._record.device
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._only()
+        array = self._broker.get(self, "numpy", copy=True if copy else None)
+        if dtype is None or array.dtype == dtype:
+            return array
+        if copy is False:
+            raise ValueError("another dtype needs a copy")
+        return array.astype(dtype)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        return self.view().__buffer__(flags)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded, (self._broker.address, tuple(getattr(self._record, field) for field in Record._fields))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Share) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{_short(spec.dtype)} {spec.shape}" for spec in self.specs[:3])
+        more = ", ..." if len(self._record.arrays) > 3 else ""
+        return f"<Share {self.name!r} generation {self.generation}: {arrays}{more}, {self.nbytes} bytes>"
+
+    def __rich_repr__(self) -> Any:
+        yield self.name
+        yield "generation", self.generation
+        yield "arrays", [(_short(spec.dtype), spec.shape) for spec in self.specs]
+        yield "nbytes", self.nbytes
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{index}</td><td>{html.escape(_short(spec.dtype))}</td><td>{spec.shape}</td></tr>"
+            for index, spec in enumerate(self.specs)
+        )
+        head = f"<b>{html.escape(self.name)}</b>, generation {self.generation}, {self.nbytes} bytes"
+        return f"<div>{head}<table><tr><th></th><th>dtype</th><th>shape</th></tr>{rows}</table></div>"
+
+    def _only(self) -> None:
+        if len(self._record.arrays) != 1 or self._record.structure:
+            reason = f"a share of {len(self._record.arrays)} arrays in a tree is no array: use share.to(framework)"
+            raise UnsupportedArray("share", "any", "hand_over", reason)
+
+    def _key(self) -> tuple[bytes, str, int]:
+        return self._record.broker_id, self._record.namespace, self._record.id
+
+
+def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
+    # Touches no broker: schedulers unpickle what they never read.
+    from arraybridge.broker import broker_at
+
+    if len(fields) != len(Record._fields):
+        raise InvalidRequest("this share was pickled by another version of arraybridge")
+    record = Record(*fields)
+    return Share(broker_at(address, record.namespace), record)
+
+
+def _short(dtype: str) -> str:
+    return "structured" if dtype.startswith("struct:") else dtype

@@ -1,0 +1,103 @@
+"""A tree is arrays nested in dicts, lists and tuples: one share. Its structure travels as JSON, never as pickle.
+
+Grammar of a node: an integer is the index of an array; {"d": [[key, node], ...]} a dict in its order; {"l": [node, ...]}
+a list; {"t": [node, ...]} a tuple. A single array has the empty structure. Keys are str, int, bool, float or None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arraybridge.errors import InvalidRequest
+
+DEPTH_MAX = 64
+
+
+def flatten(tree: Any) -> tuple[bytes, list[Any]]:
+    """The structure of `tree` and its leaves in order. What is no dict, list or tuple is a leaf.
+
+    Raises:
+        InvalidRequest: no leaf at all, a key or a container that JSON cannot bring back, deeper than DEPTH_MAX.
+    """
+    if type(tree) not in _CONTAINERS and not isinstance(tree, (dict, list, tuple)):
+        return b"", [tree]
+    leaves: list[Any] = []
+    node = _node(tree, leaves, 0)
+    if not leaves:
+        raise InvalidRequest("a tree without any array has nothing to share")
+    return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), leaves
+
+
+def unflatten(structure: bytes, leaves: Sequence[Any]) -> Any:
+    """The tree with these leaves. The structure is another client's word: whatever is wrong with it is named.
+
+    Raises:
+        InvalidRequest: the structure is not of this grammar or names an array that the share does not have.
+    """
+    if not structure:
+        if len(leaves) == 1:
+            return leaves[0]
+        return list(leaves)
+    try:
+        node = json.loads(structure)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("the share's structure is not readable") from error
+    return _tree(node, leaves, 0)
+
+
+def mapped(function: Callable[[Any], Any], structure: bytes, leaves: Sequence[Any]) -> Any:
+    """unflatten, with each leaf replaced by function(leaf)."""
+    return unflatten(structure, [function(leaf) for leaf in leaves])
+
+
+_CONTAINERS = frozenset({dict, list, tuple})
+_KEYS = (str, int, float, bool, type(None))
+
+
+def _node(tree: Any, leaves: list[Any], depth: int) -> Any:
+    if depth > DEPTH_MAX:
+        raise InvalidRequest(f"a tree may be nested {DEPTH_MAX} deep")
+    kind = type(tree)
+    if kind is dict:
+        return {"d": [[_key(key), _node(child, leaves, depth + 1)] for key, child in tree.items()]}
+    if kind is list or kind is tuple:
+        return {"l" if kind is list else "t": [_node(child, leaves, depth + 1) for child in tree]}
+    if isinstance(tree, (dict, list, tuple)):
+        raise InvalidRequest(f"a {kind.__name__} would come back as another class: pass a dict, list or tuple")
+    leaves.append(tree)
+    return len(leaves) - 1
+
+
+def _key(key: Any) -> Any:
+    if type(key) not in _KEYS or key != key:
+        raise InvalidRequest(f"a key of a tree is a str, int, float, bool or None, not {type(key).__name__}")
+    return key
+
+
+def _tree(node: Any, leaves: Sequence[Any], depth: int) -> Any:
+    if depth > DEPTH_MAX:
+        raise InvalidRequest(f"the share's structure is nested more than {DEPTH_MAX} deep")
+    if type(node) is int:
+        if not 0 <= node < len(leaves):
+            raise InvalidRequest(f"the share's structure names array {node} of {len(leaves)}")
+        return leaves[node]
+    if type(node) is not dict or len(node) != 1:
+        raise InvalidRequest("the share's structure holds something that is no dict, list, tuple or array")
+    [(kind, children)] = node.items()
+    if type(children) is not list:
+        raise InvalidRequest("the share's structure holds a container without a list of children")
+    if kind == "l":
+        return [_tree(child, leaves, depth + 1) for child in children]
+    if kind == "t":
+        return tuple(_tree(child, leaves, depth + 1) for child in children)
+    if kind == "d":
+        return dict(_item(child, leaves, depth) for child in children)
+    raise InvalidRequest(f"the share's structure holds a container of the unknown kind {kind!r}")
+
+
+def _item(item: Any, leaves: Sequence[Any], depth: int) -> tuple[Any, Any]:
+    if type(item) is not list or len(item) != 2 or type(item[0]) not in _KEYS:
+        raise InvalidRequest("the share's structure holds a dict entry that is no [key, node]")
+    return item[0], _tree(item[1], leaves, depth + 1)

@@ -1,0 +1,232 @@
+#include "python/bindings/core.h"
+
+#include <arraybridge/broker.h>
+#include <pybind11/stl.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "python/bindings/share_info.h"
+#include "python/bindings/view.h"
+
+namespace arraybridge::python {
+
+namespace py = pybind11;
+
+namespace {
+
+PyObject* g_status_error = nullptr;  // set once, under the import lock
+
+[[noreturn]] void Raise(const Status& status) {
+  py::object error = py::reinterpret_borrow<py::object>(g_status_error)(status.message());
+  error.attr("code") = std::string(CodeName(status.code()));
+  error.attr("message") = status.message();
+  error.attr("reason") = status.reason();
+  PyErr_SetObject(g_status_error, error.ptr());
+  throw py::error_already_set();
+}
+
+// Runs `call` without the GIL; its value, or StatusError.
+template <class Call>
+auto Ask(Call call) {
+  auto answer = [&] {
+    const py::gil_scoped_release release;
+    return call();
+  }();
+  if constexpr (std::is_same_v<decltype(answer), Status>) {
+    if (!answer.ok()) Raise(answer);
+  } else {
+    if (!answer.ok()) Raise(answer.status());
+    return *std::move(answer);
+  }
+}
+
+py::object Own(PyObject* object) {
+  if (object == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(object);
+}
+
+py::list ListOf(std::vector<View> views) {
+  py::list list(views.size());
+  for (size_t i = 0; i < views.size(); ++i) list[i] = Own(NewView(std::move(views[i])));
+  return list;
+}
+
+std::vector<View> ViewsOf(const py::sequence& objects) {
+  std::vector<View> views;
+  views.reserve(objects.size());
+  for (const py::handle object : objects) {
+    const View* view = ViewOf(object.ptr());
+    if (view == nullptr) throw py::error_already_set();
+    views.push_back(*view);
+  }
+  return views;
+}
+
+// Longer than a week is for ever; a clock cannot count what is no number.
+std::chrono::milliseconds Milliseconds(double seconds, const char* name) {
+  if (std::isnan(seconds) || seconds < 0) throw py::value_error(std::string(name) + " must be 0 or more seconds");
+  constexpr double kLongest = 7 * 24 * 3600.0;
+  return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, kLongest) * 1000)));
+}
+
+using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
+
+class Core {
+ public:
+  Core(std::string address, std::string ns, double timeout_s, std::string client)
+      : broker_({std::move(address), std::move(ns), Milliseconds(timeout_s, "timeout_s"), std::move(client)}) {}
+
+  Placement Empty(const std::vector<Wanted>& arrays, bool own) {
+    std::vector<ArraySpec> specs;
+    for (const auto& [dtype, code, shape] : arrays)
+      specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
+    return Ask([&] { return broker_.Empty(specs, own); });
+  }
+
+  Placement Place(const py::sequence& objects, bool own) {
+    const std::vector<View> views = ViewsOf(objects);
+    return Ask([&] { return broker_.Place(views, own); });
+  }
+
+  std::optional<Placement> PlacementOf(const py::sequence& objects) {
+    const std::vector<View> views = ViewsOf(objects);
+    auto found = [&] {
+      const py::gil_scoped_release release;
+      return broker_.PlacementOf(views);
+    }();
+    if (found.ok()) return *std::move(found);
+    if (found.status().code() == Code::kNotFound) return std::nullopt;
+    Raise(found.status());
+  }
+
+  py::object Publish(const Placement& placement, std::string name, bool replace, bool sealed,
+                     const std::string& structure, const std::string& metadata) {
+    const Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata};
+    return Own(NewShareInfo(Ask([&] { return broker_.Publish(placement, options); })));
+  }
+
+  py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s) {
+    const ShareRef ref{std::move(name), id, generation};
+    const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
+                                         Milliseconds(wait_s, "wait_s")};
+    Acquired acquired = Ask([&] { return broker_.Acquire(ref, options); });
+    py::object share = Own(NewShareInfo(std::move(acquired.share)));
+    return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
+  }
+
+  void Withdraw(std::string name, uint64_t id, uint64_t generation) {
+    const ShareRef ref{std::move(name), id, generation};
+    Ask([&] { return broker_.Withdraw(ref); });
+  }
+
+  py::list List(const std::string& prefix) {
+    py::list out;
+    for (ListedShare& listed : Ask([&] { return broker_.List(prefix); })) {
+      py::dict entry;
+      entry["share"] = Own(NewShareInfo(std::move(listed.share)));
+      entry["maker"] = listed.maker;
+      entry["maker_process_id"] = listed.maker_process_id;
+      entry["leases"] = listed.leases;
+      entry["age_ms"] = listed.age_ms;
+      out.append(std::move(entry));
+    }
+    return out;
+  }
+
+  py::dict GetStats() {
+    const Stats stats = Ask([&] { return broker_.GetStats(); });
+    py::dict out;
+    out["sessions"] = stats.sessions;
+    out["leases"] = stats.leases;
+    out["shares"] = stats.shares;
+    out["withdrawn_shares"] = stats.withdrawn_shares;
+    out["arenas"] = stats.arenas;
+    out["charged_bytes"] = stats.charged_bytes;
+    out["tickets"] = stats.tickets;
+    out["waiting"] = stats.waiting;
+    out["dying_arenas"] = stats.dying_arenas;
+    out["sessions_total"] = stats.sessions_total;
+    out["publishes_total"] = stats.publishes_total;
+    out["acquires_total"] = stats.acquires_total;
+    out["refusals_total"] = stats.refusals_total;
+    out["sessions_cut_total"] = stats.sessions_cut_total;
+    out["capacity_bytes"] = stats.capacity_bytes;
+    out["allocated_bytes"] = stats.allocated_bytes;
+    out["cached_bytes"] = stats.cached_bytes;
+    return out;
+  }
+
+  py::dict GetClientStats() {
+    const ClientStats stats = [&] {
+      const py::gil_scoped_release release;
+      return broker_.client_stats();
+    }();
+    py::dict out;
+    out["arenas_written"] = stats.arenas_written;
+    out["arena_bytes"] = stats.arena_bytes;
+    out["arenas_mapped"] = stats.arenas_mapped;
+    out["live_leases"] = stats.live_leases;
+    out["pending_releases"] = stats.pending_releases;
+    return out;
+  }
+
+  py::dict GetServerInfo() {
+    const ServerInfo info = Ask([&] { return broker_.GetServerInfo(); });
+    py::dict out;
+    out["version"] = info.version;
+    out["broker_id"] = py::bytes(info.broker_id);
+    out["protocol_min"] = info.protocol_min;
+    out["protocol_max"] = info.protocol_max;
+    out["uptime_ms"] = info.uptime_ms;
+    return out;
+  }
+
+  void Flush() {
+    Ask([&] { return broker_.Flush(); });
+  }
+
+ private:
+  Broker broker_;
+};
+
+// The last reference may talk to the daemon; nobody waits for it with the GIL held.
+struct WithoutGil {
+  void operator()(Core* core) const {
+    const py::gil_scoped_release release;
+    delete core;
+  }
+};
+
+}  // namespace
+
+void AddCore(py::module_& module) {
+  g_status_error = PyErr_NewException("arraybridge._core.StatusError", nullptr, nullptr);
+  if (g_status_error == nullptr) throw py::error_already_set();
+  module.add_object("StatusError", py::reinterpret_borrow<py::object>(g_status_error));
+
+  py::class_<Placement>(module, "Placement", py::is_final())
+      .def_property_readonly("views", [](const Placement& placement) { return ListOf(placement.views()); });
+
+  using py::arg;
+  py::class_<Core, std::unique_ptr<Core, WithoutGil>>(module, "Core")
+      .def(py::init<std::string, std::string, double, std::string>(), arg("address"), arg("namespace"),
+           arg("timeout_s"), arg("client"))
+      .def("empty", &Core::Empty, arg("arrays"), arg("own") = false)
+      .def("place", &Core::Place, arg("views"), arg("own") = false)
+      .def("placement_of", &Core::PlacementOf, arg("views"))
+      .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
+           arg("structure") = py::bytes(), arg("metadata") = py::bytes())
+      .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
+           arg("wait_s") = 0.0)
+      .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0)
+      .def("list", &Core::List, arg("prefix") = "")
+      .def("stats", &Core::GetStats)
+      .def("client_stats", &Core::GetClientStats)
+      .def("server_info", &Core::GetServerInfo)
+      .def("flush", &Core::Flush);
+}
+
+}  // namespace arraybridge::python

@@ -1,0 +1,144 @@
+#include "python/bindings/exchange.h"
+
+#include <cstdlib>
+
+#include "python/bindings/python_owner.h"
+#include "python/bindings/view.h"
+
+namespace arraybridge::python {
+
+namespace {
+
+PyObject* g_capsule_name = nullptr;
+PyObject* g_address_name = nullptr;
+
+// Device memory needs streams; nothing here orders them, so it is refused before anything is taken over.
+bool CheckHost(const DLTensor& tensor) {
+  const int type = static_cast<int>(tensor.device.device_type);
+  if (type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost) return true;
+  PyErr_Format(PyExc_BufferError, "memory of DLPack device (%d, %d) is not host memory", type,
+               static_cast<int>(tensor.device.device_id));
+  return false;
+}
+
+PyObject* FromImport(Result<View> view) {
+  if (!view.ok()) return RaiseBuffer(view.status());
+  return NewView(*std::move(view));
+}
+
+// No Python API in here: it may be called without the GIL.
+int Allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
+             void (*set_error)(void*, const char*, const char*)) noexcept {
+  try {
+    if (prototype->device.device_type != kDLCPU) {
+      set_error(context, "BufferError", "only host memory can be allocated");
+      return -1;
+    }
+    ArraySpec spec;
+    spec.type = {prototype->dtype.code, prototype->dtype.bits, prototype->dtype.lanes};
+    if (prototype->ndim > 0) spec.shape.assign(prototype->shape, prototype->shape + prototype->ndim);
+    const auto bytes = spec.compact_bytes();
+    if (!bytes.ok()) {
+      set_error(context, "BufferError", bytes.status().message().c_str());
+      return -1;
+    }
+    const uint64_t rounded = (*bytes / kArrayAlignment + 1) * kArrayAlignment;
+    const std::shared_ptr<void> memory(std::aligned_alloc(kArrayAlignment, rounded), std::free);
+    if (memory == nullptr) {
+      set_error(context, "MemoryError", "no memory for the tensor");
+      return -1;
+    }
+    const auto view = Describe(memory.get(), spec.type, spec.shape, {}, {}, false, memory);
+    if (!view.ok()) {
+      set_error(context, "BufferError", view.status().message().c_str());
+      return -1;
+    }
+    *out = ExportVersioned(*view);
+    return 0;
+  } catch (const std::exception& error) {
+    set_error(context, "MemoryError", error.what());
+    return -1;
+  }
+}
+
+int FromPyObject(void* object, DLManagedTensorVersioned** out) noexcept {
+  return Guarded(-1, [&] {
+    const View* view = ViewOf(static_cast<PyObject*>(object));
+    if (view == nullptr) return -1;
+    *out = ExportVersioned(*view);
+    return 0;
+  });
+}
+
+int ToPyObject(DLManagedTensorVersioned* tensor, void** out) noexcept {
+  *out = Adopt(tensor);
+  return *out == nullptr ? -1 : 0;
+}
+
+// Borrowed: shape and strides are the View's own, which is immutable.
+int Borrow(void* object, DLTensor* out) noexcept {
+  const View* view = ViewOf(static_cast<PyObject*>(object));
+  if (view == nullptr) return -1;
+  out->data = view->data;
+  out->device = {static_cast<DLDeviceType>(view->device.type), view->device.id};
+  out->ndim = static_cast<int32_t>(view->shape.size());
+  out->dtype = {view->type.code, view->type.bits, view->type.lanes};
+  out->shape = const_cast<int64_t*>(view->shape.data());
+  out->strides = const_cast<int64_t*>(view->strides.data());
+  out->byte_offset = 0;
+  return 0;
+}
+
+int CurrentStream(DLDeviceType, int32_t, void** out) noexcept {
+  *out = nullptr;  // host memory has no stream
+  return 0;
+}
+
+const DLPackExchangeAPI g_table = {
+    {{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, nullptr}, Allocate, FromPyObject, ToPyObject, Borrow, CurrentStream,
+};
+
+// Newer tables lead to older ones.
+const DLPackExchangeAPI* Understood(const DLPackExchangeAPIHeader* header) {
+  while (header != nullptr && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
+  return reinterpret_cast<const DLPackExchangeAPI*>(header);
+}
+
+}  // namespace
+
+const void* ExchangeTable() { return &g_table; }
+
+PyObject* Adopt(DLManagedTensorVersioned* tensor) {
+  return Guarded(static_cast<PyObject*>(nullptr), [tensor]() -> PyObject* {
+    // Of a foreign major version nothing but the head may be read; ImportVersioned refuses it.
+    if (tensor->version.major == DLPACK_MAJOR_VERSION && !CheckHost(tensor->dl_tensor)) return nullptr;
+    return FromImport(ImportVersioned(tensor));
+  });
+}
+
+PyObject* Adopt(DLManagedTensor* tensor) {
+  return Guarded(static_cast<PyObject*>(nullptr), [tensor]() -> PyObject* {
+    if (!CheckHost(tensor->dl_tensor)) return nullptr;
+    return FromImport(ImportLegacy(tensor));
+  });
+}
+
+const DLPackExchangeAPI* TableOf(PyTypeObject* type) {
+  // Looks at the type alone, in the interpreter's method cache: attributes of foreign objects may raise or compute.
+  PyObject* found = _PyType_Lookup(type, g_capsule_name);
+  if (found != nullptr && PyCapsule_IsValid(found, ExchangeNames::kCapsule))
+    return Understood(static_cast<DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(found, ExchangeNames::kCapsule)));
+  found = _PyType_Lookup(type, g_address_name);
+  if (found == nullptr || !PyLong_Check(found)) return nullptr;
+  void* address = PyLong_AsVoidPtr(found);
+  if (address == nullptr) PyErr_Clear();
+  return Understood(static_cast<DLPackExchangeAPIHeader*>(address));
+}
+
+int InternExchangeNames() {
+  g_capsule_name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+  g_address_name = PyUnicode_InternFromString("__c_dlpack_exchange_api__");
+  return g_capsule_name == nullptr || g_address_name == nullptr ? -1 : 0;
+}
+
+}  // namespace arraybridge::python

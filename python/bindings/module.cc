@@ -1,0 +1,36 @@
+// The extension: bytes and arrays, no policy, no framework. View and ShareInfo are raw C types, Core is pybind11's.
+#include <dlpack/dlpack.h>
+#include <pybind11/pybind11.h>
+
+#include "python/bindings/core.h"
+#include "python/bindings/exchange.h"
+#include "python/bindings/share_info.h"
+#include "python/bindings/view.h"
+
+namespace {
+
+namespace ab = arraybridge::python;
+
+PyCFunction WithKeywords(PyCFunctionWithKeywords function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef g_functions[] = {
+    {"wrap", ab::Wrap, METH_O, "wrap(obj, /)\n--\n\nA View of anything that speaks DLPack. Nothing is copied."},
+    {"wrap_buffer", WithKeywords(ab::WrapBuffer), METH_VARARGS | METH_KEYWORDS,
+     "wrap_buffer(obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
+    {"wrap_array_interface", ab::WrapArrayInterface, METH_VARARGS,
+     "wrap_array_interface(interface, owner, /)\n--\n\nA View of an __array_interface__ dictionary."},
+    {"copy_to_heap", ab::CopyToHeapOf, METH_O, "copy_to_heap(view, /)\n--\n\nA private, writable, compact copy."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  if (ab::InternExchangeNames() < 0 || ab::AddViewType(module.ptr()) < 0 || ab::AddShareInfoType(module.ptr()) < 0 ||
+      PyModule_AddFunctions(module.ptr(), g_functions) < 0)
+    throw pybind11::error_already_set();
+  module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+  ab::AddCore(module);
+}

@@ -1,0 +1,16 @@
+// arraybridge._core.ShareInfo: a Share as a raw C type whose attributes are made when they are read, since a get reads
+// few of them.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <arraybridge/share.h>
+
+namespace arraybridge::python {
+
+int AddShareInfoType(PyObject* module);
+// A new reference; nullptr with a Python error.
+PyObject* NewShareInfo(Share share);
+
+}  // namespace arraybridge::python

@@ -1,0 +1,192 @@
+#include "python/bindings/view.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <string>
+
+#include "python/bindings/python_owner.h"
+
+namespace arraybridge::python {
+
+namespace {
+
+PyTypeObject* g_view_type = nullptr;  // set once, under the import lock; lives as long as the process
+
+const View& Self(PyObject* self) { return reinterpret_cast<ViewObject*>(self)->view; }
+
+void Dealloc(PyObject* self) {
+  auto* object = reinterpret_cast<ViewObject*>(self);
+  if (object->weak_references != nullptr) PyObject_ClearWeakRefs(self);
+  PyTypeObject* type = Py_TYPE(self);
+  object->view.~View();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* Shape(PyObject* self, void*) { return TupleOf(Self(self).shape); }
+PyObject* Strides(PyObject* self, void*) { return TupleOf(Self(self).strides); }
+PyObject* Dtype(PyObject* self, void*) { return PyUnicode_FromString(Self(self).dtype.c_str()); }
+PyObject* DtypeCode(PyObject* self, void*) {
+  const DataType type = Self(self).type;
+  return Py_BuildValue("(iii)", int{type.code}, int{type.bits}, int{type.lanes});
+}
+PyObject* Rank(PyObject* self, void*) { return PyLong_FromSize_t(Self(self).shape.size()); }
+PyObject* Size(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(Self(self).elements()); }
+PyObject* Bytes(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(Self(self).nbytes()); }
+PyObject* Address(PyObject* self, void*) { return PyLong_FromVoidPtr(Self(self).data); }
+PyObject* DeviceOf(PyObject* self, void*) { return ViewDlpackDevice(self, nullptr); }
+PyObject* ReadOnly(PyObject* self, void*) { return PyBool_FromLong(Self(self).read_only); }
+PyObject* IsCopied(PyObject* self, void*) { return PyBool_FromLong(Self(self).is_copied); }
+PyObject* Compact(PyObject* self, void*) { return PyBool_FromLong(Self(self).compact()); }
+
+PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self] {
+    View view = Self(self);
+    view.legacy_may_alias_read_only = true;
+    return NewView(std::move(view));
+  });
+}
+
+PyObject* Named(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* names[] = {"dtype", "code", nullptr};
+  const char* dtype = nullptr;
+  PyObject* code = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|O:named", const_cast<char**>(names), &dtype, &code))
+    return nullptr;
+  DataType type = Self(self).type;
+  if (code != Py_None) {
+    const DataType before = type;
+    if (!PyTuple_Check(code)) return PyErr_Format(PyExc_TypeError, "code must be a tuple (code, bits, lanes)");
+    if (!PyArg_ParseTuple(code, "bbH", &type.code, &type.bits, &type.lanes)) return nullptr;
+    if (type.bits != before.bits || type.lanes != before.lanes)
+      return PyErr_Format(PyExc_ValueError, "a code of %d bits and %d lanes for elements of %d bits and %d lanes",
+                          int{type.bits}, int{type.lanes}, int{before.bits}, int{before.lanes});
+  }
+  return Guarded<>(static_cast<PyObject*>(nullptr), [&] {
+    View view = Self(self);
+    view.type = type;
+    view.dtype = dtype;
+    return NewView(std::move(view));
+  });
+}
+
+PyObject* Reduce(PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_TypeError, "a View cannot be pickled or copied: put it, and pickle the Share");
+  return nullptr;
+}
+
+PyObject* Repr(PyObject* self) {
+  const Ref shape(Shape(self, nullptr));
+  if (shape == nullptr) return nullptr;
+  return PyUnicode_FromFormat("View(shape=%R, dtype='%s'%s)", shape.get(), Self(self).dtype.c_str(),
+                              Self(self).read_only ? ", read_only" : "");
+}
+
+template <class Function>
+PyCFunction Method(Function function) {  // methods with other argument lists; the flags say which
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef g_methods[] = {
+    {"__dlpack__", Method(ViewDlpack), METH_FASTCALL | METH_KEYWORDS,
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule of this memory."},
+    {"__dlpack_device__", ViewDlpackDevice, METH_NOARGS, "The DLPack device: (type, id)."},
+    {"__array__", Method(ViewArray), METH_VARARGS | METH_KEYWORDS, "An ndarray over this memory."},
+    {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,
+     "The same memory; an unversioned capsule of it may alias read-only bytes."},
+    {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
+     "named(dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
+    {"__reduce__", Reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef g_attributes[] = {
+    {"shape", Shape, nullptr, "elements", nullptr},
+    {"strides", Strides, nullptr, "elements", nullptr},
+    {"dtype", Dtype, nullptr, "logical name; empty if it has none", nullptr},
+    {"dtype_code", DtypeCode, nullptr, "DLPack code, bits, lanes", nullptr},
+    {"ndim", Rank, nullptr, nullptr, nullptr},
+    {"size", Size, nullptr, "elements", nullptr},
+    {"nbytes", Bytes, nullptr, "bytes when compact", nullptr},
+    {"address", Address, nullptr, "of the first element; 0 if there is none", nullptr},
+    {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
+    {"read_only", ReadOnly, nullptr, nullptr, nullptr},
+    {"is_copied", IsCopied, nullptr, "nobody else has these bytes", nullptr},
+    {"compact", Compact, nullptr, "row-major without gaps", nullptr},
+    {"__array_interface__", ViewArrayInterface, nullptr, "version 3", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef g_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ViewObject, weak_references), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+template <class Function>
+void* Slot(Function function) {
+  return reinterpret_cast<void*>(function);
+}
+
+// The table as a capsule, and as the int of DLPack 1.2.
+int AddExchangeTable(PyObject* type) {
+  void* table = const_cast<void*>(ExchangeTable());
+  const Ref capsule(PyCapsule_New(table, ExchangeNames::kCapsule, nullptr));
+  const Ref address(PyLong_FromVoidPtr(table));
+  if (capsule == nullptr || address == nullptr) return -1;
+  if (PyObject_SetAttrString(type, "__dlpack_c_exchange_api__", capsule.get()) < 0) return -1;
+  return PyObject_SetAttrString(type, "__c_dlpack_exchange_api__", address.get());
+}
+
+}  // namespace
+
+int AddViewType(PyObject* module) {
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, Slot(Dealloc)},
+      {Py_tp_repr, Slot(Repr)},
+      {Py_tp_methods, g_methods},
+      {Py_tp_getset, g_attributes},
+      {Py_tp_members, g_members},
+      {Py_bf_getbuffer, Slot(ViewGetBuffer)},
+      {Py_bf_releasebuffer, Slot(ViewReleaseBuffer)},
+      {Py_tp_doc, const_cast<char*>("Memory as frameworks see it: DLPack in both dialects, buffer, array interface.")},
+      {0, nullptr},
+  };
+  PyType_Spec spec{"arraybridge._core.View", sizeof(ViewObject), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  if (InternDlpackNames() < 0) return -1;
+  Ref type(PyType_FromSpec(&spec));
+  if (type == nullptr || AddExchangeTable(type.get()) < 0) return -1;
+  g_view_type = reinterpret_cast<PyTypeObject*>(type.release());
+  g_view_type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;  // only now: the table had to be set on it
+  PyType_Modified(g_view_type);
+  return PyModule_AddObjectRef(module, "View", reinterpret_cast<PyObject*>(g_view_type));
+}
+
+PyObject* NewView(View view) {
+  PyObject* self = g_view_type->tp_alloc(g_view_type, 0);
+  if (self == nullptr) return nullptr;
+  new (&reinterpret_cast<ViewObject*>(self)->view) View(std::move(view));
+  return self;
+}
+
+bool IsView(PyObject* object) { return Py_TYPE(object) == g_view_type; }
+
+const View* ViewOf(PyObject* object) {
+  if (IsView(object)) return &Self(object);
+  PyErr_Format(PyExc_TypeError, "expected a View, not %.100s", Py_TYPE(object)->tp_name);
+  return nullptr;
+}
+
+PyObject* TupleOf(const std::vector<int64_t>& values) {
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  if (tuple == nullptr) return nullptr;
+  for (size_t i = 0; i < values.size(); ++i) {
+    PyObject* value = PyLong_FromLongLong(values[i]);
+    if (value == nullptr) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), value);
+  }
+  return tuple.release();
+}
+
+}  // namespace arraybridge::python

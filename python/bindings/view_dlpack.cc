@@ -1,0 +1,166 @@
+// View.__dlpack__ for host memory, as the array API of 2023.12 and DLPack 1.3 want it: either dialect, whichever the
+// consumer asks for. Consumers retry on TypeError and on nothing else, so a TypeError never speaks of the data.
+#include <dlpack/dlpack.h>
+
+#include "python/bindings/python_owner.h"
+#include "python/bindings/view.h"
+
+namespace arraybridge::python {
+
+namespace {
+
+enum Name { kStream, kMaxVersion, kDlDevice, kCopy, kNames };
+PyObject* g_names[kNames];  // interned, so that comparing pointers almost always suffices
+
+template <class Tensor>
+constexpr const char* kLiveName = nullptr;
+template <>
+constexpr const char* kLiveName<DLManagedTensor> = "dltensor";
+template <>
+constexpr const char* kLiveName<DLManagedTensorVersioned> = "dltensor_versioned";
+
+// A consumed capsule is called `used_...` and is no longer ours; a pending exception survives the deleter.
+template <class Tensor>
+void DestroyCapsule(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, kLiveName<Tensor>)) return;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  auto* tensor = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, kLiveName<Tensor>));
+  tensor->deleter(tensor);
+  PyErr_Restore(type, value, traceback);
+}
+
+template <class Tensor>
+PyObject* Capsule(Tensor* tensor) {
+  PyObject* capsule = PyCapsule_New(tensor, kLiveName<Tensor>, DestroyCapsule<Tensor>);
+  if (capsule == nullptr) tensor->deleter(tensor);
+  return capsule;
+}
+
+struct Wish {
+  bool versioned = false;
+  bool copy = false;
+};
+
+int IndexOf(PyObject* name) {
+  for (int i = 0; i < kNames; ++i)
+    if (name == g_names[i]) return i;
+  for (int i = 0; i < kNames; ++i)
+    if (PyUnicode_Compare(name, g_names[i]) == 0) return i;
+  return -1;
+}
+
+// A 2-tuple of ints; false with a TypeError. Saturates.
+bool Pair(PyObject* value, const char* name, long (&out)[2]) {
+  if (!PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 2 || !PyLong_Check(PyTuple_GET_ITEM(value, 0)) ||
+      !PyLong_Check(PyTuple_GET_ITEM(value, 1))) {
+    PyErr_Format(PyExc_TypeError, "%s must be a tuple of two ints or None", name);
+    return false;
+  }
+  for (int i = 0; i < 2; ++i) {
+    int overflow = 0;
+    out[i] = PyLong_AsLongAndOverflow(PyTuple_GET_ITEM(value, i), &overflow);
+    if (overflow != 0) out[i] = overflow > 0 ? LONG_MAX : LONG_MIN;
+  }
+  return true;
+}
+
+bool CheckStream(PyObject* stream) {
+  if (!PyLong_Check(stream)) {
+    PyErr_SetString(PyExc_TypeError, "stream must be an int or None");
+    return false;
+  }
+  PyErr_Format(PyExc_ValueError, "stream must be None for host memory, not %R", stream);
+  return false;
+}
+
+bool CheckDevice(const View& view, PyObject* value) {
+  long device[2];
+  if (!Pair(value, "dl_device", device)) return false;
+  if (device[0] == view.device.type && device[1] == view.device.id) return true;
+  PyErr_Format(PyExc_BufferError, "memory of device (%d, %d) cannot be exported to device (%ld, %ld)",
+               static_cast<int>(view.device.type), static_cast<int>(view.device.id), device[0], device[1]);
+  return false;
+}
+
+// One keyword, not None; false with a Python error.
+bool Read(const View& view, int name, PyObject* value, Wish& wish) {
+  long version[2];
+  switch (name) {
+    case kStream:
+      return CheckStream(value);
+    case kMaxVersion:
+      if (!Pair(value, "max_version", version)) return false;
+      wish.versioned = version[0] >= 1;
+      return true;
+    case kDlDevice:
+      return CheckDevice(view, value);
+    default:
+      break;
+  }
+  if (!PyBool_Check(value)) {
+    PyErr_SetString(PyExc_TypeError, "copy must be a bool or None");
+    return false;
+  }
+  wish.copy = value == Py_True;  // False: host memory on the host never needs a copy
+  return true;
+}
+
+bool ReadAll(const View& view, PyObject* const* values, PyObject* names, Wish& wish) {
+  const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const int name = IndexOf(PyTuple_GET_ITEM(names, i));
+    if (name < 0) {
+      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument %R", PyTuple_GET_ITEM(names, i));
+      return false;
+    }
+    if (values[i] != Py_None && !Read(view, name, values[i], wish)) return false;
+  }
+  return true;
+}
+
+PyObject* Export(const View& view, bool versioned) {
+  if (versioned) return Capsule(ExportVersioned(view));
+  const auto tensor = ExportLegacy(view);
+  if (!tensor.ok()) return RaiseBuffer(tensor.status());
+  return Capsule(*tensor);
+}
+
+PyObject* ExportCopy(const View& view, bool versioned) {
+  PyThreadState* const thread = PyEval_SaveThread();
+  const auto copy = CopyToHeap(view);
+  PyEval_RestoreThread(thread);
+  if (!copy.ok()) return RaiseBuffer(copy.status());
+  return Export(*copy, versioned);
+}
+
+}  // namespace
+
+int InternDlpackNames() {
+  const char* const names[] = {"stream", "max_version", "dl_device", "copy"};
+  for (int i = 0; i < kNames; ++i) {
+    g_names[i] = PyUnicode_InternFromString(names[i]);
+    if (g_names[i] == nullptr) return -1;
+  }
+  return 0;
+}
+
+PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  if (count != 0) {
+    PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
+    return nullptr;
+  }
+  return Guarded<>(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
+    const View& view = reinterpret_cast<ViewObject*>(self)->view;
+    Wish wish;
+    if (!ReadAll(view, arguments, names, wish)) return nullptr;
+    return wish.copy ? ExportCopy(view, wish.versioned) : Export(view, wish.versioned);
+  });
+}
+
+PyObject* ViewDlpackDevice(PyObject* self, PyObject*) {
+  const Device& device = reinterpret_cast<ViewObject*>(self)->view.device;
+  return Py_BuildValue("(ii)", static_cast<int>(device.type), static_cast<int>(device.id));
+}
+
+}  // namespace arraybridge::python

@@ -1,0 +1,233 @@
+// How memory that is described in older words becomes a View: the buffer protocol (PEP 3118) and the array interface.
+// What DLPack cannot say is a BufferError before any byte is touched: foreign byte order, masks, odd strides.
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "python/bindings/python_owner.h"
+#include "python/bindings/view.h"
+
+namespace arraybridge::python {
+
+namespace {
+
+constexpr uint8_t kInt = 0, kUint = 1, kFloat = 2, kComplex = 5, kBool = 6;
+
+// A Py_buffer is the exporter's promise to keep the memory where it is; it is held until the last View has gone.
+class HeldBuffer {
+ public:
+  // nullptr with a Python error.
+  static std::shared_ptr<HeldBuffer> Of(PyObject* object, int flags) {
+    std::shared_ptr<HeldBuffer> held(new HeldBuffer, [](HeldBuffer* dead) {
+      if (dead->buffer_.obj != nullptr) WithInterpreter([dead] { PyBuffer_Release(&dead->buffer_); });
+      delete dead;
+    });
+    return PyObject_GetBuffer(object, &held->buffer_, flags) == 0 ? held : nullptr;
+  }
+  const Py_buffer& get() const { return buffer_; }
+
+ private:
+  HeldBuffer() = default;
+  Py_buffer buffer_{};
+};
+
+PyObject* Refuse(const std::string& why) {
+  PyErr_SetString(PyExc_BufferError, why.c_str());
+  return nullptr;
+}
+
+PyObject* FromDescription(Result<View> view) {
+  return view.ok() ? NewView(*std::move(view)) : RaiseBuffer(view.status());
+}
+
+DataType Type(uint8_t code, int64_t bytes) {
+  return {code, static_cast<uint8_t>(bytes <= 16 ? bytes * 8 : 0), 1};  // Describe refuses 0 bits
+}
+
+// bits 0: a format that DLPack has no word for.
+DataType TypeOfFormat(const char* format, int64_t itemsize) {
+  std::string_view text = format == nullptr ? "B" : format;
+  if (text.starts_with('@') || text.starts_with('=') || text.starts_with('<')) text.remove_prefix(1);
+  if (text == "?") return Type(kBool, itemsize);
+  if (text == "Zf" || text == "Zd") return Type(kComplex, itemsize);
+  if (text.size() != 1) return {};
+  if (std::strchr("cbhilqn", text[0]) != nullptr) return Type(kInt, itemsize);
+  if (std::strchr("BHILQN", text[0]) != nullptr) return Type(kUint, itemsize);
+  if (std::strchr("efd", text[0]) != nullptr) return Type(kFloat, itemsize);
+  return {};
+}
+
+// "<f4": byte order, kind, bytes.
+DataType TypeOfTypestr(std::string_view text) {
+  if (text.size() < 3 || text.size() > 4) return {};
+  int64_t bytes = 0;
+  for (const char digit : text.substr(2)) {
+    if (digit < '0' || digit > '9') return {};
+    bytes = bytes * 10 + (digit - '0');
+  }
+  if (text[0] != '<' && text[0] != '=' && bytes != 1) return {};
+  switch (text[1]) {
+    case 'b':
+      return bytes == 1 ? Type(kBool, 1) : DataType{};
+    case 'i':
+      return Type(kInt, bytes);
+    case 'u':
+      return Type(kUint, bytes);
+    case 'f':
+      return Type(kFloat, bytes);
+    case 'c':
+      return Type(kComplex, bytes);
+    default:
+      return {};
+  }
+}
+
+// From bytes to elements; false with a BufferError if an element would start inside another. Strides that nobody
+// follows (size 1, or no elements at all) may say anything.
+bool ToElements(const std::vector<int64_t>& shape, int64_t itemsize, std::vector<int64_t>& strides) {
+  bool empty = false;
+  for (const int64_t dimension : shape) empty |= dimension == 0;
+  for (size_t i = 0; i < strides.size() && i < shape.size(); ++i) {
+    if (!empty && shape[i] != 1 && strides[i] % itemsize != 0) {
+      Refuse("a stride of " + std::to_string(strides[i]) + " bytes is no multiple of the " + std::to_string(itemsize) +
+             " bytes of an element");
+      return false;
+    }
+    strides[i] /= itemsize;
+  }
+  return true;
+}
+
+bool IntsOf(PyObject* tuple, const char* name, std::vector<int64_t>& out) {
+  if (!PyTuple_Check(tuple)) {
+    PyErr_Format(PyExc_BufferError, "%s of the array interface must be a tuple of ints", name);
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    const long long value = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+    if (value == -1 && PyErr_Occurred() != nullptr) {
+      PyErr_Format(PyExc_BufferError, "%s of the array interface must be a tuple of 64-bit ints", name);
+      return false;
+    }
+    out.push_back(value);
+  }
+  return true;
+}
+
+PyObject* FromBuffer(PyObject* object, bool writable, bool read_only) {
+  auto held = HeldBuffer::Of(object, writable ? PyBUF_FULL : PyBUF_FULL_RO);
+  if (held == nullptr) return nullptr;
+  const Py_buffer& buffer = held->get();
+  if (buffer.suboffsets != nullptr)
+    for (int i = 0; i < buffer.ndim; ++i)
+      if (buffer.suboffsets[i] >= 0) return Refuse("a buffer with suboffsets is no array");
+  const DataType type = TypeOfFormat(buffer.format, buffer.itemsize);
+  if (type.bits == 0) return Refuse(std::string("DLPack has no dtype for buffer format '") + buffer.format + "'");
+  std::vector<int64_t> shape, strides;
+  if (buffer.ndim > 0) shape.assign(buffer.shape, buffer.shape + buffer.ndim);
+  if (buffer.ndim > 0 && buffer.strides != nullptr) strides.assign(buffer.strides, buffer.strides + buffer.ndim);
+  if (!ToElements(shape, buffer.itemsize, strides)) return nullptr;
+  return FromDescription(Describe(buffer.buf, type, std::move(shape), std::move(strides), {},
+                                  read_only || buffer.readonly != 0, std::move(held)));
+}
+
+// What an array interface says, in our words.
+struct Interface {
+  DataType type;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+};
+
+// The values are borrowed; nullptr if absent or None.
+PyObject* Get(PyObject* interface, const char* key) {
+  PyObject* value = PyDict_GetItemString(interface, key);
+  return value == Py_None ? nullptr : value;
+}
+
+bool Read(PyObject* interface, Interface& out) {
+  PyObject* version = Get(interface, "version");
+  if (version == nullptr || !PyLong_Check(version) || PyLong_AsLong(version) != 3) {
+    PyErr_Clear();
+    return Refuse("only version 3 of the array interface is understood") != nullptr;
+  }
+  if (Get(interface, "mask") != nullptr) return Refuse("an array with a mask would lose it") != nullptr;
+  PyObject* typestr = Get(interface, "typestr");
+  const char* text = typestr != nullptr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    return Refuse("the array interface has no typestr") != nullptr;
+  }
+  out.type = TypeOfTypestr(text);
+  if (out.type.bits == 0) return Refuse(std::string("DLPack has no dtype for typestr '") + text + "'") != nullptr;
+  PyObject* shape = Get(interface, "shape");
+  if (shape == nullptr) return Refuse("the array interface has no shape") != nullptr;
+  if (!IntsOf(shape, "shape", out.shape)) return false;
+  PyObject* strides = Get(interface, "strides");
+  if (strides != nullptr && !IntsOf(strides, "strides", out.strides)) return false;
+  if (!out.strides.empty() && out.strides.size() != out.shape.size())
+    return Refuse("the array interface has strides of another rank than its shape") != nullptr;
+  return ToElements(out.shape, out.type.bits / 8, out.strides);
+}
+
+// data is (address, read-only).
+PyObject* FromAddress(PyObject* data, Interface said, PyObject* owner) {
+  if (PyTuple_GET_SIZE(data) != 2 || !PyLong_Check(PyTuple_GET_ITEM(data, 0)))
+    return Refuse("data of the array interface must be (address, read_only)");
+  void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
+  if (address == nullptr && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return Refuse("data of the array interface is no address");
+  }
+  const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
+  if (read_only < 0) return nullptr;
+  return FromDescription(
+      Describe(address, said.type, std::move(said.shape), std::move(said.strides), {}, read_only != 0, OwnerOf(owner)));
+}
+
+// data is an object with the buffer protocol, and the array must lie inside it.
+PyObject* FromBufferObject(PyObject* interface, PyObject* data, Interface said) {
+  ArraySpec spec{said.type, {}, said.shape, said.strides, 0};
+  if (PyObject* offset = Get(interface, "offset"); offset != nullptr) {
+    spec.offset = PyLong_AsUnsignedLongLong(offset);
+    if (PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      return Refuse("offset of the array interface is no size");
+    }
+  }
+  auto held = HeldBuffer::Of(data, PyBUF_SIMPLE);
+  if (held == nullptr) return nullptr;
+  const Py_buffer& buffer = held->get();
+  if (const Status inside = spec.CheckInside(static_cast<uint64_t>(buffer.len)); !inside.ok())
+    return RaiseBuffer(inside);
+  return FromDescription(Describe(static_cast<std::byte*>(buffer.buf) + spec.offset, said.type, std::move(said.shape),
+                                  std::move(said.strides), {}, buffer.readonly != 0, std::move(held)));
+}
+
+}  // namespace
+
+PyObject* WrapBuffer(PyObject*, PyObject* arguments, PyObject* keywords) {
+  static const char* names[] = {"", "read_only", nullptr};
+  PyObject* object = nullptr;
+  PyObject* read_only = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$O:wrap_buffer", const_cast<char**>(names), &object,
+                                   &read_only))
+    return nullptr;
+  return Guarded(static_cast<PyObject*>(nullptr),
+                 [&] { return FromBuffer(object, read_only == Py_False, read_only == Py_True); });
+}
+
+PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {
+  PyObject* interface = nullptr;
+  PyObject* owner = nullptr;
+  if (!PyArg_ParseTuple(arguments, "O!O:wrap_array_interface", &PyDict_Type, &interface, &owner)) return nullptr;
+  return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
+    Interface said;
+    if (!Read(interface, said)) return nullptr;
+    PyObject* data = Get(interface, "data");
+    if (data == nullptr) return FromBuffer(owner, false, false);
+    if (PyTuple_Check(data)) return FromAddress(data, std::move(said), owner);
+    return FromBufferObject(interface, data, std::move(said));
+  });
+}
+
+}  // namespace arraybridge::python

@@ -1,0 +1,216 @@
+"""A client that knows arraybridged by its .proto files alone: plain grpcio, a plain socket, mmap. Nothing of ours inside."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import importlib
+import mmap
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_tools import protoc
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
+CTL = Path(os.environ.get("ARRAYBRIDGE_CTL", DAEMON.parents[1] / "client/ctl/arraybridgectl"))
+PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
+
+HEADER = struct.Struct("<HHIQ")  # verb, flags, status, request
+OPEN_SESSION, REDEEM = 1, 12
+
+
+def generate(folder: Path) -> tuple[Any, Any]:
+    """Modules of the messages and of the service, generated from proto/ under a name that no Python package has."""
+    source = folder / "proto" / "foreign_v1"
+    source.mkdir(parents=True)
+    for name in ("array.proto", "broker.proto"):
+        text = (ROOT / "proto/arraybridge/v1" / name).read_text()
+        (source / name).write_text(text.replace('import "arraybridge/v1/', 'import "foreign_v1/'))
+    shutil.copy(Path(__file__).with_name("error_details.proto"), source)
+    arguments = ["protoc", f"-I{folder / 'proto'}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
+    arguments += [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    assert protoc.main([*arguments, *(f"foreign_v1/{path.name}" for path in source.iterdir())]) == 0
+    sys.path.insert(0, str(folder))
+    return importlib.import_module("foreign_v1.broker_pb2"), importlib.import_module("foreign_v1.broker_pb2_grpc")
+
+
+def eventually(what: str, test: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (answer := test()):
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.005)
+    return answer
+
+
+class Daemon:
+    """A real arraybridged in a private directory."""
+
+    def __init__(self, directory: Path, *flags: str, **limits: str):
+        self.directory = directory
+        directory.mkdir(mode=0o700)
+        read, write = os.pipe()
+        environment = {f"ARRAYBRIDGED_LIMITS__{name.upper()}": value for name, value in limits.items()}
+        self.log = directory.with_suffix(".log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [DAEMON, "--directory", directory, "--ready-fd", str(write), *flags],
+                pass_fds=[write],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment},
+            )
+        os.close(write)
+        with os.fdopen(read) as lines:
+            assert lines.readline() == "ready\n", self.log.read_text(errors="replace")
+
+    def channel(self) -> grpc.Channel:
+        """A connection of its own: grpcio would share one between equal targets."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        return grpc.insecure_channel(f"unix:{self.directory / 'broker.sock'}", options=options)
+
+    def terminate(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_S)
+
+
+class Refused(Exception):
+    """An answer on the lifeline that is not OK."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Lifeline:
+    """The socket on which tickets are redeemed."""
+
+    def __init__(self, daemon: Daemon, messages: Any, token: bytes) -> None:
+        self.messages = messages
+        self.request = 0
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(str(daemon.directory / "lifeline.sock"))
+        hello = messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="foreign", join=token)
+        self.ask(OPEN_SESSION, hello, messages.OpenSessionResponse())
+
+    def ask(self, verb: int, message: Any, answer: Any) -> int | None:
+        """The descriptor that came with the answer, the caller's to close."""
+        self.request += 1
+        self.socket.send(HEADER.pack(verb, 0, 0, self.request) + message.SerializeToString())
+        size = array.array("i").itemsize
+        frame, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(size))
+        if not frame:
+            raise EOFError("the lifeline was closed")
+        answered, _, status, number = HEADER.unpack_from(frame)
+        if status != 0:
+            raise Refused(status, self.messages.Error.FromString(frame[HEADER.size :]).message)
+        assert (answered, number) == (verb, self.request)
+        answer.ParseFromString(frame[HEADER.size :])
+        descriptors = array.array("i")
+        for level, kind, data in ancillary:
+            assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+            descriptors.frombytes(data)
+        return descriptors[0] if descriptors else None
+
+    def redeem(self, ticket: Any) -> tuple[Any, int]:
+        answer = self.messages.RedeemResponse()
+        descriptor = self.ask(REDEEM, self.messages.RedeemRequest(token=ticket.token), answer)
+        assert descriptor is not None
+        return answer, descriptor
+
+
+class Session:
+    """An OpenSession stream and the calls that name it."""
+
+    def __init__(self, daemon: Daemon, messages: Any, service: Any, **hello: Any) -> None:
+        self.daemon = daemon
+        self.messages = messages
+        self.channel = daemon.channel()
+        self.stub = service.BrokerStub(self.channel)
+        request = messages.OpenSessionRequest(**{"protocol_min": 1, "protocol_max": 1, "client": "foreign", **hello})
+        self.stream = self.stub.OpenSession(request, timeout=PATIENCE_S)
+        self.opened = next(self.stream).opened
+        self.metadata = [("arraybridge-session", self.opened.token.hex())]
+        self._lifeline: Lifeline | None = None
+
+    def begin(self, verb: str, timeout: float = PATIENCE_S, **fields: Any) -> Any:
+        request = getattr(self.messages, f"{verb}Request")(**fields)
+        return getattr(self.stub, verb).future(request, metadata=self.metadata, timeout=timeout)
+
+    def call(self, verb: str, **fields: Any) -> Any:
+        return self.begin(verb, **fields).result()
+
+    @property
+    def lifeline(self) -> Lifeline:
+        if self._lifeline is None:
+            self._lifeline = Lifeline(self.daemon, self.messages, self.opened.token)
+        return self._lifeline
+
+    def publish(self, name: str, content: bytes, **fields: Any) -> Any:
+        """Allocate, redeem, map, close, Mapped, write, Publish: what every producer does."""
+        allocated = self.call("Allocate", namespace="default", size=len(content))
+        redeemed, descriptor = self.lifeline.redeem(allocated.ticket)
+        assert redeemed.writable
+        mapping = mmap.mmap(descriptor, redeemed.handle.arena_size)
+        os.close(descriptor)
+        self.call("Mapped", arena=redeemed.handle.arena)
+        mapping[: len(content)] = content
+        spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [len(content)], "size": len(content)}
+        published = self.call(
+            "Publish",
+            namespace="default",
+            name=name,
+            arena=redeemed.handle.arena,
+            arena_generation=redeemed.handle.generation,
+            size=len(content),
+            specs={"arrays": [spec]},
+            **fields,
+        )
+        return published, mapping
+
+    def read(self, name: str) -> bytes:
+        """Acquire, redeem, map read-only, copy, release."""
+        acquired = self.call("Acquire", namespace="default", shares=[{"name": name}])
+        handle = acquired.shares[0].share.handle
+        redeemed, descriptor = self.lifeline.redeem(acquired.tickets[0])
+        assert not redeemed.writable and redeemed.handle.arena == handle.arena
+        try:
+            with mmap.mmap(descriptor, handle.arena_size, prot=mmap.PROT_READ) as mapping:
+                content = mapping[handle.offset : handle.offset + handle.size]
+        finally:
+            os.close(descriptor)
+        assert self.call("Release", leases=[acquired.shares[0].lease]).released == 1
+        return content
+
+    def close(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.socket.close()
+        self.stream.cancel()
+        self.channel.close()
+
+
+@contextlib.contextmanager
+def refused(code: grpc.StatusCode, text: str = "") -> Iterator[dict[str, Any]]:
+    """The call inside is refused with this code and a message that contains this text."""
+    seen: dict[str, Any] = {}
+    try:
+        yield seen
+    except grpc.RpcError as error:
+        assert isinstance(error, grpc.Call)
+        assert error.code() == code, (error.code(), error.details())
+        assert text in (error.details() or ""), error.details()
+        seen.update(code=error.code(), text=error.details(), trailers=dict(error.trailing_metadata() or ()))
+        return
+    raise AssertionError(f"was not refused with {code}")

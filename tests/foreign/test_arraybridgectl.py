@@ -1,0 +1,147 @@
+"""arraybridgectl against a real daemon: what it prints, and what a script branches on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from foreign_client import CTL, Daemon, Session, generate
+
+USAGE, CANNOT_CONNECT, PERMISSION, TIMEOUT = 2, 3, 4, 7
+
+
+def ctl(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    known = {key: value for key, value in os.environ.items() if key not in ("ARRAYBRIDGE_ADDRESS", "XDG_RUNTIME_DIR")}
+    return subprocess.run([CTL, *map(str, arguments)], capture_output=True, text=True, env={**known, **environment})
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Five shares in a broker whose pages are smaller than that."""
+    daemon = Daemon(tmp_path_factory.mktemp("ctl") / "arraybridge")
+    session = Session(daemon, *generate(tmp_path_factory.mktemp("generated")))
+    for index in range(5):
+        session.publish(f"share {index}", bytes(2048))
+    yield session
+    session.close()
+    assert daemon.terminate() == 0
+
+
+@pytest.fixture(scope="module")
+def address(session: Session) -> Path:
+    return session.daemon.directory
+
+
+def test_ping(address: Path) -> None:
+    answer = ctl("-H", address, "ping")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "ok\n", "")
+
+
+def test_the_address_may_be_a_uri_or_come_from_the_environment(address: Path) -> None:
+    assert ctl("ping", "-H", f"unix://{address}/broker.sock").returncode == 0
+    assert ctl("ping", ARRAYBRIDGE_ADDRESS=str(address)).returncode == 0
+    assert ctl("ping", XDG_RUNTIME_DIR=str(address.parent)).returncode == 0
+    assert ctl("ping", "-H", "/nonexistent", ARRAYBRIDGE_ADDRESS=str(address)).returncode == CANNOT_CONNECT
+
+
+def test_info(address: Path, session: Session) -> None:
+    table = ctl("info", "-H", address)
+    assert table.returncode == 0
+    assert table.stdout.startswith("WHAT ")
+    assert "serving" in table.stdout
+    info = json.loads(ctl("info", "-H", address, "-o", "json").stdout)
+    assert info["protocol_max"] == 1
+    assert info["limits"]["frame_bytes_max"] == "65536"
+    assert session.opened.token.hex() not in table.stdout
+
+
+def test_ls_prints_a_table(address: Path) -> None:
+    lines = ctl("-H", address, "ls").stdout.splitlines()
+    assert lines[0].split()[:4] == ["NAMESPACE", "NAME", "GENERATION", "SIZE"]
+    assert len(lines) == 6
+    column = lines[0].index("NAME", 9)
+    assert sorted(line[column : column + 7] for line in lines[1:]) == [f"share {index}" for index in range(5)]
+    assert all("2 KiB" in line and "uint8[2048]" in line for line in lines[1:])
+    assert ctl("-H", address, "--no-header", "ls", "shares").stdout.splitlines() != []
+    assert not ctl("-H", address, "ls", "--no-header").stdout.startswith("NAMESPACE")
+
+
+def test_ls_as_json_holds_the_messages(address: Path, session: Session) -> None:
+    shares = json.loads(ctl("-H", address, "-o", "json", "ls").stdout)["shares"]
+    assert sorted(info["share"]["name"] for info in shares) == [f"share {index}" for index in range(5)]
+    assert shares[0]["share"]["handle"]["size"] == "2048"
+    sessions = json.loads(ctl("-H", address, "-o", "json", "ls", "sessions").stdout)["sessions"]
+    assert sorted(info["client"] for info in sessions) == ["arraybridgectl", "foreign"]
+    devices = json.loads(ctl("-H", address, "-o", "json", "ls", "devices").stdout)["devices"]
+    assert int(devices[0]["capacity_bytes"]) > 0
+
+
+def test_ls_follows_pages_to_the_end(address: Path, session: Session) -> None:
+    for index in range(600):  # more rows than one page has
+        session.call("Acquire", namespace="default", shares=[{"name": "share 0"}], timeout=90)
+        session.lifeline_tickets_spent() if hasattr(session, "lifeline_tickets_spent") else None
+    leases = json.loads(ctl("-H", address, "-o", "json", "ls", "leases").stdout)
+    assert len(leases["leases"]) == 600
+    assert leases["next_page_token"] == ""
+
+
+@pytest.mark.parametrize("what", ["shares", "sessions", "leases", "namespaces", "devices"])
+def test_every_table_has_its_header(address: Path, what: str) -> None:
+    answer = ctl("-H", address, "ls", what)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.split("\n")[0].isupper()
+
+
+def test_a_namespace_is_a_filter(address: Path) -> None:
+    assert json.loads(ctl("-H", address, "-o", "json", "-n", "default", "ls").stdout)["shares"]
+    assert json.loads(ctl("-H", address, "-o", "json", "-n", "elsewhere", "ls").stdout)["shares"] == []
+
+
+def test_its_session_ends_with_it(address: Path, session: Session) -> None:
+    ctl("-H", address, "ls")
+    assert session.call("GetStats").sessions == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["bogus"], ["ls", "everything"], ["-o", "xml", "ping"], ["--timeout", "5", "ping"], ["-H", "tcp://h:1", "ping"]],
+    ids=" ".join,
+)
+def test_usage(arguments: list[str]) -> None:
+    assert ctl(*arguments).returncode == USAGE
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    answer = ctl("ping", "-H", tmp_path)
+    assert answer.returncode == CANNOT_CONNECT
+    assert str(tmp_path) in answer.stderr
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(tmp_path / "broker.sock"))
+    assert ctl("ping", "-H", tmp_path).returncode == CANNOT_CONNECT
+
+
+def test_somebody_who_does_not_answer(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "broker.sock"))
+        silent.listen()
+        assert ctl("ping", "-H", tmp_path, "--timeout", "200ms").returncode == TIMEOUT
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_no_permission(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as ours:
+        ours.bind(str(tmp_path / "broker.sock"))
+        ours.listen()
+        (tmp_path / "broker.sock").chmod(0o600)
+        denied = subprocess.run([CTL, "ping", "-H", tmp_path], capture_output=True, text=True, user=65534)
+    assert denied.returncode == PERMISSION
+
+
+def test_version() -> None:
+    answer = ctl("version")
+    assert (answer.returncode, answer.stdout.split()[0]) == (0, "arraybridgectl")

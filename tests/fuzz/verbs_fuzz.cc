@@ -14,6 +14,7 @@
 #include "daemon/config.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/service/verbs.h"
+#include "proto/boundary/frame.h"
 #include "tests/fuzz/input.h"
 
 namespace arraybridge {

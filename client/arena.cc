@@ -1,0 +1,205 @@
+#include "client/arena.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace arraybridge {
+namespace {
+
+// A session's first arena is small, because an arena is given back whole; each further one doubles.
+constexpr uint64_t kFirstArena = 2ull << 20;
+constexpr uint64_t kLargestArena = 64ull << 20;
+
+}  // namespace
+
+WrittenArena::WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own_arena)
+    : id(handle.arena),
+      generation(handle.generation),
+      size(handle.arena_size),
+      own(own_arena),
+      mapping_(std::move(mapping)),
+      data_(mapping_->data()) {
+  JoinForkGuard(this);
+}
+
+WrittenArena::~WrittenArena() { Unmap(); }
+
+void WrittenArena::Unmap() {
+  LeaveForkGuard(this);
+  mapping_.reset();
+}
+
+void WrittenArena::AfterForkInChild() noexcept { mapping_->ForbidWrites(); }
+
+Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenArena> from, uint64_t at, uint64_t bytes)
+    : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
+
+void Placement::Range::GiveBack(codec::Release& /*release*/) {
+  // First of all this claim on the mapping: who finds the arena empty unmaps it.
+  const std::shared_ptr<WrittenArena> gone = std::move(arena);
+  session->written().DropLocal(*gone, offset);
+}
+
+std::optional<WrittenArenas::Carving> WrittenArenas::Carve(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  Entry* best = nullptr;
+  uint64_t best_gap = 0;
+  for (auto& [id, entry] : entries_) {
+    // A large arena that would stay half empty is worth a new one.
+    if (entry.arena->own || entry.large != (bytes >= large_)) continue;
+    const auto gap = entry.carver.BestGap(bytes);
+    if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
+    if (best != nullptr && *gap >= best_gap) continue;
+    best = &entry;
+    best_gap = *gap;
+  }
+  if (best == nullptr) return std::nullopt;
+  return CarveFrom(*best, bytes);
+}
+
+WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t id = arena->id;
+  const uint64_t size = arena->size;
+  Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}};
+  Entry& entry = entries_.insert_or_assign(id, std::move(fresh)).first->second;
+  return CarveFrom(entry, bytes);
+}
+
+WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes) {
+  const auto offset = entry.carver.Carve(bytes);
+  AB_CHECK(offset.has_value());
+  entry.ranges.emplace(*offset, Holders{.size = bytes, .range = {}});
+  entry.used = std::chrono::steady_clock::now();
+  return {entry.arena, *offset};
+}
+
+uint64_t WrittenArenas::NextSize(uint64_t bytes, bool own) const {
+  if (own || bytes >= large_) return bytes;
+  MutexLock lock(mutex_);
+  uint64_t next = kFirstArena;
+  for (const auto& [id, entry] : entries_) {
+    if (!entry.large && !entry.arena->own && next < kLargestArena) next *= 2;
+  }
+  return std::max(next, bytes);
+}
+
+void WrittenArenas::Name(const std::shared_ptr<Placement::Range>& range) {
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(range->arena->id);
+  if (entry == entries_.end()) return;
+  if (const auto found = entry->second.ranges.find(range->offset); found != entry->second.ranges.end()) {
+    found->second.range = range;
+  }
+}
+
+std::shared_ptr<Placement::Range> WrittenArenas::Find(const void* data, uint64_t bytes) const {
+  const auto address = std::bit_cast<uintptr_t>(data);
+  MutexLock lock(mutex_);
+  for (const auto& [id, entry] : entries_) {
+    const auto base = std::bit_cast<uintptr_t>(entry.arena->data());
+    if (address < base || address - base >= entry.arena->size) continue;
+    const uint64_t offset = address - base;
+    auto found = entry.ranges.upper_bound(offset);
+    if (found == entry.ranges.begin()) return nullptr;
+    --found;
+    const uint64_t inside = offset - found->first;
+    if (inside > found->second.size || bytes > found->second.size - inside) return nullptr;
+    auto range = found->second.range.lock();
+    return range && !range->published.load() ? range : nullptr;
+  }
+  return nullptr;
+}
+
+void WrittenArenas::DropLocal(const WrittenArena& arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  Drop(arena.id, offset, &Holders::local);
+}
+
+void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(arena.id);
+  if (entry == entries_.end()) return;
+  if (const auto range = entry->second.ranges.find(offset); range != entry->second.ranges.end()) {
+    range->second.broker = true;
+  }
+}
+
+void WrittenArenas::DropForBroker(const WrittenArena& arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  Drop(arena.id, offset, &Holders::broker);
+}
+
+void WrittenArenas::Return(std::span<const codec::Returned> returned) {
+  if (returned.empty()) return;
+  MutexLock lock(mutex_);
+  for (const codec::Returned& range : returned) {
+    const auto entry = entries_.find(range.arena);
+    if (entry == entries_.end()) continue;
+    // Neighbours may come back as one range.
+    std::vector<uint64_t> offsets;
+    auto& ranges = entry->second.ranges;
+    for (auto at = ranges.lower_bound(range.offset); at != ranges.end(); ++at) {
+      if (at->first - range.offset >= range.size) break;
+      offsets.push_back(at->first);
+    }
+    for (const uint64_t offset : offsets) Drop(range.arena, offset, &Holders::broker);
+  }
+}
+
+void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) {
+  const auto entry = entries_.find(arena);
+  if (entry == entries_.end()) return;
+  const auto range = entry->second.ranges.find(offset);
+  if (range == entry->second.ranges.end()) return;
+  range->second.*holder = false;
+  RecarveIfFree(entry->second, range);
+}
+
+void WrittenArenas::RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) {
+  if (range->second.local || range->second.broker) return;
+  entry.carver.GiveBack(range->first, range->second.size);
+  entry.ranges.erase(range);
+  entry.used = std::chrono::steady_clock::now();
+}
+
+void WrittenArenas::Forget(const WrittenArena& arena) {
+  std::shared_ptr<WrittenArena> dead;  // unmapped outside the lock
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(arena.id);
+  if (entry == entries_.end()) return;
+  dead = std::move(entry->second.arena);
+  entries_.erase(entry);
+}
+
+std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
+  std::vector<std::shared_ptr<WrittenArena>> dead;
+  std::vector<uint64_t> ids;
+  {
+    MutexLock lock(mutex_);
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+      if (!entry->second.carver.empty() || entry->second.used > before) {
+        ++entry;
+        continue;
+      }
+      ids.push_back(entry->first);
+      dead.push_back(std::move(entry->second.arena));
+      entry = entries_.erase(entry);
+    }
+  }
+  return ids;
+}
+
+uint64_t WrittenArenas::count() const {
+  MutexLock lock(mutex_);
+  return entries_.size();
+}
+
+uint64_t WrittenArenas::bytes() const {
+  MutexLock lock(mutex_);
+  uint64_t sum = 0;
+  for (const auto& [id, entry] : entries_) sum += entry.arena->size;
+  return sum;
+}
+
+}  // namespace arraybridge

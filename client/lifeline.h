@@ -50,7 +50,13 @@ class Lifeline : public ForkParticipant {
   void ReadArrived();
 
   bool lost() const { return is_lost_.load(std::memory_order_acquire); }
-  // True once since the broker last asked for memory.
+  // The broker speaks nonsense: the connection ends, and with it whatever it granted.
+  void Break(Status why) {
+    MutexLock lock(mutex_);
+    Lose(std::move(why));
+  }
+  // Somebody waits for memory. Taken: true once since the broker last said so.
+  bool memory_wanted() const { return memory_wanted_.load(std::memory_order_relaxed); }
   bool TakeMemoryWanted() { return memory_wanted_.exchange(false, std::memory_order_relaxed); }
 
   void AfterForkInChild() noexcept override { socket_.reset(); }

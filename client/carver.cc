@@ -1,0 +1,69 @@
+#include "client/carver.h"
+
+#include <iterator>
+#include <limits>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+Carver::Carver(uint64_t size) {
+  const uint64_t whole = size - size % kArrayAlignment;
+  if (whole > 0) Add(0, whole);
+}
+
+uint64_t Carver::Granules(uint64_t bytes) {
+  if (bytes == 0) return kArrayAlignment;
+  if (bytes > std::numeric_limits<uint64_t>::max() - kArrayAlignment) return 0;
+  return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+}
+
+std::optional<uint64_t> Carver::BestGap(uint64_t bytes) const {
+  const auto found = by_size_.lower_bound({bytes, 0});
+  if (found == by_size_.end()) return std::nullopt;
+  return found->first;
+}
+
+std::optional<uint64_t> Carver::Carve(uint64_t bytes) {
+  const auto found = by_size_.lower_bound({bytes, 0});
+  if (found == by_size_.end()) return std::nullopt;
+  const auto [gap, offset] = *found;
+  Remove(gaps_.find(offset));
+  if (gap > bytes) Add(offset + bytes, gap - bytes);
+  carved_ += bytes;
+  return offset;
+}
+
+void Carver::GiveBack(uint64_t offset, uint64_t bytes) {
+  AB_CHECK(bytes <= carved_);
+  carved_ -= bytes;
+  auto next = gaps_.lower_bound(offset);
+  AB_CHECK(next == gaps_.end() || next->first >= offset + bytes);
+  if (next != gaps_.end() && next->first == offset + bytes) {
+    bytes += next->second;
+    Remove(next);
+  }
+  const auto after = gaps_.lower_bound(offset);
+  if (after != gaps_.begin()) {
+    const auto before = std::prev(after);
+    AB_CHECK(before->first + before->second <= offset);
+    if (before->first + before->second == offset) {
+      offset = before->first;
+      bytes += before->second;
+      Remove(before);
+    }
+  }
+  Add(offset, bytes);
+}
+
+void Carver::Add(uint64_t offset, uint64_t bytes) {
+  gaps_.emplace(offset, bytes);
+  by_size_.emplace(bytes, offset);
+}
+
+void Carver::Remove(std::map<uint64_t, uint64_t>::iterator gap) {
+  by_size_.erase({gap->second, gap->first});
+  gaps_.erase(gap);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,98 @@
+#include "client/connection.h"
+
+#include <algorithm>
+
+#include "client/arena.h"
+#include "client/memory/host_mapper.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kIdleStepMin{10};
+constexpr milliseconds kIdleStepMax{1000};
+constexpr milliseconds kNothingToDo{-1};
+constexpr milliseconds kSyncTimeout{2000};
+
+}  // namespace
+
+std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
+  std::shared_ptr<Connection> connection(new Connection(options));
+  connection->reaper_->SetIdle([weak = std::weak_ptr(connection)] {
+    const auto self = weak.lock();
+    return self ? self->Idle() : kNothingToDo;
+  });
+  return connection;
+}
+
+Connection::Connection(const Broker::Options& options)
+    : options_(options), mapper_(MakeHostMapper()), reaper_(Reaper::Make(BurySessionRemains)) {}
+
+// Arrays that live on keep their session, and the reaper lives until they are gone.
+Connection::~Connection() { reaper_->Retire(); }
+
+Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
+  std::shared_ptr<Session> dead;  // dies outside the lock
+  {
+    MutexLock lock(mutex_);
+    while (connecting_) {
+      if (steady_clock::now() >= deadline) return DeadlineExceeded("another thread is still connecting to the broker");
+      connected_.WaitUntil(mutex_, deadline);
+    }
+    if (session_ && !session_->lifeline().lost()) return session_;
+    dead = std::move(session_);
+    connecting_ = true;
+  }
+  auto opened = Session::Open(options_, reaper_, mapper_, deadline);
+  MutexLock lock(mutex_);
+  connecting_ = false;
+  if (opened.ok()) session_ = *opened;
+  connected_.NotifyAll();
+  return opened;
+}
+
+std::shared_ptr<Session> Connection::current() const {
+  MutexLock lock(mutex_);
+  return session_;
+}
+
+Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline deadline) {
+  for (bool again = true;; again = false) {
+    auto session = Connected(deadline);
+    if (!session.ok()) return session.status();
+    auto answer = (*session)->Call(verb, payload, deadline);
+    if (answer.ok() || !again || answer.status().reason() != Lifeline::kNotSent) return answer;
+  }
+}
+
+Status Connection::Flush(Deadline deadline) {
+  reaper_->Collect();
+  const auto session = current();
+  if (!session || session->lifeline().lost()) return Ok();
+  // First learn what the broker let go of: it may empty an arena.
+  AB_RETURN_IF_ERROR(session->Sync({}, deadline));
+  codec::Release unused = session->TakeUnused(steady_clock::now());
+  if (unused.empty()) return Ok();
+  return session->Sync(std::move(unused), deadline);
+}
+
+milliseconds Connection::Idle() {
+  const auto session = current();
+  if (!session || session->lifeline().lost()) return kNothingToDo;
+  session->lifeline().ReadArrived();
+  const auto now = steady_clock::now();
+  const milliseconds idle = session->arena_idle();
+  const bool wanted = session->lifeline().TakeMemoryWanted();
+  if (session->written().count() > 0 && (wanted || now >= next_sync_)) {
+    next_sync_ = now + idle;
+    // A broker that does not answer is the next caller's to complain about.
+    if (!session->Sync({}, now + kSyncTimeout).ok()) return kIdleStepMax;
+  }
+  session->Post(session->TakeUnused(wanted ? now : now - idle));
+  if (session->written().count() == 0 && session->read().count() == 0) return kNothingToDo;
+  return std::clamp(idle / 4, kIdleStepMin, kIdleStepMax);
+}
+
+}  // namespace arraybridge

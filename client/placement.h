@@ -1,0 +1,27 @@
+// Placements: room for arrays in the arenas of a session, and the way from a placement to a share.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <arraybridge/array.h>
+#include <arraybridge/broker.h>
+
+#include "client/connection.h"
+#include "client/session.h"
+
+namespace arraybridge {
+
+// Room for compact arrays of these specs in one range, out of what is there or out of a new arena. Waits for room until
+// the deadline, then RESOURCE_EXHAUSTED.
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::span<const ArraySpec> specs, bool own,
+                           Deadline deadline);
+
+Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
+                               const Broker::PublishOptions& options, Deadline deadline);
+
+// NOT_FOUND: not all of them lie, aligned and compact, in one unpublished placement of the session.
+Result<Placement> FindPlacement(Session& session, std::span<const View> views);
+
+}  // namespace arraybridge

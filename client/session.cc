@@ -1,0 +1,136 @@
+#include "client/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "client/arena.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kClientNameMax = 64;
+constexpr size_t kNumbersPerMessage = 4096;  // ten bytes each at most: fits into a frame
+constexpr std::chrono::milliseconds kArenaIdle{5000};
+constexpr uint64_t kOwnArenaBytes = 16ull << 20;
+
+std::vector<uint64_t> TakeSome(std::vector<uint64_t>& from, size_t most) {
+  const size_t count = std::min(from.size(), most);
+  std::vector<uint64_t> some(from.end() - static_cast<std::ptrdiff_t>(count), from.end());
+  from.resize(from.size() - count);
+  return some;
+}
+
+void Append(codec::Release& to, codec::Release from) {
+  to.leases.insert(to.leases.end(), from.leases.begin(), from.leases.end());
+  to.arenas.insert(to.arenas.end(), from.arenas.begin(), from.arenas.end());
+  to.unmapped.insert(to.unmapped.end(), from.unmapped.begin(), from.unmapped.end());
+}
+
+codec::Release TakeMessage(codec::Release& release) {
+  codec::Release message;
+  message.leases = TakeSome(release.leases, kNumbersPerMessage);
+  message.arenas = TakeSome(release.arenas, kNumbersPerMessage - message.leases.size());
+  message.unmapped = TakeSome(release.unmapped, kNumbersPerMessage - message.leases.size() - message.arenas.size());
+  return message;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
+                                               std::shared_ptr<MemoryMapper> mapper, Deadline deadline) {
+  auto lifeline = Lifeline::Connect(options.address, deadline);
+  if (!lifeline.ok()) return lifeline.status();
+  const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid())};
+  auto answer = (*lifeline)->Call(Verb::kOpenSession, codec::Encode(hello), deadline);
+  if (!answer.ok()) return answer.status();
+  auto opened = codec::DecodeOpened(answer->payload);
+  if (!opened.ok()) return opened.status();
+  if (opened->protocol != kProtocolVersion) {
+    return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
+  }
+  return std::shared_ptr<Session>(
+      new Session(*std::move(lifeline), std::move(opened->server), std::move(reaper), std::move(mapper)));
+}
+
+Session::Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::shared_ptr<Reaper> reaper,
+                 std::shared_ptr<MemoryMapper> mapper)
+    : reaper_(std::move(reaper)),
+      mapper_(std::move(mapper)),
+      server_(std::move(server)),
+      arena_idle_(server_.limits.arena_idle_ms == 0 ? kArenaIdle
+                                                    : std::chrono::milliseconds(server_.limits.arena_idle_ms)),
+      written_(std::make_unique<WrittenArenas>(
+          server_.limits.own_arena_bytes_min == 0 ? kOwnArenaBytes : server_.limits.own_arena_bytes_min)),
+      lifeline_(std::move(lifeline)) {}
+
+Session::~Session() = default;
+
+Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late) {
+  auto answer = lifeline_->Call(verb, payload, deadline, late);
+  if (lifeline_->memory_wanted()) reaper_->Nudge();
+  return answer;
+}
+
+codec::Release Session::WithUnsent(codec::Release release) {
+  MutexLock lock(mutex_);
+  Append(unsent_, std::move(release));
+  return std::exchange(unsent_, {});
+}
+
+void Session::Post(codec::Release release) {
+  release = WithUnsent(std::move(release));
+  while (!release.empty()) {
+    codec::Release message = TakeMessage(release);
+    if (lifeline_->Post(Verb::kRelease, codec::Encode(message)).ok()) continue;
+    // With the connection everything is given back anyway.
+    if (lifeline_->lost()) return;
+    MutexLock lock(mutex_);
+    Append(unsent_, std::move(message));
+    Append(unsent_, std::move(release));
+    return;
+  }
+}
+
+Status Session::Sync(codec::Release release, Deadline deadline) {
+  release = WithUnsent(std::move(release));
+  do {
+    auto answer = lifeline_->Call(Verb::kRelease, codec::Encode(TakeMessage(release)), deadline);
+    if (!answer.ok()) return answer.status();
+    auto returned = codec::DecodeReturned(answer->payload);
+    if (!returned.ok()) return returned.status();
+    written_->Return(*returned);
+  } while (!release.empty());
+  return Ok();
+}
+
+codec::Release Session::TakeUnused(std::chrono::steady_clock::time_point before) {
+  codec::Release release;
+  release.arenas = written_->TakeEmpty(before);
+  release.unmapped = read_.TakeIdle(before);
+  return release;
+}
+
+Lease::Lease(std::shared_ptr<Session> of, uint64_t lease) : SessionRemains(std::move(of)), id(lease) {
+  session->leases_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Lease::GiveBack(codec::Release& release) {
+  session->leases_.fetch_sub(1, std::memory_order_relaxed);
+  private_mapping.reset();
+  arena.reset();
+  release.leases.push_back(id);
+}
+
+void BurySessionRemains(Reaper::Batch batch) {
+  std::map<Session*, codec::Release> releases;
+  for (auto& one : batch) {
+    auto& remains = static_cast<SessionRemains&>(*one);
+    remains.GiveBack(releases[remains.session.get()]);
+  }
+  for (auto& [session, release] : releases) session->Post(std::move(release));
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,97 @@
+// A Session is one connection to one life of the broker, and everything granted on it: the arenas it writes, the arenas
+// it reads, its leases. It lives while somebody needs one of them; a new connection is a new Session.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <arraybridge/broker.h>
+
+#include "client/arena_cache.h"
+#include "client/codec.h"
+#include "client/lifeline.h"
+#include "client/memory/memory_mapper.h"
+#include "client/reaper.h"
+
+namespace arraybridge {
+
+class WrittenArenas;
+
+// Thread-safe.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  // UNAVAILABLE: nobody answers. FAILED_PRECONDITION: no protocol in common.
+  static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
+                                               std::shared_ptr<MemoryMapper> mapper, Deadline deadline);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Lifeline& lifeline() { return *lifeline_; }
+  Reaper& reaper() { return *reaper_; }
+  MemoryMapper& mapper() { return *mapper_; }
+  WrittenArenas& written() { return *written_; }
+  ArenaCache& read() { return read_; }
+  const codec::Server& server() const { return server_; }
+  // Leases that were not given back yet.
+  uint64_t leases() const { return leases_.load(std::memory_order_relaxed); }
+  std::chrono::milliseconds arena_idle() const { return arena_idle_; }
+
+  // Lifeline::Call; and if the broker wants memory back, the reaper looks for some.
+  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late = {});
+  // Without an answer and without waiting. What a busy broker does not take is said with the next one.
+  void Post(codec::Release release);
+  // Tells what is given back, and learns which ranges the broker let go of.
+  Status Sync(codec::Release release, Deadline deadline);
+  // Unmaps what nobody has used since `before`.
+  codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
+
+ private:
+  Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::shared_ptr<Reaper> reaper,
+          std::shared_ptr<MemoryMapper> mapper);
+
+  codec::Release WithUnsent(codec::Release release);
+
+  const std::shared_ptr<Reaper> reaper_;
+  const std::shared_ptr<MemoryMapper> mapper_;
+  const codec::Server server_;
+  const std::chrono::milliseconds arena_idle_;
+  // The connection ends before the mappings go, so nothing is given back twice.
+  const std::unique_ptr<WrittenArenas> written_;
+  ArenaCache read_;
+  friend class Lease;
+  std::atomic<uint64_t> leases_{0};
+  Mutex mutex_;
+  codec::Release unsent_ AB_GUARDED_BY(mutex_);
+  const std::shared_ptr<Lifeline> lifeline_;
+};
+
+// Remains that are given back on the connection they came from.
+class SessionRemains : public Remains {
+ public:
+  explicit SessionRemains(std::shared_ptr<Session> of) : session(std::move(of)) {}
+  // Adds what the broker must be told.
+  virtual void GiveBack(codec::Release& release) = 0;
+
+  const std::shared_ptr<Session> session;
+};
+
+// A lease of one share, and the memory in which it lies.
+class Lease final : public SessionRemains {
+ public:
+  Lease(std::shared_ptr<Session> of, uint64_t lease);
+  void GiveBack(codec::Release& release) override;
+
+  const uint64_t id;
+  std::shared_ptr<ReadArena> arena;
+  std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of this lease's range alone
+};
+
+// What a Reaper of sessions does with what was dropped: one message for each connection.
+void BurySessionRemains(Reaper::Batch batch);
+
+}  // namespace arraybridge

@@ -191,6 +191,7 @@ class Broker:
             known = self._decided.get((caps, view.dtype, view.dtype_code, view.ndim))
             if known is not None and view.compact and not view.address & _ALIGNED:
                 self._latest.plan = known
+                _log.debug("%s", known)
                 return self._seen(target, view, known)
         copy = _copy_wish(copy, require)
         plans: list[Plan] = []

@@ -127,7 +127,7 @@ def _start_embedded() -> Found:
     # Whoever comes second waits here, and finds the daemon of the first.
     with _locked(directory / "embedded.lock"):
         if not is_listening(directory):
-            _spawn(directory, [])
+            _spawn(directory)
             _log.info("started an embedded broker")
     return Found(str(directory), embedded=True, end=None)
 
@@ -137,7 +137,7 @@ def _start_private() -> Found:
     directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
     standing, life = os.pipe()
     try:
-        _spawn(directory, [standing])
+        _spawn(directory, "--exit-when-idle", "0s", "--life-fd", str(standing), keep=(standing,))
     except BrokerUnavailable:
         os.close(life)
         shutil.rmtree(directory, ignore_errors=True)
@@ -187,21 +187,23 @@ def _lock_now(descriptor: int) -> bool:
 _children: list[subprocess.Popen[bytes]] = []
 
 
-def _spawn(directory: Path, life: list[int]) -> None:
-    """Starts a daemon in a session of its own, and returns when it is ready."""
+def _spawn(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> None:
+    """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
+
+    It inherits no descriptor but those in `keep`.
+    """
     _children[:] = [child for child in _children if child.poll() is None]
     ready, tell = os.pipe()
     record = directory / "arraybridged.log"
     try:
         command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
-        command += [word for descriptor in life for word in ("--life-fd", str(descriptor))]
         with open(os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as log:
             child = subprocess.Popen(
-                command,
+                [*command, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=[tell, *life],
+                pass_fds=(tell, *keep),
                 cwd="/",
                 start_new_session=True,
             )

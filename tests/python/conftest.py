@@ -1,0 +1,90 @@
+"""A real daemon in a temporary directory, and client processes that are exec'd, never forked from a threaded test."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import arraybridge
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE_PARENT = str(Path(arraybridge.__file__).absolute().parents[1])
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
+
+# Of this process, for the tests that import frameworks themselves, and of all clients.
+os.environ.update(
+    {
+        "JAX_PLATFORMS": "cpu",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+    }
+)
+os.environ.setdefault("ARRAYBRIDGE_DAEMON", str(ROOT / "build/dev/daemon/arraybridged"))
+os.environ.pop("ARRAYBRIDGE_ADDRESS", None)
+
+Client = Callable[..., str]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    path = os.pathsep.join([PACKAGE_PARENT, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, **changes}
+
+
+def run_client(code: str, *arguments: str, **changes: str) -> str:
+    """Runs Python code in a process of its own; its output, once it has ended well."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(**changes),
+        cwd=tempfile.gettempdir(),
+        check=False,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def start_daemon(directory: str, *flags: str) -> subprocess.Popen[bytes]:
+    """Ready when this returns."""
+    ready, tell = os.pipe()
+    daemon = subprocess.Popen(
+        [os.environ["ARRAYBRIDGE_DAEMON"], "--directory", directory, "--ready-fd", str(tell), *flags],
+        pass_fds=[tell],
+    )
+    os.close(tell)
+    with os.fdopen(ready, "rb") as pipe:
+        assert pipe.readline() == b"ready\n", f"the daemon ended with status {daemon.wait()}"
+    return daemon
+
+
+def stop_daemon(daemon: subprocess.Popen[bytes]) -> int:
+    daemon.terminate()
+    return daemon.wait()
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The directory of the session's daemon."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        daemon = start_daemon(directory, "--log-level", "warn")
+        yield directory
+        assert stop_daemon(daemon) == 0
+
+
+@pytest.fixture
+def broker(address: str, request: pytest.FixtureRequest) -> Iterator["arraybridge.Broker"]:
+    """A Broker in a namespace of the test's own."""
+    with arraybridge.Broker(address, namespace=f"t{abs(hash(request.node.nodeid)):x}", start="never") as made:
+        yield made
+
+
+@pytest.fixture
+def client(address: str) -> Client:
+    """Runs code in another process; `address` is its first argument."""
+    return lambda code, *arguments, **changes: run_client(code, address, *arguments, **changes)

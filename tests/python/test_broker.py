@@ -1,0 +1,464 @@
+"""put, get and their kin with NumPy, over a real daemon."""
+
+import logging
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import arraybridge
+from arraybridge import (
+    BrokerTimeout,
+    BrokerUnavailable,
+    Converted,
+    DeviceUnavailable,
+    FrameworkNotAvailable,
+    InvalidDevice,
+    InvalidMemoryType,
+    InvalidRequest,
+    MemoryType,
+    OutOfMemory,
+    ShareExists,
+    ShareNotFound,
+    UnsupportedArray,
+    UnsupportedDtype,
+)
+from arraybridge.share import _loaded
+
+NUMBERS = [*"bBhHiIlLqQefdFD?"]
+
+
+def address_of(array):
+    return array.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_every_number_type_comes_back_bit_for_bit(broker, dtype):
+    bits = np.random.default_rng(1).integers(0, 256, 96 * np.dtype(dtype).itemsize, np.uint8)
+    array = (bits % 2).astype(bool) if dtype == "?" else bits.view(dtype)
+    array = array.reshape(-1, 4)
+    broker.put(array, "a")
+    got = broker.get("a")
+    assert got.dtype == array.dtype and got.shape == array.shape
+    assert got.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.float32(2.5).reshape(()),
+        np.zeros((0, 3), np.int16),
+        np.zeros((3, 0, 2)),
+        np.arange(24.0).reshape(2, 3, 4)[:, ::-1, ::2],
+        np.asfortranarray(np.arange(12).reshape(3, 4)),
+        np.broadcast_to(np.float32(1), (100, 100)),
+        np.zeros((1,) * 64),
+        np.array([1, 2, 3], ">f4"),
+        np.array([(1, 2.5), (3, 4.5)], [("a", "u1"), ("b", "<f4")])["b"],
+        np.frombuffer(b"\0" + np.arange(5.0).tobytes(), np.uint8)[1:].view("f8"),
+        np.array(["2026-01-01T00:00", "NaT"], "M8[ns]"),
+        np.array([1, -5], "m8[s]"),
+        np.array(["2026-01-01"], ">M8[D]"),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_shapes_layouts_and_odd_dtypes(broker, array):
+    broker.put(array, "a")
+    got = broker.get("a")
+    assert got.dtype == array.dtype.newbyteorder("=") and got.shape == array.shape
+    np.testing.assert_array_equal(got, array)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        [("a", "u1"), ("b", "<f4")],
+        np.dtype([("a", "u1"), ("b", "<f4")], align=True),
+        [("a", ">i4"), ("inner", [("x", "f8", (2, 3)), ("when", "M8[us]")])],
+        [("text", "S3"), ("", "i2")],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,)])
+def test_structured_arrays_keep_their_fields(broker, dtype, shape):
+    array = np.zeros(shape, dtype)
+    array.reshape(-1).view(np.uint8)[:] = 7
+    broker.put(array, "compact")
+    broker.put(array[..., ::2] if shape else array, "stepped")
+    got = broker.get("compact")
+    assert got.dtype.fields.keys() == array.dtype.fields.keys()
+    assert got.shape == array.shape and not got.flags.writeable
+    for name in array.dtype.names:
+        np.testing.assert_array_equal(got[name], array[name])
+        np.testing.assert_array_equal(broker.get("stepped")[name], (array[..., ::2] if shape else array)[name])
+    with pytest.raises((UnsupportedDtype, FrameworkNotAvailable)):
+        broker.get("compact", "torch")
+
+
+def test_a_get_is_read_only_aligned_and_never_copied(broker):
+    broker.put(np.arange(1000), "a")
+    first, plan = broker.get("a", explain=True)
+    second = broker.get("a")
+    assert plan.zero_copy and plan == broker.last_plan and plan.via == "host-shm"
+    assert address_of(first) == address_of(second) and address_of(first) % 256 == 0
+    with pytest.raises(ValueError, match="read-only"):
+        first[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        first.flags.writeable = True
+
+
+def test_copy_true_is_private_and_writable(broker):
+    broker.put(np.arange(10), "a")
+    mine, plan = broker.get("a", copy=True, explain=True)
+    mine[0] = 99
+    assert broker.get("a")[0] == 0
+    assert plan.copies == 1 and plan.copied_bytes == 80 and plan.reasons == ("copy_requested: copy=True",)
+    assert isinstance(broker.get("a", require="zero-copy", explain=True), Converted)
+    with pytest.raises(InvalidRequest, match="contradict"):
+        broker.get("a", copy=True, require="zero-copy")
+    with pytest.raises(InvalidRequest, match="zero-copy"):
+        broker.get("a", require="cheap")
+
+
+def test_put_takes_the_values_of_this_moment(broker):
+    array = np.zeros(4)
+    broker.put(array, "a")
+    array[:] = 1
+    assert broker.get("a").sum() == 0
+
+
+def test_a_tree_is_one_share(broker):
+    tree = {"x": np.arange(3), "deep": [np.float32([1, 2]), (np.zeros((2, 2), bool), {7: np.array(["2026"], "M8[Y]")})]}
+    share = broker.put(tree, "tree")
+    assert len(share.specs) == 4
+    got, plan = broker.get("tree", explain=True)
+    assert list(got) == ["x", "deep"] and type(got["deep"][1]) is tuple and plan.copies == 0
+    np.testing.assert_array_equal(got["deep"][1][1][7], np.array(["2026"], "M8[Y]"))
+    np.testing.assert_array_equal(got["x"], np.arange(3))
+    assert len(broker.list("tree")) == 1
+    with pytest.raises(UnsupportedArray, match="4 arrays"):
+        np.asarray(share)
+
+
+def test_a_tree_may_mix_what_is_copied_as_it_is_with_what_is_swapped(broker):
+    broker.put([np.arange(3), np.array([1, 2], ">i4")], "mixed")
+    plain, swapped = broker.get("mixed")
+    assert plain.tolist() == [0, 1, 2] and swapped.tolist() == [1, 2] and swapped.dtype == np.dtype("=i4")
+
+
+@pytest.mark.parametrize(
+    ("array", "error", "words"),
+    [
+        (np.ma.array([1, 2], mask=[0, 1]), UnsupportedArray, "mask"),
+        (np.array([object()]), UnsupportedDtype, "object"),
+        (np.array(["a"]), UnsupportedDtype, "<U1"),
+        (np.array([b"a"]), UnsupportedDtype, "S1"),
+        (np.zeros(2, np.longdouble), UnsupportedDtype, "float128"),
+        (np.array([(1, None)], [("a", "i4"), ("b", "O")]), UnsupportedDtype, "no framework"),
+        ([1, 2], UnsupportedArray, "int"),
+        ("text", UnsupportedArray, "str"),
+        (None, UnsupportedArray, "NoneType"),
+        ([], InvalidRequest, "without any array"),
+    ],
+    ids=repr,
+)
+def test_what_nobody_could_read_is_refused_by_name(broker, array, error, words):
+    with pytest.raises(error, match=words):
+        broker.put(array, "never")
+    assert not broker.list()
+
+
+def test_matrix_and_recarray_leave_as_plain_arrays(broker):
+    broker.put(np.matrix([[1, 2]]), "m")
+    assert type(broker.get("m")) is np.ndarray
+
+
+@pytest.mark.parametrize(
+    "source",
+    [b"abc", bytearray(b"abc"), memoryview(b"abc"), np.uint8([97, 98, 99])],
+    ids=lambda source: type(source).__name__,
+)
+def test_buffers_can_be_put(broker, source):
+    broker.put(source, "b")
+    assert broker.get("b").tobytes() == b"abc"
+
+
+def test_a_name_is_taken_once(broker):
+    broker.put(np.zeros(1), "a")
+    with pytest.raises(ShareExists, match="a"):
+        broker.put(np.ones(1), "a")
+
+
+def test_replace_leaves_holders_of_the_old_one_alone(broker):
+    old_share = broker.put(np.zeros(1), "a")
+    old = broker.get("a")
+    new_share = broker.put(np.ones(1), "a", replace=True)
+    assert new_share.generation > old_share.generation
+    assert (old[0], broker.get("a")[0]) == (0, 1)
+    assert broker.get(new_share)[0] == 1
+
+
+def test_withdraw(broker):
+    share = broker.put(np.zeros(1), "a")
+    held = broker.get("a")
+    share.withdraw()
+    with pytest.raises(ShareNotFound):
+        broker.get("a")
+    with pytest.raises(ShareNotFound):
+        broker.withdraw("a")
+    assert held[0] == 0
+    broker.put(np.ones(1), "a")
+    assert broker.get("a")[0] == 1
+
+
+def test_unnamed_shares(broker):
+    first, second = broker.put(np.zeros(1)), broker.put(np.ones(1))
+    assert first.unnamed and first.name != second.name
+    assert (broker.get(first)[0], broker.get(second)[0]) == (0, 1)
+
+
+def test_a_sealed_share_is_enforced(broker):
+    assert broker.put(np.zeros(8), "s", sealed=True).sealed
+    assert broker.get("s").sum() == 0
+    broker.put(np.array([5], ">i8"), "swapped", sealed=True)
+    assert broker.get("swapped")[0] == 5
+
+
+def test_metadata_travels(broker):
+    broker.put(np.zeros(1), "a", metadata=b"\x00camera 3")
+    [listed] = broker.list("a")
+    assert listed.share.metadata == b"\x00camera 3" and listed.leases == 0 and listed.maker_process_id > 0
+
+
+def test_list_by_prefix(broker):
+    for name in ("x1", "x2", "y"):
+        broker.put(np.zeros(1), name)
+    assert sorted(row.share.name for row in broker.list("x")) == ["x1", "x2"]
+
+
+def test_a_missing_name_and_a_wait_that_ends(broker):
+    with pytest.raises(ShareNotFound):
+        broker.get("nobody")
+    with pytest.raises(BrokerTimeout):
+        broker.get("nobody", wait=0.05)
+
+
+def test_a_wait_ends_when_the_name_comes(broker, address):
+    waiting = threading.Event()
+    got = []
+
+    def wait():
+        with arraybridge.Broker(address, namespace=broker.namespace, start="never") as other:
+            other.list()
+            waiting.set()
+            got.append(other.get("late", wait=60)[0])
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waiting.wait()
+    broker.put(np.full(1, 5), "late")
+    thread.join()
+    assert got == [5]
+
+
+def test_namespaces_do_not_see_each_other(broker, address):
+    share = broker.put(np.zeros(1), "a")
+    with arraybridge.Broker(address, namespace="elsewhere", start="never") as other:
+        with pytest.raises(ShareNotFound):
+            other.get("a")
+        with pytest.raises(InvalidRequest, match="elsewhere"):
+            other.get(share)
+
+
+@pytest.mark.parametrize("name", ["", 7, None, b"a"])
+def test_a_name_is_a_non_empty_str(broker, name):
+    with pytest.raises(InvalidRequest):
+        broker.get(name)
+    if name is not None:
+        with pytest.raises(InvalidRequest):
+            broker.put(np.zeros(1), name)
+
+
+def test_a_name_that_is_too_long_is_the_brokers_refusal(broker):
+    with pytest.raises(InvalidRequest) as caught:
+        broker.put(np.zeros(1), "n" * 256)
+    assert caught.value.code == 3
+
+
+def test_names_of_frameworks(broker):
+    broker.put(np.zeros(1), "a")
+    assert broker.get("a", MemoryType.NUMPY)[0] == 0
+    with pytest.raises(InvalidMemoryType, match="'nmpy' is no memory type"):
+        broker.get("a", "nmpy")
+    with pytest.raises(InvalidMemoryType, match="not supported yet"):
+        broker.get("a", MemoryType.CUPY)
+
+
+def test_devices(broker):
+    broker.put(np.zeros(1), "a")
+    assert broker.get("a", device="cpu")[0] == 0
+    with pytest.raises(DeviceUnavailable, match="CUDA"):
+        broker.get("a", device=0)
+    with pytest.raises(InvalidDevice):
+        broker.get("a", device=-1)
+
+
+def test_born_in_broker_memory_is_published_in_place(broker):
+    array = broker.empty((1 << 20,), "uint8")
+    assert array.flags.writeable and address_of(array) % 256 == 0
+    array[:] = 3
+    before = broker.stats()
+    broker.put(array, "born")
+    array[0] = 4  # by contract nobody does this; it shows that the bytes are the very same
+    assert broker.get("born")[:2].tolist() == [4, 3]
+    after = broker.stats()
+    assert after["publishes_total"] == before["publishes_total"] + 1
+    assert after["client_arena_bytes"] == before["client_arena_bytes"]
+
+
+def test_empty_of_odd_shapes_and_dtypes(broker):
+    assert broker.empty((), np.float32).shape == ()
+    assert broker.empty(3, int).dtype == np.int64
+    assert broker.empty((0, 2), np.dtype("complex64")).shape == (0, 2)
+    with pytest.raises(UnsupportedDtype):
+        broker.empty(3, "object")
+    with pytest.raises(InvalidRequest, match="negative"):
+        broker.empty(-1, "int8")
+
+
+def test_a_convert_result_is_published_in_place(broker):
+    made = broker.convert(np.arange(100)[::-2], "numpy", copy=True)
+    broker.put(made, "c")
+    made[0] = -1
+    assert broker.get("c")[0] == -1
+
+
+def test_a_share_is_an_array(broker):
+    share = broker.put(np.arange(6, dtype=np.int32).reshape(2, 3), "a")
+    assert np.asarray(share).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert np.asarray(share, np.float64).dtype == np.float64
+    assert np.array(share, copy=True).flags.writeable
+    free = np.from_dlpack(share)
+    assert free.tolist() == [[0, 1, 2], [3, 4, 5]] and share.__dlpack_device__() == (1, 0)
+    assert share.to("numpy").tolist() == free.tolist()
+    assert memoryview(share.view()).shape == (2, 3)
+    assert (share.nbytes >= 24, share.namespace, share.device) == (True, broker.namespace, (1, 0))
+    [spec] = share.specs
+    assert (spec.dtype, spec.shape, spec.offset) == ("int32", (2, 3), 0)
+    assert "int32 (2, 3)" in repr(share) and "<table>" in share._repr_html_()
+    assert dict(item for item in share.__rich_repr__() if isinstance(item, tuple))["generation"] == share.generation
+
+
+def test_a_share_shows_foreign_names_as_text(broker):
+    assert "<script>" not in broker.put(np.zeros(1), "<script>")._repr_html_()
+
+
+def test_a_share_pickles_as_a_reference(broker):
+    share = broker.put(np.zeros(1 << 20), "big", metadata=b"m")
+    data = pickle.dumps(share)
+    again = pickle.loads(data)
+    assert len(data) < 1000
+    assert (again, hash(again), again.metadata, again.specs) == (share, hash(share), b"m", share.specs)
+    assert again.to("numpy").sum() == 0
+    again.withdraw()
+    with pytest.raises(ShareNotFound):
+        pickle.loads(data).to("numpy")
+
+
+def test_loading_a_share_touches_no_broker(broker):
+    share = broker.put(np.zeros(1), "a")
+    remake, (_, fields) = share.__reduce__()
+    lost = remake("/nonexistent", fields)
+    assert lost.name == "a"
+    with pytest.raises(BrokerUnavailable):
+        lost.to("numpy")
+
+
+def test_a_share_can_be_put_again_and_converted(broker):
+    share = broker.put(np.arange(3), "a")
+    broker.put(share, "copy")
+    assert broker.get("copy").tolist() == [0, 1, 2]
+    array, plan = broker.convert(share, "numpy", explain=True)
+    assert plan.zero_copy and plan.source == "share" and array.tolist() == [0, 1, 2]
+
+
+def test_out_of_memory_names_the_quota(broker, address):
+    with arraybridge.Broker(address, namespace=broker.namespace, start="never", timeout_s=0.1) as hasty:
+        with pytest.raises(OutOfMemory):
+            hasty.empty((1 << 50,), "uint8")
+
+
+def test_a_closed_broker_connects_again_and_arrays_stay(broker):
+    broker.put(np.arange(3), "a")
+    got = broker.get("a")
+    broker.close()
+    assert got.tolist() == [0, 1, 2]
+    assert broker.get("a").tolist() == [0, 1, 2]
+
+
+def test_stats(broker):
+    broker.put(np.zeros(1), "a")
+    got = broker.get("a")
+    numbers = broker.stats()
+    assert numbers["shares"] >= 1 and numbers["client_live_leases"] == 1
+    del got
+    broker.flush()
+    assert broker.stats()["client_live_leases"] == 0
+
+
+def test_identity_and_hand_over_need_no_broker():
+    nobody = arraybridge.Broker("/nonexistent", start="never")
+    array = np.arange(3)
+    assert nobody.convert(array, "numpy") is array
+    view = nobody.convert(memoryview(array), "numpy")
+    assert address_of(view) == address_of(array) and nobody.last_plan.route == "hand_over"
+    with pytest.raises(BrokerUnavailable):
+        nobody.convert(array, "numpy", copy=True)
+    with pytest.raises(BrokerUnavailable):
+        nobody.get("a")
+
+
+def test_convert_of_a_tree(broker):
+    tree = {"a": np.arange(3), "b": (bytearray(b"xy"),)}
+    got, plan = broker.convert(tree, "numpy", explain=True)
+    assert got["a"] is tree["a"] and got["b"][0].tolist() == [120, 121]
+    assert plan.route == "hand_over" and plan.copies == 0
+
+
+def test_arguments_of_a_broker():
+    with pytest.raises(InvalidRequest, match="start"):
+        arraybridge.Broker(start="sometimes")
+    with pytest.raises(InvalidRequest, match="private"):
+        arraybridge.Broker("/somewhere", start="private")
+
+
+def test_every_plan_is_logged(broker, caplog):
+    broker.put(np.zeros(1), "a")
+    with caplog.at_level(logging.DEBUG, logger="arraybridge"):
+        broker.get("a", copy=True)
+    assert "copy_requested" in caplog.text
+
+
+def test_many_threads_share_one_broker(broker):
+    broker.put(np.arange(1000), "a")
+    wrong = []
+
+    def work():
+        for _ in range(200):
+            if broker.get("a")[999] != 999:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    broker.flush()
+    assert not wrong and broker.stats()["client_live_leases"] == 0
+
+
+
+def test_a_share_pickled_by_another_version_is_refused():
+    with pytest.raises(InvalidRequest, match="another version"):
+        _loaded("/x", (1, 2))

@@ -1,0 +1,303 @@
+"""put, get and convert with torch, TensorFlow and JAX in one process: routes, refusals, traps."""
+
+import numpy as np
+import pytest
+
+import arraybridge
+from arraybridge import (
+    CopyWarning,
+    MemoryConversionError,
+    UnsupportedArray,
+    UnsupportedDtype,
+    ZeroCopyUnavailable,
+)
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+jax = pytest.importorskip("jax", reason="jax is not installed")
+jnp = jax.numpy
+
+
+def aligned(shape=(4, 4), dtype=np.float32):
+    """A read-only, 64-byte aligned array: what every framework can take as it is."""
+    array = np.frombuffer(bytearray(4096), np.uint8)
+    start = -array.__array_interface__["data"][0] % 64
+    count = int(np.prod(shape))
+    made = array[start : start + count * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+    made[...] = np.arange(count).reshape(shape)
+    return made
+
+
+def pointer(array):
+    kind = arraybridge.detect_memory_type(array)
+    if kind == "torch":
+        return array.data_ptr()
+    if kind == "jax":
+        return array.unsafe_buffer_pointer()
+    if kind == "tensorflow":
+        return array.__array__().__array_interface__["data"][0]
+    return array.__array_interface__["data"][0]
+
+
+MAKE = {
+    "numpy": aligned,
+    "torch": lambda: torch.from_dlpack(aligned()),
+    "tensorflow": lambda: tf.constant(aligned()),
+    "jax": lambda: jnp.array(aligned()),
+}
+
+
+@pytest.mark.parametrize("target", MAKE)
+@pytest.mark.parametrize("source", MAKE)
+def test_every_host_pair_shares_on_request(source, target):
+    nobody = arraybridge.Broker("/nonexistent", start="never")
+    array = MAKE[source]()
+    got, plan = nobody.convert(array, target, copy=False, explain=True)
+    assert pointer(got) == pointer(array) and plan.copies == 0
+    assert (got is array) == (source == target) == (plan.route == "identity")
+    np.testing.assert_array_equal(np.asarray(got), aligned())
+
+
+@pytest.mark.parametrize("source", ["tensorflow", "jax"])
+def test_immutable_arrays_are_read_only_in_numpy_and_private_in_torch(broker, source):
+    array = MAKE[source]()
+    assert not broker.convert(array, "numpy").flags.writeable
+    with pytest.warns(CopyWarning, match="read_only"):
+        tensor = broker.convert(array, "torch")
+    tensor += 1
+    np.testing.assert_array_equal(np.asarray(array), aligned())
+
+
+@pytest.mark.parametrize("target", ["tensorflow", "jax"])
+def test_a_later_write_changes_no_immutable_array(broker, target):
+    array = aligned()
+    with pytest.warns(CopyWarning, match="immutable_target") as warned:
+        got, plan = broker.convert(array, target, explain=True)
+        broker.convert(array, target)
+    array[:] = -1
+    np.testing.assert_array_equal(np.asarray(got), aligned())
+    assert plan.route == "place" and len([w for w in warned if w.category is CopyWarning]) == 1
+
+
+@pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        np.arange(12.0, dtype="f4").reshape(3, 4)[:, ::-1],
+        np.arange(12.0, dtype=">f4").reshape(3, 4),
+        np.zeros((3, 4), [("a", "u1"), ("b", "<f4")])["b"],
+        np.broadcast_to(np.float32(1), (30, 40)),
+        np.frombuffer(b"\0" + bytes(48), np.uint8)[1:].view("f4").reshape(3, 4),
+    ],
+    ids=["reversed", "big-endian", "packed field", "broadcast", "misaligned"],
+)
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+def test_difficult_sources_are_copied_right_and_refused_without_a_copy(broker, source, target):
+    got, plan = broker.convert(source, target, explain=True)
+    assert plan.copies == 1 and pointer(got) % 64 == 0
+    np.testing.assert_array_equal(np.asarray(got), source)
+    if source.strides != (0, 0) or target != "torch":
+        with pytest.raises(ZeroCopyUnavailable) as caught:
+            broker.convert(source, target, copy=False)
+        assert caught.value.plan.reasons
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
+def test_jax_without_x64_refuses_what_it_would_narrow(broker, dtype):
+    assert not jax.config.jax_enable_x64
+    broker.put(np.arange(4).astype(dtype), "wide")
+    for ask in (
+        lambda: broker.get("wide", "jax"),
+        lambda: broker.convert(np.arange(4).astype(dtype), "jax"),
+        lambda: broker.get("wide", "jax", copy=True),
+    ):
+        with pytest.raises(UnsupportedDtype, match="jax_enable_x64.*allow_downcast=True"):
+            ask()
+    narrow, plan = broker.get("wide", "jax", allow_downcast=True, explain=True)
+    assert narrow.tolist() == [0, 1, 2, 3] and str(narrow.dtype) == plan.dtype != dtype and plan.copies == 1
+    with jax.enable_x64(True):
+        assert str(broker.get("wide", "jax").dtype) == dtype
+    with pytest.raises(UnsupportedDtype):
+        broker.get("wide", "jax")
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
+def test_a_downcast_checks_its_range(broker, value):
+    broker.put(np.array([value]), "wide")
+    with pytest.raises(MemoryConversionError, match="does not fit into int32"):
+        broker.get("wide", "jax", allow_downcast=True)
+    with pytest.raises(MemoryConversionError, match="does not fit into int32"):
+        broker.convert(np.array([value]), "jax", allow_downcast=True)
+
+
+def test_writes_to_a_torch_get_reach_nobody(broker):
+    broker.put(np.arange(4096.0), "a")
+    mine, other = broker.get("a", "torch"), broker.get("a", "torch")
+    reader = broker.get("a")
+    mine.mul_(-1)
+    mine.numpy()[0] = 7
+    assert mine[0] == 7 and other[1] == 1 and reader[1] == 1 and broker.get("a")[1] == 1
+    share = broker.put(np.arange(8.0), "b")
+    torch.from_dlpack(share).zero_()
+    assert broker.get("b").tolist() == list(range(8))
+
+
+def test_torch_born_in_broker_memory(broker):
+    tensor = broker.empty((3, 2), torch.float32, "torch")
+    tensor.fill_(2)
+    broker.put(tensor, "born")
+    tensor[0, 0] = 3
+    assert broker.get("born")[0].tolist() == [3, 2]
+    with pytest.raises(UnsupportedArray, match="cannot be written"):
+        broker.empty(3, "float32", "jax")
+
+
+def test_torch_gradients_conjugates_and_negatives(broker):
+    weight = torch.nn.Parameter(torch.ones(3))
+    got, plan = broker.convert(weight, "numpy", explain=True)
+    assert plan.zero_copy and plan.notes[0].startswith("detached") and weight.requires_grad
+    assert broker.convert(weight, "torch") is weight
+    broker.put({"w": weight}, "grad")
+    assert broker.get("grad", "torch")["w"].requires_grad is False
+    conjugate = torch.tensor([1 + 2j]).conj()
+    broker.put([conjugate, conjugate.imag], "bits")
+    first, second = broker.get("bits")
+    assert (first[0], second[0]) == (1 - 2j, -2)
+    assert got.tolist() == [1, 1, 1]
+    with pytest.raises(ZeroCopyUnavailable, match="conjugate"):
+        broker.convert(conjugate, "numpy", copy=False)
+
+
+def fake_tensor():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+def deleted():
+    array = jnp.ones(3)
+    array.delete()
+    return array
+
+
+REFUSED = {
+    "sparse": (lambda: torch.eye(3).to_sparse(), UnsupportedArray, "sparse"),
+    "csr": (lambda: torch.eye(3).to_sparse_csr(), UnsupportedArray, "sparse"),
+    "meta": (lambda: torch.ones(3, device="meta"), UnsupportedArray, "meta"),
+    "fake": (fake_tensor, UnsupportedArray, "fake"),
+    "quantized": (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), UnsupportedArray, "quantized"),
+    "nested": (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), UnsupportedArray, "nested"),
+    "tf string": (lambda: tf.constant("text"), UnsupportedDtype, "string"),
+    "tf sparse": (lambda: tf.sparse.eye(3), UnsupportedArray, "SparseTensor"),
+    "tf ragged": (lambda: tf.ragged.constant([[1], [2, 3]]), UnsupportedArray, "RaggedTensor"),
+    "jax key": (lambda: jax.random.key(0), UnsupportedArray, "key"),
+    "jax deleted": (deleted, UnsupportedArray, "deleted"),
+    "numpy masked": (lambda: np.ma.array([1], mask=[1]), UnsupportedArray, "mask"),
+}
+
+
+@pytest.mark.parametrize("form", REFUSED)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_forms_without_plain_memory_are_refused_by_name(broker, form):
+    make, error, words = REFUSED[form]
+    array = make()
+    with pytest.raises(error, match=words):
+        broker.put(array, "never")
+    with pytest.raises(error, match=words):
+        broker.convert(array, "numpy")
+    with pytest.raises(BufferError):
+        arraybridge.asdlpack(array)
+
+
+def test_tracers_symbolic_and_functorch_tensors_are_refused_by_name(broker):
+    def put(array):
+        with pytest.raises(UnsupportedArray, match=r"tracer|symbolic|functorch"):
+            broker.put(array, "never")
+        return array
+
+    jax.jit(put)(jnp.ones(3))
+    tf.function(put, autograph=False)(tf.ones(3))
+    torch.vmap(put)(torch.ones(3, 2))
+    assert not broker.list()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_dtypes_beyond_numpy_keep_every_bit(broker, name):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    width = np.dtype(getattr(ml_dtypes, name)).itemsize
+    bits = np.arange(2 ** (8 * width), dtype=f"u{width}")
+    source = torch.from_numpy(bits.copy()).view(getattr(torch, name))
+    broker.put(source, "t")
+    broker.put(bits.view(getattr(ml_dtypes, name)), "n")
+    for share in ("t", "n"):
+        for framework in ("numpy", "torch", "tensorflow", "jax"):
+            got, plan = broker.get(share, framework, explain=True)
+            assert name in str(got.dtype)
+            assert plan.copies == (1 if framework == "tensorflow" and name != "bfloat16" else 0)
+            raw = got.view(torch.uint8).numpy() if framework == "torch" else np.asarray(got).view(np.uint8)
+            assert raw.tobytes() == bits.tobytes(), framework
+            broker.put(got, f"{share}-{framework}-again")
+            assert broker.get(f"{share}-{framework}-again").view(f"u{width}").tobytes() == bits.tobytes()
+
+
+def test_a_variable_is_its_value_of_this_moment(broker):
+    variable = tf.Variable([1.0, 2.0])
+    got = broker.convert(variable, "numpy")
+    broker.put(variable, "v")
+    variable.assign([5.0, 6.0])
+    assert got.tolist() == [1, 2] == broker.get("v").tolist()
+
+
+def test_a_share_of_everybody_is_usable_in_real_work(broker):
+    matrix = np.random.default_rng(0).random((128, 128), np.float32)
+    broker.put(matrix, "m")
+    expected = matrix @ matrix
+    results = {
+        "torch": lambda m: (m @ m).numpy(),
+        "tensorflow": lambda m: tf.matmul(m, m).numpy(),
+        "jax": lambda m: np.asarray(jax.jit(jnp.matmul)(m, m)),
+        "numpy": lambda m: m @ m,
+    }
+    for framework, multiply in results.items():
+        np.testing.assert_allclose(multiply(broker.get("m", framework)), expected, rtol=1e-4)
+
+
+def test_asdlpack_of_everything(broker):
+    for framework, make in MAKE.items():
+        array = make()
+        view = arraybridge.asdlpack(array)
+        assert view.address == pointer(array) and view.shape == (4, 4), framework
+    copied = arraybridge.asdlpack(aligned(), copy=True)
+    assert copied.is_copied and not copied.read_only
+    share = broker.put(aligned(), "s")
+    assert arraybridge.asdlpack(share).read_only
+    text = b"Hello!"
+    torch.from_dlpack(arraybridge.asdlpack(text))[0] = 74
+    assert text == b"Hello!"
+    with pytest.raises(TypeError):
+        arraybridge.asdlpack(object())
+    with pytest.raises(BufferError):
+        arraybridge.asdlpack(np.array([1], ">i4"))
+
+
+def test_detection():
+    assert arraybridge.detect_memory_type(torch.nn.Parameter(torch.ones(1))) == "torch"
+    assert arraybridge.detect_memory_type(tf.Variable(1.0)) == "tensorflow"
+    assert arraybridge.detect_memory_type(jax.random.key(0)) == "jax"
+    for other in (torch.Size([1]), torch.float32, torch.nn.Linear(1, 1), tf.float32, jnp.float32):
+        assert arraybridge.detect_memory_type(other) is None
+
+
+def test_deleting_in_every_order(broker):
+    for framework in MAKE:
+        share = broker.put(aligned(), f"order-{framework}")
+        array = share.to(framework)
+        share.withdraw()
+        del share
+        broker.flush()
+        np.testing.assert_array_equal(np.asarray(array), aligned())
+        del array
+    jax.clear_caches()
+    broker.flush()
+    assert broker.stats()["client_live_leases"] == 0

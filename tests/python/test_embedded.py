@@ -1,0 +1,235 @@
+"""Finding a broker, starting one, and its end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import environment, run_client, start_daemon, stop_daemon
+
+import arraybridge
+from arraybridge import BrokerUnavailable, _bin, discovery
+
+USE = """
+import os, sys, arraybridge, numpy
+broker = arraybridge.Broker()
+broker.put(numpy.arange(3), "a", replace=True)
+assert broker.get("a").tolist() == [0, 1, 2]
+"""
+
+
+@pytest.fixture
+def runtime(monkeypatch):
+    """An XDG_RUNTIME_DIR of the test's own; what was started there ends with the test."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
+        monkeypatch.setenv("ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "300ms")
+        monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", f"{directory}/system")
+        yield Path(directory) / "arraybridge"
+
+
+def daemons_of(directory):
+    """Process ids of the daemons that serve this directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--directory" in words and str(directory).encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for_end(process_id):
+    """Returns when a process that is no child of ours has ended."""
+    descriptor = os.pidfd_open(process_id)
+    with open(descriptor, "rb", closefd=True):
+        import select
+
+        select.select([descriptor], [], [])
+
+
+def test_the_first_starts_it_and_the_second_finds_it(runtime):
+    with arraybridge.Broker() as broker:
+        broker.put(np.arange(3), "a")
+        [daemon] = daemons_of(runtime)
+        assert os.getpgid(daemon) == daemon != os.getpgid(0)
+        run_client("import arraybridge; assert arraybridge.Broker().get('a').tolist() == [0, 1, 2]")
+        assert daemons_of(runtime) == [daemon]
+        assert runtime.stat().st_mode & 0o777 == 0o700
+    wait_for_end(daemon)
+    with arraybridge.Broker() as broker:
+        assert broker.list() == []
+
+
+def test_two_starters_get_one_daemon(runtime):
+    command = [sys.executable, "-c", USE.replace('"a"', "str(os.getpid())") + "print(broker.address); sys.stdin.read()"]
+    starters = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True)
+        for _ in range(4)
+    ]
+    assert {starter.stdout.readline().strip() for starter in starters} == {str(runtime)}
+    [daemon] = daemons_of(runtime)
+    for starter in starters:
+        starter.communicate("")
+        assert starter.returncode == 0
+    wait_for_end(daemon)
+
+
+def test_it_ends_when_idle_after_its_starter_was_killed(runtime):
+    starter = subprocess.Popen(
+        [sys.executable, "-c", USE + "print('up', flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    assert starter.stdout.readline() == "up\n"
+    [daemon] = daemons_of(runtime)
+    starter.send_signal(signal.SIGKILL)
+    starter.communicate()
+    wait_for_end(daemon)
+
+
+def test_it_survives_its_starter_while_others_are_connected(runtime):
+    with arraybridge.Broker() as probe:
+        probe.list()
+        daemon = daemons_of(runtime)
+        run_client(USE)
+        assert probe.get("a").tolist() == [0, 1, 2]
+        assert daemons_of(runtime) == daemon
+    wait_for_end(*daemon)
+
+
+def test_a_gone_embedded_broker_is_started_again(runtime):
+    broker = arraybridge.Broker()
+    broker.put(np.arange(3), "a")
+    held = broker.get("a")
+    [daemon] = daemons_of(runtime)
+    os.kill(daemon, signal.SIGKILL)
+    wait_for_end(daemon)
+    share = broker.put(np.arange(4), "a")
+    assert share.to("numpy").tolist() == [0, 1, 2, 3] and held.tolist() == [0, 1, 2]
+    broker.close()
+
+
+def test_never(runtime, monkeypatch):
+    with pytest.raises(BrokerUnavailable, match='start="never"') as caught:
+        arraybridge.Broker(start="never").list()
+    assert caught.value.code == 14
+    monkeypatch.setenv("ARRAYBRIDGE_START", "never")
+    for start in ("auto", "private"):
+        with pytest.raises(BrokerUnavailable, match="ARRAYBRIDGE_START=never"):
+            arraybridge.Broker(start=start).list()
+    assert not daemons_of(runtime)
+
+
+def test_a_named_address_is_never_replaced(runtime, monkeypatch):
+    monkeypatch.setenv("ARRAYBRIDGE_ADDRESS", str(runtime / "elsewhere"))
+    with pytest.raises(BrokerUnavailable):
+        arraybridge.Broker().list()
+    with pytest.raises(BrokerUnavailable):
+        arraybridge.Broker(runtime / "other").list()
+    assert not daemons_of(runtime)
+
+
+def test_a_system_broker_is_found_and_one_that_refuses_is_an_error(runtime):
+    system = Path(discovery.SYSTEM_DIRECTORY)
+    system.mkdir()
+    daemon = start_daemon(str(system), "--log-level", "warn")
+    with arraybridge.Broker() as broker:
+        assert broker.list() == [] and broker.address == str(system)
+    assert stop_daemon(daemon) == 0
+    (system / "lifeline.sock").unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(str(system / "lifeline.sock"))
+    with pytest.raises(BrokerUnavailable, match="does not answer"):
+        arraybridge.Broker().list()
+    assert not daemons_of(runtime)
+
+
+def test_the_environment_names_the_address(runtime, monkeypatch, address):
+    monkeypatch.setenv("ARRAYBRIDGE_ADDRESS", address)
+    with arraybridge.Broker() as broker:
+        assert broker.address == address and broker.stats()["sessions"] >= 1
+    assert not daemons_of(runtime)
+
+
+def test_a_private_broker_is_nobody_elses_and_ends_with_its_broker(runtime):
+    with arraybridge.Broker(start="private") as first, arraybridge.Broker(start="private") as second:
+        share = first.put(np.arange(3), "a")
+        assert second.list() == [] and first.address != second.address
+        daemons = [*daemons_of(first.address), *daemons_of(second.address)]
+        assert len(daemons) == 2 and not daemons_of(runtime)
+        code = "import pickle, sys; assert pickle.loads(bytes.fromhex(sys.argv[1])).to('numpy').sum() == 3"
+        run_client(code, __import__("pickle").dumps(share).hex())
+        directory = first.address
+    for daemon in daemons:
+        wait_for_end(daemon)
+    assert not Path(directory).exists()
+
+
+def test_a_private_broker_ends_when_its_process_is_killed(runtime):
+    code = USE.replace("Broker()", "Broker(start='private')") + "print(broker.address, flush=True); sys.stdin.read()"
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True
+    )
+    [daemon] = daemons_of(starter.stdout.readline().strip())
+    starter.send_signal(signal.SIGKILL)
+    starter.communicate()
+    wait_for_end(daemon)
+
+
+def test_a_directory_open_to_others_is_refused(runtime):
+    runtime.mkdir(mode=0o777)
+    runtime.chmod(0o777)
+    with pytest.raises(BrokerUnavailable, match="open to them"):
+        arraybridge.Broker().list()
+
+
+def test_without_a_runtime_directory_it_is_a_private_one_under_tmp(runtime, monkeypatch, tmp_path_factory):
+    with tempfile.TemporaryDirectory(prefix="ab-") as base:
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        monkeypatch.setattr(tempfile, "tempdir", base)
+        with arraybridge.Broker() as broker:
+            assert broker.address == f"{base}/arraybridge-{os.getuid()}" and broker.list() == []
+            [daemon] = daemons_of(broker.address)
+        wait_for_end(daemon)
+
+
+@pytest.mark.skipif(Path(_bin.__file__).with_name("bin").is_dir(), reason="the package brings its own daemon")
+def test_a_daemon_that_does_not_start_says_why(runtime, monkeypatch, tmp_path):
+    monkeypatch.setenv("ARRAYBRIDGE_DAEMON", str(tmp_path / "nothing"))
+    with pytest.raises(BrokerUnavailable, match="could not be started"):
+        arraybridge.Broker().list()
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho out of luck >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("ARRAYBRIDGE_DAEMON", str(broken))
+    for start in ("auto", "private"):
+        with pytest.raises(BrokerUnavailable, match="out of luck"):
+            arraybridge.Broker(start=start).list()
+    monkeypatch.delenv("ARRAYBRIDGE_DAEMON")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BrokerUnavailable, match="could not be started"):
+        arraybridge.Broker().list()
+
+
+def test_a_daemon_that_never_gets_ready_is_ended(runtime, monkeypatch, tmp_path):
+    if Path(_bin.__file__).with_name("bin").is_dir():
+        pytest.skip("the package brings its own daemon")
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\necho thinking >&2\nexec sleep 1000\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("ARRAYBRIDGE_DAEMON", str(silent))
+    monkeypatch.setattr(discovery, "READY_SECONDS", 0.2)
+    with pytest.raises(BrokerUnavailable, match="thinking"):
+        arraybridge.Broker().list()
+    assert all(child.poll() is not None for child in discovery._children)

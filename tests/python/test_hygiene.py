@@ -1,0 +1,99 @@
+"""What an import brings, and that the extension stands beside every framework in every order."""
+
+import importlib.util
+import itertools
+
+import pytest
+from conftest import run_client
+
+import arraybridge
+
+HEAVY = {"numpy", "torch", "tensorflow", "jax", "jaxlib", "ml_dtypes", "grpc", "google.protobuf", "cupy"}
+
+
+def modules_after(code):
+    return set(run_client(f"{code}\nimport sys; print(*sys.modules)").split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import arraybridge",
+        "import arraybridge; arraybridge.Broker; arraybridge.View; arraybridge.Share",
+        "from arraybridge import *",
+        "import arraybridge; arraybridge.detect_memory_type([1])",
+        "import arraybridge; arraybridge.asdlpack(bytearray(b'ab'))",
+        "import arraybridge; arraybridge.Broker('/nonexistent', start='never')",
+    ],
+)
+def test_imports_no_framework(code):
+    assert not HEAVY & modules_after(code)
+
+
+def test_every_name_resolves_and_nothing_is_shadowed():
+    for name in arraybridge.__all__:
+        assert getattr(arraybridge, name) is not None
+    assert not {"numpy", "torch", "tensorflow", "jax", "cupy"} & set(arraybridge.__all__)
+    with pytest.raises(AttributeError):
+        arraybridge.nothing
+
+
+def test_asdlpack_is_the_function_after_its_module_was_imported():
+    run_client("import arraybridge.asdlpack, arraybridge; arraybridge.asdlpack(b'x')")
+
+
+TOUCH = {
+    "arraybridge": "broker.put(bytearray(b'abc'), replace=True); assert broker.list() is not None",
+    "torch": "assert torch.ones(8).sum() == 8",
+    "tensorflow": "assert tensorflow.reduce_sum(tensorflow.ones(8)) == 8",
+    "jax": "import jax.numpy; assert jax.numpy.ones(8).sum() == 8",
+    "grpc": "grpc.insecure_channel('unix:/nonexistent').close()",
+}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [order for order in itertools.permutations(["arraybridge", "torch", "tensorflow"])]
+    + [("arraybridge", "jax", "grpc"), ("jax", "arraybridge", "grpc"), ("grpc", "jax", "arraybridge")]
+    + [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow"), ("jax", "torch", "arraybridge")],
+    ids=" ".join,
+)
+def test_import_orders(client, order):
+    for name in order:
+        if not importlib.util.find_spec(name):
+            pytest.skip(f"{name} is not installed")
+    lines = ["import sys"]
+    for name in order:
+        lines.append(f"import {name}")
+        if name == "arraybridge":
+            lines.append("broker = arraybridge.Broker(sys.argv[1], namespace='orders', start='never')")
+        lines.append(TOUCH[name])
+    for name in {"torch", "tensorflow", "jax"} & set(order):
+        lines.append(f"share = broker.put(bytearray(b'abc')); assert len(broker.get(share, {name!r})) == 3")
+    client("\n".join(lines))
+
+
+def test_detection_reads_no_attribute_and_imports_nothing():
+    class Loud:
+        def __getattribute__(self, name):
+            raise RuntimeError("read")
+
+    assert arraybridge.detect_memory_type(Loud()) is None
+    with pytest.raises(arraybridge.InvalidMemoryType, match="Unknown memory type for Loud"):
+        arraybridge.detect_memory_type(Loud(), strict=True)
+
+
+def test_what_is_an_array_and_what_is_not():
+    np = pytest.importorskip("numpy", reason="numpy is not installed")
+    for array in (np.zeros(1), np.ma.zeros(1), np.matrix([1]), np.recarray(1, [("a", "i4")])):
+        assert arraybridge.detect_memory_type(array) == "numpy"
+    for other in ([1], np.float32(3), np.dtype("i4"), 5, b"x", arraybridge.asdlpack(b"x")):
+        assert arraybridge.detect_memory_type(other) is None
+
+
+def test_memory_types_are_their_strings():
+    member = arraybridge.MemoryType.NUMPY
+    assert member == "numpy" and hash(member) == hash("numpy") and f"{member}" == str(member) == "numpy"
+    assert "numpy" in arraybridge.CPU_MEMORY_TYPES and arraybridge.MemoryType("numpy") is member
+    assert len(arraybridge.SUPPORTED_MEMORY_TYPES) == 6 == len(arraybridge.VALID_MEMORY_TYPES)
+    assert arraybridge.GPU_MEMORY_TYPES == arraybridge.SUPPORTED_MEMORY_TYPES - arraybridge.CPU_MEMORY_TYPES

@@ -1,0 +1,106 @@
+"""The end of things: interpreter exit with live arrays, drops in every order and on any thread (fault 35)."""
+
+import importlib.util
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from conftest import FRAMEWORKS
+
+import arraybridge
+
+EXIT = """
+import sys, arraybridge
+broker = arraybridge.Broker(sys.argv[1], namespace=f"exit-{sys.argv[2]}", start="never")
+broker.put(bytearray(range(200)) * 100, "a", replace=True)
+held = [broker.get("a", sys.argv[2]) for _ in range(5)]
+share = broker.put(held[0])
+aliases = [memoryview(share.view()), share.view().__dlpack__(max_version=(1, 0))]
+pending = broker.empty(1000, "uint8")
+"""
+
+
+@pytest.mark.parametrize("keep", ["", "import builtins; builtins.kept = held", "held.append(held)", "broker.close()"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_exit_with_live_arrays(client, framework, keep):
+    if not importlib.util.find_spec(framework):
+        pytest.skip(f"{framework} is not installed")
+    client(EXIT + keep, framework)
+
+
+def test_exit_inside_a_worker_thread_and_by_an_exception(client):
+    client(EXIT + "import threading; threading.Thread(target=lambda: held.clear()).start()", "numpy")
+    client(EXIT + "sys.exit(0)", "numpy")
+    client(EXIT + "import os; os._exit(0)", "numpy")
+
+
+def leases(broker):
+    broker.flush()
+    return broker.stats()["client_live_leases"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["array", "view", "share", "broker"])), ids=" ".join)
+def test_drop_orders(address, broker, order):
+    mine = arraybridge.Broker(address, namespace=broker.namespace, start="never")
+    share = mine.put(np.arange(100), "a")
+    held = {"broker": mine, "share": share, "view": share.view(), "array": mine.get("a")}
+    del mine, share
+    for name in order:
+        if "array" in held:
+            assert held["array"][99] == 99
+        if "view" in held:
+            assert memoryview(held["view"])[99] == 99
+        del held[name]
+    [row] = broker.list("a")
+    # Either the connection has gone, or it has told the broker; both end in no lease.
+    while row.leases:
+        [row] = broker.list("a")
+
+
+def test_capsules_consumed_and_not(broker):
+    share = broker.put(np.arange(10), "a")
+    for _ in range(100):
+        share.__dlpack__(max_version=(1, 0))
+        share.__dlpack__()
+        np.from_dlpack(share)
+    with pytest.raises(TypeError):
+        share.__dlpack__(nonsense=1)
+    with pytest.raises(BufferError):
+        share.__dlpack__(dl_device=(2, 0))
+    assert leases(broker) == 0
+
+
+def test_an_exception_inside_dlpack_leaves_nothing_behind(broker):
+    class Broken:
+        def __dlpack__(self, **_):
+            raise RuntimeError("broken producer")
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    with pytest.raises(Exception, match="broken producer"):
+        broker.put(Broken(), "never")
+    assert not broker.list()
+
+
+def test_release_on_a_thread(broker):
+    broker.put(np.arange(10), "a")
+    arrays = [broker.get("a") for _ in range(50)]
+    assert leases(broker) >= 1
+    thread = threading.Thread(target=arrays.clear)
+    thread.start()
+    thread.join()
+    assert leases(broker) == 0
+
+
+def test_thousands_of_gets_leak_no_lease_and_no_reference(broker):
+    import sys
+
+    array = np.arange(10)
+    before = sys.getrefcount(array)
+    for _ in range(1000):
+        broker.put(array, "a", replace=True)
+        broker.get("a")
+    assert sys.getrefcount(array) == before and leases(broker) == 0
+    assert len(broker.list()) == 1

@@ -66,7 +66,7 @@ struct ConfigRequest {
   Config config;
   bool print_version = false;
   bool check_only = false;
-  std::string help;  // not empty: print it and exit
+  std::string help;  // not empty (help, version): print it and exit
 };
 
 // Flags over environment (ARRAYBRIDGED_SECTION__KEY) over defaults. INVALID_ARGUMENT names the flag or variable, its

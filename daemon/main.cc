@@ -1,0 +1,186 @@
+// arraybridged: reads its configuration, builds the parts by hand, in order, and runs until it is told to end. The
+// parts die in the reverse order.
+#include <google/protobuf/stubs/logging.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "daemon/memory/host_backend.h"
+#include "daemon/memory/warm_backend.h"
+#include "daemon/service/grpc_door.h"
+#include "daemon/service/listener.h"
+#include "daemon/service/local_door.h"
+#include "daemon/service/log.h"
+#include "daemon/service/notify.h"
+#include "daemon/service/verbs.h"
+#include "daemon/service/worker.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr std::chrono::milliseconds kIdleLookMin{10};
+constexpr std::chrono::milliseconds kIdleLookMax{1000};
+
+// Blocked before any thread starts, so that only the descriptor sees them.
+UniqueFd TakeSignals() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  return UniqueFd(::signalfd(-1, &ends, SFD_CLOEXEC));
+}
+
+// From here on the next SIGTERM ends the process at once.
+void GiveSignalsBack() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void SayReady(const Config& config) {
+  NotifyManager("READY=1\nSTATUS=serving");
+  if (config.ready_fd < 0) return;
+  constexpr std::string_view ready = "ready\n";
+  const UniqueFd starter(config.ready_fd);
+  // A starter that went away meanwhile does not matter: others may come.
+  if (::write(starter.get(), ready.data(), ready.size()) < 0) log::Warn("nobody waits for the ready line");
+}
+
+// Keeps warm blocks ready on a thread of its own, so that populating ahead delays no Allocate. Many wishes, one refill.
+class Refiller {
+ public:
+  explicit Refiller(WarmBackend& warm) : warm_(warm), worker_("ab-refill") { Wish(); }
+
+  void Wish() {
+    if (wished_.exchange(true)) return;
+    worker_.Post([this] {
+      wished_.store(false);
+      warm_.Refill();
+    });
+  }
+
+ private:
+  WarmBackend& warm_;
+  std::atomic<bool> wished_{false};
+  Worker worker_;  // last: its tasks use all of the above
+};
+
+// Why the daemon ends.
+class Ending {
+ public:
+  Ending(const Config& config, const Broker& broker, UniqueFd signals)
+      : config_(config), broker_(broker), signals_(std::move(signals)), life_(config.life_fd), in_use_(Clock::now()) {}
+
+  // Returns the reason, once there is one.
+  std::string_view Wait() {
+    while (true) {
+      std::array<pollfd, 2> polled{{{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}}};
+      ::poll(polled.data(), polled.size(), LookEveryMs());
+      if (polled[0].revents != 0) return "signal";
+      if (polled[1].revents != 0 && LifeEnded()) return "its starter has gone";
+      if (Idle()) return "idle";
+    }
+  }
+
+ private:
+  int LookEveryMs() const {
+    if (config_.exit_when_idle.count() == 0) return -1;
+    return static_cast<int>(std::clamp(config_.exit_when_idle / 10, kIdleLookMin, kIdleLookMax).count());
+  }
+
+  bool LifeEnded() {
+    char byte = 0;
+    return ::read(life_.get(), &byte, 1) <= 0;
+  }
+
+  bool Idle() {
+    if (config_.exit_when_idle.count() == 0) return false;
+    if (broker_.TakeSnapshot().sessions > 0) in_use_ = Clock::now();
+    return Clock::now() - in_use_ >= config_.exit_when_idle;
+  }
+
+  const Config& config_;
+  const Broker& broker_;
+  UniqueFd signals_;
+  UniqueFd life_;
+  Clock::time_point in_use_;
+};
+
+int Serve(const Config& config, UniqueFd signals) {
+  auto listener = Listener::Open(config);
+  if (!listener.ok()) {
+    log::Error("cannot start: {}", listener.status().message());
+    return EXIT_FAILURE;
+  }
+  const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
+  WarmBackend warm(*host, {config.host_cache_bytes, !config.embedded});
+  Refiller refiller(warm);
+  Broker broker(config, {&warm});
+  Verbs verbs(config, broker, [&refiller] { refiller.Wish(); });
+  LocalDoor local_door(config, verbs);
+  GrpcDoor grpc_door(config, broker, verbs);
+  Ending ending(config, broker, std::move(signals));
+
+  (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
+                     [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); });
+  log::Info("serving {} bytes of host memory", config.host_capacity_bytes);
+  SayReady(config);
+
+  const std::string_view reason = ending.Wait();
+  log::Info("draining: {}", reason);
+  NotifyManager("STOPPING=1");
+  GiveSignalsBack();
+  const auto deadline = Clock::now() + config.drain_timeout;
+  verbs.Drain();
+  (*listener)->Stop();
+  grpc_door.Drain(deadline);
+  verbs.WaitIdle(deadline);
+  return EXIT_SUCCESS;
+}
+
+int Main(int argc, const char* const* argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  google::protobuf::SetLogHandler(nullptr);  // it would print what hostile clients send
+  auto request = LoadConfig(argc, argv);
+  if (!request.ok()) {
+    std::fprintf(stderr, "arraybridged: %s\n", request.status().message().c_str());
+    return kExitUsage;
+  }
+  if (!request->help.empty()) {
+    std::fputs(request->help.c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
+  if (const Status started = log::Start(request->config.log_level, request->config.log_format); !started.ok()) {
+    std::fprintf(stderr, "arraybridged: %s\n", started.message().c_str());
+    return kExitUsage;
+  }
+  if (request->check_only) return EXIT_SUCCESS;
+  RaiseDescriptorLimit();
+  UniqueFd signals = TakeSignals();
+  return Serve(request->config, std::move(signals));
+}
+
+}  // namespace
+}  // namespace arraybridge
+
+int main(int argc, char** argv) { return arraybridge::Main(argc, argv); }

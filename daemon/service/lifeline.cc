@@ -1,0 +1,143 @@
+#include "daemon/service/lifeline.h"
+
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kPayloadBytesMax = kFrameBytesMax - sizeof(FrameHeader);
+constexpr size_t kErrorTextBytesMax = 4096;
+// A frame costs its sender's socket at least this much until it is read.
+constexpr uint64_t kFrameAccountedBytesMin = 512;
+
+// One a thread that answers: the loop, the worker, gRPC's.
+std::vector<char>& Scratch() {
+  thread_local std::vector<char> scratch(kPayloadBytesMax);
+  return scratch;
+}
+
+FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_wanted) {
+  const uint16_t flags = memory_wanted ? uint16_t{kFrameMemoryWanted} : uint16_t{0};
+  return {request.verb, flags, static_cast<uint32_t>(code), request.request};
+}
+
+EndCause CauseOf(SendOutcome outcome) { return outcome == SendOutcome::kClosed ? EndCause::kClean : EndCause::kLimit; }
+
+}  // namespace
+
+Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll)
+    : key_(key),
+      limits_(limits),
+      epoll_(epoll),
+      peer_(std::move(connection.peer)),
+      process_(std::move(connection.process)),
+      socket_(std::move(connection.socket)) {}
+
+void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,
+                      bool memory_wanted) {
+  if ((request.flags & kFrameNoReply) != 0) return;
+  const size_t bytes = message.ByteSizeLong();
+  if (bytes > kPayloadBytesMax) {
+    Refuse(request, ResourceExhausted("the answer has ", bytes, " bytes (a frame's maximum is ", kPayloadBytesMax, ")"),
+           memory_wanted);
+    return;
+  }
+  auto* out = reinterpret_cast<uint8_t*>(Scratch().data());
+  message.SerializeWithCachedSizesToArray(out);
+  Send(AnswerHeader(request, Code::kOk, memory_wanted), {Scratch().data(), bytes}, std::move(descriptor));
+}
+
+void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) {
+  if ((request.flags & kFrameNoReply) != 0) return;
+  v1::Error error;
+  error.set_message(status.message().substr(0, kErrorTextBytesMax));
+  error.set_reason(status.reason());
+  for (const auto& [key, value] : status.metadata()) (*error.mutable_metadata())[key] = value;
+  if (error.ByteSizeLong() > kPayloadBytesMax) error.clear_metadata();
+  const std::string payload = error.SerializeAsString();
+  Send(AnswerHeader(request, status.code(), memory_wanted), payload, {});
+}
+
+void Lifeline::Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
+  MutexLock lock(mutex_);
+  if (closed_ || cut_) return;
+  if (owed_.empty()) {
+    const SendOutcome outcome = SendNow(header, payload, descriptor);
+    if (outcome == SendOutcome::kSent) return;
+    if (outcome != SendOutcome::kAgain) return CutLocked(CauseOf(outcome));
+  }
+  if (owed_.size() >= limits_.output_frames_max) return CutLocked(EndCause::kLimit);
+  owed_.push_back({header, std::string(payload), std::move(descriptor)});
+  if (owed_.size() == 1) WantWritable(true);
+}
+
+SendOutcome Lifeline::SendNow(const FrameHeader& header, std::string_view payload, const UniqueFd& descriptor) {
+  if (!descriptor.valid()) return SendFrame(socket_.get(), header, payload, -1, false);
+  if (!MayCarryDescriptor()) return SendOutcome::kTooManyDescriptors;
+  const SendOutcome outcome = SendFrame(socket_.get(), header, payload, descriptor.get(), false);
+  if (outcome == SendOutcome::kSent) ++descriptors_unread_;
+  return outcome;
+}
+
+// Descriptors that nobody reads count against this daemon's own limit. The kernel says how many bytes are unread, which
+// bounds the frames, which bound the descriptors.
+bool Lifeline::MayCarryDescriptor() {
+  if (descriptors_unread_ < limits_.descriptors_in_flight_max) return true;
+  int bytes = 0;
+  if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return false;
+  descriptors_unread_ = std::min(descriptors_unread_, static_cast<uint64_t>(bytes) / kFrameAccountedBytesMin);
+  return descriptors_unread_ < limits_.descriptors_in_flight_max;
+}
+
+void Lifeline::Flush() {
+  MutexLock lock(mutex_);
+  while (!owed_.empty() && !closed_ && !cut_) {
+    const Owed& next = owed_.front();
+    const SendOutcome outcome = SendNow(next.header, next.payload, next.descriptor);
+    if (outcome == SendOutcome::kAgain) return;
+    if (outcome != SendOutcome::kSent) return CutLocked(CauseOf(outcome));
+    owed_.pop_front();
+  }
+  WantWritable(false);
+}
+
+void Lifeline::WantWritable(bool wanted) {
+  if (closed_) return;
+  epoll_event event{};
+  event.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.u64 = 2 * key_;
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.get(), &event);
+}
+
+void Lifeline::Cut(EndCause cause) {
+  MutexLock lock(mutex_);
+  CutLocked(cause);
+}
+
+void Lifeline::CutLocked(EndCause cause) {
+  if (cut_ || closed_) return;
+  cut_ = cause;
+  owed_.clear();
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+std::optional<EndCause> Lifeline::cut() const {
+  MutexLock lock(mutex_);
+  return cut_;
+}
+
+void Lifeline::Close() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  owed_.clear();
+  socket_.reset();
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,205 @@
+#include "daemon/service/listener.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "proto/boundary/frame.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5
+#endif
+
+namespace arraybridge {
+
+struct Listener::DoorSocket {
+  Door kind;
+  std::string path;
+  UniqueFd socket;
+  Handler handler;
+};
+
+namespace {
+
+constexpr int kBacklog = 512;
+constexpr int kNoDescriptorPauseMs = 100;
+
+std::string Why() { return std::strerror(errno); }
+
+// An embedded broker's directory is its owner's alone: whoever could replace the socket could pose as the broker.
+Status PrepareDirectory(const std::string& directory, bool embedded) {
+  if (::mkdir(directory.c_str(), embedded ? 0700 : 0755) == 0) return Ok();
+  if (errno != EEXIST) return FailedPrecondition("cannot make the directory '", directory, "': ", Why());
+  struct stat found {};
+  if (::lstat(directory.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
+    return FailedPrecondition("'", directory, "' is not a directory");
+  }
+  if (embedded && (found.st_uid != ::geteuid() || (found.st_mode & 077) != 0)) {
+    return FailedPrecondition("'", directory, "' must belong to this user alone (mode 0700)");
+  }
+  return Ok();
+}
+
+Result<UniqueFd> LockDirectory(const std::string& directory) {
+  const std::string path = directory + "/lock";
+  UniqueFd lock(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) return FailedPrecondition("cannot open '", path, "': ", Why());
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) return FailedPrecondition("another arraybridged serves the directory '", directory, "'");
+  return FailedPrecondition("cannot lock '", path, "': ", Why());
+}
+
+Result<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return InvalidArgument("the socket path '", path, "' has ", path.size(), " bytes (the kernel's maximum is ",
+                           sizeof address.sun_path - 1, ")");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+// Only a socket that nobody answers at is removed.
+Status RemoveStale(const std::string& path, const sockaddr_un& address, int type) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return Ok();
+  if (!S_ISSOCK(found.st_mode)) return FailedPrecondition("'", path, "' exists and is not a socket");
+  const UniqueFd probe(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.valid()) return FailedPrecondition("cannot make a socket: ", Why());
+  const bool refused =
+      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == ECONNREFUSED;
+  if (!refused) return FailedPrecondition("somebody serves the socket '", path, "' already");
+  ::unlink(path.c_str());
+  return Ok();
+}
+
+UniqueFd ProcessOf(int socket, pid_t pid) {
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return UniqueFd(fd);
+  if (pid <= 0) return {};
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+Connection Identify(UniqueFd socket, Door kind) {
+  Connection connection;
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return connection;
+  connection.peer.uid = credentials.uid;
+  connection.peer.gid = credentials.gid;
+  connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
+  connection.peer.door = kind;
+  if (kind == Door::kLifeline) connection.process = ProcessOf(socket.get(), credentials.pid);
+  connection.socket = std::move(socket);
+  return connection;
+}
+
+}  // namespace
+
+Listener::Listener() : spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {}
+
+Result<std::unique_ptr<Listener>> Listener::Open(const Config& config) {
+  AB_RETURN_IF_ERROR(PrepareDirectory(config.directory, config.embedded));
+  auto lock = LockDirectory(config.directory);
+  if (!lock.ok()) return lock.status();
+  std::unique_ptr<Listener> listener(new Listener());
+  listener->lock_ = *std::move(lock);
+  const mode_t mode = config.embedded ? 0600 : 0660;
+  AB_RETURN_IF_ERROR(listener->Bind(config.lifeline_path, Door::kLifeline, mode));
+  if (!config.grpc_path.empty()) AB_RETURN_IF_ERROR(listener->Bind(config.grpc_path, Door::kGrpc, mode));
+  return listener;
+}
+
+// Rights are set between bind and listen: before that nobody can connect.
+Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
+  const int type = kind == Door::kLifeline ? SOCK_SEQPACKET : SOCK_STREAM;
+  const auto address = AddressOf(path);
+  if (!address.ok()) return address.status();
+  AB_RETURN_IF_ERROR(RemoveStale(path, *address, type));
+  UniqueFd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return FailedPrecondition("cannot make a socket: ", Why());
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(sockaddr_un)) != 0) {
+    return FailedPrecondition("cannot bind '", path, "': ", Why());
+  }
+  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{kind, path, std::move(socket), nullptr}));
+  const int fd = doors_.back()->socket.get();
+  if (::chmod(path.c_str(), mode) != 0 || ::listen(fd, kBacklog) != 0) {
+    return FailedPrecondition("cannot listen at '", path, "': ", Why());
+  }
+  return Ok();
+}
+
+Listener::~Listener() {
+  Stop();
+  for (const auto& door : doors_) ::unlink(door->path.c_str());
+}
+
+void Listener::Start(Handler lifeline, Handler grpc) {
+  for (const auto& door : doors_) door->handler = door->kind == Door::kLifeline ? lifeline : grpc;
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Listener::Stop() {
+  if (!thread_.joinable()) return;
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+  for (const auto& door : doors_) door->socket.reset();
+}
+
+void Listener::Run() {
+  std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}};
+  for (const auto& door : doors_) polled.push_back({door->socket.get(), POLLIN, 0});
+  while (true) {
+    if (::poll(polled.data(), polled.size(), -1) < 0) continue;
+    if (polled[0].revents != 0) return;
+    for (size_t i = 0; i < doors_.size(); ++i) {
+      if (polled[i + 1].revents != 0) AcceptFrom(*doors_[i]);
+    }
+  }
+}
+
+void Listener::AcceptFrom(DoorSocket& door) {
+  UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket.valid()) {
+    Connection connection = Identify(std::move(socket), door.kind);
+    if (connection.socket.valid()) door.handler(std::move(connection));
+    return;
+  }
+  if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;  // it went away again
+  if (RefuseOverflow(door)) return;
+  pollfd wake{wake_.get(), POLLIN, 0};  // nothing can be done for now: no busy loop, but Stop is heard
+  ::poll(&wake, 1, kNoDescriptorPauseMs);
+}
+
+// The descriptor kept for this moment lets the peer in, tells it why not, and takes its place again.
+bool Listener::RefuseOverflow(DoorSocket& door) {
+  spare_.reset();
+  UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool refused = socket.valid();
+  if (refused && door.kind == Door::kLifeline) {
+    v1::Error error;
+    error.set_message("the broker has no descriptor left for another connection");
+    error.set_reason("DESCRIPTORS");
+    const FrameHeader header{static_cast<uint16_t>(Verb::kOpenSession), 0,
+                             static_cast<uint32_t>(Code::kResourceExhausted), 0};
+    SendFrame(socket.get(), header, error.SerializeAsString(), -1, false);
+  }
+  socket.reset();
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return refused;
+}
+
+}  // namespace arraybridge

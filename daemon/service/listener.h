@@ -2,12 +2,12 @@
 // who the peer is. gRPC never listens by itself: it would unlink a living daemon's socket and hide the peer.
 #pragma once
 
-#include <cstdint>
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "daemon/broker/broker.h"
@@ -37,23 +37,22 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   // Accepts on a thread of its own and calls one of the handlers there. They must not block.
+  // REQUIRES: called once.
   void Start(Handler lifeline, Handler grpc);
   // No connection is accepted any more; connecting is refused. Idempotent.
   void Stop();
 
  private:
-  struct Door;
-  class Seats;  // who sits where, per uid
+  struct DoorSocket;
 
-  explicit Listener(const Config& config);
+  Listener();
+  Status Bind(const std::string& path, Door kind, mode_t mode);
   void Run();
-  void AcceptFrom(Door& door);
-  void RefuseOverflow(Door& door);
+  void AcceptFrom(DoorSocket& door);
+  bool RefuseOverflow(DoorSocket& door);
 
-  const Config& config_;
   UniqueFd lock_;
-  std::vector<std::unique_ptr<Door>> doors_;
-  std::unique_ptr<Seats> seats_;
+  std::vector<std::unique_ptr<DoorSocket>> doors_;
   UniqueFd spare_;  // given up for a moment when the process has no descriptor left
   UniqueFd wake_;
   std::thread thread_;

@@ -1,0 +1,305 @@
+// A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop looks again for a moment,
+// yielding, before it sleeps: on two CPUs the wake-up is most of a round trip, and a yield costs nothing where the
+// client waits for this CPU.
+#include "daemon/service/local_door.h"
+
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "daemon/service/log.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kEventsMax = 64;
+constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
+constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
+constexpr std::chrono::microseconds kSpin{50};
+constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
+
+}  // namespace
+
+struct LocalDoor::Requests {
+  v1::OpenSessionRequest open_session;
+  v1::GetServerInfoRequest get_server_info;
+  v1::AllocateRequest allocate;
+  v1::MappedRequest mapped;
+  v1::PublishRequest publish;
+  v1::AcquireRequest acquire;
+  v1::ExportRequest export_arena;
+  v1::ReleaseRequest release;
+  v1::WithdrawRequest withdraw;
+  v1::ListRequest list;
+  v1::GetStatsRequest get_stats;
+  v1::RedeemRequest redeem;
+};
+
+LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
+    : config_(config),
+      verbs_(verbs),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      requests_(std::make_unique<Requests>()),
+      buffer_(kFrameBytesMax) {
+  AB_CHECK(epoll_.valid() && wake_.valid());
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeTag;
+  AB_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
+  thread_ = std::thread([this] { Run(); });
+}
+
+LocalDoor::~LocalDoor() {
+  stopping_.store(true);
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+  while (!lifelines_.empty()) End(LifelinePointer(lifelines_.begin()->second), EndCause::kDrain);
+}
+
+void LocalDoor::Adopt(Connection connection) {
+  {
+    MutexLock lock(mutex_);
+    incoming_.push_back(std::move(connection));
+  }
+  ::eventfd_write(wake_.get(), 1);
+}
+
+void LocalDoor::Run() {
+  ::pthread_setname_np(::pthread_self(), "ab-lifelines");
+  std::array<epoll_event, kEventsMax> events;
+  bool busy = false;
+  while (!stopping_.load()) {
+    const int count = WaitForEvents(busy, events);
+    for (int i = 0; i < count; ++i)
+      HandleEvent(events[static_cast<size_t>(i)].data.u64, events[static_cast<size_t>(i)].events);
+    CutLateHellos();
+    busy = count > 0;
+  }
+}
+
+// Sleeps until something happens or a hello is due.
+int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
+  const int most = static_cast<int>(events.size());
+  const auto now = Clock::now();
+  while (busy && Clock::now() < now + kSpin) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), most, 0);
+    if (count != 0) return count;
+    ::sched_yield();
+  }
+  if (hellos_.empty()) return ::epoll_wait(epoll_.get(), events.data(), most, -1);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(hellos_.front().first - Clock::now());
+  const int timeout_ms = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3600'000));
+  return ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
+}
+
+void LocalDoor::AdmitIncoming() {
+  eventfd_t count = 0;
+  ::eventfd_read(wake_.get(), &count);
+  std::vector<Connection> incoming;
+  {
+    MutexLock lock(mutex_);
+    incoming.swap(incoming_);
+  }
+  for (Connection& connection : incoming) Admit(std::move(connection));
+}
+
+void LocalDoor::Admit(Connection connection) {
+  const uint64_t key = ++last_key_;
+  const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get());
+  const uint64_t others = of_uid_[line->peer().uid]++;
+  lifelines_.emplace(key, line);
+  if (others >= config_.limits.connections_per_uid) {
+    Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
+           ResourceExhausted("user ", line->peer().uid, " has ", others, " connections (limits.connections_per_uid ",
+                             config_.limits.connections_per_uid, ")")
+               .Because("CONNECTIONS"));
+    return End(line, EndCause::kLimit);
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = 2 * key;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->socket(), &event) != 0) return End(line, EndCause::kLimit);
+  event.data.u64 = 2 * key + 1;
+  // Without a pidfd the end of the stream alone ends the session.
+  if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->process(), &event);
+  hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, key);
+}
+
+void LocalDoor::CutLateHellos() {
+  while (!hellos_.empty() && hellos_.front().first <= Clock::now()) {
+    const auto found = lifelines_.find(hellos_.front().second);
+    hellos_.pop_front();
+    if (found == lifelines_.end() || found->second->session) continue;
+    const LifelinePointer line = found->second;
+    Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
+           DeadlineExceeded("no OpenSession came within ", config_.limits.hello_timeout.count(),
+                            " ms (limits.hello_timeout)"));
+    End(line, EndCause::kProtocol);
+  }
+}
+
+void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
+  if (tag == kWakeTag) return AdmitIncoming();
+  const auto found = lifelines_.find(tag / 2);
+  if (found == lifelines_.end()) return;  // ended earlier in this turn
+  const LifelinePointer line = found->second;
+  if (tag % 2 == 1) {
+    for (int i = 0; i < kLastFramesMax && ServeOne(line); ++i) continue;
+    return End(line, EndCause::kKilled);
+  }
+  if ((events & EPOLLOUT) != 0) line->Flush();
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  for (int i = 0; i < kFramesPerTurnMax && ServeOne(line); ++i) continue;
+}
+
+// True only after a frame that wanted no answer: more is on its way then, while a client that waits has sent all.
+bool LocalDoor::ServeOne(const LifelinePointer& line) {
+  if (!line->open()) return false;
+  if (const auto cause = line->cut()) return End(line, *cause), false;
+  Frame frame;
+  switch (ReceiveFrame(line->socket(), buffer_, false, &frame)) {
+    case ReceiveOutcome::kAgain:
+      return false;
+    case ReceiveOutcome::kClosed:
+      return End(line, line->cut().value_or(EndCause::kClean)), false;
+    case ReceiveOutcome::kMalformed:
+      return Violation(line, FrameHeader{},
+                       InvalidArgument("a frame is ", sizeof(FrameHeader), " to ", kFrameBytesMax, " bytes long")),
+             false;
+    case ReceiveOutcome::kFrame:
+      break;
+  }
+  const bool more = (frame.header.flags & kFrameNoReply) != 0;
+  Serve(line, frame);
+  return more;
+}
+
+void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
+  if (frame.descriptors > 0) {
+    return Violation(line, frame.header,
+                     InvalidArgument("a client sends no descriptors; ", frame.descriptors, " came"));
+  }
+  const size_t bytes = sizeof(FrameHeader) + frame.payload.size();
+  if (bytes > config_.limits.frame_bytes_max) {
+    return Violation(line, frame.header,
+                     InvalidArgument("a frame of ", bytes, " bytes came (limits.frame_bytes_max ",
+                                     config_.limits.frame_bytes_max, ")"));
+  }
+  if (frame.header.verb == static_cast<uint16_t>(Verb::kOpenSession)) return ServeHello(line, frame);
+  if (!line->session) return Violation(line, frame.header, FailedPrecondition("the first frame must be OpenSession"));
+  ServeVerb(line, frame);
+}
+
+void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
+  v1::OpenSessionRequest& request = requests_->open_session;
+  if (!Parse(line, frame, &request)) return;
+  if (line->session) return Refuse(line, frame.header, FailedPrecondition("this lifeline has a session already"));
+  const bool join = !request.join().empty();
+  auto opened = join ? verbs_.Join(request, line->peer()) : verbs_.OpenSession(request, line->peer());
+  if (!opened.ok()) return Refuse(line, frame.header, opened.status());
+  line->session = SessionId{opened->session()};
+  line->joined = join;
+  line->Answer(frame.header, *opened, {}, verbs_.memory_wanted());
+}
+
+void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
+  const Verb verb{frame.header.verb};
+  Requests& requests = *requests_;
+  if (line->joined && verb != Verb::kRedeem && verb != Verb::kGetServerInfo) {
+    return Refuse(line, frame.header, PermissionDenied("a lifeline that joined a session only redeems its tickets"));
+  }
+  switch (verb) {
+    case Verb::kOpenSession:
+      break;  // served before
+    case Verb::kGetServerInfo:
+      if (!Parse(line, frame, &requests.get_server_info)) return;
+      return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted());
+    case Verb::kAllocate:
+      return Later<v1::AllocateResponse>(line, frame, &requests.allocate, &Verbs::Allocate);
+    case Verb::kMapped:
+      return Now(line, frame, &requests.mapped, &Verbs::Mapped);
+    case Verb::kPublish:
+      return Now(line, frame, &requests.publish, &Verbs::Publish);
+    case Verb::kAcquire:
+      return Later<v1::AcquireResponse>(line, frame, &requests.acquire, &Verbs::Acquire);
+    case Verb::kExport:
+      return Now(line, frame, &requests.export_arena, &Verbs::Export);
+    case Verb::kRelease:
+      return Now(line, frame, &requests.release, &Verbs::Release);
+    case Verb::kWithdraw:
+      return Now(line, frame, &requests.withdraw, &Verbs::Withdraw);
+    case Verb::kList:
+      return Now(line, frame, &requests.list, &Verbs::List);
+    case Verb::kGetStats:
+      return Now(line, frame, &requests.get_stats, &Verbs::GetStats);
+    case Verb::kRedeem:
+      return Now(line, frame, &requests.redeem, &Verbs::Redeem);
+  }
+  Refuse(line, frame.header, Unimplemented("verb ", frame.header.verb, " is unknown to this broker"));
+}
+
+template <class Message>
+bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* message) {
+  if (message->ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()))) return true;
+  Violation(line, frame.header, InvalidArgument("the payload is no message of verb ", frame.header.verb));
+  return false;
+}
+
+template <class Request, class Verb>
+void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
+  if (!Parse(line, frame, request)) return;
+  auto answer = std::invoke(verb, verbs_, Caller{*line->session, Door::kLifeline}, *request);
+  if (!answer.ok()) return Refuse(line, frame.header, answer.status());
+  line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted());
+}
+
+// The answer may come from another thread, after this client has gone.
+template <class Response, class Request, class Verb>
+void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
+  if (!Parse(line, frame, request)) return;
+  Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line),
+                           header = frame.header](Result<Answer<Response>> answer) {
+    const LifelinePointer waiting = caller.lock();
+    if (!waiting) return;
+    if (answer.ok()) {
+      return waiting->Answer(header, answer->message, std::move(answer->descriptor), verbs.memory_wanted());
+    }
+    verbs.CountRefusal();
+    waiting->Refuse(header, answer.status(), verbs.memory_wanted());
+  };
+  std::invoke(verb, verbs_, Caller{*line->session, Door::kLifeline}, *request, std::move(reply));
+}
+
+void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
+  verbs_.CountRefusal();
+  line->Refuse(header, status, verbs_.memory_wanted());
+}
+
+// Whoever breaks the frame's rules is told and cut: what it would send next cannot be trusted.
+void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
+  FrameHeader asked = header;
+  asked.flags = 0;  // told even if it wanted no answer
+  Refuse(line, asked, status);
+  log::Warn("lifeline cut: uid={} session={} {}", line->peer().uid, line->session ? Number(*line->session) : 0,
+            status.ToString());
+  End(line, EndCause::kProtocol);
+}
+
+// Exactly once for each lifeline: who is not in the table has ended.
+void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
+  if (lifelines_.erase(line->key()) == 0) return;
+  const auto mine = of_uid_.find(line->peer().uid);
+  if (--mine->second == 0) of_uid_.erase(mine);
+  if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
+  line->Close();
+  if (cause == EndCause::kProtocol || cause == EndCause::kLimit) verbs_.CountCut();
+  if (line->session && !line->joined) verbs_.EndSession(*line->session, cause);
+}
+
+}  // namespace arraybridge

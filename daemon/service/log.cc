@@ -1,0 +1,95 @@
+#define FMT_HEADER_ONLY
+#define SPDLOG_FMT_EXTERNAL
+#include "daemon/service/log.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace arraybridge::log {
+namespace {
+
+constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
+constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%*"})";
+
+// The message as the inside of a JSON string: whatever a client called itself stays inside its quotes.
+class EscapedMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    for (const char c : message.payload) {
+      if (c == '"' || c == '\\') out.push_back('\\');
+      if (static_cast<unsigned char>(c) < 0x20) {
+        fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+        continue;
+      }
+      out.push_back(c);
+    }
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<EscapedMessage>(); }
+};
+
+std::optional<spdlog::level::level_enum> LevelNamed(std::string_view name) {
+  if (name == "debug") return spdlog::level::debug;
+  if (name == "info") return spdlog::level::info;
+  if (name == "warn") return spdlog::level::warn;
+  if (name == "error") return spdlog::level::err;
+  if (name == "off") return spdlog::level::off;
+  return std::nullopt;
+}
+
+spdlog::level::level_enum ToSpdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+    case Level::kOff:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+// spdlog's own registry is not used: one logger, made on first use.
+spdlog::logger& Logger() {
+  static spdlog::logger logger = [] {
+    spdlog::logger made("arraybridged", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made.set_pattern(kTextPattern);
+    return made;
+  }();
+  return logger;
+}
+
+}  // namespace
+
+Status Start(std::string_view level, std::string_view format) {
+  const auto threshold = LevelNamed(level);
+  if (!threshold) return InvalidArgument("log level '", level, "' is unknown: debug, info, warn, error, off");
+  if (format != "auto" && format != "text" && format != "json") {
+    return InvalidArgument("log format '", format, "' is unknown: auto, text, json");
+  }
+  const bool json = format == "json" || (format == "auto" && ::isatty(STDERR_FILENO) == 0);
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<EscapedMessage>('*').set_pattern(json ? kJsonPattern : kTextPattern);
+  Logger().set_formatter(std::move(formatter));
+  Logger().set_level(*threshold);
+  Logger().flush_on(spdlog::level::debug);
+  return Ok();
+}
+
+void Write(Level level, fmt::string_view format, fmt::format_args arguments) {
+  const auto threshold = ToSpdlog(level);
+  if (!Logger().should_log(threshold)) return;
+  const std::string text = fmt::vformat(format, arguments);
+  Logger().log(threshold, spdlog::string_view_t(text));
+}
+
+}  // namespace arraybridge::log

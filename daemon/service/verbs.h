@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "arraybridge/v1/broker.pb.h"
@@ -75,18 +76,18 @@ class Verbs {
   void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  struct Pending;  // an Allocate on its way
+  class Pending;  // an Allocate on its way
 
-  Status CheckPublish(const v1::PublishRequest& request) const;
-  Status CheckRefs(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs) const;
-  Status CheckName(std::string_view what, std::string_view name) const;
   Status CheckNotDraining() const;
   Clock::time_point DeadlineOf(uint64_t timeout_ms) const;
-  Result<Answer<v1::AcquireResponse>> AcquireNow(const Caller& caller, const v1::AcquireRequest& request);
-  Result<Answer<v1::AllocateResponse>> AnswerAllocate(const Caller& caller, AllocatedArena arena);
-  bool TryAllocate(Pending& pending, bool first);
-  void ExpireAllocate(Pending& pending);
+  Result<Answer<v1::AcquireResponse>> AcquireNow(const Caller& caller, const v1::AcquireRequest& request,
+                                                 std::span<const ShareKey> keys);
+  WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
+                        Reply<v1::AcquireResponse> reply);
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
+  // Gives a lifeline the descriptor, gRPC a ticket for it.
+  template <class Message>
+  Status Hand(const Caller& caller, Handle handle, Access access, Answer<Message>* answer);
   template <class Message>
   void AddReturned(SessionId session, Message* message);
 

@@ -1,0 +1,65 @@
+#include "daemon/quantity.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace arraybridge {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  uint64_t factor;
+};
+
+constexpr Unit kByteUnits[] = {
+    {"", 1}, {"B", 1}, {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
+constexpr Unit kTimeUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+// Far beyond any deadline, and safe to add to any clock.
+constexpr uint64_t kDurationMsMax = 366ull * 24 * 3'600'000;
+
+// Splits "64KiB" into its number and its unit's factor.
+template <size_t Count>
+Result<uint64_t> Read(std::string_view text, const Unit (&units)[Count], std::string_view right) {
+  const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + digits, number);
+  if (digits == 0 || parsed.ec != std::errc()) return InvalidArgument("'", text, "' is not ", right);
+  const std::string_view name = text.substr(digits);
+  const auto* unit = std::find_if(std::begin(units), std::end(units), [&](const Unit& u) { return u.name == name; });
+  if (unit == std::end(units)) return InvalidArgument("'", text, "' is not ", right);
+  if (number > std::numeric_limits<uint64_t>::max() / unit->factor) return InvalidArgument("'", text, "' is too large");
+  return number * unit->factor;
+}
+
+}  // namespace
+
+Result<uint64_t> ReadBytes(std::string_view text) {
+  return Read(text, kByteUnits, "a size: a whole number and B, KiB, MiB, GiB or TiB");
+}
+
+Result<std::variant<uint64_t, Percent>> ReadBytesOrPercent(std::string_view text) {
+  if (text.empty() || text.back() != '%') {
+    auto bytes = ReadBytes(text);
+    if (!bytes.ok()) return bytes.status();
+    return std::variant<uint64_t, Percent>(*bytes);
+  }
+  const auto percent = ReadNumber(text.substr(0, text.size() - 1));
+  if (!percent.ok() || *percent > 100) return InvalidArgument("'", text, "' is not a percentage from 0% to 100%");
+  return std::variant<uint64_t, Percent>(Percent{static_cast<uint32_t>(*percent)});
+}
+
+Result<std::chrono::milliseconds> ReadDuration(std::string_view text) {
+  if (text == "0") return std::chrono::milliseconds(0);
+  const auto milliseconds = Read(text, kTimeUnits, "a duration: a whole number and ms, s, m or h");
+  if (!milliseconds.ok()) return milliseconds.status();
+  if (*milliseconds > kDurationMsMax) return InvalidArgument("'", text, "' is too long");
+  return std::chrono::milliseconds(*milliseconds);
+}
+
+Result<uint64_t> ReadNumber(std::string_view text) {
+  constexpr Unit plain[] = {{"", 1}};
+  return Read(text, plain, "a whole number");
+}
+
+}  // namespace arraybridge

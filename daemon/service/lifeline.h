@@ -1,0 +1,74 @@
+// A Lifeline is one client's socket at the local door: what the daemon still owes it, how much it may be owed, and why
+// it ended. The socket's life is the session's life.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/config.h"
+#include "daemon/service/listener.h"
+#include "proto/boundary/frame.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+// Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
+class Lifeline {
+ public:
+  // Asks the loop for EPOLLOUT through `epoll`, which outlives the socket, as (2 * key).
+  Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll);
+
+  uint64_t key() const { return key_; }
+  int socket() const { return socket_.get(); }
+  bool open() const { return socket_.valid(); }
+  int process() const { return process_.get(); }
+  const Peer& peer() const { return peer_; }
+
+  // The loop's own notes.
+  std::optional<SessionId> session;
+  bool joined = false;  // the session is a gRPC stream's; this socket only redeems its tickets
+
+  // Nothing is sent when the request wanted no answer. Never blocks.
+  void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,
+              bool memory_wanted) AB_EXCLUDES(mutex_);
+  void Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) AB_EXCLUDES(mutex_);
+  // The socket takes more. Sends what waits.
+  void Flush() AB_EXCLUDES(mutex_);
+  // No more requests, no more answers; the loop sees the end of the stream. The first cause counts.
+  void Cut(EndCause cause) AB_EXCLUDES(mutex_);
+  std::optional<EndCause> cut() const AB_EXCLUDES(mutex_);
+  // Closes the socket. Idempotent.
+  void Close() AB_EXCLUDES(mutex_);
+
+ private:
+  struct Owed {
+    FrameHeader header;
+    std::string payload;
+    UniqueFd descriptor;
+  };
+
+  void Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) AB_EXCLUDES(mutex_);
+  SendOutcome SendNow(const FrameHeader& header, std::string_view payload, const UniqueFd& descriptor)
+      AB_REQUIRES(mutex_);
+  bool MayCarryDescriptor() AB_REQUIRES(mutex_);
+  void CutLocked(EndCause cause) AB_REQUIRES(mutex_);
+  void WantWritable(bool wanted) AB_REQUIRES(mutex_);
+
+  const uint64_t key_;
+  const Limits& limits_;
+  const int epoll_;
+  const Peer peer_;
+  UniqueFd process_;
+  UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
+  mutable Mutex mutex_;
+  std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
+  uint64_t descriptors_unread_ AB_GUARDED_BY(mutex_) = 0;  // at most so many
+  std::optional<EndCause> cut_ AB_GUARDED_BY(mutex_);
+  bool closed_ AB_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace arraybridge

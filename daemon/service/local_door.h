@@ -1,0 +1,80 @@
+// The LocalDoor serves every lifeline on one thread: frames in, verbs, frames out. It decides nothing about bytes; it
+// cuts who breaks the frame's rules, who says nothing, and who does not read.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "daemon/config.h"
+#include "daemon/service/lifeline.h"
+#include "daemon/service/listener.h"
+#include "daemon/service/verbs.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+class LocalDoor {
+ public:
+  LocalDoor(const Config& config, Verbs& verbs);
+  // Ends every session that is left (EndCause::kDrain).
+  ~LocalDoor();
+  LocalDoor(const LocalDoor&) = delete;
+  LocalDoor& operator=(const LocalDoor&) = delete;
+
+  // Thread-safe. Refused with an error frame: limits.connections_per_uid.
+  void Adopt(Connection connection) AB_EXCLUDES(mutex_);
+
+ private:
+  struct Requests;  // reused from frame to frame, so that a request costs no allocation of its own
+  using LifelinePointer = std::shared_ptr<Lifeline>;
+
+  void Run();
+  int WaitForEvents(bool busy, std::span<epoll_event> events);
+  void AdmitIncoming() AB_EXCLUDES(mutex_);
+  void Admit(Connection connection);
+  void CutLateHellos();
+  void HandleEvent(uint64_t tag, uint32_t events);
+  // False: nothing more to read for now.
+  bool ServeOne(const LifelinePointer& line);
+  void Serve(const LifelinePointer& line, const Frame& frame);
+  void ServeHello(const LifelinePointer& line, const Frame& frame);
+  void ServeVerb(const LifelinePointer& line, const Frame& frame);
+  void Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status);
+  void Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status);
+  void End(const LifelinePointer& line, EndCause cause);
+
+  template <class Message>
+  bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
+  template <class Request, class Verb>
+  void Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb);
+  template <class Response, class Request, class Verb>
+  void Later(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb);
+
+  const Config& config_;
+  Verbs& verbs_;
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  std::unique_ptr<Requests> requests_;
+  std::vector<std::byte> buffer_;
+  uint64_t last_key_ = 0;
+  std::unordered_map<uint64_t, LifelinePointer> lifelines_;
+  std::unordered_map<uint32_t, uint64_t> of_uid_;
+  // In the order they came, which is the order in which they are due.
+  std::deque<std::pair<Clock::time_point, uint64_t>> hellos_;
+  std::atomic<bool> stopping_{false};
+  Mutex mutex_;
+  std::vector<Connection> incoming_ AB_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace arraybridge

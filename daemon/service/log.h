@@ -1,0 +1,40 @@
+// The log, as its users see it: levels and a format string. Only log.cc knows what writes it, and only doors log: the
+// broker explains itself in statuses.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string_view>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge::log {
+
+enum class Level { kDebug, kInfo, kWarn, kError, kOff };
+
+// `level`: debug, info, warn, error, off. `format`: text; json (an object a line); auto (text on a terminal, else
+// json). INVALID_ARGUMENT names what is unknown. Call it once, before threads start; what is logged before goes out as
+// text.
+Status Start(std::string_view level, std::string_view format);
+
+// Thread-safe.
+void Write(Level level, fmt::string_view format, fmt::format_args arguments);
+
+template <class... Arguments>
+void Debug(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  Write(Level::kDebug, format, fmt::make_format_args(arguments...));
+}
+template <class... Arguments>
+void Info(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  Write(Level::kInfo, format, fmt::make_format_args(arguments...));
+}
+template <class... Arguments>
+void Warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  Write(Level::kWarn, format, fmt::make_format_args(arguments...));
+}
+template <class... Arguments>
+void Error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  Write(Level::kError, format, fmt::make_format_args(arguments...));
+}
+
+}  // namespace arraybridge::log

@@ -1,0 +1,21 @@
+// What a message may hold: every limit on a request's size and form, checked before the Broker hears of it.
+// Pure functions; INVALID_ARGUMENT names the field, its value and the limit.
+#pragma once
+
+#include <string_view>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/config.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
+Status CheckNamespace(const Limits& limits, std::string_view ns);
+Status CheckPublish(const Limits& limits, const v1::PublishRequest& request);
+// Names or ids of Acquire and Withdraw.
+Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
+Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request);
+Status CheckList(const Limits& limits, const v1::ListRequest& request);
+
+}  // namespace arraybridge

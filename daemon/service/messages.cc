@@ -1,0 +1,150 @@
+#include "daemon/service/messages.h"
+
+#include <chrono>
+
+namespace arraybridge {
+namespace {
+
+uint64_t Milliseconds(std::chrono::milliseconds duration) { return static_cast<uint64_t>(duration.count()); }
+
+}  // namespace
+
+void Fill(v1::Device* message, const Device& device) {
+  message->set_type(device.type);
+  message->set_id(device.id);
+  if (!device.uuid.empty()) message->set_uuid(device.uuid);
+}
+
+void Fill(v1::Handle* message, const Handle& handle) {
+  message->set_kind(static_cast<v1::HandleKind>(handle.kind));
+  message->set_arena(handle.arena);
+  message->set_generation(handle.generation);
+  message->set_offset(handle.offset);
+  message->set_size(handle.size);
+  message->set_arena_size(handle.arena_size);
+  Fill(message->mutable_device(), handle.device);
+  if (!handle.opaque.empty()) message->set_opaque(handle.opaque);
+}
+
+void Fill(v1::Limits* message, const Config& config) {
+  const Limits& limits = config.limits;
+  message->set_frame_bytes_max(limits.frame_bytes_max);
+  message->set_name_bytes_max(limits.name_bytes_max);
+  message->set_arrays_per_share_max(limits.arrays_per_share_max);
+  message->set_rank_max(limits.rank_max);
+  message->set_spec_bytes_max(limits.spec_bytes_max);
+  message->set_structure_bytes_max(limits.structure_bytes_max);
+  message->set_metadata_bytes_max(limits.metadata_bytes_max);
+  message->set_leases_per_session_max(limits.leases_per_session);
+  message->set_names_per_request_max(limits.names_per_request);
+  message->set_request_timeout_max_ms(Milliseconds(limits.request_timeout_max));
+  message->set_shares_per_namespace_max(limits.shares_per_namespace);
+  message->set_arena_idle_ms(Milliseconds(config.arena_idle));
+  message->set_ticket_lifetime_ms(Milliseconds(limits.ticket_lifetime));
+  message->set_own_arena_bytes_min(config.own_arena_bytes_min);
+}
+
+void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
+  Fill(message->mutable_device(), device.device);
+  for (const HandleKind kind : device.kinds) message->add_kinds(static_cast<v1::HandleKind>(kind));
+  message->set_capacity_bytes(device.capacity_bytes);
+  message->set_allocated_bytes(device.allocated_bytes);
+  message->set_cached_bytes(device.cached_bytes);
+}
+
+void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability) {
+  message->set_id(Number(facts.id));
+  message->set_namespace_(facts.ns);
+  message->set_name(facts.name);
+  message->set_generation(facts.generation);
+  Fill(message->mutable_handle(), handle);
+  AB_CHECK(message->mutable_specs()->ParseFromString(facts.specs));
+  message->set_immutability(ToMessage(immutability));
+  if (facts.fence_kind != 0) {
+    message->mutable_fence()->set_kind(static_cast<v1::Fence::Kind>(facts.fence_kind));
+    message->mutable_fence()->set_opaque(facts.fence);
+  }
+  if (!facts.structure.empty()) message->set_structure(facts.structure);
+  if (!facts.metadata.empty()) message->set_metadata(facts.metadata);
+  message->set_unnamed(facts.unnamed);
+}
+
+void Fill(v1::ShareInfo* message, const ShareRow& row) {
+  Fill(message->mutable_share(), *row.facts, row.handle, row.immutability);
+  message->set_maker(Number(row.maker));
+  message->set_leases(row.leases);
+  message->set_age_ms(Milliseconds(row.age));
+  message->set_maker_process_id(row.maker_process_id);
+}
+
+void Fill(v1::SessionInfo* message, const SessionRow& row) {
+  message->set_session(Number(row.session));
+  message->set_client(row.client);
+  message->set_uid(row.uid);
+  message->set_process_id(row.process_id);
+  message->set_age_ms(Milliseconds(row.age));
+  message->set_leases(row.leases);
+  message->set_arenas(row.arenas);
+  message->set_arena_bytes(row.arena_bytes);
+  message->set_door(row.door == Door::kLifeline ? "lifeline" : "grpc");
+}
+
+void Fill(v1::LeaseInfo* message, const LeaseRow& row) {
+  message->set_lease(Number(row.lease));
+  message->set_session(Number(row.session));
+  message->set_share(Number(row.facts->id));
+  message->set_namespace_(row.facts->ns);
+  message->set_name(row.facts->name);
+  message->set_generation(row.facts->generation);
+  message->set_size(row.size);
+}
+
+void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
+  message->set_namespace_(row.ns);
+  message->set_uid(row.uid);
+  message->set_quota_bytes(row.quota_bytes);
+  message->set_charged_bytes(row.charged_bytes);
+  message->set_shares(row.shares);
+  message->set_share_bytes(row.share_bytes);
+}
+
+void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
+  message->set_sessions(snapshot.sessions);
+  message->set_leases(snapshot.leases);
+  message->set_shares(snapshot.shares);
+  message->set_withdrawn_shares(snapshot.withdrawn_shares);
+  message->set_arenas(snapshot.arenas);
+  message->set_charged_bytes(snapshot.charged_bytes);
+  message->set_tickets(snapshot.tickets);
+  message->set_dying_arenas(snapshot.dying_arenas);
+  message->set_sessions_total(snapshot.sessions_total);
+  message->set_publishes_total(snapshot.publishes_total);
+  message->set_acquires_total(snapshot.acquires_total);
+}
+
+v1::Immutability ToMessage(Immutability immutability) { return static_cast<v1::Immutability>(immutability); }
+
+Device FromMessage(const v1::Device& message) {
+  // An empty message is the host: its numbers are what proto3 leaves out.
+  return Device{message.type() == 0 ? kDeviceCpu : message.type(), message.id(), message.uuid()};
+}
+
+std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs) {
+  std::vector<ShareKey> keys;
+  keys.reserve(static_cast<size_t>(refs.size()));
+  for (const v1::ShareRef& ref : refs) keys.push_back({ref.name(), ShareId{ref.id()}, ref.generation()});
+  return keys;
+}
+
+std::vector<HandleKind> KindsOf(const v1::ClientCapabilities& capabilities) {
+  std::vector<HandleKind> kinds;
+  for (const int kind : capabilities.kinds()) {
+    if (kind != v1::HANDLE_KIND_UNSPECIFIED && v1::HandleKind_IsValid(kind)) {
+      kinds.push_back(static_cast<HandleKind>(kind));
+    }
+  }
+  if (kinds.empty()) kinds.push_back(HandleKind::kMemfd);
+  return kinds;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,33 @@
+// How the broker's values become messages and messages become its values. Nothing is decided here.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+
+namespace arraybridge {
+
+void Fill(v1::Device* message, const Device& device);
+void Fill(v1::Handle* message, const Handle& handle);
+void Fill(v1::Limits* message, const Config& config);
+void Fill(v1::DeviceInfo* message, const DeviceFacts& device);
+// A share's specs were checked when it was published; they are read back as they are.
+void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability);
+void Fill(v1::ShareInfo* message, const ShareRow& row);
+void Fill(v1::SessionInfo* message, const SessionRow& row);
+void Fill(v1::LeaseInfo* message, const LeaseRow& row);
+void Fill(v1::NamespaceInfo* message, const NamespaceRow& row);
+void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot);
+
+v1::Immutability ToMessage(Immutability immutability);
+Device FromMessage(const v1::Device& message);
+// The views point into `refs`.
+std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
+// Kinds that this broker has never heard of are left out; none at all: memfd.
+std::vector<HandleKind> KindsOf(const v1::ClientCapabilities& capabilities);
+
+}  // namespace arraybridge

@@ -44,12 +44,21 @@ PyObject* FromTable(const DLPackExchangeAPI& table, PyObject* object) {
   return view;
 }
 
+// Made once: the call is hot.
+struct CallNames {
+  PyObject* method = PyUnicode_InternFromString("__dlpack__");
+  PyObject* keywords = Py_BuildValue("(N)", PyUnicode_InternFromString("max_version"));
+  PyObject* version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+};
+const CallNames& Names() {
+  static const CallNames names;
+  return names;
+}
+
 // Older producers know no max_version and say so by TypeError, TensorFlow by RuntimeError.
 PyObject* CallDlpack(PyObject* method) {
-  const Ref keywords(Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION));
-  const Ref nothing(PyTuple_New(0));
-  if (keywords == nullptr || nothing == nullptr) return nullptr;
-  PyObject* capsule = PyObject_Call(method, nothing.get(), keywords.get());
+  PyObject* const values[] = {Names().version};
+  PyObject* capsule = PyObject_Vectorcall(method, values, 0, Names().keywords);
   if (capsule != nullptr) return capsule;
   if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) return nullptr;
   PyErr_Clear();
@@ -62,7 +71,7 @@ PyObject* Wrap(PyObject*, PyObject* object) {
   if (IsView(object)) return Py_NewRef(object);
   if (PyCapsule_CheckExact(object)) return FromCapsule(object);
   if (const DLPackExchangeAPI* table = TableOf(Py_TYPE(object)); table != nullptr) return FromTable(*table, object);
-  const Ref method(PyObject_GetAttrString(object, "__dlpack__"));
+  const Ref method(PyObject_GetAttr(object, Names().method));
   if (method == nullptr) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
     return PyErr_Format(PyExc_TypeError, "%.100s does not speak DLPack", Py_TYPE(object)->tp_name);

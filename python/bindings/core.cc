@@ -21,7 +21,7 @@ PyObject* g_status_error = nullptr;  // set once, under the import lock
 
 [[noreturn]] void Raise(const Status& status) {
   py::object error = py::reinterpret_borrow<py::object>(g_status_error)(status.message());
-  error.attr("code") = std::string(CodeName(status.code()));
+  error.attr("code") = static_cast<uint32_t>(status.code());
   error.attr("message") = status.message();
   error.attr("reason") = status.reason();
   PyErr_SetObject(g_status_error, error.ptr());

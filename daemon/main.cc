@@ -96,7 +96,7 @@ class Ending {
     while (true) {
       std::array<pollfd, 2> polled{{{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), LookEveryMs());
-      if (polled[0].revents != 0) return "signal";
+      if (polled[0].revents != 0 && SignalCame()) return "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "its starter has gone";
       if (Idle()) return "idle";
     }
@@ -106,6 +106,12 @@ class Ending {
   int LookEveryMs() const {
     if (config_.exit_when_idle.count() == 0) return -1;
     return static_cast<int>(std::clamp(config_.exit_when_idle / 10, kIdleLookMin, kIdleLookMax).count());
+  }
+
+  // Takes it: what stays pending would end the process once signals are unblocked.
+  bool SignalCame() {
+    signalfd_siginfo taken{};
+    return ::read(signals_.get(), &taken, sizeof taken) == sizeof taken;
   }
 
   bool LifeEnded() {

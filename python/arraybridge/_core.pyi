@@ -30,7 +30,8 @@ class View:
     is_copied: Final[bool]
     compact: Final[bool]
     __array_interface__: dict[str, Any]  # AttributeError for a dtype that the protocol lacks
-    __dlpack_c_exchange_api__: Final[Any]
+    __dlpack_c_exchange_api__: Final[Any]  # on the type: a capsule "dlpack_exchange_api"
+    __c_dlpack_exchange_api__: Final[int]  # the same table for DLPack 1.2
     def __dlpack__(
         self,
         *,
@@ -51,7 +52,8 @@ class View:
 class Placement:
     """Bytes in an arena of this session, not yet published."""
 
-    views: Final[list[View]]
+    @property
+    def views(self) -> list[View]: ...
 
 @final
 class ShareInfo:
@@ -100,7 +102,8 @@ def wrap(obj: Any, /) -> View:
 
     Raises:
         TypeError: obj speaks none of them.
-        BufferError: DLPack cannot say it, or it is not to be trusted (rank, lanes, dtype, negative size, NULL data).
+        BufferError: DLPack cannot say it, it is not host memory, or it is not to be trusted (rank, lanes, dtype,
+            negative size, NULL data). What the producer itself raises passes through.
     """
 
 def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
@@ -110,4 +113,4 @@ def wrap_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
     """A View of an __array_interface__ (version 3) dictionary; owner is kept alive."""
 
 def copy_to_heap(view: View, /) -> View:
-    """A private, writable, compact, 256-byte aligned copy in this process."""
+    """A private, writable, compact, 256-byte aligned copy in this process. MemoryError if there is no room."""

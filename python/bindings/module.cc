@@ -16,12 +16,14 @@ PyCFunction WithKeywords(PyCFunctionWithKeywords function) {
 }
 
 PyMethodDef g_functions[] = {
-    {"wrap", ab::Wrap, METH_O, "wrap(obj, /)\n--\n\nA View of anything that speaks DLPack. Nothing is copied."},
+    {"wrap", ab::Wrap, METH_O,
+     "wrap($module, obj, /)\n--\n\nA View of anything that speaks DLPack. Nothing is copied."},
     {"wrap_buffer", WithKeywords(ab::WrapBuffer), METH_VARARGS | METH_KEYWORDS,
-     "wrap_buffer(obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
+     "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
     {"wrap_array_interface", ab::WrapArrayInterface, METH_VARARGS,
-     "wrap_array_interface(interface, owner, /)\n--\n\nA View of an __array_interface__ dictionary."},
-    {"copy_to_heap", ab::CopyToHeapOf, METH_O, "copy_to_heap(view, /)\n--\n\nA private, writable, compact copy."},
+     "wrap_array_interface($module, interface, owner, /)\n--\n\nA View of an __array_interface__ dictionary."},
+    {"copy_to_heap", ab::CopyToHeapOf, METH_O,
+     "copy_to_heap($module, view, /)\n--\n\nA private, writable, compact copy."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -90,13 +90,17 @@ PyCFunction Method(Function function) {  // methods with other argument lists; t
 
 PyMethodDef g_methods[] = {
     {"__dlpack__", Method(ViewDlpack), METH_FASTCALL | METH_KEYWORDS,
-     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule of this memory."},
-    {"__dlpack_device__", ViewDlpackDevice, METH_NOARGS, "The DLPack device: (type, id)."},
-    {"__array__", Method(ViewArray), METH_VARARGS | METH_KEYWORDS, "An ndarray over this memory."},
+     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule of "
+     "this memory."},
+    {"__dlpack_device__", ViewDlpackDevice, METH_NOARGS,
+     "__dlpack_device__($self, /)\n--\n\nThe DLPack device: (type, id)."},
+    {"__array__", Method(ViewArray), METH_VARARGS | METH_KEYWORDS,
+     "__array__($self, /, dtype=None, copy=None)\n--\n\nAn ndarray over this memory."},
     {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,
-     "The same memory; an unversioned capsule of it may alias read-only bytes."},
+     "for_immutable_consumer($self, /)\n--\n\nThe same memory; an unversioned capsule of it may alias read-only "
+     "bytes."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
-     "named(dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
+     "named($self, /, dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -1,0 +1,366 @@
+// Every message of the client against libprotobuf, which the daemon uses: what one writes the other reads alike.
+#include "client/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "arraybridge/v1/broker.pb.h"
+
+namespace arraybridge {
+namespace {
+
+template <class Message>
+Message Parsed(const std::string& bytes) {
+  Message message;
+  EXPECT_TRUE(message.ParseFromString(bytes));
+  EXPECT_EQ(message.ByteSizeLong(), bytes.size()) << "no unknown or doubled fields";
+  return message;
+}
+
+v1::Share SomeShare() {
+  v1::Share share;
+  share.set_id(7);
+  share.set_namespace_("team");
+  share.set_name("frame");
+  share.set_generation(9);
+  auto* handle = share.mutable_handle();
+  handle->set_kind(v1::HANDLE_KIND_MEMFD);
+  handle->set_arena(3);
+  handle->set_generation(0xFFFFFFFFFFFFFFFF);
+  handle->set_offset(512);
+  handle->set_size(4096);
+  handle->set_arena_size(1 << 21);
+  handle->mutable_device()->set_type(1);
+  auto* spec = share.mutable_specs()->add_arrays();
+  spec->set_code(2);
+  spec->set_bits(32);
+  spec->set_lanes(1);
+  spec->set_dtype("float32");
+  spec->add_shape(4);
+  spec->add_shape(256);
+  spec->add_strides(-256);
+  spec->add_strides(1);
+  spec->set_offset(256);
+  spec->set_size(4096);
+  share.set_immutability(v1::IMMUTABILITY_ENFORCED);
+  share.mutable_fence()->set_kind(v1::Fence::DONE);
+  share.set_structure("tree");
+  share.set_metadata(std::string("\0\x01", 2));
+  share.set_unnamed(true);
+  return share;
+}
+
+void ExpectSomeShare(const Share& share) {
+  EXPECT_EQ(share.id, 7u);
+  EXPECT_EQ(share.ns, "team");
+  EXPECT_EQ(share.name, "frame");
+  EXPECT_EQ(share.generation, 9u);
+  EXPECT_EQ(share.size, 4096u);
+  EXPECT_EQ(share.device, Device{});
+  ASSERT_EQ(share.arrays.size(), 1u);
+  const ArraySpec expected{
+      .type = {2, 32, 1}, .dtype = "float32", .shape = {4, 256}, .strides = {-256, 1}, .offset = 256};
+  EXPECT_EQ(share.arrays[0], expected);
+  EXPECT_EQ(share.immutability, Immutability::kEnforced);
+  EXPECT_EQ(share.structure, "tree");
+  EXPECT_EQ(share.metadata, std::string("\0\x01", 2));
+  EXPECT_TRUE(share.unnamed);
+}
+
+v1::GetServerInfoResponse SomeServer() {
+  v1::GetServerInfoResponse server;
+  server.set_version("1.2.3");
+  server.set_broker_id("0123456789abcdef");
+  server.set_protocol_min(1);
+  server.set_protocol_max(4);
+  server.set_boot_id("boot");
+  server.set_uptime_ms(99);
+  auto* limits = server.mutable_limits();
+  limits->set_frame_bytes_max(65536);
+  limits->set_names_per_request_max(256);
+  limits->set_request_timeout_max_ms(60000);
+  limits->set_arena_idle_ms(5000);
+  limits->set_own_arena_bytes_min(1 << 24);
+  server.add_devices()->set_capacity_bytes(1);
+  server.add_capabilities("x");
+  return server;
+}
+
+v1::AcquireResponse SomeAcquired() {
+  v1::AcquireResponse message;
+  auto* leased = message.add_shares();
+  leased->set_lease(11);
+  *leased->mutable_share() = SomeShare();
+  message.set_descriptor_arena(3);
+  return message;
+}
+
+v1::ListResponse SomeList() {
+  v1::ListResponse message;
+  auto* info = message.add_shares();
+  *info->mutable_share() = SomeShare();
+  info->set_maker(1);
+  info->set_leases(2);
+  info->set_age_ms(3);
+  info->set_maker_process_id(4);
+  message.set_next_page_token("more");
+  return message;
+}
+
+v1::GetStatsResponse SomeStats() {
+  v1::GetStatsResponse message;
+  message.set_sessions(1);
+  message.set_leases(2);
+  message.set_shares(3);
+  message.set_withdrawn_shares(4);
+  message.set_arenas(5);
+  message.set_charged_bytes(6);
+  message.set_tickets(7);
+  message.set_waiting(8);
+  message.set_dying_arenas(9);
+  for (int i = 0; i < 2; ++i) {
+    auto* device = message.add_devices();
+    device->set_capacity_bytes(100);
+    device->set_allocated_bytes(10);
+    device->set_cached_bytes(1);
+  }
+  message.set_sessions_total(11);
+  message.set_publishes_total(12);
+  message.set_acquires_total(13);
+  message.set_refusals_total(14);
+  message.set_sessions_cut_total(15);
+  return message;
+}
+
+template <class Message>
+void AddReturned(Message& message) {
+  auto* range = message.add_returned();
+  range->set_arena(1);
+  range->set_offset(256);
+  range->set_size(512);
+}
+const std::vector<codec::Returned> kReturned{{1, 256, 512}};
+
+TEST(CodecTest, OpenSession) {
+  const auto sent = Parsed<v1::OpenSessionRequest>(codec::Encode(codec::OpenSession{"me", 42}));
+  EXPECT_EQ(sent.client(), "me");
+  EXPECT_EQ(sent.process_id(), 42u);
+  EXPECT_EQ(sent.protocol_min(), kProtocolVersion);
+  EXPECT_EQ(sent.protocol_max(), kProtocolVersion);
+  ASSERT_EQ(sent.capabilities().kinds_size(), 1);
+  EXPECT_EQ(sent.capabilities().kinds(0), v1::HANDLE_KIND_MEMFD);
+
+  v1::OpenSessionResponse message;
+  message.set_session(5);
+  message.set_token("secret");
+  message.set_protocol(1);
+  *message.mutable_server() = SomeServer();
+  const auto opened = codec::DecodeOpened(message.SerializeAsString());
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(opened->session, 5u);
+  EXPECT_EQ(opened->protocol, 1u);
+  EXPECT_EQ(opened->server.info.broker_id, "0123456789abcdef");
+  EXPECT_EQ(opened->server.info.version, "1.2.3");
+  EXPECT_EQ(opened->server.info.protocol_max, 4u);
+  EXPECT_EQ(opened->server.info.uptime_ms, 99u);
+  EXPECT_EQ(opened->server.limits.names_per_request_max, 256u);
+  EXPECT_EQ(opened->server.limits.request_timeout_max_ms, 60000u);
+  EXPECT_EQ(opened->server.limits.arena_idle_ms, 5000u);
+  EXPECT_EQ(opened->server.limits.own_arena_bytes_min, 1u << 24);
+}
+
+TEST(CodecTest, AllocateMappedExport) {
+  const auto sent = Parsed<v1::AllocateRequest>(
+      codec::Encode(codec::Allocate{.ns = "n", .device = Device{}, .size = UINT64_MAX, .timeout_ms = 3}));
+  EXPECT_EQ(sent.namespace_(), "n");
+  EXPECT_EQ(sent.size(), UINT64_MAX);
+  EXPECT_EQ(sent.device().type(), 1);
+  EXPECT_EQ(sent.timeout_ms(), 3u);
+  EXPECT_EQ(Parsed<v1::MappedRequest>(codec::EncodeMapped(9)).arena(), 9u);
+  EXPECT_EQ(Parsed<v1::ExportRequest>(codec::EncodeExport(8, 7)).arena_generation(), 7u);
+
+  v1::AllocateResponse message;
+  AddReturned(message);
+  auto without = codec::DecodeAllocated(message.SerializeAsString());
+  ASSERT_TRUE(without.ok());
+  EXPECT_FALSE(without->has_handle);
+  EXPECT_EQ(without->returned, kReturned);
+  *message.mutable_handle() = SomeShare().handle();
+  auto with = codec::DecodeAllocated(message.SerializeAsString());
+  ASSERT_TRUE(with.ok() && with->has_handle);
+  EXPECT_EQ(with->handle.arena_size, 1u << 21);
+  EXPECT_EQ(with->handle.generation, UINT64_MAX);
+  v1::ExportResponse exported;
+  EXPECT_EQ(codec::DecodeExported(exported.SerializeAsString()).status().code(), Code::kDataLoss);
+  *exported.mutable_handle() = SomeShare().handle();
+  EXPECT_EQ(codec::DecodeExported(exported.SerializeAsString())->arena, 3u);
+}
+
+TEST(CodecTest, Publish) {
+  codec::Publish request;
+  request.ns = "n";
+  request.name = "frame";
+  request.arena = 1;
+  request.arena_generation = 2;
+  request.offset = 256;
+  request.size = 4096;
+  request.arrays.push_back(
+      {.spec = {.type = {2, 32, 1}, .dtype = "float32", .shape = {4, 256}, .strides = {256, 1}, .offset = 512},
+       .size = 4096});
+  request.arrays.push_back({.spec = {.type = {6, 8, 1}, .dtype = "bool", .shape = {}, .strides = {}}, .size = 1});
+  request.replace = request.sealed = true;
+  request.structure = "s";
+  request.metadata = "m";
+  const auto sent = Parsed<v1::PublishRequest>(codec::Encode(request));
+  EXPECT_EQ(sent.name(), "frame");
+  EXPECT_EQ(sent.arena_generation(), 2u);
+  EXPECT_TRUE(sent.replace() && sent.sealed());
+  EXPECT_EQ(sent.structure() + sent.metadata(), "sm");
+  ASSERT_EQ(sent.specs().arrays_size(), 2);
+  EXPECT_EQ(sent.specs().arrays(0).shape(1), 256);
+  EXPECT_EQ(sent.specs().arrays(0).strides(0), 256);
+  EXPECT_EQ(sent.specs().arrays(0).offset(), 512u);
+  EXPECT_EQ(sent.specs().arrays(0).lanes(), 1u);
+  EXPECT_EQ(sent.specs().arrays(1).shape_size(), 0);
+
+  v1::PublishResponse message;
+  message.set_share(4);
+  message.set_name("given");
+  message.set_generation(5);
+  message.set_immutability(v1::IMMUTABILITY_BY_CONTRACT);
+  AddReturned(message);
+  const auto published = codec::DecodePublished(message.SerializeAsString());
+  ASSERT_TRUE(published.ok());
+  EXPECT_EQ(published->share, 4u);
+  EXPECT_EQ(published->name, "given");
+  EXPECT_EQ(published->generation, 5u);
+  EXPECT_EQ(published->immutability, Immutability::kByContract);
+  EXPECT_EQ(published->returned, kReturned);
+}
+
+TEST(CodecTest, AcquireWithdrawReleaseList) {
+  const std::vector<ShareRef> refs{{.name = "a"}, {.name = "", .id = 5, .generation = 6}};
+  const auto acquire = Parsed<v1::AcquireRequest>(codec::EncodeAcquire("n", refs, 17));
+  ASSERT_EQ(acquire.shares_size(), 2);
+  EXPECT_EQ(acquire.shares(0).name(), "a");
+  EXPECT_EQ(acquire.shares(1).id(), 5u);
+  EXPECT_EQ(acquire.shares(1).generation(), 6u);
+  EXPECT_EQ(acquire.timeout_ms(), 17u);
+  EXPECT_EQ(Parsed<v1::WithdrawRequest>(codec::EncodeWithdraw("n", refs)).shares_size(), 2);
+  const auto release = Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{1, 2}, {3}, {UINT64_MAX}}));
+  EXPECT_EQ(release.leases_size(), 2);
+  EXPECT_EQ(release.arenas(0), 3u);
+  EXPECT_EQ(release.unmapped(0), UINT64_MAX);
+  EXPECT_EQ(Parsed<v1::ListRequest>(codec::EncodeList("n", "p", "t")).name_prefix(), "p");
+
+  const auto acquired = codec::DecodeAcquired(SomeAcquired().SerializeAsString());
+  ASSERT_TRUE(acquired.ok());
+  EXPECT_EQ(acquired->descriptor_arena, 3u);
+  ASSERT_EQ(acquired->shares.size(), 1u);
+  EXPECT_EQ(acquired->shares[0].lease, 11u);
+  EXPECT_TRUE(acquired->shares[0].fence_done);
+  EXPECT_EQ(acquired->shares[0].handle.offset, 512u);
+  ExpectSomeShare(acquired->shares[0].share);
+
+  const auto listed = codec::DecodeListed(SomeList().SerializeAsString());
+  ASSERT_TRUE(listed.ok());
+  EXPECT_EQ(listed->next_page_token, "more");
+  ExpectSomeShare(listed->shares.at(0).share);
+  EXPECT_EQ(listed->shares[0].maker_process_id, 4u);
+  v1::ReleaseResponse released;
+  released.set_released(3);
+  AddReturned(released);
+  EXPECT_EQ(*codec::DecodeReturned(released.SerializeAsString()), kReturned);
+}
+
+TEST(CodecTest, Stats) {
+  const auto stats = codec::DecodeStats(SomeStats().SerializeAsString());
+  ASSERT_TRUE(stats.ok());
+  EXPECT_EQ(stats->sessions, 1u);
+  EXPECT_EQ(stats->dying_arenas, 9u);
+  EXPECT_EQ(stats->capacity_bytes, 200u);
+  EXPECT_EQ(stats->allocated_bytes, 20u);
+  EXPECT_EQ(stats->cached_bytes, 2u);
+  EXPECT_EQ(stats->sessions_cut_total, 15u);
+}
+
+TEST(CodecTest, Errors) {
+  v1::Error error;
+  error.set_message("no room");
+  error.set_reason("QUOTA_EXCEEDED");
+  (*error.mutable_metadata())["used"] = "5";
+  const Status status = codec::DecodeError(8, error.SerializeAsString());
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_EQ(status.message(), "no room");
+  EXPECT_EQ(status.reason(), "QUOTA_EXCEEDED");
+  EXPECT_EQ(status.metadata(), (Status::Metadata{{"used", "5"}}));
+  EXPECT_EQ(codec::DecodeError(4711, "").code(), Code::kUnknown);
+  EXPECT_EQ(codec::DecodeError(5, "\xff\xff").code(), Code::kNotFound);
+}
+
+// Every decoder on every prefix and every changed byte of every answer: an error or a value, never a crash.
+TEST(CodecTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
+  v1::OpenSessionResponse opened;
+  *opened.mutable_server() = SomeServer();
+  v1::AllocateResponse allocated;
+  *allocated.mutable_handle() = SomeShare().handle();
+  AddReturned(allocated);
+  v1::PublishResponse published;
+  published.set_name("x");
+  AddReturned(published);
+  v1::ExportResponse exported;
+  *exported.mutable_handle() = SomeShare().handle();
+  v1::Error error;
+  error.set_message("m");
+  (*error.mutable_metadata())["k"] = "v";
+  const std::vector<std::string> answers{
+      opened.SerializeAsString(),     SomeServer().SerializeAsString(), allocated.SerializeAsString(),
+      published.SerializeAsString(),  exported.SerializeAsString(),     SomeAcquired().SerializeAsString(),
+      SomeList().SerializeAsString(), SomeStats().SerializeAsString(),  error.SerializeAsString()};
+  const std::vector<std::function<bool(std::string_view)>> decoders{
+      [](auto bytes) { return codec::DecodeOpened(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeServer(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeAllocated(bytes).ok(); },
+      [](auto bytes) { return codec::DecodePublished(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeExported(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeAcquired(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeListed(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeStats(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeError(5, bytes).ok(); },
+      [](auto bytes) { return codec::DecodeReturned(bytes).ok(); }};
+  size_t refused = 0;
+  for (const std::string& answer : answers) {
+    for (const auto& decode : decoders) {
+      for (size_t length = 0; length <= answer.size(); ++length) {
+        refused += decode(std::string_view(answer).substr(0, length)) ? 0 : 1;
+      }
+      for (size_t at = 0; at < answer.size(); ++at) {
+        for (const int change : {1, 2, 4, 7, 128, 255}) {
+          std::string changed = answer;
+          changed[at] = static_cast<char>(changed[at] ^ change);
+          refused += decode(changed) ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(CodecTest, SenselessAnswersAreRefused) {
+  v1::AcquireResponse message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->mutable_handle()->set_size(1 << 21);  // offset + size > arena
+  EXPECT_EQ(codec::DecodeAcquired(message.SerializeAsString()).status().code(), Code::kDataLoss);
+  message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->mutable_handle()->set_kind(v1::HANDLE_KIND_UNSPECIFIED);
+  EXPECT_EQ(codec::DecodeAcquired(message.SerializeAsString()).status().code(), Code::kDataLoss);
+  message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->clear_handle();
+  EXPECT_EQ(codec::DecodeAcquired(message.SerializeAsString()).status().code(), Code::kDataLoss);
+  message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->mutable_specs()->mutable_arrays(0)->set_lanes(4);
+  EXPECT_EQ(codec::DecodeAcquired(message.SerializeAsString()).status().code(), Code::kDataLoss);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,204 @@
+// The lifeline against a server of the test's own on a socket pair: what a broker must never do, and a broken one does.
+#include "client/lifeline.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <thread>
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::steady_clock;
+
+struct Request {
+  FrameHeader header;
+  std::string payload;
+};
+
+class FakeBroker {
+ public:
+  explicit FakeBroker(int socket) : socket_(socket) {}
+
+  Request Next() {
+    Frame frame;
+    EXPECT_EQ(ReceiveFrame(socket_.get(), buffer_, true, &frame), ReceiveOutcome::kFrame);
+    return {frame.header, std::string(frame.payload)};
+  }
+  void Answer(const Request& request, std::string_view payload, int descriptor = -1) {
+    Send({request.header.verb, 0, 0, request.header.request}, payload, descriptor);
+  }
+  void Send(const FrameHeader& header, std::string_view payload, int descriptor = -1) {
+    EXPECT_EQ(SendFrame(socket_.get(), header, payload, descriptor, true), SendOutcome::kSent);
+  }
+  void SendRaw(std::string_view bytes) {
+    EXPECT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  void HangUp() { socket_.reset(); }
+
+ private:
+  UniqueFd socket_;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
+};
+
+class LifelineTest : public ::testing::Test {
+ protected:
+  LifelineTest() {
+    std::array<int, 2> pair{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+    lifeline_ = std::make_unique<Lifeline>(UniqueFd(pair[0]));
+    broker_ = std::make_unique<FakeBroker>(pair[1]);
+  }
+  static Deadline Far() { return steady_clock::now() + hours(1); }
+
+  std::unique_ptr<Lifeline> lifeline_;
+  std::unique_ptr<FakeBroker> broker_;
+};
+
+TEST_F(LifelineTest, AnswersMayComeInAnyOrder) {
+  constexpr int kThreads = 16;
+  constexpr int kRounds = 50;
+  std::thread server([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<Request> all;
+      for (int i = 0; i < kThreads; ++i) all.push_back(broker_->Next());
+      for (auto one = all.rbegin(); one != all.rend(); ++one) broker_->Answer(*one, "to " + one->payload);
+    }
+  });
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kThreads; ++i) {
+    callers.emplace_back([&, i] {
+      for (int round = 0; round < kRounds; ++round) {
+        const std::string mine = std::to_string(i * kRounds + round);
+        auto answer = lifeline_->Call(Verb::kList, mine, Far());
+        ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+        EXPECT_EQ(answer->payload, "to " + mine);
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  server.join();
+}
+
+TEST_F(LifelineTest, ALateAnswerIsGivenToItsLateHandler) {
+  std::string late;
+  bool descriptor = false;
+  auto answer = lifeline_->Call(Verb::kAcquire, "early", steady_clock::now(), [&](Result<Answer> came) {
+    ASSERT_TRUE(came.ok());
+    late = came->payload;
+    descriptor = came->descriptor.valid();
+  });
+  EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
+  const Request request = broker_->Next();
+  UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  broker_->Answer(request, "a lease", file.get());
+  lifeline_->ReadArrived();
+  EXPECT_EQ(late, "a lease");
+  EXPECT_TRUE(descriptor);
+  EXPECT_FALSE(lifeline_->lost());
+}
+
+TEST_F(LifelineTest, ADescriptorComesWithItsAnswer) {
+  std::thread server([&] {
+    UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    broker_->Answer(broker_->Next(), "here", file.get());
+  });
+  auto answer = lifeline_->Call(Verb::kExport, "", Far());
+  server.join();
+  ASSERT_TRUE(answer.ok());
+  EXPECT_TRUE(answer->descriptor.valid());
+  EXPECT_EQ(::fcntl(answer->descriptor.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+TEST_F(LifelineTest, TheBrokersErrorIsTheCallers) {
+  std::thread server([&] {
+    const Request request = broker_->Next();
+    broker_->Send({request.header.verb, 0, 5, request.header.request}, std::string("\x0a\x04gone\x12\x01X", 9));
+  });
+  const auto answer = lifeline_->Call(Verb::kWithdraw, "", Far());
+  server.join();
+  EXPECT_EQ(answer.status().code(), Code::kNotFound);
+  EXPECT_EQ(answer.status().message(), "gone");
+  EXPECT_EQ(answer.status().reason(), "X");
+}
+
+// Each sends something senseless instead of the answer; the caller learns that the connection is lost.
+class NonsenseTest : public LifelineTest {
+ protected:
+  template <class Nonsense>
+  void CallMeets(Nonsense nonsense) {
+    std::thread server([&] { nonsense(broker_->Next()); });
+    const auto answer = lifeline_->Call(Verb::kGetStats, "", Far());
+    server.join();
+    EXPECT_EQ(answer.status().code(), Code::kUnavailable) << answer.status().ToString();
+    EXPECT_TRUE(lifeline_->lost());
+    const auto next = lifeline_->Call(Verb::kGetStats, "", Far());
+    EXPECT_EQ(next.status().reason(), Lifeline::kNotSent);
+  }
+};
+
+TEST_F(NonsenseTest, AnUnknownId) {
+  CallMeets([&](const Request& request) {
+    broker_->Send({request.header.verb, 0, 0, request.header.request + 77}, "");
+  });
+}
+TEST_F(NonsenseTest, AnotherVerb) {
+  CallMeets([&](const Request& request) { broker_->Send({99, 0, 0, request.header.request}, ""); });
+}
+TEST_F(NonsenseTest, LessThanAHeader) {
+  CallMeets([&](const Request&) { broker_->SendRaw("short"); });
+}
+TEST_F(NonsenseTest, EndOfFile) {
+  CallMeets([&](const Request&) { broker_->HangUp(); });
+}
+
+TEST_F(LifelineTest, EveryWaiterLearnsOfTheEnd) {
+  constexpr int kThreads = 16;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kThreads; ++i) {
+    callers.emplace_back(
+        [&] { EXPECT_EQ(lifeline_->Call(Verb::kList, "", Far()).status().code(), Code::kUnavailable); });
+  }
+  for (int i = 0; i < kThreads; ++i) broker_->Next();
+  broker_->HangUp();
+  for (auto& caller : callers) caller.join();
+}
+
+TEST_F(LifelineTest, TooManyUnansweredRequestsEndIt) {
+  for (size_t i = 0; i < Lifeline::kAbandonedMax && !lifeline_->lost(); ++i) {
+    EXPECT_EQ(lifeline_->Call(Verb::kList, "", steady_clock::now()).status().code(), Code::kDeadlineExceeded);
+    broker_->Next();
+  }
+  EXPECT_FALSE(lifeline_->lost());
+  EXPECT_FALSE(lifeline_->Call(Verb::kList, "", steady_clock::now()).ok());
+  EXPECT_TRUE(lifeline_->lost());
+}
+
+TEST_F(LifelineTest, ARequestLargerThanAFrameIsRefused) {
+  const std::string payload(kFrameBytesMax, 'x');
+  EXPECT_EQ(lifeline_->Call(Verb::kList, payload, Far()).status().code(), Code::kInvalidArgument);
+  EXPECT_FALSE(lifeline_->lost());
+}
+
+TEST_F(LifelineTest, MemoryWantedIsHeardOnce) {
+  std::thread server([&] {
+    const Request request = broker_->Next();
+    broker_->Send({request.header.verb, kFrameMemoryWanted, 0, request.header.request}, "");
+  });
+  EXPECT_TRUE(lifeline_->Call(Verb::kGetStats, "", Far()).ok());
+  server.join();
+  EXPECT_TRUE(lifeline_->TakeMemoryWanted());
+  EXPECT_FALSE(lifeline_->TakeMemoryWanted());
+}
+
+TEST(LifelineAddressTest, NobodyThereIsUnavailable) {
+  EXPECT_EQ(Lifeline::Connect("/nonexistent/of/this/test", steady_clock::now()).status().code(), Code::kUnavailable);
+  EXPECT_EQ(Lifeline::Connect(std::string(200, 'a'), steady_clock::now()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Lifeline::Connect("", steady_clock::now()).status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,162 @@
+#include "client/reaper.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace arraybridge {
+namespace {
+
+struct Numbered : Remains {
+  explicit Numbered(int of) : number(of) {}
+  const int number;
+};
+
+// Counts what was buried, and where.
+class Graveyard {
+ public:
+  Reaper::Bury bury() {
+    return [this](Reaper::Batch batch) {
+      std::lock_guard lock(mutex_);
+      largest_ = std::max(largest_, batch.size());
+      for (auto& one : batch) numbers_.insert(static_cast<Numbered&>(*one).number);
+      threads_.insert(std::this_thread::get_id());
+      changed_.notify_all();
+    };
+  }
+  void WaitFor(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return numbers_.size() >= count; });
+  }
+  std::multiset<int> numbers() {
+    std::lock_guard lock(mutex_);
+    return numbers_;
+  }
+  size_t largest() {
+    std::lock_guard lock(mutex_);
+    return largest_;
+  }
+  std::set<std::thread::id> threads() {
+    std::lock_guard lock(mutex_);
+    return threads_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::multiset<int> numbers_;
+  std::set<std::thread::id> threads_;
+  size_t largest_ = 0;
+};
+
+std::shared_ptr<Numbered> Adopt(Reaper& reaper, int number) {
+  auto adopted = reaper.Adopt(std::make_unique<Numbered>(number));
+  EXPECT_TRUE(adopted.ok()) << adopted.status().ToString();
+  return *std::move(adopted);
+}
+
+TEST(ReaperTest, BuriesWhatForeignThreadsDropExactlyOnce) {
+  constexpr int kThreads = 8;
+  constexpr int kEach = 2000;
+  Graveyard graveyard;
+  const auto reaper = Reaper::Make(graveyard.bury());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    std::vector<std::shared_ptr<Numbered>> mine;
+    for (int i = 0; i < kEach; ++i) mine.push_back(Adopt(*reaper, t * kEach + i));
+    threads.emplace_back([mine = std::move(mine)]() mutable {
+      for (auto& one : mine) one.reset();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  graveyard.WaitFor(kThreads * kEach);
+  const auto numbers = graveyard.numbers();
+  EXPECT_EQ(numbers.size(), static_cast<size_t>(kThreads * kEach));
+  EXPECT_EQ(std::set<int>(numbers.begin(), numbers.end()).size(), numbers.size());
+  EXPECT_GT(graveyard.largest(), 1u) << "drops are batched";
+  EXPECT_FALSE(graveyard.threads().contains(std::this_thread::get_id()));
+  reaper->Retire();
+}
+
+TEST(ReaperTest, CollectBuriesOnTheCaller) {
+  Graveyard graveyard;
+  const auto reaper = Reaper::Make(graveyard.bury());
+  auto first = Adopt(*reaper, 1);
+  auto second = Adopt(*reaper, 2);
+  EXPECT_EQ(reaper->living(), 2u);
+  first.reset();
+  reaper->Collect();
+  graveyard.WaitFor(1);
+  EXPECT_EQ(graveyard.numbers(), std::multiset<int>{1});
+  second.reset();
+  graveyard.WaitFor(2);
+  reaper->Retire();
+}
+
+TEST(ReaperTest, OutlivesItsMakerWhileSomethingLives) {
+  Graveyard graveyard;
+  auto reaper = Reaper::Make(graveyard.bury());
+  auto last = Adopt(*reaper, 7);
+  const std::weak_ptr<Reaper> watch = reaper;
+  reaper->Retire();
+  reaper.reset();
+  EXPECT_FALSE(watch.expired());
+  last.reset();
+  graveyard.WaitFor(1);
+  while (!watch.expired()) std::this_thread::yield();
+}
+
+TEST(ReaperTest, IdleWorkRunsAfterADropAndWhenNudged) {
+  Graveyard graveyard;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int runs = 0;
+  const auto reaper = Reaper::Make(graveyard.bury());
+  reaper->SetIdle([&] {
+    std::lock_guard lock(mutex);
+    ++runs;
+    changed.notify_all();
+    return std::chrono::milliseconds(-1);
+  });
+  const auto wait_for = [&](int count) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return runs >= count; });
+    return runs;
+  };
+  Adopt(*reaper, 1).reset();
+  graveyard.WaitFor(1);
+  const int before = wait_for(1);
+  reaper->Nudge();
+  wait_for(before + 1);
+  auto last = Adopt(*reaper, 2);
+  reaper->Retire();
+  last.reset();
+  graveyard.WaitFor(2);
+  while (reaper.use_count() > 1) std::this_thread::yield();  // its thread has ended
+}
+
+// Half a fork: what the parent is told.
+TEST(ReaperTest, WhatAChildInheritedStaysUntilTheChildIsGone) {
+  Graveyard graveyard;
+  const auto reaper = Reaper::Make(graveyard.bury());
+  auto inherited = Adopt(*reaper, 1);
+  int life[2];
+  ASSERT_EQ(::pipe(life), 0);
+  reaper->AfterForkInParent(life[0]);
+  ::close(life[0]);
+  auto later = Adopt(*reaper, 2);
+  inherited.reset();
+  later.reset();
+  graveyard.WaitFor(1);
+  reaper->Collect();
+  EXPECT_EQ(graveyard.numbers(), std::multiset<int>{2});
+  ::close(life[1]);
+  graveyard.WaitFor(2);
+  reaper->Retire();
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -14,6 +14,7 @@
 #include <grpcpp/server_posix.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -57,6 +58,9 @@ uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_poin
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
   return std::min(timeout_ms, static_cast<uint64_t>(std::max<int64_t>(left.count(), 0)));
 }
+
+// gRPC's settings are ints; what is more than that is no limit at all.
+int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, std::numeric_limits<int>::max())); }
 
 class Service final : public v1::Broker::CallbackService {
  public:
@@ -180,10 +184,11 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   quota.Resize(kBufferBytesMax).SetMaxThreads(kReflectionThreadsMax);
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(config.limits.frame_bytes_max));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(config.limits.grpc_streams_max));
+  builder.SetMaxReceiveMessageSize(Setting(config.limits.frame_bytes_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, Setting(config.limits.grpc_streams_max));
   // A connection that never makes a call, or stops in the middle of a frame, is idle too.
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(config.limits.hello_timeout.count()));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));
   builder.RegisterService(&service);
   auto server = builder.BuildAndStart();
   AB_CHECK(server != nullptr);  // only a port that cannot be bound fails it, and there is none

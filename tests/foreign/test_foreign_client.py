@@ -280,7 +280,7 @@ def test_a_late_ticket_is_none(start: Callable[..., Daemon], open_session: Calla
 
 
 def test_tickets_are_counted(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
-    session = open_session(start(tickets_per_session="2"))
+    session = open_session(start(tickets_per_session_max="2"))
     for _ in range(2):
         session.call("Allocate", namespace="default", size=1)
     arenas = session.call("GetStats").arenas

@@ -9,17 +9,26 @@ namespace arraybridge {
 namespace {
 
 // The wire without a schema, so that the hand-written encoding is read by somebody else's decoder.
-google::protobuf::UnknownFieldSet Decoded(const std::string& bytes) {
-  google::protobuf::UnknownFieldSet fields;
-  EXPECT_TRUE(fields.ParseFromString(bytes));
-  return fields;
-}
+class Decoded {
+ public:
+  explicit Decoded(const std::string& bytes) { EXPECT_TRUE(fields_.ParseFromString(bytes)); }
 
-std::string Bytes(const google::protobuf::UnknownFieldSet& fields, int index, int number) {
-  EXPECT_EQ(fields.field(index).number(), number);
-  EXPECT_EQ(fields.field(index).type(), google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED);
-  return fields.field(index).length_delimited();
-}
+  int size() const { return fields_.field_count(); }
+  uint64_t number(int index, int tag) const { return Field(index, tag).varint(); }
+  std::string bytes(int index, int tag) const {
+    EXPECT_EQ(Field(index, tag).type(), google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED);
+    return Field(index, tag).length_delimited();
+  }
+
+ private:
+  const google::protobuf::UnknownField& Field(int index, int tag) const {
+    EXPECT_LT(index, fields_.field_count());
+    EXPECT_EQ(fields_.field(index).number(), tag);
+    return fields_.field(index);
+  }
+
+  google::protobuf::UnknownFieldSet fields_;
+};
 
 TEST(ToGrpc, KeepsCodeAndText) {
   const auto status = ToGrpc(NotFound("there is no share 'x'"));
@@ -32,19 +41,18 @@ TEST(ToGrpc, KeepsCodeAndText) {
 TEST(ToGrpc, AReasonBecomesAnErrorInfo) {
   const auto status =
       ToGrpc(ResourceExhausted("full").Because("QUOTA_EXCEEDED").With("quota_bytes", std::string(200, '7')));
-  const auto details = Decoded(status.error_details());
-  ASSERT_EQ(details.field_count(), 3);
-  EXPECT_EQ(details.field(0).number(), 1);
-  EXPECT_EQ(details.field(0).varint(), 8u);
-  EXPECT_EQ(Bytes(details, 1, 2), "full");
-  const auto any = Decoded(Bytes(details, 2, 3));
-  EXPECT_EQ(Bytes(any, 0, 1), "type.googleapis.com/google.rpc.ErrorInfo");
-  const auto info = Decoded(Bytes(any, 1, 2));
-  EXPECT_EQ(Bytes(info, 0, 1), "QUOTA_EXCEEDED");
-  EXPECT_EQ(Bytes(info, 1, 2), "arraybridge");
-  const auto entry = Decoded(Bytes(info, 2, 3));
-  EXPECT_EQ(Bytes(entry, 0, 1), "quota_bytes");
-  EXPECT_EQ(Bytes(entry, 1, 2), std::string(200, '7'));  // a length of two bytes
+  const Decoded details(status.error_details());
+  ASSERT_EQ(details.size(), 3);
+  EXPECT_EQ(details.number(0, 1), 8u);
+  EXPECT_EQ(details.bytes(1, 2), "full");
+  const Decoded any(details.bytes(2, 3));
+  EXPECT_EQ(any.bytes(0, 1), "type.googleapis.com/google.rpc.ErrorInfo");
+  const Decoded info(any.bytes(1, 2));
+  EXPECT_EQ(info.bytes(0, 1), "QUOTA_EXCEEDED");
+  EXPECT_EQ(info.bytes(1, 2), "arraybridge");
+  const Decoded entry(info.bytes(2, 3));
+  EXPECT_EQ(entry.bytes(0, 1), "quota_bytes");
+  EXPECT_EQ(entry.bytes(1, 2), std::string(200, '7'));  // a length of two bytes
 }
 
 TEST(ToGrpc, TextsFitIntoATrailer) {

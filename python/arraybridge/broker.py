@@ -151,9 +151,13 @@ class Broker:
             raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
         structure, leaves = tree.flatten(array)
         sources = [self._source(leaf) for leaf in leaves]
-        placement = self._placed(sources, own=sealed)
-        info = self._ask(lambda core: core.publish(placement, name or "", replace, sealed, structure, metadata or b""))
-        return Share(self, info)
+
+        def published(core: _core.Core) -> _core.ShareInfo:
+            # Both in one: after a broker's end the bytes have to be placed anew, too.
+            placement = _placed(core, sources, own=sealed)
+            return core.publish(placement, name or "", replace, sealed, structure, metadata or b"")
+
+        return Share(self, self._ask(published))
 
     def get(
         self,
@@ -202,7 +206,7 @@ class Broker:
             plans.append(chosen)
             if plain and chosen.zero_copy:
                 self._decided[caps, view.dtype, view.dtype_code, view.ndim] = chosen
-            return self._seen(target, self._copied(view, chosen, caps), chosen)
+            return self._seen(target, _copied(view, chosen, caps), chosen)
 
         result = tree.mapped(delivered, info.structure, views)
         return self._explained(result, plans, copy, explain)
@@ -382,35 +386,13 @@ class Broker:
             return _Source(view, adapter, generic.described(view, "view"))
         return _Source(array, adapter, adapter.describe(array))
 
-    def _placed(self, sources: Sequence[_Source], own: bool = False) -> _core.Placement:
-        """The arrays in broker memory: where they lie already, or after the one copy."""
-        if any(source.description.fill for source in sources):
-            return self._filled(sources, own)
-        views = [source.view() for source in sources]
-        born_there = None if own else self._ask(lambda core: core.placement_of(views))
-        return born_there or self._ask(lambda core: core.place(views, own))
-
-    def _filled(self, sources: Sequence[_Source], own: bool) -> _core.Placement:
-        specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-        placement = self._ask(lambda core: core.empty(specs, own))
-        for source, room in zip(sources, placement.views, strict=True):
-            fill = source.description.fill or numpy_adapter.filler(source.view())
-            fill(room)
-        return placement
-
     def _placed_view(self, source: _Source, chosen: Plan, caps: Caps) -> _core.View:
-        if chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value:
-            # Neither ends in broker memory: the framework, or the narrowing, makes the copy.
-            fitting = source.view() if source.description.fill is None else self._placed([source]).views[0]
-            return self._copied(fitting, chosen, caps)
-        return self._placed([source]).views[0]
-
-    def _copied(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
-        if chosen.zero_copy or chosen.dtype in caps.by_value:
-            return view
-        if view.dtype != chosen.dtype:
-            return numpy_adapter.narrowed(view, chosen.dtype)
-        return _core.copy_to_heap(view)
+        by_the_way = chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value
+        if by_the_way and source.description.fill is None:
+            # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
+            return _copied(source.view(), chosen, caps)
+        placed = self._ask(lambda core: _placed(core, [source])).views[0]
+        return _copied(placed, chosen, caps) if by_the_way else placed
 
     def _seen(self, target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
         try:
@@ -437,6 +419,33 @@ class Broker:
             self._warned.add(key)
             text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"
             warnings.warn(text, CopyWarning, stacklevel=4)
+
+
+def _placed(core: _core.Core, sources: Sequence[_Source], own: bool = False) -> _core.Placement:
+    """The arrays in broker memory: where they lie already, or after the one copy."""
+    if any(source.description.fill for source in sources):
+        return _filled(core, sources, own)
+    views = [source.view() for source in sources]
+    born_there = None if own else core.placement_of(views)
+    return born_there or core.place(views, own)
+
+
+def _filled(core: _core.Core, sources: Sequence[_Source], own: bool) -> _core.Placement:
+    specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
+    placement = core.empty(specs, own)
+    for source, room in zip(sources, placement.views, strict=True):
+        fill = source.description.fill or numpy_adapter.filler(source.view())
+        fill(room)
+    return placement
+
+
+def _copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
+    """The View that the target gets: this one, or a private copy."""
+    if chosen.zero_copy or chosen.dtype in caps.by_value:
+        return view
+    if view.dtype != chosen.dtype:
+        return numpy_adapter.narrowed(view, chosen.dtype)
+    return _core.copy_to_heap(view)
 
 
 # For shares that were unpickled: they find a connection that this process has already, or share one.

@@ -144,8 +144,12 @@ def plan(
     if not reasons:
         return _free(source, target, "identity" if same else "hand_over", dtype)
     nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
+    copies = 1
+    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value):
+        # The first copy makes it readable, the second changes its dtype.
+        copies, nbytes = 2, source.nbytes + nbytes
     via = "host-shm" if source.framework == "share" else None
-    chosen = Plan(source.framework, target.name, "cpu", "place", via, 1, nbytes, False, dtype, reasons, source.notes)
+    chosen = Plan(source.framework, target.name, "cpu", "place", via, copies, nbytes, False, dtype, reasons, source.notes)
     if copy is False:
         raise ZeroCopyUnavailable(source.framework, target.name, "hand_over", "; ".join(reasons), chosen)
     return chosen

@@ -170,7 +170,7 @@ def test_what_nobody_could_read_is_refused_by_name(broker, array, error, words):
 
 
 def test_matrix_and_recarray_leave_as_plain_arrays(broker):
-    broker.put(np.matrix([[1, 2]]), "m")
+    broker.put(np.zeros((1, 2)).view(np.matrix), "m")
     assert type(broker.get("m")) is np.ndarray
 
 

@@ -301,3 +301,8 @@ def test_deleting_in_every_order(broker):
     jax.clear_caches()
     broker.flush()
     assert broker.stats()["client_live_leases"] == 0
+
+
+def test_swapping_and_narrowing_are_two_copies_and_the_plan_says_so(broker):
+    got, plan = broker.convert(np.array([1.5, 2.5], ">f8"), "jax", allow_downcast=True, explain=True)
+    assert got.tolist() == [1.5, 2.5] and (plan.copies, plan.copied_bytes) == (2, 24)

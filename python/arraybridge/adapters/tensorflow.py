@@ -69,15 +69,9 @@ def _refuse_formless(tensor: Any) -> None:
     if tensorflow.is_symbolic_tensor(tensor):
         raise UnsupportedArray("tensorflow", "any", "hand_over", "a symbolic tensor has no memory that can be handed on")
     # Before anything touches the memory: a string tensor aborts the process in its own export.
-    if tensor.dtype not in _plain(tensorflow):
+    if tensor.dtype.name not in CAPS.dtypes and tensor.dtype.name not in CAPS.by_value:
         raise UnsupportedDtype(
             "tensorflow", "any", "hand_over", f"no framework can be handed TensorFlow's dtype {tensor.dtype.name}"
         )
     if not tensor.device.rpartition("device:")[2].startswith("CPU"):
         raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no host memory")
-
-
-def _plain(tensorflow: Any) -> frozenset[Any]:
-    names = CAPS.dtypes | CAPS.by_value
-    found = (getattr(tensorflow.dtypes, name, None) for name in names)
-    return frozenset(dtype for dtype in found if dtype is not None)

@@ -95,9 +95,9 @@ uint64_t WarmBackend::Refill() {
     });
     std::move(unwanted, cache_.end(), std::back_inserter(dead));
     cache_.erase(unwanted, cache_.end());
-    std::ranges::copy_if(wanted, std::back_inserter(missing), [&](const Wish& wish) {
-      return std::ranges::find(cache_, wish, &Cached::wish) == cache_.end();
-    });
+    for (const Wish& wish : wanted) {
+      if (std::ranges::find(cache_, wish, &Cached::wish) == cache_.end()) missing.push_back(wish);
+    }
   }
   dead.clear();
   uint64_t populated = 0;

@@ -1,0 +1,86 @@
+// A FakeBackend is memory without bytes: a test says whether the producer still maps a block, whether somebody holds
+// it, and when a step fails; the backend counts what lives.
+#pragma once
+
+#include <fcntl.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/memory/memory_backend.h"
+
+namespace arraybridge {
+
+// Shared by all blocks of one backend. Atomic: the thread test uses it, too.
+struct FakeWorld {
+  std::atomic<uint64_t> allocated{0};
+  std::atomic<bool> mapped_writable{false};  // the final seal is refused
+  std::atomic<bool> held{false};             // HeldElsewhere
+  std::atomic<bool> allocate_fails{false};
+  std::atomic<bool> export_fails{false};
+  std::atomic<bool> seal_fails{false};
+  std::atomic<uint64_t> exports{0};
+};
+
+class FakeBlock final : public MemoryBlock {
+ public:
+  FakeBlock(std::shared_ptr<FakeWorld> world, uint64_t size) : world_(std::move(world)), size_(size) {}
+  ~FakeBlock() override { world_->allocated -= size_; }
+
+  uint64_t size() const override { return size_; }
+  Result<Handle> Export(Access access) const override {
+    if (world_->export_fails) return ResourceExhausted("no descriptors").Because("DESCRIPTORS");
+    if (access == Access::kWrite && seals_ > 0) return FailedPrecondition("sealed");
+    ++world_->exports;
+    Handle handle;
+    handle.descriptor = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    return handle;
+  }
+  Result<Immutability> Seal() override {
+    if (world_->seal_fails) return FailedPrecondition("cannot be sealed");
+    if (seals_ == 0) {
+      seals_ = 1;
+      return Immutability::kByContract;
+    }
+    if (seals_ == 1 && world_->mapped_writable) return Immutability::kByContract;
+    seals_ = 2;
+    return Immutability::kEnforced;
+  }
+  bool HeldElsewhere() const override { return world_->held; }
+
+ private:
+  const std::shared_ptr<FakeWorld> world_;
+  const uint64_t size_;
+  std::atomic<int> seals_{0};
+};
+
+class FakeBackend final : public MemoryBackend {
+ public:
+  explicit FakeBackend(uint64_t capacity) : capacity_(capacity) {}
+
+  HandleKind kind() const override { return HandleKind::kMemfd; }
+  std::vector<Device> devices() const override { return {Device{kDeviceCpu, 0, {}}}; }
+  uint64_t Footprint(const Device&, uint64_t size) const override {
+    return size > UINT64_MAX - 4095 ? 0 : (size + 4095) / 4096 * 4096;
+  }
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    const uint64_t footprint = Footprint(device, size);
+    if (world->allocate_fails || world->allocated + footprint > capacity_) {
+      return ResourceExhausted("full").Because("DEVICE_FULL");
+    }
+    world->allocated += footprint;
+    return std::unique_ptr<MemoryBlock>(std::make_unique<FakeBlock>(world, footprint));
+  }
+  Usage usage(const Device&) const override { return {capacity_, world->allocated, 0}; }
+  uint64_t Trim() override { return 0; }
+
+  const std::shared_ptr<FakeWorld> world = std::make_shared<FakeWorld>();
+
+ private:
+  const uint64_t capacity_;
+};
+
+}  // namespace arraybridge

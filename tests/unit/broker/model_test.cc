@@ -1,0 +1,150 @@
+// A seeded random run beside a model of names, leases and Charges: whatever happens, what is charged is what is
+// allocated, and when everybody has gone nothing is left.
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+#include "tests/unit/broker/broker_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+class ModelTest : public BrokerTest {
+ protected:
+  struct Client {
+    SessionId session{};
+    uint32_t uid = 0;
+    std::vector<Handle> arenas;
+    std::map<LeaseId, std::pair<uint32_t, std::string>> leases;
+  };
+
+  uint64_t Random(uint64_t below) { return std::uniform_int_distribution<uint64_t>(0, below - 1)(random_); }
+  Client& Anyone() { return clients_[Random(clients_.size())]; }
+  std::string AnyName() { return Concat("s", Random(20)); }
+
+  void Join() {
+    const auto uid = static_cast<uint32_t>(Random(2));
+    clients_.push_back({Open(uid), uid, {}, {}});
+  }
+  void Leave() {
+    const auto at = clients_.begin() + static_cast<std::ptrdiff_t>(Random(clients_.size()));
+    broker().EndSession(at->session, EndCause::kKilled);
+    clients_.erase(at);
+  }
+  void Allocate() {
+    Client& client = Anyone();
+    auto arena = broker().Allocate(client.session, {"", kHost, 1 + Random(4 * kPage)});
+    if (!arena.ok()) return EXPECT_EQ(arena.status().code(), Code::kResourceExhausted), void();
+    ASSERT_TRUE(broker().Mapped(client.session, ArenaId{arena->handle.arena}).ok());
+    client.arenas.push_back(std::move(arena->handle));
+  }
+  void PublishSome() {
+    Client& client = Anyone();
+    if (client.arenas.empty()) return;
+    const Handle& arena = client.arenas[Random(client.arenas.size())];
+    const std::string name = AnyName();
+    auto call = Call(arena, name, Random(arena.size / 256) * 256, 1 + Random(600));
+    call.replace = Random(2) == 0;
+    const bool taken = names_.contains({client.uid, name});
+    const auto share = broker().Publish(client.session, call);
+    if (share.ok()) {
+      EXPECT_TRUE(!taken || call.replace);
+      names_[{client.uid, name}] = share->generation;
+    } else {
+      EXPECT_THAT(share.status().reason(), testing::AnyOf("NAME_TAKEN", "OVERLAP", "OUT_OF_BOUNDS"));
+    }
+  }
+  void AcquireSome() {
+    Client& client = Anyone();
+    const std::string name = AnyName();
+    const auto acquired = Acquire(client.session, {{.name = name}});
+    const auto known = names_.find({client.uid, name});
+    ASSERT_EQ(acquired.ok(), known != names_.end()) << name;
+    if (!acquired.ok()) return;
+    EXPECT_EQ(acquired->shares.at(0).facts->generation, known->second);
+    client.leases[acquired->shares.at(0).lease] = known->first;
+  }
+  void ReleaseSome() {
+    Client& client = Anyone();
+    if (client.leases.empty()) return;
+    const auto lease = std::next(client.leases.begin(), static_cast<std::ptrdiff_t>(Random(client.leases.size())));
+    EXPECT_EQ(Release(client.session, lease->first), 1u);
+    EXPECT_EQ(Release(client.session, lease->first), 0u);
+    client.leases.erase(lease);
+  }
+  void WithdrawSome() {
+    Client& client = Anyone();
+    const std::string name = AnyName();
+    EXPECT_EQ(Withdraw(client.session, {{.name = name}}).ok(), names_.erase({client.uid, name}) == 1);
+  }
+  void GiveBackSome() {
+    Client& client = Anyone();
+    if (client.arenas.empty()) return;
+    GiveBack(client.session, client.arenas.back());
+    client.arenas.pop_back();
+  }
+
+  void ExpectConserved() {
+    const Snapshot now = Now();
+    size_t leases = 0;
+    for (const Client& client : clients_) leases += client.leases.size();
+    EXPECT_EQ(now.charged_bytes, world().allocated);
+    EXPECT_EQ(now.leases, leases);
+    EXPECT_EQ(now.shares, names_.size());
+    EXPECT_EQ(now.sessions, clients_.size());
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Client> clients_;
+  std::map<std::pair<uint32_t, std::string>, uint64_t> names_;  // to the generation
+};
+
+TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {
+  const char* const chosen = std::getenv("ARRAYBRIDGE_TEST_SEED");
+  const uint64_t seed = chosen == nullptr ? 20260 : std::strtoull(chosen, nullptr, 10);
+  RecordProperty("seed", std::to_string(seed));
+  SCOPED_TRACE(Concat("ARRAYBRIDGE_TEST_SEED=", seed));
+  random_.seed(seed);
+  for (int step = 0; step < 20000 && !HasFailure(); ++step) {
+    world().held = Random(3) == 0;
+    world().mapped_writable = Random(2) == 0;
+    const uint64_t dice = clients_.empty() ? 0 : Random(100);
+    if (dice < 2 && clients_.size() < 8)
+      Join();
+    else if (dice < 3)
+      Leave();
+    else if (dice < 15)
+      Allocate();
+    else if (dice < 40)
+      PublishSome();
+    else if (dice < 60)
+      AcquireSome();
+    else if (dice < 80)
+      ReleaseSome();
+    else if (dice < 90)
+      WithdrawSome();
+    else if (dice < 95)
+      GiveBackSome();
+    else
+      Sweep();
+    ExpectConserved();
+  }
+  EXPECT_GT(Now().publishes_total, 1000u);
+  EXPECT_GT(Now().acquires_total, 1000u);
+
+  world().held = false;
+  world().mapped_writable = false;
+  for (const Client& client : clients_) broker().EndSession(client.session, EndCause::kClean);
+  for (const auto& [key, generation] : names_) {
+    ASSERT_TRUE(Withdraw(Open(key.first), {{.name = key.second}}).ok());
+  }
+  EXPECT_FALSE(Sweep().more_later);
+  const Snapshot end = Now();
+  EXPECT_EQ(end.charged_bytes, 0u);
+  EXPECT_EQ(end.arenas + end.dying_arenas + end.shares + end.withdrawn_shares + end.leases, 0u);
+  EXPECT_EQ(world().allocated, 0u);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,194 @@
+// How things end, and that what they held comes back once.
+#include "tests/unit/broker/broker_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+class ReclaimTest : public BrokerTest {
+ protected:
+  void ExpectEmpty() {
+    const Snapshot now = Now();
+    EXPECT_EQ(now.shares, 0u);
+    EXPECT_EQ(now.withdrawn_shares, 0u);
+    EXPECT_EQ(now.leases, 0u);
+    EXPECT_EQ(now.arenas, 0u);
+    EXPECT_EQ(now.dying_arenas, 0u);
+    EXPECT_EQ(now.charged_bytes, 0u);
+    EXPECT_EQ(world().allocated, 0u);
+  }
+};
+
+TEST_F(ReclaimTest, WhatWasNotPublishedDiesWithItsSession) {
+  const auto session = Open();
+  Arena(session, 3 * kPage);
+  Unsealed(session);
+  broker().EndSession(session, EndCause::kKilled);
+  EXPECT_EQ(Now().dying_arenas, 2u);
+  EXPECT_EQ(Now().charged_bytes, 4 * kPage);  // the bytes are still there
+  EXPECT_EQ(Sweep().freed_bytes, 4 * kPage);
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, AnArenaThatSomebodyMapsIsChargedUntilItIsNot) {
+  const auto session = Open();
+  Arena(session);
+  broker().EndSession(session, EndCause::kKilled);
+  world().held = true;
+  const auto first = Sweep();
+  EXPECT_EQ(first.freed_bytes, 0u);
+  EXPECT_TRUE(first.more_later);
+  EXPECT_EQ(Now().dying_arenas, 1u);
+  EXPECT_EQ(Now().charged_bytes, kPage);
+  world().held = false;
+  const auto second = Sweep();
+  EXPECT_EQ(second.freed_bytes, kPage);
+  EXPECT_FALSE(second.more_later);
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, ANamedShareOutlivesItsMakerAndBecomesEnforced) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker, 2 * kPage);
+  Publish(maker, arena, "a");
+  world().mapped_writable = true;
+  broker().EndSession(maker, EndCause::kKilled);
+  EXPECT_TRUE(Sweep().more_later);  // the process is not gone yet
+  EXPECT_EQ(Acquire(reader, {{.name = "a"}})->shares.at(0).immutability, Immutability::kByContract);
+  world().mapped_writable = false;
+  EXPECT_FALSE(Sweep().more_later);
+  const auto acquired = Acquire(reader, {{.name = "a"}});
+  EXPECT_EQ(acquired->shares.at(0).immutability, Immutability::kEnforced);
+  EXPECT_EQ(Now().charged_bytes, 2 * kPage);  // whole
+  ASSERT_TRUE(Withdraw(reader, {{.name = "a"}}).ok());
+  EXPECT_EQ(Sweep().freed_bytes, 0u);  // leased
+  broker().EndSession(reader, EndCause::kClean);
+  EXPECT_EQ(Sweep().freed_bytes, 2 * kPage);
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, AnUnnamedShareIsAnOrphanForItsGrace) {
+  config_.orphan_grace = std::chrono::minutes(1);
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  const auto share = Publish(maker, arena, "");
+  Sweep(Clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(Now().shares, 1u);  // its maker lives
+  broker().EndSession(maker, EndCause::kKilled);
+  EXPECT_TRUE(Sweep().more_later);
+  EXPECT_EQ(Now().shares, 1u);
+  const auto lease = Lease(reader, share.name);
+  Sweep(Clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(Now().shares, 1u);  // leased
+  Release(reader, lease);
+  Sweep(Clock::now() + std::chrono::hours(1));
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, AnUnnamedShareInAnArenaGivenBackIsAnOrphanToo) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Publish(maker, arena, "");
+  GiveBack(maker, arena);
+  broker().EndSession(maker, EndCause::kClean);
+  Sweep(Clock::now() + std::chrono::hours(1));
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, AnOrphanMayBeWithdrawnBeforeItsEnd) {
+  const auto maker = Open();
+  const auto share = Publish(maker, Arena(maker), "");
+  broker().EndSession(maker, EndCause::kKilled);
+  ASSERT_TRUE(Withdraw(Open(), {{.id = share.share}}).ok());
+  EXPECT_FALSE(Sweep(Clock::now() + std::chrono::hours(1)).more_later);
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, AnArenaGivenBackDiesOrStaysFrozen) {
+  const auto session = Open();
+  const auto empty = Arena(session);
+  const auto full = Arena(session);
+  Publish(session, full, "a");
+  Publish(session, full, "b", 256);
+  ASSERT_TRUE(Withdraw(session, {{.name = "b"}}).ok());
+  GiveBack(session, empty);
+  GiveBack(session, full);
+  EXPECT_TRUE(broker().TakeReturned(session, 9).empty());  // nothing of it will be carved again
+  EXPECT_EQ(Sweep().freed_bytes, kPage);
+  EXPECT_THAT(broker().Publish(session, Call(full, "c", 512)), FailsWith(Code::kNotFound, "ARENA_NOT_FOUND"));
+  EXPECT_TRUE(Acquire(session, {{.name = "a"}}).ok());
+  EXPECT_TRUE(broker().Export(session, ArenaId{full.arena}, full.generation).ok());  // it made it
+  broker().EndSession(session, EndCause::kClean);
+  ASSERT_TRUE(Withdraw(Open(), {{.name = "a"}}).ok());
+  Sweep();
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, NobodyGivesBackAnArenaOfOthers) {
+  const auto session = Open();
+  const auto arena = Arena(session);
+  GiveBack(Open(), arena);
+  EXPECT_EQ(Now().arenas, 1u);
+  EXPECT_TRUE(broker().Publish(session, Call(arena, "a")).ok());
+}
+
+TEST_F(ReclaimTest, ReturnedRangesComeInPortionsAndMayBePublishedAgain) {
+  const auto session = Open();
+  const auto arena = Arena(session);
+  for (uint64_t i = 0; i < 5; ++i) Publish(session, arena, Concat("s", i), i * 256);
+  ASSERT_TRUE(Withdraw(session, {{.name = "s0"}, {.name = "s1"}, {.name = "s2"}, {.name = "s3"}, {.name = "s4"}}).ok());
+  EXPECT_EQ(broker().TakeReturned(session, 2).size(), 2u);
+  EXPECT_EQ(broker().TakeReturned(session, 9).size(), 3u);
+  EXPECT_TRUE(broker().TakeReturned(session, 9).empty());
+  Publish(session, arena, "again", 0, kPage);
+}
+
+TEST_F(ReclaimTest, RangesThatNobodyTakesAreBounded) {
+  config_.limits.shares_per_namespace = 3;
+  const auto session = Open();
+  const auto arena = Arena(session);
+  for (int i = 0; i < 10; ++i) {
+    Publish(session, arena, "a");
+    ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
+  }
+  EXPECT_EQ(broker().TakeReturned(session, 99).size(), 3u);
+}
+
+TEST_F(ReclaimTest, TheEndOfAReaderReturnsRangesToTheWriter) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  Publish(maker, arena, "a");
+  Lease(reader, "a");
+  ASSERT_TRUE(Withdraw(maker, {{.name = "a"}}).ok());
+  EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
+  broker().EndSession(reader, EndCause::kKilled);
+  EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
+  EXPECT_EQ(Now().leases, 0u);
+}
+
+TEST_F(ReclaimTest, ASessionThatLeasesItsOwnWithdrawnShareEndsCleanly) {
+  const auto session = Open();
+  const auto arena = Arena(session);
+  Publish(session, arena, "a");
+  Lease(session, "a");
+  ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
+  GiveBack(session, arena);
+  EXPECT_EQ(Now().arenas, 1u);
+  broker().EndSession(session, EndCause::kKilled);
+  Sweep();
+  ExpectEmpty();
+}
+
+TEST_F(ReclaimTest, AnUnusedNamespaceDoesNotStay) {
+  const auto session = Open();
+  const auto arena = Arena(session, kPage, "x");
+  EXPECT_EQ(broker().ListNamespaces(session, {.page_size = 9})->rows.size(), 1u);
+  GiveBack(session, arena);
+  Sweep();
+  EXPECT_TRUE(broker().ListNamespaces(session, {.page_size = 9})->rows.empty());
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,114 @@
+// The host backend on its own: capacity, footprints, failures. What every backend must do is
+// conformance/memory_test.cc.
+#include "daemon/memory/host_backend.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "daemon/memory/memfd.h"
+
+namespace arraybridge {
+namespace {
+
+const Device kHost{kDeviceCpu, 0, {}};
+constexpr uint64_t kMiB = 1ull << 20;
+
+TEST(HostBackend, RefusesWhatDoesNotFitAndNamesTheNumbers) {
+  const auto backend = MakeHostBackend({.capacity_bytes = 2 * kMiB, .huge_pages = false});
+  const auto first = backend->Allocate(kHost, kMiB);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  const auto refused = backend->Allocate(kHost, kMiB + 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(refused.status().reason(), "DEVICE_FULL");
+  EXPECT_EQ(refused.status().message(), "host memory: 1052672 bytes do not fit (1048576 of 2097152 in use)");
+  EXPECT_EQ(backend->usage(kHost).allocated_bytes, kMiB);
+}
+
+TEST(HostBackend, GivesBackWhatAFailedAllocationReserved) {
+  const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  for (const char* step : {"memfd_create:error", "memfd_reopen:error"}) {
+    ASSERT_EQ(::setenv("ARRAYBRIDGE_FAILPOINT", step, 1), 0);
+    const auto refused = backend->Allocate(kHost, kMiB);
+    ASSERT_EQ(::unsetenv("ARRAYBRIDGE_FAILPOINT"), 0);
+#if defined(ARRAYBRIDGE_FAILPOINTS)
+    ASSERT_FALSE(refused.ok()) << step;
+    EXPECT_EQ(refused.status().code(), Code::kResourceExhausted) << step;
+    EXPECT_EQ(backend->usage(kHost).allocated_bytes, 0u) << step;
+#endif
+  }
+  EXPECT_TRUE(backend->Allocate(kHost, kMiB).ok());
+}
+
+TEST(HostBackend, FootprintsArePagesAndNeverWrap) {
+  const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  EXPECT_EQ(backend->Footprint(kHost, 0), 0u);
+  EXPECT_EQ(backend->Footprint(kHost, 1), 4096u);
+  EXPECT_EQ(backend->Footprint(kHost, 4096), 4096u);
+  EXPECT_EQ(backend->Footprint(kHost, 4097), 8192u);
+  EXPECT_EQ(backend->Footprint(kHost, UINT64_MAX), 0u);
+  EXPECT_EQ(backend->Footprint(kHost, UINT64_MAX - 4096), UINT64_MAX - 4095);
+}
+
+TEST(HostBackend, RefusesAFileThatTheKernelCannotHave) {
+  const auto backend = MakeHostBackend({.capacity_bytes = UINT64_MAX, .huge_pages = false});
+  const auto refused = backend->Allocate(kHost, 1ull << 63);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(backend->usage(kHost).allocated_bytes, 0u);
+}
+
+TEST(HostBackend, ABlockMayOutliveItsBackend) {
+  auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  auto block = backend->Allocate(kHost, 1);
+  ASSERT_TRUE(block.ok());
+  backend.reset();
+  EXPECT_TRUE((*block)->Export(Access::kRead).ok());
+}
+
+TEST(HostBackend, EveryPageIsThereBeforeItIsPromised) {
+  const auto backend = MakeHostBackend({.capacity_bytes = 8 * kMiB});
+  const auto block = backend->Allocate(kHost, 5 * kMiB);
+  ASSERT_TRUE(block.ok()) << block.status().ToString();
+  const auto handle = (*block)->Export(Access::kRead);
+  ASSERT_TRUE(handle.ok());
+  struct stat info {};
+  ASSERT_EQ(::fstat(handle->descriptor.get(), &info), 0);
+  EXPECT_EQ(static_cast<uint64_t>(info.st_size), (*block)->size());
+  EXPECT_EQ(static_cast<uint64_t>(info.st_blocks) * 512, (*block)->size());
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST(Memfd, ASealThatComesTooEarlyIsOnlyBusy) {
+  const auto fd = CreateMemfd(4096);
+  ASSERT_TRUE(fd.ok());
+  void* const map = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd->get(), 0);
+  ASSERT_NE(map, MAP_FAILED);
+  EXPECT_EQ(AddMemfdSeals(fd->get(), F_SEAL_WRITE), EBUSY);
+  ::munmap(map, 4096);
+  EXPECT_EQ(AddMemfdSeals(fd->get(), F_SEAL_WRITE), 0);
+}
+
+TEST(Memfd, IsNotAloneWhileAnyDescriptionOrMapIsLeft) {
+  auto fd = CreateMemfd(4096);
+  ASSERT_TRUE(fd.ok());
+  const auto keep = ReopenMemfd(fd->get(), O_RDONLY);
+  auto other = ReopenMemfd(fd->get(), O_RDWR);
+  ASSERT_TRUE(keep.ok() && other.ok());
+  fd->reset();  // the kernel does not count the first description: nobody may keep that one
+  EXPECT_FALSE(HasMemfdAlone(keep->get()));
+  void* const map = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, other->get(), 0);
+  ASSERT_NE(map, MAP_FAILED);
+  other->reset();
+  EXPECT_FALSE(HasMemfdAlone(keep->get()));
+  ::munmap(map, 4096);
+  EXPECT_TRUE(HasMemfdAlone(keep->get()));
+  EXPECT_TRUE(HasMemfdAlone(keep->get()));  // asking leaves no trace
+}
+
+}  // namespace
+}  // namespace arraybridge

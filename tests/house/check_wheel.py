@@ -4,10 +4,12 @@ Builds it, checks what lies in it and what its binaries need and export, install
 NumPy alone, and lets two processes hand an array over through the daemon that it brought.
 """
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -106,13 +108,20 @@ def check_installed(wheel: Path) -> None:
     run(uv, "pip", "install", "-q", "--python", python, "--offline", "--no-deps", wheel)
     run(home / "bin" / "arraybridged", "--version")
     run(home / "bin" / "arraybridgectl", "--version")
-    sockets = WORK / "run"
-    sockets.mkdir(mode=0o700)
-    daemon = subprocess.Popen([home / "bin" / "arraybridged", "--directory", sockets, "--ready-fd", "1"],
-                              stdout=subprocess.PIPE)  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short: a socket's path has 107 bytes
+        hand_over(home / "bin", sockets)
+
+
+def hand_over(executables: Path, sockets: str) -> None:
+    python = executables / "python"
+    ready, tell = os.pipe()
+    daemon = subprocess.Popen([executables / "arraybridged", "--directory", sockets, "--ready-fd", str(tell)],
+                              pass_fds=[tell])  # fmt: skip
+    os.close(tell)
     try:
-        if daemon.stdout is None or daemon.stdout.readline() != b"ready\n":
-            raise Wrong("the daemon of the wheel did not become ready")
+        with os.fdopen(ready, "rb") as pipe:
+            if pipe.readline() != b"ready\n":
+                raise Wrong("the daemon of the wheel did not become ready")
         producer = subprocess.Popen([python, "-I", "-c", PRODUCER, sockets],
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
         if producer.stdout is None or producer.stdout.readline() != b"put\n":

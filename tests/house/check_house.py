@@ -28,7 +28,10 @@ ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax"}
 # system. Angle brackets and quotes count alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
-    "daemon/config": ["daemon/config.h", "proto/boundary/", "CLI/", "toml++/"],
+    "daemon/config.h": ["proto/boundary/"],
+    "daemon/config.cc": [
+        "daemon/config.h", "daemon/quantity.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
+    ],
     "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/service/": [
@@ -238,8 +241,10 @@ def registration(root: Path) -> Iterator[Finding]:
     for path in files_of(root):
         if not path.name.endswith(("_test.cc", "_fuzz.cc")):
             continue
+        # A list may name the files without their ending, in a loop.
+        name = rf"\b{re.sub('_(test|fuzz)$', '', path.stem)}(_test|_fuzz)?\b"
         lists = [folder / "CMakeLists.txt" for folder in path.parents if folder != root and root in folder.parents]
-        named = any(file.exists() and re.search(rf"\b{path.stem}\b", file.read_text()) for file in lists)
+        named = any(file.exists() and re.search(name, file.read_text()) for file in lists)
         if not named:
             yield Finding(path.relative_to(root).as_posix(), 1, "registration", "no CMakeLists.txt above names it")
 

@@ -8,9 +8,10 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from foreign_client import CTL, Daemon, Session, generate
+from foreign_client import CTL, Daemon, Session
 
 USAGE, CANNOT_CONNECT, PERMISSION, TIMEOUT = 2, 3, 4, 7
 
@@ -21,10 +22,10 @@ def ctl(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory, generated: tuple[Any, Any]) -> Iterator[Session]:
     """Five shares and who made them."""
     daemon = Daemon(tmp_path_factory.mktemp("ctl") / "arraybridge", tickets_per_session_max="1000")
-    session = Session(daemon, *generate(tmp_path_factory.mktemp("generated")))
+    session = Session(daemon, *generated)
     for index in range(5):
         session.publish(f"share {index}", bytes(2048))
     yield session

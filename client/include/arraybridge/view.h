@@ -33,7 +33,7 @@ struct View {
   bool compact() const;
 };
 
-// DLPack 1.3. Sizes, flags and rules: https://dmlc.github.io/dlpack/latest/c_api.html and docs/dlpack.md.
+// DLPack 1.3's flags: https://dmlc.github.io/dlpack/latest/c_api.html
 inline constexpr uint64_t kDlpackReadOnly = 1;
 inline constexpr uint64_t kDlpackIsCopied = 2;
 inline constexpr uint64_t kDlpackSubbytePadded = 4;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include <arraybridge/view.h>
@@ -131,6 +132,19 @@ TEST(Deleter, LateSecondCallDoesNotReachTheNextExport) {
     ASSERT_EQ(drops, static_cast<int>(i));
     next->deleter(next);
   }
+}
+
+TEST(Deleter, SecondCallDoesNotListTheBlockTwice) {
+  using Pool = BlockPool<DLManagedTensor, 2>;
+  const size_t count = 2 * kReleasedBlocksKept;
+  std::vector<Block<DLManagedTensor, 2>*> blocks;
+  for (size_t i = 0; i < count; ++i) blocks.push_back(Pool::Instance().Take());
+  for (auto* block : blocks) Pool::Delete(&block->tensor);
+  for (auto* block : blocks) Pool::Delete(&block->tensor);
+  std::set<Block<DLManagedTensor, 2>*> taken;
+  for (size_t i = 0; i < count; ++i) taken.insert(Pool::Instance().Take());
+  EXPECT_EQ(taken.size(), count) << "one block was given to two exports";
+  for (auto* block : taken) Pool::Delete(&block->tensor);
 }
 
 TEST(Deleter, EightThreadsReleaseOnce) {

@@ -60,10 +60,10 @@ TEST_F(PublishTest, RefusesWhatIsNotTheCallers) {
 }
 
 TEST_F(PublishTest, RefusesBadRangesAndNames) {
-  config_.limits.name_bytes_max = 4;
+  config_.limits.name_bytes_max = 8;
   const auto session = Open();
   const auto arena = Arena(session);
-  EXPECT_THAT(broker().Publish(session, Call(arena, "abcde")), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
+  EXPECT_THAT(broker().Publish(session, Call(arena, "abcdefghi")), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
   EXPECT_THAT(broker().Publish(session, Call(arena, "a\n")), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
   EXPECT_THAT(broker().Publish(session, Call(arena, "a", 0, kPage + 1)),
               FailsWith(Code::kInvalidArgument, "OUT_OF_BOUNDS"));

@@ -121,7 +121,11 @@ class Ending {
 
   bool Idle() {
     if (config_.exit_when_idle.count() == 0) return false;
-    if (broker_.TakeSnapshot().sessions > 0) in_use_ = Clock::now();
+    const Snapshot now = broker_.TakeSnapshot();
+    // Also after a session that came and went since the last look, and once more when the last one has just gone.
+    if (now.sessions > 0 || sessions_ > 0 || now.sessions_total != sessions_total_) in_use_ = Clock::now();
+    sessions_ = now.sessions;
+    sessions_total_ = now.sessions_total;
     return Clock::now() - in_use_ >= config_.exit_when_idle;
   }
 
@@ -130,6 +134,8 @@ class Ending {
   UniqueFd signals_;
   UniqueFd life_;
   Clock::time_point in_use_;
+  uint64_t sessions_ = 0;
+  uint64_t sessions_total_ = 0;
 };
 
 int Serve(const Config& config, UniqueFd signals) {

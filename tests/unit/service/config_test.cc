@@ -1,0 +1,128 @@
+#include "daemon/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+Result<ConfigRequest> Load(std::vector<const char*> flags, const Variables& variables = {}) {
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  flags.insert(flags.begin(), "arraybridged");
+  auto request = LoadConfig(static_cast<int>(flags.size()), flags.data());
+  for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
+  return request;
+}
+
+Config Good(std::vector<const char*> flags, const Variables& variables = {}) {
+  const auto request = Load(std::move(flags), variables);
+  EXPECT_TRUE(request.ok()) << request.status().ToString();
+  return request.ok() ? request->config : Config{};
+}
+
+std::string Refusal(std::vector<const char*> flags, const Variables& variables = {}) {
+  const auto request = Load(std::move(flags), variables);
+  EXPECT_EQ(request.status().code(), Code::kInvalidArgument);
+  return request.status().message();
+}
+
+TEST(ConfigTest, DefaultsAreResolved) {
+  const Config config = Good({"--directory", "/d"});
+  EXPECT_EQ(config.lifeline_path, "/d/lifeline.sock");
+  EXPECT_EQ(config.grpc_path, "/d/broker.sock");
+  EXPECT_GT(config.host_capacity_bytes, 0u);
+  EXPECT_EQ(config.exit_when_idle, milliseconds(0));
+  EXPECT_EQ(config.ready_fd, -1);
+  EXPECT_EQ(config.limits.frame_bytes_max, 65536u);
+}
+
+TEST(ConfigTest, FlagsBeatTheEnvironmentWhichBeatsDefaults) {
+  const Variables variables = {{"ARRAYBRIDGED_MEMORY__HOST__CACHE", "1MiB"}, {"ARRAYBRIDGED_LOG__LEVEL", "warn"}};
+  const Config config = Good({"--cache", "2MiB"}, variables);
+  EXPECT_EQ(config.host_cache_bytes, 2u << 20);
+  EXPECT_EQ(config.log_level, "warn");
+}
+
+TEST(ConfigTest, UnitsAreRead) {
+  const Config config = Good({"--host-capacity", "8GiB", "--namespace-quota", "25%", "--orphan-grace", "500ms",
+                              "--arena-idle", "2m", "--drain-timeout", "0"});
+  EXPECT_EQ(config.host_capacity_bytes, 8ull << 30);
+  EXPECT_EQ(config.namespace_quota_bytes, 2ull << 30);
+  EXPECT_EQ(config.orphan_grace, milliseconds(500));
+  EXPECT_EQ(config.arena_idle, milliseconds(120'000));
+  EXPECT_EQ(config.drain_timeout, milliseconds(0));
+}
+
+TEST(ConfigTest, EmbeddedEndsWhenIdleUnlessToldOtherwise) {
+  EXPECT_EQ(Good({"--embedded"}).exit_when_idle, milliseconds(10'000));
+  EXPECT_EQ(Good({"--embedded", "--exit-when-idle", "0s"}).exit_when_idle, milliseconds(0));
+  EXPECT_EQ(Good({"--embedded"}, {{"ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "3s"}}).exit_when_idle, milliseconds(3000));
+}
+
+TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {
+  const Config config = Good({"--limit", "sessions=3", "--limit", "hello_timeout=20ms"},
+                             {{"ARRAYBRIDGED_LIMITS__SESSIONS", "9"}, {"ARRAYBRIDGED_LIMITS__RANK_MAX", "8"}});
+  EXPECT_EQ(config.limits.sessions, 3u);
+  EXPECT_EQ(config.limits.rank_max, 8u);
+  EXPECT_EQ(config.limits.hello_timeout, milliseconds(20));
+}
+
+TEST(ConfigTest, TheGrpcDoorCanBeElsewhereOrOff) {
+  EXPECT_EQ(Good({"--listen", "unix:///elsewhere/b.sock"}).grpc_path, "/elsewhere/b.sock");
+  EXPECT_EQ(Good({"--listen", "off"}).grpc_path, "");
+  EXPECT_THAT(Refusal({"--listen", "tcp://0.0.0.0:1"}), HasSubstr("tcp://0.0.0.0:1"));
+  EXPECT_THAT(Refusal({"--lifeline", "/a", "--listen", "unix:///a"}), HasSubstr("same socket"));
+}
+
+TEST(ConfigTest, ErrorsNameTheFlagAndItsValue) {
+  EXPECT_THAT(Refusal({"--cache", "2 MB"}), AllOf(HasSubstr("--cache"), HasSubstr("2 MB"), HasSubstr("MiB")));
+  EXPECT_THAT(Refusal({"--cache", "99999999TiB"}), HasSubstr("too large"));
+  EXPECT_THAT(Refusal({"--orphan-grace", "30"}), AllOf(HasSubstr("--orphan-grace"), HasSubstr("30")));
+  EXPECT_THAT(Refusal({"--orphan-grace", "99999999h"}), HasSubstr("too long"));
+  EXPECT_THAT(Refusal({"--host-capacity", "101%"}), HasSubstr("101%"));
+  EXPECT_THAT(Refusal({"--host-capacity", "0"}), HasSubstr("--host-capacity"));
+  EXPECT_THAT(Refusal({"--namespace-quota", "0%"}), HasSubstr("--namespace-quota"));
+  EXPECT_THAT(Refusal({"--ready-fd", "-1"}), HasSubstr("-1"));
+  EXPECT_THAT(Refusal({"--directory", "relative"}), HasSubstr("relative"));
+  EXPECT_THAT(Refusal({"--hugepages", "maybe"}), HasSubstr("maybe"));
+  EXPECT_THAT(Refusal({"--no-such-flag"}), HasSubstr("no-such-flag"));
+}
+
+TEST(ConfigTest, ErrorsNameTheLimit) {
+  EXPECT_THAT(Refusal({"--limit", "sessions"}), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(Refusal({"--limit", "leeses=1"}), HasSubstr("leeses"));
+  EXPECT_THAT(Refusal({"--limit", "sessions=many"}), AllOf(HasSubstr("sessions"), HasSubstr("many")));
+  EXPECT_THAT(Refusal({"--limit", "sessions=0"}), HasSubstr("sessions"));
+  EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=1MiB"}), HasSubstr("frame_bytes_max"));
+  EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=100"}), HasSubstr("frame_bytes_max"));
+}
+
+TEST(ConfigTest, UnknownVariablesAreErrorsThatNameThem) {
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LIMITS__SESION", "1"}}), HasSubstr("ARRAYBRIDGED_LIMITS__SESION"));
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LIMITS__SESSIONS", "x"}}), HasSubstr("ARRAYBRIDGED_LIMITS__SESSIONS"));
+}
+
+TEST(ConfigTest, HelpAndVersionNeedNoConfiguration) {
+  const Variables broken = {{"ARRAYBRIDGED_NO_SUCH", "1"}};
+  const auto help = Load({"--help"}, broken);
+  ASSERT_TRUE(help.ok());
+  EXPECT_THAT(help->help, AllOf(HasSubstr("--host-capacity"), HasSubstr("--limit")));
+  const auto version = Load({"--version"}, broken);
+  ASSERT_TRUE(version.ok());
+  EXPECT_TRUE(version->print_version);
+  EXPECT_THAT(version->help, HasSubstr("arraybridged "));
+}
+
+}  // namespace
+}  // namespace arraybridge

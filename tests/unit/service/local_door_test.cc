@@ -1,0 +1,306 @@
+#include "daemon/service/local_door.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "daemon/memory/host_backend.h"
+#include "tests/unit/service/lifeline_client.h"
+
+namespace arraybridge {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LocalDoorTest : public ::testing::Test {
+ protected:
+  // The door starts with the first connection, so that a test may set limits before.
+  LifelineClient Connect(uint32_t uid = 1000, UniqueFd process = {}) {
+    if (!door_) door_.emplace(config_, verbs());
+    auto [client, connection] = LifelineClient::Pair(uid);
+    connection.process = std::move(process);
+    door_->Adopt(std::move(connection));
+    return std::move(client);
+  }
+  LifelineClient Greeted(uint32_t uid = 1000) {
+    LifelineClient client = Connect(uid);
+    EXPECT_EQ(client.Hello().code(), Code::kOk);
+    return client;
+  }
+  Verbs& verbs() {
+    if (!broker_) {
+      broker_.emplace(config_, std::vector<MemoryBackend*>{backend_.get()});
+      verbs_.emplace(config_, *broker_, [] {});
+    }
+    return *verbs_;
+  }
+  v1::GetStatsResponse Stats(LifelineClient& client) {
+    return client.Call(Verb::kGetStats, v1::GetStatsRequest()).As<v1::GetStatsResponse>();
+  }
+  // Until the broker has so many sessions: the door works on its own thread.
+  void AwaitSessions(LifelineClient& witness, uint64_t sessions) {
+    while (Stats(witness).sessions() != sessions) ::usleep(100);
+  }
+
+  Config config_;
+  std::unique_ptr<MemoryBackend> backend_ = MakeHostBackend({64ull << 20, false});
+  std::optional<Broker> broker_;
+  std::optional<Verbs> verbs_;
+  std::optional<LocalDoor> door_;
+};
+
+TEST_F(LocalDoorTest, AHelloOpensASessionWhoseEndIsTheSockets) {
+  LifelineClient witness = Greeted();
+  LifelineClient client = Connect();
+  const auto opened = client.Hello();
+  ASSERT_EQ(opened.code(), Code::kOk);
+  EXPECT_EQ(opened.As<v1::OpenSessionResponse>().token().size(), 16u);
+  EXPECT_EQ(Stats(witness).sessions(), 2u);
+  client.Close();
+  AwaitSessions(witness, 1);
+}
+
+TEST_F(LocalDoorTest, AnswersRepeatVerbAndRequest) {
+  LifelineClient client = Greeted();
+  const auto got = client.Call(Verb::kGetStats, v1::GetStatsRequest(), 0xfedcba9876543210);
+  EXPECT_EQ(got.header.verb, static_cast<uint16_t>(Verb::kGetStats));
+  EXPECT_EQ(got.header.request, 0xfedcba9876543210u);
+}
+
+TEST_F(LocalDoorTest, TheDeathOfTheProcessEndsTheSessionThoughTheSocketLivesOn) {
+  LifelineClient witness = Greeted();
+  int gate[2];
+  ASSERT_EQ(::pipe2(gate, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // only system calls: the parent has threads
+    char byte;
+    ::close(gate[1]);
+    static_cast<void>(!::read(gate[0], &byte, 1));
+    ::_exit(0);
+  }
+  ::close(gate[0]);
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  ASSERT_TRUE(process.valid());
+  LifelineClient inherited = Connect(1000, std::move(process));
+  ASSERT_EQ(inherited.Hello().code(), Code::kOk);
+  AwaitSessions(witness, 2);
+  ::close(gate[1]);
+  AwaitSessions(witness, 1);
+  EXPECT_TRUE(inherited.Receive().closed);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(LocalDoorTest, TheFirstFrameMustBeAHello) {
+  LifelineClient client = Connect();
+  const auto got = client.Call(Verb::kGetStats, v1::GetStatsRequest());
+  EXPECT_EQ(got.code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(client.Receive().closed);
+}
+
+TEST_F(LocalDoorTest, WhoSaysNothingIsCutAtTheDeadline) {
+  config_.limits.hello_timeout = std::chrono::milliseconds(10);
+  LifelineClient client = Connect();
+  const auto got = client.Receive();
+  EXPECT_EQ(got.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(got.error().message(), HasSubstr("hello_timeout"));
+  EXPECT_TRUE(client.Receive().closed);
+}
+
+TEST_F(LocalDoorTest, WhoSaidHelloIsNotCutAtTheDeadline) {
+  config_.limits.hello_timeout = std::chrono::milliseconds(10);
+  LifelineClient client = Greeted();
+  LifelineClient silent = Connect();
+  EXPECT_EQ(silent.Receive().code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
+}
+
+TEST_F(LocalDoorTest, GarbageIsAnsweredAndCutAndHurtsNobodyElse) {
+  LifelineClient other = Greeted();
+  LifelineClient client = Greeted();
+  client.Send(Verb::kAcquire, "\xff\xff\xff\xff");
+  EXPECT_EQ(client.Receive().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(client.Receive().closed);
+  AwaitSessions(other, 1);
+  EXPECT_EQ(Stats(other).sessions_cut_total(), 1u);
+}
+
+TEST_F(LocalDoorTest, FramesThatAreNoneAreCut) {
+  LifelineClient shorter = Greeted();
+  ASSERT_EQ(::send(shorter.fd(), "noise", 5, 0), 5);
+  EXPECT_EQ(shorter.Receive().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(shorter.Receive().closed);
+  LifelineClient longer = Greeted();
+  const std::string huge(kFrameBytesMax + 1, 'x');
+  ASSERT_EQ(::send(longer.fd(), huge.data(), huge.size(), 0), static_cast<ssize_t>(huge.size()));
+  EXPECT_EQ(longer.Receive().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(longer.Receive().closed);
+}
+
+TEST_F(LocalDoorTest, AFrameAboveTheConfiguredLimitIsCut) {
+  config_.limits.frame_bytes_max = 4096;
+  LifelineClient client = Greeted();
+  client.Send(Verb::kAcquire, std::string(4096, 'x'));
+  EXPECT_THAT(client.Receive().error().message(), HasSubstr("frame_bytes_max"));
+  EXPECT_TRUE(client.Receive().closed);
+}
+
+TEST_F(LocalDoorTest, ADescriptorIsClosedAndItsSenderCut) {
+  LifelineClient client = Greeted();
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd reader(ends[0]);
+  client.Send(Verb::kGetStats, "", 1, 0, ends[1]);
+  ::close(ends[1]);
+  EXPECT_EQ(client.Receive().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(client.Receive().closed);
+  char byte;
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0) << "somebody still holds the writing end";
+}
+
+TEST_F(LocalDoorTest, AnUnknownVerbIsAnsweredAndNobodyIsCut) {
+  LifelineClient client = Greeted();
+  client.Send(Verb{999}, "");
+  EXPECT_EQ(client.Receive().code(), Code::kUnimplemented);
+  EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
+}
+
+TEST_F(LocalDoorTest, ASecondHelloIsRefused) {
+  LifelineClient client = Greeted();
+  EXPECT_EQ(client.Hello().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
+}
+
+TEST_F(LocalDoorTest, NoReplyMeansNoneNotEvenAnError) {
+  LifelineClient client = Greeted();
+  v1::WithdrawRequest absent;
+  absent.add_shares()->set_name("absent");
+  client.Send(Verb::kWithdraw, absent.SerializeAsString(), 1, kFrameNoReply);
+  client.Send(Verb::kRelease, "", 2, kFrameNoReply);
+  EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest(), 3).header.request, 3u);
+}
+
+// A flood of requests whose answers nobody reads: this client is cut, its neighbour is served all the while.
+TEST_F(LocalDoorTest, ASlowReaderIsCutAndOthersAreServed) {
+  config_.limits.output_frames_max = 8;
+  LifelineClient other = Greeted();
+  LifelineClient slow = Greeted();
+  for (int i = 0; slow.Send(Verb::kGetServerInfo, "") == SendOutcome::kSent; ++i) {
+    ASSERT_LT(i, 1'000'000) << "it was never cut";
+    if (i % 64 != 0) continue;
+    ASSERT_EQ(other.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
+  }
+  AwaitSessions(other, 1);
+  EXPECT_EQ(Stats(other).sessions_cut_total(), 1u);
+}
+
+TEST_F(LocalDoorTest, ASlowReaderThatReadsAgainGetsEveryAnswerInOrder) {
+  config_.limits.output_frames_max = 100'000;
+  LifelineClient client = Greeted();
+  constexpr uint64_t kRequests = 3000;  // more than a socket takes
+  std::thread sender([&] {
+    for (uint64_t i = 1; i <= kRequests; ++i) client.Send(Verb::kGetServerInfo, "", i);
+  });
+  sender.join();
+  for (uint64_t i = 1; i <= kRequests; ++i) ASSERT_EQ(client.Receive().header.request, i);
+}
+
+TEST_F(LocalDoorTest, UnreadDescriptorsAreBounded) {
+  config_.limits.descriptors_in_flight_max = 4;
+  LifelineClient client = Greeted();
+  v1::AllocateRequest allocate;
+  allocate.set_size(4096);
+  const auto arena = client.Call(Verb::kAllocate, allocate);
+  ASSERT_EQ(arena.code(), Code::kOk) << arena.error().message();
+  ASSERT_TRUE(arena.descriptor.valid());
+  const auto handle = arena.As<v1::AllocateResponse>().handle();
+  v1::ExportRequest request;
+  request.set_arena(handle.arena());
+  request.set_arena_generation(handle.generation());
+  // Read at once, their number has no bound.
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(client.Call(Verb::kExport, request).code(), Code::kOk) << i;
+  while (client.Send(Verb::kExport, request.SerializeAsString()) == SendOutcome::kSent) continue;
+  LifelineClient other = Greeted();
+  AwaitSessions(other, 1);
+}
+
+TEST_F(LocalDoorTest, ConnectionsOfOneUserAreBounded) {
+  config_.limits.connections_per_uid = 2;
+  LifelineClient first = Greeted(7);
+  LifelineClient second = Greeted(7);
+  LifelineClient third = Connect(7);
+  EXPECT_THAT(third.Receive().error().message(), HasSubstr("connections_per_uid"));
+  EXPECT_TRUE(third.Receive().closed);
+  LifelineClient other_user = Greeted(8);
+  second.Close();
+  AwaitSessions(first, 2);
+  Greeted(7);
+}
+
+TEST_F(LocalDoorTest, AJoinedLifelineOnlyRedeems) {
+  v1::OpenSessionRequest hello;
+  hello.set_protocol_min(1);
+  hello.set_protocol_max(1);
+  Peer peer;
+  peer.uid = 1000;
+  peer.door = Door::kGrpc;
+  const auto opened = verbs().OpenSession(hello, peer);
+  ASSERT_TRUE(opened.ok());
+  hello.set_join(opened->token());
+
+  LifelineClient stranger = Connect(1001);
+  EXPECT_EQ(stranger.Call(Verb::kOpenSession, hello).code(), Code::kNotFound);
+  LifelineClient joined = Connect(1000);
+  ASSERT_EQ(joined.Call(Verb::kOpenSession, hello).code(), Code::kOk);
+  v1::AllocateRequest allocate;
+  allocate.set_size(4096);
+  EXPECT_EQ(joined.Call(Verb::kAllocate, allocate).code(), Code::kPermissionDenied);
+  v1::RedeemRequest redeem;
+  redeem.set_token(std::string(16, 't'));
+  EXPECT_EQ(joined.Call(Verb::kRedeem, redeem).code(), Code::kNotFound);
+
+  const SessionId session{opened->session()};
+  std::promise<v1::Ticket> ticket;
+  verbs().Allocate({session, Door::kGrpc}, allocate, [&](auto answer) {
+    ASSERT_TRUE(answer.ok());
+    EXPECT_FALSE(answer->descriptor.valid());
+    ticket.set_value(answer->message.ticket());
+  });
+  redeem.set_token(ticket.get_future().get().token());
+  const auto redeemed = joined.Call(Verb::kRedeem, redeem);
+  ASSERT_EQ(redeemed.code(), Code::kOk);
+  EXPECT_TRUE(redeemed.descriptor.valid());
+  EXPECT_TRUE(redeemed.As<v1::RedeemResponse>().writable());
+  EXPECT_EQ(joined.Call(Verb::kRedeem, redeem).code(), Code::kNotFound) << "a ticket is used once";
+
+  LifelineClient witness = Greeted();
+  joined.Close();
+  LifelineClient after = Greeted();
+  EXPECT_EQ(Stats(witness).sessions(), 3u) << "the stream's session must live on";
+}
+
+TEST_F(LocalDoorTest, AnswersSayThatMemoryIsWanted) {
+  LifelineClient hungry = Greeted();
+  LifelineClient other = Greeted();
+  v1::AllocateRequest allocate;
+  allocate.set_size(64ull << 20);
+  ASSERT_EQ(hungry.Call(Verb::kAllocate, allocate).code(), Code::kOk);
+  allocate.set_timeout_ms(60'000);
+  hungry.Send(Verb::kAllocate, allocate.SerializeAsString());
+  while ((other.Call(Verb::kGetStats, v1::GetStatsRequest()).header.flags & kFrameMemoryWanted) == 0) ::usleep(100);
+  EXPECT_EQ(Stats(other).waiting(), 1u);
+  hungry.Close();
+  AwaitSessions(other, 1);
+  EXPECT_EQ(other.Call(Verb::kGetStats, v1::GetStatsRequest()).header.flags & kFrameMemoryWanted, 0);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,160 @@
+#include "daemon/service/message_limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::PublishRequest GoodPublish() {
+  v1::PublishRequest request;
+  request.set_namespace_("default");
+  request.set_name("x");
+  request.set_size(4096);
+  v1::ArraySpec* spec = request.mutable_specs()->add_arrays();
+  spec->set_bits(32);
+  spec->set_lanes(1);
+  spec->add_shape(16);
+  spec->set_offset(256);
+  spec->set_size(64);
+  return request;
+}
+
+v1::ArraySpec& Spec(v1::PublishRequest& request) { return *request.mutable_specs()->mutable_arrays(0); }
+
+void ExpectRefused(const Status& status, const std::string& named) {
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr(named));
+}
+
+const Limits kLimits;
+
+TEST(MessageLimitsTest, AGoodPublishPasses) { EXPECT_TRUE(CheckPublish(kLimits, GoodPublish()).ok()); }
+
+TEST(MessageLimitsTest, EachSizeOfAPublishHasItsLimit) {
+  auto request = GoodPublish();
+  request.set_name(std::string(kLimits.name_bytes_max + 1, 'n'));
+  ExpectRefused(CheckPublish(kLimits, request), "name_bytes_max");
+  request = GoodPublish();
+  request.set_namespace_(std::string(kLimits.name_bytes_max + 1, 'n'));
+  ExpectRefused(CheckPublish(kLimits, request), "name_bytes_max");
+  request = GoodPublish();
+  request.set_structure(std::string(kLimits.structure_bytes_max + 1, 's'));
+  ExpectRefused(CheckPublish(kLimits, request), "structure_bytes_max");
+  request = GoodPublish();
+  request.set_metadata(std::string(kLimits.metadata_bytes_max + 1, 'm'));
+  ExpectRefused(CheckPublish(kLimits, request), "metadata_bytes_max");
+  request = GoodPublish();
+  Spec(request).set_dtype(std::string(kLimits.spec_bytes_max + 1, 'd'));
+  ExpectRefused(CheckPublish(kLimits, request), "spec_bytes_max");
+  request = GoodPublish();
+  request.mutable_fence()->set_opaque(std::string(65, 'f'));
+  ExpectRefused(CheckPublish(kLimits, request), "fence");
+}
+
+TEST(MessageLimitsTest, TheNumberOfArraysAndTheirRankHaveLimits) {
+  auto request = GoodPublish();
+  request.mutable_specs()->clear_arrays();
+  ExpectRefused(CheckPublish(kLimits, request), "at least one array");
+  request = GoodPublish();
+  for (uint64_t i = 0; i < kLimits.arrays_per_share_max; ++i) *request.mutable_specs()->add_arrays() = Spec(request);
+  ExpectRefused(CheckPublish(kLimits, request), "arrays_per_share_max");
+  request = GoodPublish();
+  for (uint64_t i = 0; i < kLimits.rank_max; ++i) Spec(request).add_shape(1);
+  ExpectRefused(CheckPublish(kLimits, request), "rank_max");
+}
+
+TEST(MessageLimitsTest, ArraysLieInsideTheirShare) {
+  auto request = GoodPublish();
+  Spec(request).set_offset(257);
+  ExpectRefused(CheckPublish(kLimits, request), "multiple of 256");
+  request = GoodPublish();
+  Spec(request).set_size(4096);
+  ExpectRefused(CheckPublish(kLimits, request), "share of 4096 bytes");
+  request = GoodPublish();
+  Spec(request).set_size(std::numeric_limits<uint64_t>::max());  // offset + size would wrap to 255
+  ExpectRefused(CheckPublish(kLimits, request), "share of 4096 bytes");
+  request = GoodPublish();
+  Spec(request).set_offset(8192);
+  Spec(request).set_size(0);
+  ExpectRefused(CheckPublish(kLimits, request), "share of 4096 bytes");
+}
+
+TEST(MessageLimitsTest, FormsThatNoClientReadsAreRefused) {
+  auto request = GoodPublish();
+  Spec(request).set_lanes(4);
+  ExpectRefused(CheckPublish(kLimits, request), "lanes");
+  request = GoodPublish();
+  Spec(request).set_bits(0);
+  ExpectRefused(CheckPublish(kLimits, request), "0 bits");
+  request = GoodPublish();
+  Spec(request).set_shape(0, -1);
+  ExpectRefused(CheckPublish(kLimits, request), "negative extent");
+  request = GoodPublish();
+  Spec(request).add_strides(1);
+  Spec(request).add_strides(1);
+  ExpectRefused(CheckPublish(kLimits, request), "strides");
+  request = GoodPublish();
+  request.mutable_fence()->set_kind(static_cast<v1::Fence::Kind>(7));
+  ExpectRefused(CheckPublish(kLimits, request), "fence kind");
+}
+
+TEST(MessageLimitsTest, RefsAreCountedAndNameSomething) {
+  v1::AcquireRequest request;
+  ExpectRefused(CheckRefs(kLimits, request.shares()), "names no share");
+  request.add_shares();
+  ExpectRefused(CheckRefs(kLimits, request.shares()), "a name that is not empty");
+  request.mutable_shares(0)->set_id(0);
+  ExpectRefused(CheckRefs(kLimits, request.shares()), "an id that is not 0");
+  request.mutable_shares(0)->set_name(std::string(kLimits.name_bytes_max + 1, 'n'));
+  ExpectRefused(CheckRefs(kLimits, request.shares()), "name_bytes_max");
+  request.mutable_shares(0)->set_name("x");
+  EXPECT_TRUE(CheckRefs(kLimits, request.shares()).ok());
+  for (uint64_t i = 0; i < kLimits.names_per_request; ++i) request.add_shares()->set_name("x");
+  ExpectRefused(CheckRefs(kLimits, request.shares()), "names_per_request");
+}
+
+TEST(MessageLimitsTest, ReleasesAndListsHaveLimits) {
+  Limits limits;
+  limits.leases_per_session = 2;
+  limits.arenas_per_session = 2;
+  v1::ReleaseRequest release;
+  for (uint64_t i = 0; i < 3; ++i) release.add_leases(i);
+  ExpectRefused(CheckRelease(limits, release), "leases_per_session");
+  release.clear_leases();
+  for (uint64_t i = 0; i < 3; ++i) release.add_arenas(i);
+  ExpectRefused(CheckRelease(limits, release), "arenas_per_session");
+  v1::ListRequest list;
+  list.set_name_prefix(std::string(kLimits.name_bytes_max + 1, 'n'));
+  ExpectRefused(CheckList(kLimits, list), "name_bytes_max");
+  list.clear_name_prefix();
+  list.set_page_token(std::string(513, 't'));
+  ExpectRefused(CheckList(kLimits, list), "page token");
+  list.clear_page_token();
+  list.set_kind(static_cast<v1::ListRequest::Kind>(42));
+  ExpectRefused(CheckList(kLimits, list), "list kind");
+}
+
+TEST(MessageLimitsTest, AHelloNamesBothProtocolRanges) {
+  v1::OpenSessionRequest hello;
+  hello.set_protocol_min(kProtocolVersion + 1);
+  hello.set_protocol_max(kProtocolVersion + 3);
+  const Status status = CheckHello(kLimits, hello);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("protocol 2 to 4"));
+  EXPECT_THAT(status.message(), HasSubstr("broker 1 to 1"));
+  hello.set_protocol_min(1);
+  EXPECT_TRUE(CheckHello(kLimits, hello).ok());
+  hello.set_client(std::string(65, 'c'));
+  ExpectRefused(CheckHello(kLimits, hello), "client's name");
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,343 @@
+#include "daemon/service/verbs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <future>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/memory/host_backend.h"
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+class VerbsTest : public ::testing::Test {
+ protected:
+  Verbs& verbs() {
+    if (!broker_) {
+      broker_.emplace(config_, std::vector<MemoryBackend*>{backend_.get()});
+      verbs_.emplace(config_, *broker_, [this] { ++allocated_; });
+    }
+    return *verbs_;
+  }
+  Caller Open(Door door = Door::kLifeline) {
+    v1::OpenSessionRequest hello;
+    hello.set_protocol_min(1);
+    hello.set_protocol_max(1);
+    Peer peer;
+    peer.uid = 1000;
+    peer.door = door;
+    const auto opened = verbs().OpenSession(hello, peer);
+    EXPECT_TRUE(opened.ok()) << opened.status().ToString();
+    return {SessionId{opened.ok() ? opened->session() : 0}, door};
+  }
+
+  template <class Message>
+  struct Awaited {
+    std::promise<Result<Answer<Message>>> promise;
+    std::future<Result<Answer<Message>>> future = promise.get_future();
+    WaiterId waiter{};
+    Result<Answer<Message>> Get() { return future.get(); }
+  };
+  std::unique_ptr<Awaited<v1::AllocateResponse>> StartAllocate(const Caller& caller, uint64_t size,
+                                                               uint64_t timeout_ms = 0) {
+    v1::AllocateRequest request;
+    request.set_size(size);
+    request.set_timeout_ms(timeout_ms);
+    auto awaited = std::make_unique<Awaited<v1::AllocateResponse>>();
+    awaited->waiter = verbs().Allocate(caller, request,
+                                       [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    return awaited;
+  }
+  // An arena as its producer has it: mapped, sealed, its descriptor closed. The mapping dies at once.
+  v1::Handle Arena(const Caller& caller, uint64_t size) {
+    auto answer = StartAllocate(caller, size)->Get();
+    EXPECT_TRUE(answer.ok()) << answer.status().ToString();
+    if (!answer.ok()) return {};
+    answer->descriptor.reset();
+    v1::MappedRequest mapped;
+    mapped.set_arena(answer->message.handle().arena());
+    EXPECT_TRUE(verbs().Mapped(caller, mapped).ok());
+    return answer->message.handle();
+  }
+  Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const v1::Handle& arena, const std::string& name,
+                                              uint64_t offset = 0, uint64_t size = 4096, size_t metadata = 0) {
+    v1::PublishRequest request;
+    request.set_name(name);
+    request.set_arena(arena.arena());
+    request.set_arena_generation(arena.generation());
+    request.set_offset(offset);
+    request.set_size(size);
+    request.set_metadata(std::string(metadata, 'm'));
+    v1::ArraySpec* spec = request.mutable_specs()->add_arrays();
+    spec->set_bits(8);
+    spec->set_lanes(1);
+    spec->set_dtype("uint8");
+    spec->add_shape(static_cast<int64_t>(size));
+    spec->set_size(size);
+    return verbs().Publish(caller, request);
+  }
+  std::unique_ptr<Awaited<v1::AcquireResponse>> StartAcquire(const Caller& caller,
+                                                             const std::vector<std::string>& names,
+                                                             uint64_t timeout_ms = 0) {
+    v1::AcquireRequest request;
+    for (const std::string& name : names) request.add_shares()->set_name(name);
+    request.set_timeout_ms(timeout_ms);
+    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
+    awaited->waiter =
+        verbs().Acquire(caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    return awaited;
+  }
+  void Withdraw(const Caller& caller, const std::string& name) {
+    v1::WithdrawRequest request;
+    request.add_shares()->set_name(name);
+    EXPECT_TRUE(verbs().Withdraw(caller, request).ok());
+  }
+
+  Config config_;
+  std::unique_ptr<MemoryBackend> backend_ = MakeHostBackend({64 * kMiB, false});
+  std::atomic<int> allocated_{0};
+  std::optional<Broker> broker_;
+  std::optional<Verbs> verbs_;
+};
+
+TEST_F(VerbsTest, WhatIsPublishedIsAcquiredWithItsSpecs) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  ASSERT_TRUE(Publish(maker, arena, "x").ok());
+  const Caller reader = Open();
+  auto acquired = StartAcquire(reader, {"x"})->Get();
+  ASSERT_TRUE(acquired.ok()) << acquired.status().ToString();
+  EXPECT_TRUE(acquired->descriptor.valid());
+  EXPECT_EQ(acquired->message.descriptor_arena(), arena.arena());
+  const v1::Share& share = acquired->message.shares(0).share();
+  EXPECT_EQ(share.name(), "x");
+  EXPECT_EQ(share.handle().size(), 4096u);
+  EXPECT_EQ(share.specs().arrays(0).dtype(), "uint8");
+  EXPECT_EQ(allocated_.load(), 1);
+}
+
+TEST_F(VerbsTest, AtTheGrpcDoorADescriptorIsATicket) {
+  const Caller maker = Open(Door::kGrpc);
+  auto arena = StartAllocate(maker, kMiB)->Get();
+  ASSERT_TRUE(arena.ok());
+  EXPECT_FALSE(arena->descriptor.valid());
+  v1::RedeemRequest redeem;
+  redeem.set_token(arena->message.ticket().token());
+  auto redeemed = verbs().Redeem(maker, redeem);
+  ASSERT_TRUE(redeemed.ok());
+  EXPECT_TRUE(redeemed->descriptor.valid());
+  EXPECT_TRUE(redeemed->message.writable());
+  EXPECT_EQ(verbs().Redeem(maker, redeem).status().code(), Code::kNotFound);
+}
+
+TEST_F(VerbsTest, WithoutRoomForItsTicketAnArenaIsNotKept) {
+  config_.limits.tickets_per_session_max = 1;
+  const Caller maker = Open(Door::kGrpc);
+  ASSERT_TRUE(StartAllocate(maker, kMiB)->Get().ok());
+  const auto second = StartAllocate(maker, kMiB)->Get();
+  ASSERT_EQ(second.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(second.status().message(), HasSubstr("tickets_per_session_max"));
+  verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(verbs().GetStats(maker, {})->message.arenas(), 1u);
+}
+
+TEST_F(VerbsTest, ANameThatComesLaterAnswersWhoWaits) {
+  const Caller maker = Open();
+  const Caller reader = Open();
+  auto waits = StartAcquire(reader, {"x", "y"}, 60'000);
+  EXPECT_NE(waits->waiter, WaiterId{});
+  const v1::Handle arena = Arena(maker, kMiB);
+  ASSERT_TRUE(Publish(maker, arena, "x").ok());
+  EXPECT_EQ(verbs().GetStats(maker, {})->message.waiting(), 1u) << "all or none";
+  ASSERT_TRUE(Publish(maker, arena, "y", 4096).ok());
+  EXPECT_EQ(waits->Get()->message.shares_size(), 2);
+}
+
+TEST_F(VerbsTest, ANameThatNeverComesIsNamedAtTheDeadline) {
+  const auto answer = StartAcquire(Open(), {"godot"}, 5)->Get();
+  EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(answer.status().message(), HasSubstr("godot"));
+}
+
+TEST_F(VerbsTest, NobodyWaitsLongerThanTheLimit) {
+  config_.limits.request_timeout_max = std::chrono::milliseconds(5);
+  const Caller caller = Open();
+  EXPECT_EQ(StartAcquire(caller, {"godot"}, ~0ull)->Get().status().code(), Code::kDeadlineExceeded);
+  ASSERT_TRUE(StartAllocate(caller, 64 * kMiB)->Get().ok());
+  EXPECT_EQ(StartAllocate(caller, kMiB, ~0ull)->Get().status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(VerbsTest, QueuedRequestsAreBounded) {
+  config_.limits.queued_requests_per_session = 2;
+  const Caller caller = Open();
+  auto first = StartAcquire(caller, {"a"}, 60'000);
+  auto second = StartAcquire(caller, {"b"}, 60'000);
+  const auto third = StartAcquire(caller, {"c"}, 60'000)->Get();
+  EXPECT_THAT(third.status().message(), HasSubstr("queued_requests_per_session"));
+  const auto fourth = StartAllocate(caller, kMiB)->Get();
+  EXPECT_THAT(fourth.status().message(), HasSubstr("queued_requests_per_session"));
+  verbs().Cancel(first->waiter);
+  EXPECT_TRUE(StartAllocate(caller, kMiB)->Get().ok());
+}
+
+TEST_F(VerbsTest, FullMemoryIsToldWithItsNumbersAtTheDeadline) {
+  const Caller caller = Open();
+  ASSERT_TRUE(StartAllocate(caller, 64 * kMiB)->Get().ok());
+  const auto refused = StartAllocate(caller, kMiB, 5)->Get();
+  ASSERT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr(std::to_string(64 * kMiB)));
+}
+
+TEST_F(VerbsTest, TheEndOfASessionFeedsWhoWaitsInOrder) {
+  const Caller hog = Open();
+  ASSERT_TRUE(StartAllocate(hog, 64 * kMiB)->Get().ok());
+  const Caller one = Open();
+  const Caller two = Open();
+  auto first = StartAllocate(one, 32 * kMiB, 60'000);
+  auto second = StartAllocate(two, 32 * kMiB, 60'000);
+  verbs().EndSession(hog.session, EndCause::kKilled);
+  const auto first_arena = first->Get();
+  const auto second_arena = second->Get();
+  ASSERT_TRUE(first_arena.ok() && second_arena.ok());
+  EXPECT_LT(first_arena->message.handle().arena(), second_arena->message.handle().arena());
+  EXPECT_FALSE(verbs().memory_wanted());
+}
+
+TEST_F(VerbsTest, MemoryThatSomebodyStillMapsIsReclaimedOnceHeLetsGo) {
+  const Caller hog = Open();
+  auto arena = StartAllocate(hog, 64 * kMiB)->Get();
+  ASSERT_TRUE(arena.ok());
+  auto waits = StartAllocate(Open(), kMiB, 60'000);
+  verbs().EndSession(hog.session, EndCause::kClean);
+  verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
+  EXPECT_TRUE(verbs().memory_wanted()) << "its descriptor is open: the bytes are not gone";
+  arena->descriptor.reset();
+  EXPECT_TRUE(waits->Get().ok());
+}
+
+TEST_F(VerbsTest, AWaiterIsAnsweredByItsOwnReturnedRanges) {
+  config_.namespace_quota_bytes = 2 * kMiB;
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, 2 * kMiB);
+  ASSERT_TRUE(Publish(maker, arena, "x", 0, 2 * kMiB).ok());
+  auto waits = StartAllocate(maker, kMiB, 60'000);
+  const Caller other = Open();
+  Withdraw(other, "x");  // its answer brings nothing: the arena is not its own
+  const auto answer = waits->Get();
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_FALSE(answer->message.has_handle());
+  ASSERT_EQ(answer->message.returned_size(), 1);
+  EXPECT_EQ(answer->message.returned(0).size(), 2 * kMiB);
+}
+
+TEST_F(VerbsTest, AWithdrawBringsBackTheMakersRanges) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  ASSERT_TRUE(Publish(maker, arena, "x").ok());
+  v1::WithdrawRequest request;
+  request.add_shares()->set_name("x");
+  const auto answer = verbs().Withdraw(maker, request);
+  ASSERT_TRUE(answer.ok());
+  ASSERT_EQ(answer->message.returned_size(), 1);
+  EXPECT_EQ(answer->message.returned(0).size(), 4096u);
+}
+
+TEST_F(VerbsTest, AnAnswerThatNoFrameHoldsIsRefusedAndLeasesNothing) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  std::vector<std::string> names;
+  for (uint64_t i = 0; i < 5; ++i) {
+    names.push_back("x" + std::to_string(i));
+    ASSERT_TRUE(Publish(maker, arena, names.back(), i * 4096, 4096, config_.limits.metadata_bytes_max).ok());
+  }
+  const Caller reader = Open();
+  const auto answer = StartAcquire(reader, names)->Get();
+  ASSERT_EQ(answer.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(answer.status().message(), HasSubstr("frame_bytes_max"));
+  EXPECT_EQ(verbs().GetStats(reader, {})->message.leases(), 0u);
+}
+
+TEST_F(VerbsTest, ListPagesFitIntoAFrameAndLoseNothing) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  constexpr uint64_t kShares = 20;
+  for (uint64_t i = 0; i < kShares; ++i) {
+    ASSERT_TRUE(Publish(maker, arena, "x" + std::to_string(i), i * 4096, 4096, config_.limits.metadata_bytes_max).ok());
+  }
+  std::set<std::string> seen;
+  v1::ListRequest request;
+  int pages = 0;
+  do {
+    const auto page = verbs().List(maker, request);
+    ASSERT_TRUE(page.ok()) << page.status().ToString();
+    EXPECT_LE(page->message.ByteSizeLong() + sizeof(FrameHeader), kFrameBytesMax);
+    for (const auto& row : page->message.shares()) EXPECT_TRUE(seen.insert(row.share().name()).second);
+    request.set_page_token(page->message.next_page_token());
+    ++pages;
+  } while (!request.page_token().empty());
+  EXPECT_EQ(seen.size(), kShares);
+  EXPECT_GT(pages, 1);
+}
+
+TEST_F(VerbsTest, EveryKindOfListAnswers) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  ASSERT_TRUE(Publish(maker, arena, "x").ok());
+  ASSERT_TRUE(StartAcquire(maker, {"x"})->Get().ok());
+  const auto list = [&](v1::ListRequest::Kind kind) {
+    v1::ListRequest request;
+    request.set_kind(kind);
+    auto answer = verbs().List(maker, request);
+    EXPECT_TRUE(answer.ok()) << answer.status().ToString();
+    return answer.ok() ? answer->message : v1::ListResponse();
+  };
+  EXPECT_EQ(list(v1::ListRequest::SHARES).shares_size(), 1);
+  EXPECT_EQ(list(v1::ListRequest::SESSIONS).sessions_size(), 1);
+  EXPECT_EQ(list(v1::ListRequest::LEASES).leases_size(), 1);
+  EXPECT_EQ(list(v1::ListRequest::NAMESPACES).namespaces_size(), 1);
+  EXPECT_EQ(list(v1::ListRequest::DEVICES).devices_size(), 1);
+}
+
+TEST_F(VerbsTest, DrainingRefusesNewWorkAndAnswersWhoWaits) {
+  const Caller caller = Open();
+  const v1::Handle arena = Arena(caller, kMiB);
+  auto waits = StartAcquire(caller, {"godot"}, 60'000);
+  verbs().Drain();
+  EXPECT_EQ(waits->Get().status().code(), Code::kUnavailable);
+  EXPECT_EQ(StartAcquire(caller, {"x"})->Get().status().code(), Code::kUnavailable);
+  EXPECT_EQ(StartAllocate(caller, kMiB)->Get().status().code(), Code::kUnavailable);
+  EXPECT_EQ(Publish(caller, arena, "x").status().code(), Code::kUnavailable);
+  EXPECT_TRUE(verbs().GetServerInfo().draining());
+  EXPECT_TRUE(verbs().Release(caller, {}).ok());
+}
+
+TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {
+  v1::OpenSessionRequest hello;
+  hello.set_protocol_min(1);
+  hello.set_protocol_max(1);
+  Peer peer;
+  peer.uid = 1000;
+  const auto opened = verbs().OpenSession(hello, peer);
+  ASSERT_TRUE(opened.ok());
+  hello.set_join(opened->token());
+  EXPECT_TRUE(verbs().Join(hello, peer).ok());
+  peer.uid = 1001;
+  const auto foreign = verbs().Join(hello, peer);
+  hello.set_join(std::string(16, 'x'));
+  const auto forged = verbs().Join(hello, peer);
+  EXPECT_EQ(foreign.status().code(), Code::kNotFound);
+  EXPECT_EQ(foreign.status().message(), forged.status().message()) << "it tells which token exists";
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,247 @@
+#include "daemon/service/waiting_line.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+constexpr SessionId kAlice{1};
+constexpr SessionId kBob{2};
+
+class WaitingLineTest : public ::testing::Test {
+ protected:
+  // Waits for as many bytes as `need`; takes them from free_.
+  Waiter ForMemory(SessionId session, std::string who, int need, milliseconds patience = hours(1)) {
+    Waiter waiter;
+    waiter.session = session;
+    waiter.deadline = Clock::now() + patience;
+    waiter.retry = [this, who, need](bool first) {
+      tried_.push_back(who);
+      if (!first || free_ < need) return false;
+      free_ -= need;
+      answered_.push_back(who);
+      return true;
+    };
+    waiter.expire = [this, who] {
+      expired_.push_back(who);
+      expired_one_.set_value();
+    };
+    return waiter;
+  }
+
+  Waiter ForName(SessionId session, std::string who, milliseconds patience = hours(1)) {
+    Waiter waiter = ForMemory(session, std::move(who), 1, patience);
+    return waiter;
+  }
+
+  Limits limits_;
+  int free_ = 0;
+  std::vector<std::string> tried_, answered_, expired_;
+  std::promise<void> expired_one_;
+  WaitingLine line_{limits_};
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(WaitingLineTest, FirstComeFirstServedInsideANamespace) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "large", 10)).ok());
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kBob, "small", 1)).ok());
+  free_ = 5;
+  line_.ServeMemory();
+  EXPECT_EQ(answered_, Names{}) << "the small one must not overtake";
+  free_ = 11;
+  line_.ServeMemory();
+  EXPECT_EQ(answered_, (Names{"large", "small"}));
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+TEST_F(WaitingLineTest, NamespacesDoNotWaitForEachOther) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "large", 10)).ok());
+  ASSERT_TRUE(line_.WaitForMemory(7, "m", ForMemory(kBob, "other namespace", 1)).ok());
+  ASSERT_TRUE(line_.WaitForMemory(8, "n", ForMemory(kBob, "other user", 1)).ok());
+  free_ = 2;
+  line_.ServeMemory();
+  EXPECT_EQ(std::set<std::string>(answered_.begin(), answered_.end()),
+            (std::set<std::string>{"other namespace", "other user"}));
+}
+
+TEST_F(WaitingLineTest, WhoStandsBehindIsAskedWhetherItsOwnMemoryCameBack) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "large", 10)).ok());
+  Waiter own = ForMemory(kBob, "own", 0);
+  own.retry = [this](bool first) {
+    EXPECT_FALSE(first);
+    answered_.push_back("own");
+    return true;
+  };
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", std::move(own)).ok());
+  line_.ServeMemory();
+  EXPECT_EQ(answered_, Names{"own"});
+}
+
+TEST_F(WaitingLineTest, TheDeadlineAnswers) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "alice", 1, milliseconds(5))).ok());
+  expired_one_.get_future().get();
+  EXPECT_EQ(expired_, Names{"alice"});
+  free_ = 1;
+  line_.ServeMemory();
+  EXPECT_EQ(answered_, Names{}) << "answered twice";
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+TEST_F(WaitingLineTest, AnEarlierDeadlineIsNotHiddenByALaterOne) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "patient", 1)).ok());
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "hasty", 1, milliseconds(5))).ok());
+  expired_one_.get_future().get();
+  EXPECT_EQ(expired_, Names{"hasty"});
+  EXPECT_EQ(line_.waiting(), 1u);
+}
+
+TEST_F(WaitingLineTest, WithoutADeadlineItIsTriedOnce) {
+  Waiter once = ForMemory(kAlice, "once", 1);
+  once.deadline.reset();
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", std::move(once)).ok());
+  line_.ServeMemory();
+  EXPECT_EQ(tried_, Names{"once"});
+  EXPECT_EQ(expired_, Names{"once"});
+  EXPECT_FALSE(line_.wanted());
+}
+
+TEST_F(WaitingLineTest, MemoryIsWantedFromTheFirstRefusalToTheAnswer) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "alice", 1)).ok());
+  EXPECT_FALSE(line_.wanted());
+  line_.ServeMemory();
+  EXPECT_TRUE(line_.wanted());
+  free_ = 1;
+  line_.ServeMemory();
+  EXPECT_FALSE(line_.wanted());
+}
+
+TEST_F(WaitingLineTest, WhoWasCancelledOrHasGoneIsNotTried) {
+  const auto alice = line_.WaitForMemory(7, "n", ForMemory(kAlice, "alice", 1));
+  ASSERT_TRUE(alice.ok());
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kBob, "bob", 1)).ok());
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "again", 1)).ok());
+  line_.ServeMemory();
+  tried_.clear();
+  line_.Cancel(*alice);
+  line_.DropSession(kBob);
+  free_ = 3;
+  line_.ServeMemory();
+  EXPECT_EQ(tried_, Names{"again"});
+  EXPECT_FALSE(line_.wanted());
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+TEST_F(WaitingLineTest, ItDropsTheWaiterOfWhoWasCancelled) {
+  auto held = std::make_shared<int>(0);
+  Waiter waiter = ForMemory(kAlice, "alice", 1);
+  waiter.retry = [held](bool) { return false; };
+  const auto id = line_.WaitForMemory(7, "n", std::move(waiter));
+  ASSERT_TRUE(id.ok());
+  ASSERT_EQ(held.use_count(), 2);
+  line_.Cancel(*id);
+  EXPECT_EQ(held.use_count(), 1) << "a caller may wait for the destruction of its reply";
+}
+
+TEST_F(WaitingLineTest, TheLimitOfQueuedRequestsNamesItself) {
+  Limits limits;
+  limits.queued_requests_per_session = 2;
+  WaitingLine line(limits);
+  ASSERT_TRUE(line.WaitForMemory(7, "n", ForMemory(kAlice, "1", 1)).ok());
+  ASSERT_TRUE(line.WaitForMemory(7, "n", ForMemory(kAlice, "2", 1)).ok());
+  const auto third = line.WaitForMemory(7, "n", ForMemory(kAlice, "3", 1));
+  ASSERT_EQ(third.status().code(), Code::kResourceExhausted);
+  EXPECT_NE(third.status().message().find("queued_requests_per_session"), std::string::npos);
+  EXPECT_TRUE(line.WaitForMemory(7, "n", ForMemory(kBob, "other", 1)).ok());
+}
+
+TEST_F(WaitingLineTest, ANameThatCameBeforeTheWaitIsFoundByTheFirstTry) {
+  free_ = 1;
+  const auto id = line_.WaitForNames("n", std::array{std::string_view("x")}, ForName(kAlice, "alice"));
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(*id, WaiterId{});
+  EXPECT_EQ(answered_, Names{"alice"});
+}
+
+TEST_F(WaitingLineTest, OnlyWhoWaitsForThatNameIsTried) {
+  ASSERT_TRUE(line_.WaitForNames("n", std::array{std::string_view("x")}, ForName(kAlice, "x")).ok());
+  ASSERT_TRUE(line_.WaitForNames("n", std::array{std::string_view("y")}, ForName(kBob, "y")).ok());
+  tried_.clear();
+  free_ = 2;
+  line_.NamePublished("m", "x");
+  line_.NamePublished("n", "z");
+  EXPECT_EQ(tried_, Names{});
+  line_.NamePublished("n", "x");
+  EXPECT_EQ(answered_, Names{"x"});
+}
+
+TEST_F(WaitingLineTest, TheSameNameTwiceInOneRequestIsOneWait) {
+  ASSERT_TRUE(line_.WaitForNames("n", std::array<std::string_view, 2>{"x", "x"}, ForName(kAlice, "alice")).ok());
+  free_ = 1;
+  line_.NamePublished("n", "x");
+  EXPECT_EQ(answered_, Names{"alice"});
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+// What happens while a retry runs must not be lost: the event makes it run once more.
+TEST_F(WaitingLineTest, AnEventDuringARetryIsNotLost) {
+  std::atomic<bool> published{false};
+  std::atomic<int> answers{0};
+  Waiter waiter = ForName(kAlice, "alice");
+  bool second = false;
+  waiter.retry = [&, this](bool) {
+    if (second) return ++answers, true;
+    second = true;
+    line_.NamePublished("n", "x");  // as if another thread had, after this try had looked
+    return false;
+  };
+  const auto id = line_.WaitForNames("n", std::array{std::string_view("x")}, std::move(waiter));
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(answers.load(), 1);
+}
+
+TEST_F(WaitingLineTest, ManyPublishersAndWaitersLoseNoWakeUp) {
+  constexpr int kRounds = 2000;
+  for (int round = 0; round < kRounds; ++round) {
+    std::atomic<bool> there{false};
+    std::promise<void> answered;
+    Waiter waiter;
+    waiter.session = kAlice;
+    waiter.deadline = Clock::now() + hours(1);
+    waiter.retry = [&](bool) {
+      if (!there.load()) return false;
+      answered.set_value();
+      return true;
+    };
+    waiter.expire = [] {};
+    std::thread publisher([&] {
+      there.store(true);
+      line_.NamePublished("n", "x");
+    });
+    ASSERT_TRUE(line_.WaitForNames("n", std::array{std::string_view("x")}, std::move(waiter)).ok());
+    answered.get_future().get();
+    publisher.join();
+  }
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+TEST_F(WaitingLineTest, DrainingExpiresEverybodyOnce) {
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "alice", 1)).ok());
+  line_.ExpireAll();
+  line_.ExpireAll();
+  EXPECT_EQ(expired_, Names{"alice"});
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace arraybridge

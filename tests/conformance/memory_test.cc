@@ -1,0 +1,260 @@
+// The law of memory: what every backend and its mapper owe each other and the rest of the house. A new kind of memory
+// is a new line at the end; what only one kind has (seals) is asked of that kind alone.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "client/memory/host_mapper.h"
+#include "client/memory/memory_mapper.h"
+#include "daemon/memory/host_backend.h"
+#include "daemon/memory/memory_backend.h"
+#include "daemon/memory/warm_backend.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kCapacity = 16ull << 20;
+constexpr uint64_t kSize = 1ull << 20;
+
+struct Pair {
+  std::string name;
+  std::function<std::unique_ptr<MemoryBackend>(uint64_t capacity)> backend;
+  std::function<std::unique_ptr<MemoryMapper>()> mapper;
+};
+
+// A warm backend that owns the one below it.
+class WarmOverHost final : public MemoryBackend {
+ public:
+  explicit WarmOverHost(uint64_t capacity) : host_(MakeHostBackend({.capacity_bytes = capacity})) {
+    warm_ = std::make_unique<WarmBackend>(*host_, WarmBackendOptions{.cache_bytes = capacity / 2});
+    warm_->Refill();
+  }
+  HandleKind kind() const override { return warm_->kind(); }
+  std::vector<Device> devices() const override { return warm_->devices(); }
+  uint64_t Footprint(const Device& device, uint64_t size) const override { return warm_->Footprint(device, size); }
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    return warm_->Allocate(device, size);
+  }
+  Usage usage(const Device& device) const override { return warm_->usage(device); }
+  uint64_t Trim() override { return warm_->Trim(); }
+
+ private:
+  std::unique_ptr<MemoryBackend> host_;
+  std::unique_ptr<WarmBackend> warm_;
+};
+
+class MemoryLaw : public testing::TestWithParam<Pair> {
+ protected:
+  std::unique_ptr<MemoryBlock> Allocate(uint64_t size = kSize) {
+    auto block = backend_->Allocate(device_, size);
+    EXPECT_TRUE(block.ok()) << block.status().ToString();
+    return *std::move(block);
+  }
+  static Handle Export(const MemoryBlock& block, Access access) {
+    auto handle = block.Export(access);
+    EXPECT_TRUE(handle.ok()) << handle.status().ToString();
+    handle->arena = 1;
+    return *std::move(handle);
+  }
+  std::unique_ptr<Mapping> Map(const MemoryBlock& block, Access access) {
+    auto mapping = mapper_->Map(Export(block, access), device_, access);
+    EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
+    return *std::move(mapping);
+  }
+  uint64_t InUse() const {
+    const auto usage = backend_->usage(device_);
+    return usage.allocated_bytes - usage.cached_bytes;
+  }
+
+  const std::unique_ptr<MemoryBackend> backend_ = GetParam().backend(kCapacity);
+  const std::unique_ptr<MemoryMapper> mapper_ = GetParam().mapper();
+  const Device device_ = backend_->devices().at(0);
+};
+
+TEST_P(MemoryLaw, TheMapperKnowsTheBackendsDevices) {
+  const auto known = mapper_->devices();
+  for (const Device& device : backend_->devices())
+    EXPECT_NE(std::find(known.begin(), known.end(), device), known.end());
+}
+
+TEST_P(MemoryLaw, SizesThatCannotBeAreRefused) {
+  EXPECT_EQ(backend_->Footprint(device_, 0), 0u);
+  EXPECT_EQ(backend_->Footprint(device_, UINT64_MAX), 0u);
+  EXPECT_FALSE(backend_->Allocate(device_, 0).ok());
+  EXPECT_FALSE(backend_->Allocate(device_, UINT64_MAX).ok());
+  EXPECT_EQ(InUse(), 0u);
+}
+
+TEST_P(MemoryLaw, CapacityIsTakenByTheFootprintAndReturnedAtTheEnd) {
+  auto block = Allocate(1000);
+  EXPECT_EQ(InUse(), backend_->Footprint(device_, 1000));
+  EXPECT_EQ(block->size(), backend_->Footprint(device_, 1000));
+  block.reset();
+  EXPECT_EQ(InUse(), 0u);
+  const auto refused = backend_->Allocate(device_, kCapacity + 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(InUse(), 0u);
+  EXPECT_TRUE(backend_->Allocate(device_, kCapacity).ok());  // all of it, whatever was kept warm
+}
+
+TEST_P(MemoryLaw, BytesReachEveryReaderAndOutliveTheProducer) {
+  const auto block = Allocate();
+  auto producer = Map(*block, Access::kWrite);
+  ASSERT_TRUE(block->Seal().ok());
+  std::memset(producer->data(), 7, kSize);  // after the seal: its own mapping goes on
+  const auto reader = Map(*block, Access::kRead);
+  EXPECT_EQ(std::memcmp(reader->data(), producer->data(), kSize), 0);
+  producer->data()[kSize - 1] = std::byte{9};
+  EXPECT_EQ(reader->data()[kSize - 1], std::byte{9});
+  producer.reset();
+  EXPECT_EQ(reader->data()[0], std::byte{7});
+  EXPECT_EQ(Map(*block, Access::kRead)->data()[kSize - 1], std::byte{9});
+}
+
+TEST_P(MemoryLaw, AFreshBlockIsZero) {
+  const auto block = Allocate();
+  const auto producer = Map(*block, Access::kWrite);
+  EXPECT_EQ(std::count(producer->data(), producer->data() + kSize, std::byte{0}), static_cast<int64_t>(kSize));
+}
+
+TEST_P(MemoryLaw, APrivateMappingKeepsItsWritesToItself) {
+  const auto block = Allocate();
+  const auto producer = Map(*block, Access::kWrite);
+  ASSERT_TRUE(block->Seal().ok());
+  std::memset(producer->data(), 7, kSize);
+  const Handle handle = Export(*block, Access::kRead);
+  const auto reader = mapper_->Map(handle, device_, Access::kRead);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  const auto own = mapper_->MapPrivate(handle, 256, 512);
+  ASSERT_TRUE(own.ok()) << own.status().ToString();
+  (*own)->data()[0] = std::byte{1};
+  EXPECT_EQ((*own)->data()[0], std::byte{1});
+  EXPECT_EQ(producer->data()[256], std::byte{7});
+  EXPECT_EQ((*reader)->data()[256], std::byte{7});
+}
+
+TEST_P(MemoryLaw, ItIsHeldWhileAnybodyHasADescriptorOrAnyMap) {
+  const auto block = Allocate();
+  EXPECT_FALSE(block->HeldElsewhere());
+  {
+    const auto producer = Map(*block, Access::kWrite);
+    EXPECT_TRUE(block->HeldElsewhere());
+    ASSERT_TRUE(block->Seal().ok());
+    EXPECT_TRUE(block->HeldElsewhere());
+  }
+  EXPECT_FALSE(block->HeldElsewhere());
+  {
+    const Handle handle = Export(*block, Access::kRead);
+    EXPECT_TRUE(block->HeldElsewhere());
+    auto reader = mapper_->Map(handle, device_, Access::kRead);
+    ASSERT_TRUE(reader.ok());
+    const auto own = mapper_->MapPrivate(handle, 0, 256);
+    ASSERT_TRUE(own.ok());
+    reader->reset();
+    EXPECT_TRUE(block->HeldElsewhere());
+  }
+  EXPECT_FALSE(block->HeldElsewhere());
+  ASSERT_TRUE(block->Seal().ok());
+  EXPECT_FALSE(block->HeldElsewhere());  // nothing of the owner's own counts
+}
+
+TEST_P(MemoryLaw, SealGoesAsFarAsItCanAndNoFurther) {
+  const auto block = Allocate();
+  auto producer = Map(*block, Access::kWrite);
+  for (int i = 0; i < 3; ++i) {
+    const auto sealed = block->Seal();
+    ASSERT_TRUE(sealed.ok()) << sealed.status().ToString();
+    EXPECT_EQ(*sealed, Immutability::kByContract);
+    EXPECT_EQ(block->Export(Access::kWrite).status().code(), Code::kFailedPrecondition);
+  }
+  EXPECT_TRUE(block->HeldElsewhere());  // asking in between takes nothing away
+  producer.reset();
+  const auto reader = Map(*block, Access::kRead);  // a reader is not in the way
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(*block->Seal(), Immutability::kEnforced);
+  EXPECT_TRUE(block->Export(Access::kRead).ok());
+}
+
+TEST_P(MemoryLaw, EveryDescriptorIsADescriptionOfItsOwn) {
+  const auto block = Allocate();
+  const Handle one = Export(*block, Access::kRead);
+  const Handle two = Export(*block, Access::kRead);
+  if (!one.descriptor.valid()) GTEST_SKIP() << "this kind of memory has no descriptors";
+  EXPECT_NE(one.descriptor.get(), two.descriptor.get());
+  ASSERT_EQ(::fcntl(one.descriptor.get(), F_SETFL, O_RDONLY), 0);  // O_NONBLOCK off: seen by duplicates only
+  EXPECT_EQ(::fcntl(two.descriptor.get(), F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+  EXPECT_EQ(::fcntl(two.descriptor.get(), F_GETFL) & O_ACCMODE, O_RDONLY);
+  EXPECT_EQ(::fcntl(two.descriptor.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+TEST_P(MemoryLaw, WhatArrivesUnsealedIsNotReadBlindly) {
+  const auto block = Allocate();
+  EXPECT_FALSE(mapper_->Map(Export(*block, Access::kRead), device_, Access::kRead).ok());
+}
+
+// errno of the attempt, 0 if it was let through.
+int ErrnoOf(bool ok) { return ok ? 0 : errno; }
+int TryMapWritable(int fd) {
+  void* const map = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = ErrnoOf(map != MAP_FAILED);
+  if (map != MAP_FAILED) ::munmap(map, kSize);
+  return error;
+}
+int TryProtectWritable(int fd) {
+  void* const map = ::mmap(nullptr, kSize, PROT_READ, MAP_SHARED, fd, 0);
+  EXPECT_NE(map, MAP_FAILED);
+  const int error = ErrnoOf(::mprotect(map, kSize, PROT_READ | PROT_WRITE) == 0);
+  ::munmap(map, kSize);
+  return error;
+}
+int TryPunch(int fd) { return ErrnoOf(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0); }
+
+// The seal matrix: every way in which the holder of a read descriptor of ours might still change what others read.
+void ExpectNobodyCanChange(int fd) {
+  EXPECT_EQ(TryMapWritable(fd), EACCES);
+  EXPECT_EQ(TryProtectWritable(fd), EACCES);
+  EXPECT_EQ(ErrnoOf(::pwrite(fd, "x", 1, 0) == 1), EBADF);
+  EXPECT_EQ(ErrnoOf(::ftruncate(fd, 0) == 0), EINVAL);
+  EXPECT_EQ(TryPunch(fd), EBADF);
+  EXPECT_EQ(ErrnoOf(::fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0), EPERM);
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+  const UniqueFd reopened(::open(path.data(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(reopened.valid());  // the same user may; the seals hold all the same
+  EXPECT_EQ(TryMapWritable(reopened.get()), EPERM);
+  EXPECT_EQ(ErrnoOf(::pwrite(reopened.get(), "x", 1, 0) == 1), EPERM);
+  EXPECT_EQ(ErrnoOf(::ftruncate(reopened.get(), 0) == 0), EPERM);
+  EXPECT_EQ(ErrnoOf(::ftruncate(reopened.get(), 2 * kSize) == 0), EPERM);
+  EXPECT_EQ(TryPunch(reopened.get()), EPERM);
+}
+
+TEST_P(MemoryLaw, NoReaderCanChangeAnythingWhileTheProducerLivesNorAfter) {
+  if (backend_->kind() != HandleKind::kMemfd) GTEST_SKIP() << "seals are memfd's";
+  const auto block = Allocate();
+  auto producer = Map(*block, Access::kWrite);
+  ASSERT_EQ(*block->Seal(), Immutability::kByContract);
+  ExpectNobodyCanChange(Export(*block, Access::kRead).descriptor.get());
+  producer.reset();
+  ASSERT_EQ(*block->Seal(), Immutability::kEnforced);
+  ExpectNobodyCanChange(Export(*block, Access::kRead).descriptor.get());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, MemoryLaw,
+    testing::Values(
+        Pair{"Host", [](uint64_t capacity) { return MakeHostBackend({.capacity_bytes = capacity}); }, MakeHostMapper},
+        Pair{"Warm", [](uint64_t capacity) { return std::make_unique<WarmOverHost>(capacity); }, MakeHostMapper}),
+    [](const testing::TestParamInfo<Pair>& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace arraybridge

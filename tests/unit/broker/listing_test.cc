@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -9,13 +12,14 @@ class ListingTest : public BrokerTest {
   template <class List>
   auto All(List list, ListFilter filter) {
     auto page = list(filter);
-    auto rows = page->rows;
+    auto rows = std::move(page->rows);
     while (!page->next.empty()) {
-      EXPECT_EQ(page->rows.size(), filter.page_size);
+      EXPECT_EQ(rows.size() % filter.page_size, 0u);
       filter.page_token = page->next;
       page = list(filter);
       EXPECT_TRUE(page.ok()) << page.status().ToString();
-      rows.insert(rows.end(), page->rows.begin(), page->rows.end());
+      EXPECT_LE(page->rows.size(), filter.page_size);
+      std::ranges::move(page->rows, std::back_inserter(rows));
     }
     return rows;
   }
@@ -54,7 +58,8 @@ TEST_F(ListingTest, AShareRowTellsItsMakerWhileThatLives) {
   const auto arena = Arena(maker);
   Publish(maker, arena, "a", 256, 300);
   Lease(reader, "a");
-  const auto row = broker().ListShares(reader, {.page_size = 1})->rows.at(0);
+  const auto page = broker().ListShares(reader, {.page_size = 1});
+  const ShareRow& row = page->rows.at(0);
   EXPECT_EQ(row.maker, maker);
   EXPECT_EQ(row.leases, 1u);
   EXPECT_EQ(row.handle.offset, 256u);

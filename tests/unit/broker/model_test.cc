@@ -35,7 +35,10 @@ class ModelTest : public BrokerTest {
   void Allocate() {
     Client& client = Anyone();
     auto arena = broker().Allocate(client.session, {"", kHost, 1 + Random(4 * kPage)});
-    if (!arena.ok()) return EXPECT_EQ(arena.status().code(), Code::kResourceExhausted), void();
+    if (!arena.ok()) {
+      EXPECT_EQ(arena.status().code(), Code::kResourceExhausted);
+      return;
+    }
     ASSERT_TRUE(broker().Mapped(client.session, ArenaId{arena->handle.arena}).ok());
     client.arenas.push_back(std::move(arena->handle));
   }
@@ -85,6 +88,20 @@ class ModelTest : public BrokerTest {
     client.arenas.pop_back();
   }
 
+  void Step() {
+    const uint64_t dice = clients_.empty() ? 0 : Random(100);
+    if (dice < 2) return clients_.size() < 8 ? Join() : Sweeping();
+    if (dice < 3) return Leave();
+    if (dice < 15) return Allocate();
+    if (dice < 40) return PublishSome();
+    if (dice < 60) return AcquireSome();
+    if (dice < 80) return ReleaseSome();
+    if (dice < 90) return WithdrawSome();
+    if (dice < 95) return GiveBackSome();
+    Sweeping();
+  }
+  void Sweeping() { Sweep(); }
+
   void ExpectConserved() {
     const Snapshot now = Now();
     size_t leases = 0;
@@ -109,25 +126,7 @@ TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {
   for (int step = 0; step < 20000 && !HasFailure(); ++step) {
     world().held = Random(3) == 0;
     world().mapped_writable = Random(2) == 0;
-    const uint64_t dice = clients_.empty() ? 0 : Random(100);
-    if (dice < 2 && clients_.size() < 8)
-      Join();
-    else if (dice < 3)
-      Leave();
-    else if (dice < 15)
-      Allocate();
-    else if (dice < 40)
-      PublishSome();
-    else if (dice < 60)
-      AcquireSome();
-    else if (dice < 80)
-      ReleaseSome();
-    else if (dice < 90)
-      WithdrawSome();
-    else if (dice < 95)
-      GiveBackSome();
-    else
-      Sweep();
+    Step();
     ExpectConserved();
   }
   EXPECT_GT(Now().publishes_total, 1000u);

@@ -33,7 +33,7 @@ void Work(Broker& broker, int worker) {
         EXPECT_EQ(broker.Release(session, {&lease, 1}, {}, {})->released, 1u);
       }
       const auto ticket = broker.IssueTicket(session, id, Access::kRead);
-      if (ticket.ok()) EXPECT_TRUE(broker.Redeem(session, *ticket).ok());
+      EXPECT_TRUE(ticket.ok() && broker.Redeem(session, *ticket).ok());
       broker.TakeReturned(session, 8);
       EXPECT_TRUE(broker.ListShares(session, {.page_size = 4}).ok());
     } else {

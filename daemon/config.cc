@@ -219,6 +219,9 @@ Status ResolvePaths(Draft& draft) {
   return Ok();
 }
 
+// Exact, and without overflow.
+uint64_t PercentOf(uint64_t bytes, uint64_t percent) { return bytes / 100 * percent + bytes % 100 * percent / 100; }
+
 Status ResolveMemory(Draft& draft) {
   Config& config = draft.config;
   const auto* percent = std::get_if<Percent>(&draft.host_capacity);
@@ -228,10 +231,8 @@ Status ResolveMemory(Draft& draft) {
     return InvalidArgument("--host-capacity: no byte of host memory is left to serve");
   const auto* share = std::get_if<Percent>(&draft.namespace_quota);
   if (share != nullptr && share->value == 0) return InvalidArgument("--namespace-quota: 0% would refuse everything");
-  config.namespace_quota_bytes =
-      share != nullptr ? config.host_capacity_bytes / 100 * share->value : std::get<uint64_t>(draft.namespace_quota);
-  // 100 % is the whole capacity, not the capacity rounded down.
-  if (share != nullptr && share->value == 100) config.namespace_quota_bytes = 0;
+  config.namespace_quota_bytes = share != nullptr ? PercentOf(config.host_capacity_bytes, share->value)
+                                                  : std::get<uint64_t>(draft.namespace_quota);
   return Ok();
 }
 

@@ -123,6 +123,7 @@ TEST_F(VerbsTest, WhatIsPublishedIsAcquiredWithItsSpecs) {
   EXPECT_EQ(share.name(), "x");
   EXPECT_EQ(share.handle().size(), 4096u);
   EXPECT_EQ(share.specs().arrays(0).dtype(), "uint8");
+  verbs().WaitIdle(Clock::now() + std::chrono::hours(1));  // it runs after the answer
   EXPECT_EQ(allocated_.load(), 1);
 }
 
@@ -158,6 +159,7 @@ TEST_F(VerbsTest, ANameThatComesLaterAnswersWhoWaits) {
   EXPECT_NE(waits->waiter, WaiterId{});
   const v1::Handle arena = Arena(maker, kMiB);
   ASSERT_TRUE(Publish(maker, arena, "x").ok());
+  verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
   EXPECT_EQ(verbs().GetStats(maker, {})->message.waiting(), 1u) << "all or none";
   ASSERT_TRUE(Publish(maker, arena, "y", 4096).ok());
   EXPECT_EQ(waits->Get()->message.shares_size(), 2);

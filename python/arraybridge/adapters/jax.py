@@ -62,7 +62,7 @@ def _import() -> Any:
 
 def _alias(array: Any) -> Any:
     # The array's own read-only NumPy alias, which also has bfloat16 and float8 and waits until the value is there.
-    return array.__array__()
+    return numpy_adapter.frozen(array.__array__())
 
 
 def _refuse_formless(array: Any) -> None:

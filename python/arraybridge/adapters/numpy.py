@@ -129,9 +129,9 @@ def filler(source: Any) -> Callable[[View], None]:
     return fill
 
 
-def frozen(array: Any) -> Any:
-    """The same memory, read-only: for frameworks whose arrays are immutable and whose NumPy alias is not."""
-    alias = array.view()
+def frozen(source: Any) -> Any:
+    """The same memory as a read-only ndarray: for frameworks whose arrays are immutable and whose alias is not."""
+    alias = ensure_module("numpy").asarray(source).view()
     alias.flags.writeable = False
     return alias
 

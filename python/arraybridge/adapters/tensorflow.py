@@ -60,8 +60,8 @@ def _value(tensor: Any) -> Any:
 
 
 def _alias(tensor: Any) -> Any:
-    # Zero-copy, unlike .numpy(), and also for bfloat16 and float8, where it would be writable.
-    return numpy_adapter.frozen(tensor.__array__())
+    # Zero-copy, unlike .numpy(). What the buffer protocol lacks (bfloat16, float8) comes as a writable alias.
+    return numpy_adapter.frozen(memoryview(tensor) if tensor.dtype.name in COMMON else tensor.__array__())
 
 
 def _refuse_formless(tensor: Any) -> None:

@@ -346,7 +346,7 @@ void AddArray(Writer& specs, const PublishedArray& array) {
   const auto& strides = array.spec.strides;
   if (!shape.empty()) writer.add_packed_int64(kSpecShape, shape.begin(), shape.end());
   if (!strides.empty()) writer.add_packed_int64(kSpecStrides, strides.begin(), strides.end());
-  writer.add_uint64(kSpecOffset, array.spec.offset);
+  if (array.spec.offset != 0) writer.add_uint64(kSpecOffset, array.spec.offset);
   writer.add_uint64(kSpecSize, array.size);
 }
 

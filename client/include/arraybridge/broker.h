@@ -63,10 +63,10 @@ class Broker {
  public:
   struct Options {
     // The directory of the daemon's sockets, or the path of a lifeline socket.
-    std::string address;
+    std::string address{};
     std::string ns = "default";
     std::chrono::milliseconds timeout{10000};  // of every call that names none
-    std::string client;                        // a name to show, at most 64 bytes
+    std::string client{};                      // a name to show, at most 64 bytes
   };
 
   explicit Broker(Options options);
@@ -83,13 +83,13 @@ class Broker {
   Result<Placement> Place(std::span<const View> sources, bool own = false);
 
   struct PublishOptions {
-    std::string name;      // empty: the broker chooses
+    std::string name{};    // empty: the broker chooses
     bool replace = false;  // false: ALREADY_EXISTS
     // Nobody can write the bytes any more, not even this process: the placement's views become invalid.
     // REQUIRES: placed with `own`, and no view of it in use: FAILED_PRECONDITION otherwise.
     bool sealed = false;
-    std::string structure;
-    std::string metadata;
+    std::string structure{};
+    std::string metadata{};
   };
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of

@@ -26,7 +26,7 @@ struct Share {
 
 // How a share is asked for: by name, or by id.
 struct ShareRef {
-  std::string name;  // if `id` is 0
+  std::string name{};  // if `id` is 0
   uint64_t id = 0;
   uint64_t generation = 0;  // 0: the newest
 };

@@ -58,7 +58,8 @@ TEST(BrokerThreads, LoseNothing) {
 
   for (const uint32_t uid : {0u, 1u}) {
     const auto session = broker.OpenSession({.uid = uid})->session;
-    for (const auto& row : broker.ListShares(session, {.page_size = 99})->rows) {
+    const auto left = broker.ListShares(session, {.page_size = 99});
+    for (const ShareRow& row : left->rows) {
       const ShareKey key{.id = row.facts->id};
       EXPECT_TRUE(broker.Withdraw(session, "", {&key, 1}).ok());
     }

@@ -21,13 +21,16 @@ ROW = "{:<12} {:<4} {:<8} {:<9} {:>6} {:>9} {:>11}  {:<8} {}"
 
 
 def start_daemon(directory: str) -> subprocess.Popen[bytes]:
-    """A broker daemon in a directory of its own, ready when this returns. It ends when its standing pipe does."""
+    """A broker daemon in a directory of its own, ready when this returns. However this process ends, it ends too."""
     ready, tell = os.pipe()
+    standing, _ = os.pipe()  # the other end stays open for as long as this process lives
     daemon = subprocess.Popen(
-        [_bin.path("arraybridged"), "--directory", directory, "--ready-fd", str(tell), "--log-level", "warn"],
-        pass_fds=[tell],
-    )
+        [_bin.path("arraybridged"), "--directory", directory, "--log-level", "warn",
+         "--ready-fd", str(tell), "--life-fd", str(standing)],
+        pass_fds=[tell, standing],
+    )  # fmt: skip
     os.close(tell)
+    os.close(standing)
     with os.fdopen(ready, "rb") as pipe:
         if pipe.readline() != b"ready\n":
             raise SystemExit(f"the daemon did not start: exit status {daemon.wait()}")

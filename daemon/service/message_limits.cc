@@ -1,5 +1,7 @@
 #include "daemon/service/message_limits.h"
 
+#include <algorithm>
+
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
 
@@ -57,6 +59,10 @@ Status CheckFence(const v1::Fence& fence) {
 }
 
 }  // namespace
+
+size_t AnswerBytesMax(const Limits& limits) {
+  return std::min<size_t>(limits.frame_bytes_max, kFrameBytesMax) - sizeof(FrameHeader);
+}
 
 Status CheckHello(const Limits&, const v1::OpenSessionRequest& request) {
   if (request.protocol_min() > kProtocolVersion || request.protocol_max() < kProtocolVersion) {

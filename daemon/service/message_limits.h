@@ -10,6 +10,9 @@
 
 namespace arraybridge {
 
+// Bytes that an answer's message may have.
+size_t AnswerBytesMax(const Limits& limits);
+
 Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
 Status CheckNamespace(const Limits& limits, std::string_view ns);
 Status CheckPublish(const Limits& limits, const v1::PublishRequest& request);

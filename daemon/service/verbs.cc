@@ -32,10 +32,6 @@ std::span<const uint64_t> Numbers(const google::protobuf::RepeatedField<uint64_t
   return {field.data(), static_cast<size_t>(field.size())};
 }
 
-size_t AnswerBytesMax(const Config& config) {
-  return std::min<size_t>(config.limits.frame_bytes_max, kFrameBytesMax) - sizeof(FrameHeader);
-}
-
 }  // namespace
 
 Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated)
@@ -130,7 +126,7 @@ Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::Pub
   answer.message.set_name(std::move(published->name));
   answer.message.set_generation(published->generation);
   answer.message.set_immutability(ToMessage(published->immutability));
-  AddReturned(caller.session, &answer.message);
+  AddReturned(caller.session, answer.message.mutable_returned());
   return answer;
 }
 
@@ -138,7 +134,11 @@ Result<Answer<v1::ExportResponse>> Verbs::Export(const Caller& caller, const v1:
   auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation());
   if (!handle.ok()) return handle.status();
   Answer<v1::ExportResponse> answer;
-  AB_RETURN_IF_ERROR(Hand(caller, *std::move(handle), Access::kRead, &answer));
+  Fill(answer.message.mutable_handle(), *handle);
+  auto handed = HandOver(caller, *handle, Access::kRead);
+  if (!handed.ok()) return handed.status();
+  if (handed->ticket) *answer.message.mutable_ticket() = *std::move(handed->ticket);
+  answer.descriptor = std::move(handed->descriptor);
   return answer;
 }
 
@@ -150,7 +150,7 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
   sweeper_.Soon();
   Answer<v1::ReleaseResponse> answer;
   answer.message.set_released(released->released);
-  AddReturned(caller.session, &answer.message);
+  AddReturned(caller.session, answer.message.mutable_returned());
   return answer;
 }
 
@@ -162,7 +162,7 @@ Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const
   if (!withdrawn.ok()) return withdrawn.status();
   Answer<v1::WithdrawResponse> answer;
   answer.message.set_withdrawn(*withdrawn);
-  AddReturned(caller.session, &answer.message);
+  AddReturned(caller.session, answer.message.mutable_returned());
   return answer;
 }
 
@@ -211,218 +211,26 @@ Result<v1::Ticket> Verbs::TicketFor(SessionId session, ArenaId arena, Access acc
   return ticket;
 }
 
-template <class Message>
-Status Verbs::Hand(const Caller& caller, Handle handle, Access access, Answer<Message>* answer) {
-  Fill(answer->message.mutable_handle(), handle);
+Result<Verbs::Handed> Verbs::HandOver(const Caller& caller, Handle& handle, Access access) {
+  Handed handed;
   if (caller.door == Door::kLifeline) {
-    answer->descriptor = std::move(handle.descriptor);
-    return Ok();
-  }
-  if (!handle.descriptor.valid()) return Ok();  // the opaque bytes are all it takes
-  auto ticket = TicketFor(caller.session, ArenaId{handle.arena}, access);
-  if (!ticket.ok()) return ticket.status();
-  *answer->message.mutable_ticket() = *std::move(ticket);
-  return Ok();
-}
-
-template <class Message>
-void Verbs::AddReturned(SessionId session, Message* message) {
-  for (const RangeOfArena& range : broker_.TakeReturned(session, kReturnedMax)) {
-    v1::Range* returned = message->add_returned();
-    returned->set_arena(Number(range.arena));
-    returned->set_offset(range.offset);
-    returned->set_size(range.size);
-  }
-}
-
-// An Allocate from its arrival to its answer. Only the slow thread tries it; whoever finds it overdue expires it.
-class Verbs::Pending {
- public:
-  Pending(Verbs& verbs, const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply)
-      : verbs_(verbs),
-        caller_(caller),
-        request_(request),
-        device_(FromMessage(request.device())),
-        reply_(std::move(reply)) {}
-
-  // Bytes of its own that came back go before fresh ones: they are populated. Those too small are kept for the answer,
-  // whatever it is: each is handed out once.
-  bool Try(bool first) {
-    if (verbs_.draining()) return false;
-    verbs_.AddReturned(caller_.session, &response_);
-    const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
-    if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) return AnswerReturned();
-    if (!first) return false;
-    auto arena = Allocate();
-    if (!arena.ok() && arena.status().code() == Code::kResourceExhausted) {
-      refusal_ = arena.status();
-      return false;
-    }
-    reply_(arena.ok() ? Granted(*std::move(arena)) : Result<Answer<v1::AllocateResponse>>(arena.status()));
-    if (arena.ok() && verbs_.allocated_) verbs_.allocated_();
-    return true;
-  }
-
-  void Expire() {
-    if (response_.returned_size() > 0) {
-      AnswerReturned();  // whether they are enough once joined with their neighbours, only the client knows
-      return;
-    }
-    if (const Status draining = verbs_.CheckNotDraining(); !draining.ok()) return reply_(draining);
-    if (!refusal_.ok()) return reply_(refusal_);
-    reply_(ResourceExhausted("no room for ", request_.size(),
-                             " bytes came while others of the namespace waited before it (", verbs_.line_.waiting(),
-                             " requests wait)")
-               .Because("WAITED_IN_VAIN"));
-  }
-
- private:
-  Result<AllocatedArena> Allocate() {
-    const AllocateCall call{request_.namespace_(), device_, request_.size()};
-    auto arena = verbs_.broker_.Allocate(caller_.session, call);
-    if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
-    const Broker::Swept swept = verbs_.broker_.Sweep(Clock::now());
-    if (swept.more_later) verbs_.sweeper_.Soon();
-    if (swept.freed_bytes == 0) return arena;
-    return verbs_.broker_.Allocate(caller_.session, call);
-  }
-
-  Result<Answer<v1::AllocateResponse>> Granted(AllocatedArena arena) {
-    Answer<v1::AllocateResponse> answer;
-    answer.message = std::move(response_);
-    const uint64_t id = arena.handle.arena;
-    const Status handed = verbs_.Hand(caller_, std::move(arena.handle), Access::kWrite, &answer);
-    if (handed.ok()) return answer;
-    // Without a ticket nobody can ever map it.
-    static_cast<void>(verbs_.broker_.Release(caller_.session, {}, std::span(&id, 1), {}));
-    verbs_.sweeper_.Soon();
+    handed.descriptor = std::move(handle.descriptor);
     return handed;
   }
-
-  bool AnswerReturned() {
-    Answer<v1::AllocateResponse> answer;
-    answer.message = std::move(response_);
-    reply_(std::move(answer));
-    return true;
-  }
-
-  Verbs& verbs_;
-  const Caller caller_;
-  const v1::AllocateRequest request_;
-  const Device device_;
-  const Reply<v1::AllocateResponse> reply_;
-  v1::AllocateResponse response_;  // collects returned ranges
-  Status refusal_;
-};
-
-WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply) {
-  const auto check = [&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckNotDraining());
-    AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-    return broker_.CheckAllocate(caller.session, {request.namespace_(), FromMessage(request.device()), request.size()});
-  };
-  const Status checked = check();
-  const auto uid = checked.ok() ? broker_.UidOf(caller.session) : Result<uint32_t>(checked);
-  if (!uid.ok()) return reply(uid.status()), WaiterId{};
-
-  auto pending = std::make_shared<Pending>(*this, caller, request, reply);
-  Waiter waiter;
-  waiter.session = caller.session;
-  if (request.timeout_ms() > 0) waiter.deadline = DeadlineOf(request.timeout_ms());
-  waiter.retry = [pending](bool first) { return pending->Try(first); };
-  waiter.expire = [pending] { pending->Expire(); };
-  const auto place = line_.WaitForMemory(*uid, request.namespace_(), std::move(waiter));
-  if (!place.ok()) return reply(place.status()), WaiterId{};
-  slow_.Post([this] { line_.ServeMemory(); });
-  return *place;
+  if (!handle.descriptor.valid()) return handed;
+  auto ticket = TicketFor(caller.session, ArenaId{handle.arena}, access);
+  if (!ticket.ok()) return ticket.status();
+  handed.ticket = *std::move(ticket);
+  return handed;
 }
 
-WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply) {
-  const auto check = [&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckNotDraining());
-    AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-    return CheckRefs(config_.limits, request.shares());
-  };
-  if (const Status checked = check(); !checked.ok()) return reply(checked), WaiterId{};
-  auto granted = AcquireNow(caller, request, FromMessage(request.shares()));
-  if (granted.ok() || granted.status().code() != Code::kNotFound || request.timeout_ms() == 0) {
-    return reply(std::move(granted)), WaiterId{};
+void Verbs::AddReturned(SessionId session, google::protobuf::RepeatedPtrField<v1::Range>* returned) {
+  for (const RangeOfArena& range : broker_.TakeReturned(session, kReturnedMax)) {
+    v1::Range* message = returned->Add();
+    message->set_arena(Number(range.arena));
+    message->set_offset(range.offset);
+    message->set_size(range.size);
   }
-  return AcquireLater(caller, request, granted.status(), std::move(reply));
-}
-
-Result<Answer<v1::AcquireResponse>> Verbs::AcquireNow(const Caller& caller, const v1::AcquireRequest& request,
-                                                      std::span<const ShareKey> keys) {
-  const bool lifeline = caller.door == Door::kLifeline;
-  auto acquired = broker_.Acquire(caller.session, request.namespace_(), keys, lifeline);
-  if (!acquired.ok()) return acquired.status();
-  std::vector<uint64_t> leases;  // to be given back if the answer cannot be
-  Answer<v1::AcquireResponse> answer;
-  Status failed;
-  for (const LeasedShare& leased : acquired->shares) {
-    leases.push_back(Number(leased.lease));
-    v1::LeasedShare* share = answer.message.add_shares();
-    share->set_lease(Number(leased.lease));
-    Fill(share->mutable_share(), *leased.facts, leased.handle, leased.immutability);
-    if (lifeline || !failed.ok()) continue;
-    auto ticket = TicketFor(caller.session, ArenaId{leased.handle.arena}, Access::kRead);
-    if (ticket.ok()) *answer.message.add_tickets() = *std::move(ticket);
-    failed = ticket.status();
-  }
-  if (acquired->descriptor) {
-    answer.message.set_descriptor_arena(acquired->descriptor->arena);
-    answer.descriptor = std::move(acquired->descriptor->descriptor);
-  }
-  if (const size_t bytes = answer.message.ByteSizeLong(); failed.ok() && bytes > AnswerBytesMax(config_)) {
-    failed = ResourceExhausted("the answer has ", bytes, " bytes (limits.frame_bytes_max ",
-                               config_.limits.frame_bytes_max, "): ask for fewer shares at once")
-                 .Because("ANSWER_TOO_LARGE");
-  }
-  if (failed.ok()) return answer;
-  static_cast<void>(broker_.Release(caller.session, leases, {}, {}));
-  return failed;
-}
-
-WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
-                             Reply<v1::AcquireResponse> reply) {
-  struct Wait {
-    v1::AcquireRequest request;
-    std::vector<ShareKey> keys;  // views into `request`
-    Status missing;
-    Reply<v1::AcquireResponse> reply;
-  };
-  auto wait = std::make_shared<Wait>();
-  wait->request = request;
-  wait->keys = FromMessage(wait->request.shares());
-  wait->missing = std::move(missing);
-  wait->reply = reply;
-
-  std::vector<std::string_view> names;
-  for (const ShareKey& key : wait->keys) {
-    if (!key.name.empty()) names.push_back(key.name);
-  }
-  if (names.empty()) return reply(wait->missing), WaiterId{};  // ids never come back
-
-  Waiter waiter;
-  waiter.session = caller.session;
-  waiter.deadline = DeadlineOf(request.timeout_ms());
-  waiter.retry = [this, caller, wait](bool) {
-    if (draining()) return false;
-    auto granted = AcquireNow(caller, wait->request, wait->keys);
-    if (!granted.ok() && granted.status().code() == Code::kNotFound) {
-      wait->missing = granted.status();
-      return false;
-    }
-    wait->reply(std::move(granted));
-    return true;
-  };
-  waiter.expire = [this, wait] {
-    if (const Status draining = CheckNotDraining(); !draining.ok()) return wait->reply(draining);
-    wait->reply(DeadlineExceeded("waited in vain: ", wait->missing.message()).Because("NAME_DID_NOT_COME"));
-  };
-  const auto place = line_.WaitForNames(request.namespace_(), names, std::move(waiter));
-  if (!place.ok()) return reply(place.status()), WaiterId{};
-  return *place;
 }
 
 // Rows are as large as their shares' specs: a page holds as many as fit into one answer.
@@ -462,7 +270,7 @@ Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::Lis
         filled = fill(broker_.ListShares(caller.session, filter), list->mutable_shares(), list);
     }
     AB_RETURN_IF_ERROR(filled);
-    if (list->ByteSizeLong() <= AnswerBytesMax(config_) || filter.page_size == 1) return answer;
+    if (list->ByteSizeLong() <= AnswerBytesMax(config_.limits) || filter.page_size == 1) return answer;
   }
 }
 

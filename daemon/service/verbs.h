@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -85,11 +86,13 @@ class Verbs {
   WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
                         Reply<v1::AcquireResponse> reply);
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
-  // Gives a lifeline the descriptor, gRPC a ticket for it.
-  template <class Message>
-  Status Hand(const Caller& caller, Handle handle, Access access, Answer<Message>* answer);
-  template <class Message>
-  void AddReturned(SessionId session, Message* message);
+  // A lifeline gets the descriptor, gRPC a ticket for it; where opaque bytes are all it takes, neither.
+  struct Handed {
+    UniqueFd descriptor;
+    std::optional<v1::Ticket> ticket;
+  };
+  Result<Handed> HandOver(const Caller& caller, Handle& handle, Access access);
+  void AddReturned(SessionId session, google::protobuf::RepeatedPtrField<v1::Range>* returned);
 
   const Config& config_;
   Broker& broker_;

@@ -99,6 +99,13 @@ Result<WaiterId> WaitingLine::WaitForNames(std::string_view ns, std::span<const 
   return Try(entry, true) ? WaiterId{} : WaiterId{entry->id};
 }
 
+// From its first refusal on, memory is wanted.
+void WaitingLine::MarkRefused(Entry& entry) {
+  if (!entry.memory || entry.refused) return;
+  entry.refused = true;
+  refused_.fetch_add(1, std::memory_order_relaxed);
+}
+
 // One thread at a time runs an entry's retry; who comes meanwhile makes it run once more.
 bool WaitingLine::Try(const EntryPointer& entry, bool first) {
   {
@@ -111,16 +118,18 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
     entry->busy = true;
   }
   while (true) {
-    const bool answered = entry->waiter.retry(first);
-    MutexLock lock(mutex_);
-    if (answered) Remove(*entry);
-    if (entry->gone) return true;
-    if (std::exchange(entry->again, false)) continue;
-    entry->busy = false;
-    if (entry->memory && first && !entry->refused) {
-      entry->refused = true;
-      refused_.fetch_add(1, std::memory_order_relaxed);
+    const Deliver deliver = entry->waiter.retry(first);
+    bool waits_on = false;
+    {
+      MutexLock lock(mutex_);
+      if (deliver) Remove(*entry);
+      if (!entry->gone && std::exchange(entry->again, false)) continue;
+      entry->busy = false;
+      waits_on = !entry->gone;
+      if (waits_on && first) MarkRefused(*entry);
     }
+    if (deliver) deliver();
+    if (!waits_on) return true;
     break;
   }
   Expire(entry);

@@ -27,14 +27,17 @@ namespace arraybridge {
 // A place in the line; 0: there is none (answered already).
 enum class WaiterId : uint64_t {};
 
+// Gives the answer. It runs once the waiter has left the line: whoever is answered no longer counts as waiting.
+using Deliver = std::function<void()>;
+
 struct Waiter {
   SessionId session{};
   // None: it is tried once and then expires.
   std::optional<Clock::time_point> deadline;
-  // True: answered. `first`: nobody of its namespace stands before it; who is not may take only what nobody else could.
-  // Never called twice at a time.
-  std::function<bool(bool first)> retry;
-  // Answers that it waited in vain. Called at most once, and never together with an answering retry.
+  // Empty: it waits on. `first`: nobody of its namespace stands before it; who is not may take only what nobody else
+  // could. Never called twice at a time. What it returns is run, even if the waiter was cancelled meanwhile.
+  std::function<Deliver(bool first)> retry;
+  // Answers that it waited in vain. Called at most once, and never together with an answer.
   std::function<void()> expire;
 };
 
@@ -73,6 +76,7 @@ class WaitingLine {
 
   Result<EntryPointer> Insert(Waiter waiter) AB_REQUIRES(mutex_);
   void Remove(Entry& entry) AB_REQUIRES(mutex_);
+  void MarkRefused(Entry& entry) AB_REQUIRES(mutex_);
   void Arm(Clock::time_point deadline) AB_REQUIRES(mutex_);
   // False: it waits on.
   bool Try(const EntryPointer& entry, bool first) AB_EXCLUDES(mutex_);

@@ -25,12 +25,11 @@ class WaitingLineTest : public ::testing::Test {
     Waiter waiter;
     waiter.session = session;
     waiter.deadline = Clock::now() + patience;
-    waiter.retry = [this, who, need](bool first) {
+    waiter.retry = [this, who, need](bool first) -> Deliver {
       tried_.push_back(who);
-      if (!first || free_ < need) return false;
+      if (!first || free_ < need) return nullptr;
       free_ -= need;
-      answered_.push_back(who);
-      return true;
+      return [this, who] { answered_.push_back(who); };
     };
     waiter.expire = [this, who] {
       expired_.push_back(who);
@@ -78,10 +77,12 @@ TEST_F(WaitingLineTest, NamespacesDoNotWaitForEachOther) {
 TEST_F(WaitingLineTest, WhoStandsBehindIsAskedWhetherItsOwnMemoryCameBack) {
   ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "large", 10)).ok());
   Waiter own = ForMemory(kBob, "own", 0);
-  own.retry = [this](bool first) {
+  own.retry = [this](bool first) -> Deliver {
     EXPECT_FALSE(first);
-    answered_.push_back("own");
-    return true;
+    return [this] {
+      EXPECT_EQ(line_.waiting(), 1u) << "whoever is answered no longer waits";
+      answered_.push_back("own");
+    };
   };
   ASSERT_TRUE(line_.WaitForMemory(7, "n", std::move(own)).ok());
   line_.ServeMemory();
@@ -145,7 +146,7 @@ TEST_F(WaitingLineTest, WhoWasCancelledOrHasGoneIsNotTried) {
 TEST_F(WaitingLineTest, ItDropsTheWaiterOfWhoWasCancelled) {
   auto held = std::make_shared<int>(0);
   Waiter waiter = ForMemory(kAlice, "alice", 1);
-  waiter.retry = [held](bool) { return false; };
+  waiter.retry = [held](bool) { return nullptr; };
   const auto id = line_.WaitForMemory(7, "n", std::move(waiter));
   ASSERT_TRUE(id.ok());
   ASSERT_EQ(held.use_count(), 2);
@@ -195,15 +196,14 @@ TEST_F(WaitingLineTest, TheSameNameTwiceInOneRequestIsOneWait) {
 
 // What happens while a retry runs must not be lost: the event makes it run once more.
 TEST_F(WaitingLineTest, AnEventDuringARetryIsNotLost) {
-  std::atomic<bool> published{false};
   std::atomic<int> answers{0};
   Waiter waiter = ForName(kAlice, "alice");
   bool second = false;
-  waiter.retry = [&, this](bool) {
-    if (second) return ++answers, true;
+  waiter.retry = [&, this](bool) -> Deliver {
+    if (second) return [&answers] { ++answers; };
     second = true;
     line_.NamePublished("n", "x");  // as if another thread had, after this try had looked
-    return false;
+    return nullptr;
   };
   const auto id = line_.WaitForNames("n", std::array{std::string_view("x")}, std::move(waiter));
   ASSERT_TRUE(id.ok());
@@ -218,10 +218,9 @@ TEST_F(WaitingLineTest, ManyPublishersAndWaitersLoseNoWakeUp) {
     Waiter waiter;
     waiter.session = kAlice;
     waiter.deadline = Clock::now() + hours(1);
-    waiter.retry = [&](bool) {
-      if (!there.load()) return false;
-      answered.set_value();
-      return true;
+    waiter.retry = [&](bool) -> Deliver {
+      if (!there.load()) return nullptr;
+      return [&answered] { answered.set_value(); };
     };
     waiter.expire = [] {};
     std::thread publisher([&] {

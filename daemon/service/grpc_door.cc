@@ -52,11 +52,13 @@ std::optional<Token> TokenOfHex(std::string_view hex) {
   return token;
 }
 
-// The caller may wait as long as it asked for, and no longer than its own gRPC deadline.
+// The caller may wait as long as it asked for, and less than its own gRPC deadline: an eighth of what is left is for
+// the answer's way back, so that it hears why it waited in vain and not just that it did.
 uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_point deadline) {
   if (deadline == std::chrono::system_clock::time_point::max()) return timeout_ms;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
-  return std::min(timeout_ms, static_cast<uint64_t>(std::max<int64_t>(left.count(), 0)));
+  const auto usable = static_cast<uint64_t>(std::max<int64_t>(left.count(), 0));
+  return std::min(timeout_ms, usable - usable / 8);
 }
 
 // gRPC's settings are ints; what is more than that is no limit at all.

@@ -30,7 +30,7 @@ from arraybridge.errors import (
     from_status,
 )
 from arraybridge.planner import Caps, Converted, Description, Plan
-from arraybridge.share import Record, Share
+from arraybridge.share import Share, record_of
 
 T = TypeVar("T")
 _Views = list[_core.View]  # inside the class, `list` is a verb
@@ -295,11 +295,9 @@ class Broker:
 
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
-        rows = self._ask(lambda core: core.list(prefix))
-        return [
-            Listed(Share(self, row["share"]), row["maker"], row["maker_process_id"], row["leases"], row["age_ms"])
-            for row in rows
-        ]
+        # A row does not say which life of the broker it is of.
+        rows, server = self._ask(lambda core: (core.list(prefix), core.server_info()))
+        return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
 
     def stats(self) -> dict[str, int]:
         """The broker's numbers (shares, leases, bytes), and under `client_...` those of this connection."""

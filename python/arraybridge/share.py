@@ -42,6 +42,11 @@ class Record(NamedTuple):
     unnamed: bool
 
 
+def record_of(info: ShareInfo | Record, broker_id: bytes) -> Record:
+    """The same facts as a plain value, and which life of the broker they are of."""
+    return Record._make(getattr(info, name) for name in Record._fields)._replace(broker_id=broker_id)
+
+
 class Share:
     """A published, immutable, named array or tree of arrays.
 
@@ -145,7 +150,7 @@ class Share:
         return self.view().__buffer__(flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loaded, (self._broker.address, tuple(getattr(self._record, field) for field in Record._fields))
+        return _loaded, (self._broker.address, tuple(record_of(self._record, self.broker_id)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()

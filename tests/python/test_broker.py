@@ -234,7 +234,9 @@ def test_metadata_travels(broker):
 def test_list_by_prefix(broker):
     for name in ("x1", "x2", "y"):
         broker.put(np.zeros(1), name)
-    assert sorted(row.share.name for row in broker.list("x")) == ["x1", "x2"]
+    rows = broker.list("x")
+    assert sorted(row.share.name for row in rows) == ["x1", "x2"]
+    assert [row.share.to("numpy").tolist() for row in rows] == [[0], [0]]
 
 
 def test_a_missing_name_and_a_wait_that_ends(broker):

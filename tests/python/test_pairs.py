@@ -9,8 +9,8 @@ from conftest import FRAMEWORKS, run_client
 
 CLIENT = Path(__file__).with_name("pair_client.py").read_text()
 INSTALLED = [name for name in FRAMEWORKS if importlib.util.find_spec(name)]
-# What brings NumPy along by itself.
-BRINGS = {"numpy": set(), "torch": {"numpy"}, "tensorflow": {"numpy"}, "jax": {"numpy"}}
+# What they bring along by themselves.
+BRINGS = {"numpy": set(), "torch": {"numpy"}, "tensorflow": {"numpy", "jax"}, "jax": {"numpy"}}
 
 
 @pytest.fixture(scope="module")

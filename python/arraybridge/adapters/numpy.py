@@ -6,9 +6,10 @@ as int64; structured dtypes as bytes, with the item size as one more dimension a
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core
 from arraybridge.adapters import ensure_module
@@ -96,7 +97,8 @@ def view(view: View) -> Any:
     if not name.startswith(STRUCT):
         return _array(view.named("int64")).view(dtype)
     data = _array(view.named("uint8"))
-    return np.ndarray(data.shape[:-1], dtype, buffer=data)
+    array = np.ndarray(data.shape[:-1], dtype, buffer=data)
+    return frozen(array) if view.read_only else array  # without elements it would forget
 
 
 def narrowed(source: View, dtype: str) -> View:
@@ -157,7 +159,15 @@ def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:
 
 
 def _array(view: View) -> Any:
-    return ensure_module("numpy").asarray(view)
+    return _importer()(view)
+
+
+@functools.cache
+def _importer() -> Callable[[View], Any]:
+    np = ensure_module("numpy")
+    # Up to NumPy 2.2.4 whatever came by DLPack was read-only; the buffer protocol tells, and takes five times as long.
+    recent = tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 3)
+    return cast(Callable[["View"], Any], np.from_dlpack if recent else np.asarray)
 
 
 def _traveling(dtype: Any) -> tuple[str, Code]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -14,8 +15,8 @@ def path(name: str) -> str:
     Raises:
         FileNotFoundError: nowhere.
     """
-    beside = Path(__file__).with_name("bin") / name
-    if beside.is_file():
+    beside = _beside(name)
+    if beside is not None:
         return str(beside)
     chosen = os.environ.get("ARRAYBRIDGE_DAEMON") if name == "arraybridged" else None
     found = chosen or shutil.which(name)
@@ -24,10 +25,19 @@ def path(name: str) -> str:
     return found
 
 
+def _beside(name: str) -> Path | None:
+    # Beside the extension, not beside this file: an editable install has its Python files elsewhere.
+    extension = importlib.util.find_spec("arraybridge._core")
+    if extension is None or extension.origin is None:
+        return None
+    file = Path(extension.origin).with_name("bin") / name
+    return file if file.is_file() else None
+
+
 def _become(name: str) -> None:
     # Not path(): on PATH stands the very script that called this.
-    beside = Path(__file__).with_name("bin") / name
-    if not beside.is_file():
+    beside = _beside(name)
+    if beside is None:
         sys.exit(f"{name}: this installation of arraybridge has no executables")
     os.execv(beside, [name, *sys.argv[1:]])
 

@@ -107,7 +107,7 @@ def check_installed(wheel: Path) -> None:
     run(uv, "pip", "install", "-q", "--python", python, "--offline", f"numpy=={numpy}")
     run(uv, "pip", "install", "-q", "--python", python, "--offline", "--no-deps", wheel)
     run(home / "bin" / "arraybridged", "--version")
-    run(home / "bin" / "arraybridgectl", "--version")
+    run(home / "bin" / "arraybridgectl", "--help")
     with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short: a socket's path has 107 bytes
         hand_over(home / "bin", sockets)
 

@@ -98,9 +98,10 @@ void Reaper::Retire() {
 }
 
 void Reaper::Collect() {
+  MutexLock one_at_a_time(burying_);
   Batch batch;
   Remains* next = dropped_.exchange(nullptr, std::memory_order_acquire);
-  for (; next != nullptr;) {
+  while (next != nullptr) {
     Remains* const one = std::exchange(next, next->next_);
     batch.emplace_back(one);
   }

@@ -36,7 +36,7 @@ class Remains {
 class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reaper> {
  public:
   using Batch = std::vector<std::unique_ptr<Remains>>;
-  // Runs without a lock, on the reaper's thread or a caller of Collect. Gives back what the batch stands for.
+  // Runs on the reaper's thread or a caller of Collect, one at a time. Gives back what the batch stands for.
   using Bury = std::function<void(Batch)>;
   // Runs on the reaper's thread every so often; returns when it wants to run again.
   using Idle = std::function<std::chrono::milliseconds()>;
@@ -56,7 +56,7 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
     return std::shared_ptr<T>(remains.release(), [](T* dropped) { Drop(dropped); });
   }
 
-  // Buries what was dropped until now, on the calling thread.
+  // Buries what was dropped until now; when it returns, all of that is buried.
   void Collect();
   // Runs the idle work soon.
   void Nudge();
@@ -96,6 +96,7 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   std::atomic<bool> asleep_{false};
   std::atomic<bool> nudged_{false};
   std::atomic<bool> retired_{false};
+  Mutex burying_;  // one at a time: who has collected knows that everything dropped before is buried
   Mutex mutex_;
   bool started_ AB_GUARDED_BY(mutex_) = false;
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);

@@ -101,6 +101,21 @@ Status Lifeline::Post(Verb verb, std::string_view payload) {
   return SendFrameUntil(header, payload, steady_clock::now());
 }
 
+Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
+  const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1)};
+  {
+    MutexLock lock(mutex_);
+    if (lost()) return why_lost_;
+    if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
+    unawaited_.emplace(header.request, Unawaited{verb, std::move(late)});
+  }
+  Status sent = SendFrameUntil(header, payload, steady_clock::now());
+  if (sent.ok()) return sent;
+  MutexLock lock(mutex_);
+  unawaited_.erase(header.request);
+  return sent;
+}
+
 void Lifeline::ReadArrived() {
   pollfd look{socket_.get(), POLLIN, 0};
   while (!lost() && ::poll(&look, 1, 0) > 0) {
@@ -172,8 +187,8 @@ Result<Answer> Lifeline::Await(uint64_t request, Waiter& waiter, Deadline deadli
 
 Status Lifeline::GiveUp(uint64_t request, const Waiter& waiter, const Late& late) {
   waiting_.erase(request);
-  abandoned_.emplace(request, Abandoned{waiter.verb, late});
-  if (abandoned_.size() > kAbandonedMax) Lose(Unavailable("the broker left ", kAbandonedMax, " requests unanswered"));
+  unawaited_.emplace(request, Unawaited{waiter.verb, late});
+  if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
   return DeadlineExceeded("the broker did not answer in time");
 }
 
@@ -204,15 +219,21 @@ void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
   std::vector<LateAnswer> late;
   {
     MutexLock lock(mutex_);
-    reading_ = false;
     if (outcome == ReceiveOutcome::kClosed) Lose(Unavailable("the broker has closed the connection"));
     if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
     if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
-    if (followers_ > 0) changed_.NotifyAll();
+    if (late.empty()) return EndRead();
   }
   for (LateAnswer& one : late) {
     if (one.late) one.late(std::move(one.answer));
   }
+  MutexLock lock(mutex_);
+  EndRead();
+}
+
+void Lifeline::EndRead() {
+  reading_ = false;
+  if (followers_ > 0) changed_.NotifyAll();
 }
 
 void Lifeline::Deliver(Frame& frame, std::vector<LateAnswer>& late) {
@@ -230,19 +251,19 @@ void Lifeline::Deliver(Frame& frame, std::vector<LateAnswer>& late) {
     waiting_.erase(found);
     return;
   }
-  const auto found = abandoned_.find(header.request);
-  if (found == abandoned_.end() || static_cast<uint16_t>(found->second.verb) != header.verb) {
+  const auto found = unawaited_.find(header.request);
+  if (found == unawaited_.end() || static_cast<uint16_t>(found->second.verb) != header.verb) {
     return Lose(Unavailable("the broker answered a request that nobody made"));
   }
   late.push_back({std::move(found->second.late), std::move(answer)});
-  abandoned_.erase(found);
+  unawaited_.erase(found);
 }
 
 void Lifeline::Lose(Status why) {
   if (lost()) return;
   why_lost_ = std::move(why);
   is_lost_.store(true, std::memory_order_release);
-  abandoned_.clear();
+  unawaited_.clear();
   // The session ends now, not when the last array of it has gone. Closed later: another thread may be polling it.
   ::shutdown(socket_.get(), SHUT_RDWR);
   changed_.NotifyAll();

@@ -30,8 +30,8 @@ struct Answer {
 // Thread-safe.
 class Lifeline : public ForkParticipant {
  public:
-  // An answer that came after its caller had given up: what it granted must be given back. Runs without a lock on
-  // whichever thread reads.
+  // Takes an answer that nobody waits for, or not any more: what it granted must be given back. Runs without a lock on
+  // whichever thread reads, before later answers are read; must not wait for one.
   using Late = std::function<void(Result<Answer>)>;
 
   // `address`: a directory with lifeline.sock in it, or a socket. UNAVAILABLE: nobody answers there.
@@ -46,6 +46,8 @@ class Lifeline : public ForkParticipant {
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late = {});
   // One request that nobody answers. Never waits: what the broker does not take now is an error.
   Status Post(Verb verb, std::string_view payload);
+  // One request whose answer nobody waits for: it goes to `late`. Never waits, as Post.
+  Status Ask(Verb verb, std::string_view payload, Late late);
   // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
   void ReadArrived();
 
@@ -62,7 +64,7 @@ class Lifeline : public ForkParticipant {
   void AfterForkInChild() noexcept override { socket_.reset(); }
 
   static constexpr std::string_view kNotSent = "NOT_SENT";
-  static constexpr size_t kAbandonedMax = 1024;
+  static constexpr size_t kUnawaitedMax = 1024;
 
  private:
   struct Waiter {
@@ -70,7 +72,7 @@ class Lifeline : public ForkParticipant {
     bool done = false;
     Result<Answer> answer = Unavailable("not answered yet");
   };
-  struct Abandoned {
+  struct Unawaited {
     Verb verb;
     Late late;
   };
@@ -88,6 +90,7 @@ class Lifeline : public ForkParticipant {
   ReceiveOutcome Receive(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame);
   void Deliver(Frame& frame, std::vector<LateAnswer>& late) AB_REQUIRES(mutex_);
+  void EndRead() AB_REQUIRES(mutex_);
   void Lose(Status why) AB_REQUIRES(mutex_);
 
   UniqueFd socket_;
@@ -102,7 +105,7 @@ class Lifeline : public ForkParticipant {
   uint64_t followers_ AB_GUARDED_BY(mutex_) = 0;
   Status why_lost_ AB_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Waiter*> waiting_ AB_GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, Abandoned> abandoned_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

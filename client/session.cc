@@ -80,11 +80,23 @@ codec::Release Session::WithUnsent(codec::Release release) {
   return std::exchange(unsent_, {});
 }
 
+// Ranges that leases free come back in the answer, once: who writes arenas must hear it.
+Status Session::Say(const codec::Release& message) {
+  const std::string payload = codec::Encode(message);
+  if (message.leases.empty() || written_->count() == 0) return lifeline_->Post(Verb::kRelease, payload);
+  return lifeline_->Ask(Verb::kRelease, payload, [weak = weak_from_this()](const Result<Answer>& answer) {
+    const auto self = weak.lock();
+    if (!self || !answer.ok()) return;
+    const auto returned = codec::DecodeReturned(answer->payload);
+    if (returned.ok()) self->written_->Return(*returned);
+  });
+}
+
 void Session::Post(codec::Release release) {
   release = WithUnsent(std::move(release));
   while (!release.empty()) {
     codec::Release message = TakeMessage(release);
-    if (lifeline_->Post(Verb::kRelease, codec::Encode(message)).ok()) continue;
+    if (Say(message).ok()) continue;
     // With the connection everything is given back anyway.
     if (lifeline_->lost()) return;
     MutexLock lock(mutex_);

@@ -43,7 +43,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Lifeline::Call; and if the broker wants memory back, the reaper looks for some.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late = {});
-  // Without an answer and without waiting. What a busy broker does not take is said with the next one.
+  // Without waiting. What a busy broker does not take is said with the next one.
   void Post(codec::Release release);
   // Tells what is given back, and learns which ranges the broker let go of.
   Status Sync(codec::Release release, Deadline deadline);
@@ -55,6 +55,7 @@ class Session : public std::enable_shared_from_this<Session> {
           std::shared_ptr<MemoryMapper> mapper);
 
   codec::Release WithUnsent(codec::Release release);
+  Status Say(const codec::Release& message);
 
   const std::shared_ptr<Reaper> reaper_;
   const std::shared_ptr<MemoryMapper> mapper_;

@@ -101,6 +101,20 @@ TEST_F(LifelineTest, ALateAnswerIsGivenToItsLateHandler) {
   EXPECT_FALSE(lifeline_->lost());
 }
 
+TEST_F(LifelineTest, AnAnswerNobodyWaitsForIsTakenBeforeTheNext) {
+  std::string order;
+  ASSERT_TRUE(
+      lifeline_->Ask(Verb::kRelease, "first", [&](const Result<Answer>& came) { order += came->payload; }).ok());
+  std::thread server([&] {
+    broker_->Answer(broker_->Next(), "late ");
+    broker_->Answer(broker_->Next(), "awaited");
+  });
+  auto answer = lifeline_->Call(Verb::kRelease, "second", Far());
+  server.join();
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(order + answer->payload, "late awaited");
+}
+
 TEST_F(LifelineTest, ADescriptorComesWithItsAnswer) {
   std::thread server([&] {
     UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -168,7 +182,7 @@ TEST_F(LifelineTest, EveryWaiterLearnsOfTheEnd) {
 }
 
 TEST_F(LifelineTest, TooManyUnansweredRequestsEndIt) {
-  for (size_t i = 0; i < Lifeline::kAbandonedMax && !lifeline_->lost(); ++i) {
+  for (size_t i = 0; i < Lifeline::kUnawaitedMax && !lifeline_->lost(); ++i) {
     EXPECT_EQ(lifeline_->Call(Verb::kList, "", steady_clock::now()).status().code(), Code::kDeadlineExceeded);
     broker_->Next();
   }

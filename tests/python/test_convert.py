@@ -222,6 +222,7 @@ def test_tracers_symbolic_and_functorch_tensors_are_refused_by_name(broker):
     assert not broker.list()
 
 
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
 def test_dtypes_beyond_numpy_keep_every_bit(broker, name):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
@@ -303,6 +304,7 @@ def test_deleting_in_every_order(broker):
     assert broker.stats()["client_live_leases"] == 0
 
 
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 def test_swapping_and_narrowing_are_two_copies_and_the_plan_says_so(broker):
     got, plan = broker.convert(np.array([1.5, 2.5], ">f8"), "jax", allow_downcast=True, explain=True)
     assert got.tolist() == [1.5, 2.5] and (plan.copies, plan.copied_bytes) == (2, 24)

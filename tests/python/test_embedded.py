@@ -1,6 +1,8 @@
 """Finding a broker, starting one, and its end."""
 
 import os
+import pickle
+import select
 import signal
 import socket
 import subprocess
@@ -50,9 +52,7 @@ def daemons_of(directory):
 def wait_for_end(process_id):
     """Returns when a process that is no child of ours has ended."""
     descriptor = os.pidfd_open(process_id)
-    with open(descriptor, "rb", closefd=True):
-        import select
-
+    with open(descriptor, "rb"):
         select.select([descriptor], [], [])
 
 
@@ -169,7 +169,7 @@ def test_a_private_broker_is_nobody_elses_and_ends_with_its_broker(runtime):
         daemons = [*daemons_of(first.address), *daemons_of(second.address)]
         assert len(daemons) == 2 and not daemons_of(runtime)
         code = "import pickle, sys; assert pickle.loads(bytes.fromhex(sys.argv[1])).to('numpy').sum() == 3"
-        run_client(code, __import__("pickle").dumps(share).hex())
+        run_client(code, pickle.dumps(share).hex())
         directory = first.address
     for daemon in daemons:
         wait_for_end(daemon)
@@ -194,7 +194,7 @@ def test_a_directory_open_to_others_is_refused(runtime):
         arraybridge.Broker().list()
 
 
-def test_without_a_runtime_directory_it_is_a_private_one_under_tmp(runtime, monkeypatch, tmp_path_factory):
+def test_without_a_runtime_directory_it_is_a_private_one_under_tmp(runtime, monkeypatch):
     with tempfile.TemporaryDirectory(prefix="ab-") as base:
         monkeypatch.delenv("XDG_RUNTIME_DIR")
         monkeypatch.setattr(tempfile, "tempdir", base)

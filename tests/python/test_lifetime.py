@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import sys
 import threading
 
 import numpy as np
@@ -95,8 +96,6 @@ def test_release_on_a_thread(broker):
 
 
 def test_thousands_of_gets_leak_no_lease_and_no_reference(broker):
-    import sys
-
     array = np.arange(10)
     before = sys.getrefcount(array)
     for _ in range(1000):

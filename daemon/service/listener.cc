@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -34,6 +36,7 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kNoDescriptorPauseMs = 100;
+constexpr rlim_t kDescriptorsKept = 256;  // for arenas and answers, where the limit is large
 
 std::string Why() { return std::strerror(errno); }
 
@@ -107,6 +110,26 @@ Connection Identify(UniqueFd socket, Door kind) {
   return connection;
 }
 
+// The lowest free number is given, so a high one says how few are left. Some are kept for those who are served already:
+// their answers carry descriptors of arenas, which are opened for each.
+bool TakesFromTheReserve(int fd) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  const rlim_t reserve = std::min<rlim_t>(limit.rlim_cur / 4, kDescriptorsKept);
+  return static_cast<rlim_t>(fd) >= limit.rlim_cur - reserve;
+}
+
+// Tells the peer why; the caller closes the connection.
+void RefuseForLack(int socket, Door kind) {
+  if (kind != Door::kLifeline) return;
+  v1::Error error;
+  error.set_message("the broker has no descriptor left for another connection");
+  error.set_reason("DESCRIPTORS");
+  const FrameHeader header{static_cast<uint16_t>(Verb::kOpenSession), 0,
+                           static_cast<uint32_t>(Code::kResourceExhausted), 0};
+  SendFrame(socket, header, error.SerializeAsString(), -1, false);
+}
+
 }  // namespace
 
 Listener::Listener() : spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {}
@@ -174,6 +197,7 @@ void Listener::Run() {
 void Listener::AcceptFrom(DoorSocket& door) {
   UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.valid()) {
+    if (TakesFromTheReserve(socket.get())) return RefuseForLack(socket.get(), door.kind);
     Connection connection = Identify(std::move(socket), door.kind);
     if (connection.socket.valid()) door.handler(std::move(connection));
     return;
@@ -189,14 +213,7 @@ bool Listener::RefuseOverflow(DoorSocket& door) {
   spare_.reset();
   UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool refused = socket.valid();
-  if (refused && door.kind == Door::kLifeline) {
-    v1::Error error;
-    error.set_message("the broker has no descriptor left for another connection");
-    error.set_reason("DESCRIPTORS");
-    const FrameHeader header{static_cast<uint16_t>(Verb::kOpenSession), 0,
-                             static_cast<uint32_t>(Code::kResourceExhausted), 0};
-    SendFrame(socket.get(), header, error.SerializeAsString(), -1, false);
-  }
+  if (refused) RefuseForLack(socket.get(), door.kind);
   socket.reset();
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   return refused;

@@ -44,12 +44,29 @@ class Verbs::Pending {
     if (const Status draining = verbs_.CheckNotDraining(); !draining.ok()) return reply_(draining);
     if (!refusal_.ok()) return reply_(refusal_);
     reply_(ResourceExhausted("no room for ", request_.size(),
-                             " bytes came while others of the namespace waited before it (", verbs_.line_.waiting(),
-                             " requests wait)")
+                             " bytes came while others of the namespace waited before it: ", Numbers())
                .Because("WAITED_IN_VAIN"));
   }
 
  private:
+  // What is in the way of one that was never the first in line.
+  std::string Numbers() const {
+    std::string text = Concat(verbs_.line_.waiting(), " requests wait");
+    ListFilter of_namespace;
+    of_namespace.ns = request_.namespace_().empty() ? "default" : request_.namespace_();
+    of_namespace.page_size = 1;
+    const auto page = verbs_.broker_.ListNamespaces(caller_.session, of_namespace);
+    if (page.ok() && !page->rows.empty()) {
+      const NamespaceRow& row = page->rows.front();
+      text += Concat(", namespace '", row.ns, "' has ", row.charged_bytes, " of ", row.quota_bytes, " bytes in use");
+    }
+    for (const DeviceFacts& facts : verbs_.broker_.Devices()) {
+      if (facts.device.type != device_.type || facts.device.id != device_.id) continue;
+      text += Concat(", the device ", facts.allocated_bytes, " of ", facts.capacity_bytes);
+    }
+    return text;
+  }
+
   Result<AllocatedArena> Allocate() {
     const AllocateCall call{request_.namespace_(), device_, request_.size()};
     auto arena = verbs_.broker_.Allocate(caller_.session, call);

@@ -77,6 +77,15 @@ class Client:
         self.tell(line)
         return self.answer()
 
+    def insist(self, line: str) -> str:
+        """After the daemon went away the first call may say so; the next one finds its successor."""
+        try:
+            return self.ask(line)
+        except Refused as error:
+            if error.code != "UNAVAILABLE":
+                raise
+            return self.ask(line)
+
     def numbers(self, line: str) -> dict[str, int]:
         return {key: int(value) for key, value in (word.split("=") for word in self.ask(line).split())}
 
@@ -213,7 +222,7 @@ class Ledger:
             raise AssertionError(f"{error}: {self.seen}\n{self.daemon.log_text()[-2000:]}") from None
         assert self.seen["charged_bytes"] == self.seen["allocated_bytes"], self.seen
         if sessions == 0:
-            eventually("no socket but the baseline's", lambda: self.daemon.sockets() == self.sockets)
+            eventually("no socket but the baseline's", lambda: self.daemon.sockets() <= self.sockets)
         eventually("one memory file an arena", lambda: self.daemon.memory_files() == self.files + self.seen["arenas"])
         if sessions == 0 and shares == 0:
             eventually("descriptors at the baseline", lambda: len(self.daemon.links()) <= self.descriptors)

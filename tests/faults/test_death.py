@@ -208,9 +208,9 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
                 reader.answer()
             reader.ask("check")
         daemon.start()
-        writer.ask("put again 4096 5")  # the same client, a new life of the broker
+        writer.insist("put again 4096 5")  # the same client, a new life of the broker
         for reader in readers:
-            reader.ask("get again 5")
+            reader.insist("get again 5")
             reader.ask("check")
 
 
@@ -228,7 +228,7 @@ def test_daemon_killed_and_started_again(daemon: Daemon) -> None:
     daemon.start()
     with pytest.raises(Refused, match="NOT_FOUND"):
         reader.ask("get a 1")
-    writer.ask("put a 65536 2")
+    writer.insist("put a 65536 2")
     reader.ask("get a 2")
     assert reader.ask("check") == "3"
     writer.ask("withdraw a")

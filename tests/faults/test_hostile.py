@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
@@ -68,7 +69,7 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
     for verb in range(2, 13):
         line = raw(daemon, messages)
         line.send(verb, b"\xff" * 64)
-        assert line.ended() or True
+        assert line.ended()
         line.close()
     other.ask("withdraw a")
     other.leave()
@@ -84,8 +85,9 @@ def test_garbage_at_the_grpc_door(daemon: Daemon, ledger: Ledger) -> None:
             connection.connect(str(daemon.directory / "broker.sock"))
             connection.sendall(chance.randbytes(size))
             connection.shutdown(socket.SHUT_WR)
-            while connection.recv(4096):
-                pass
+            with contextlib.suppress(ConnectionResetError):
+                while connection.recv(4096):
+                    pass
     daemon.warden.ask("stats")
     ledger.settle()
 
@@ -300,7 +302,7 @@ def test_forged_ids_tell_nothing(daemon: Daemon, ledger: Ledger, messages: Any) 
     owner.call(MAPPED, messages.MappedRequest(arena=allocated.handle.arena), messages.MappedResponse)
 
     def publish(line: RawLifeline, **change: Any) -> Any:
-        spec = messages.ArraySpecs()
+        spec = messages.PublishRequest().specs
         spec.arrays.add(code=2, bits=32, lanes=1, dtype="float32", shape=[1024], size=4096)
         fields = {"namespace": "default", "name": "a", "arena": allocated.handle.arena} | {
             "arena_generation": allocated.handle.generation, "size": 4096, "specs": spec

@@ -5,12 +5,13 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import select
 import signal
 import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,14 @@ class Refused(Exception):
     def __init__(self, text: str) -> None:
         self.code, self.reason, self.message = text.split(" ", 2)
         super().__init__(text)
+
+
+def first_to_answer(clients: Iterable[Client]) -> Client:
+    """Whichever of them has something to say."""
+    by_pipe = {client.process.stdout: client for client in clients}
+    ready, _, _ = select.select(list(by_pipe), [], [], PATIENCE_S)
+    assert ready, "nobody answers"
+    return by_pipe[ready[0]]
 
 
 def eventually(what: str, test: Any) -> Any:
@@ -199,6 +208,7 @@ class Ledger:
 
     def __init__(self, daemon: Daemon):
         self.daemon = daemon
+        daemon.warden.insist("stats")  # connected, also after the daemon was started again
         self.files = daemon.memory_files()
         self.sockets = daemon.sockets()
         self.descriptors = len(daemon.links())

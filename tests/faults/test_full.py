@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import DAEMON, Daemon, Ledger, Refused, daemon_in, eventually
+from harness import DAEMON, Daemon, Ledger, Refused, daemon_in, eventually, first_to_answer
 
 MIB = 1 << 20
 TOO_LONG_MS = 60_000
@@ -90,15 +90,16 @@ def test_many_waiters_some_killed_none_forgotten(tmp_path: Path) -> None:
         eventually("all wait", lambda: daemon.stats()["waiting"] == 40)
         for client in crowd[::4]:
             client.kill()
-        alive = [(i, client) for i, client in enumerate(crowd) if i % 4]
+        alive = {client: i for i, client in enumerate(crowd) if i % 4}
         eventually("the dead left", lambda: daemon.stats()["waiting"] == len(alive))
         for i in range(4):
             holder.ask(f"withdraw held/{i}")
         holder.leave()
         control = daemon.client()
-        for i, client in alive:
+        while alive:  # in the order of their arrival, which is not that of their numbers
+            client = first_to_answer(alive)
             client.answer()
-            control.ask(f"withdraw late/{i}")
+            control.ask(f"withdraw late/{alive.pop(client)}")
             client.leave()
         control.leave()
         ledger.settle()

@@ -53,9 +53,9 @@ from arraybridge.errors import (
 
 if TYPE_CHECKING:
     from arraybridge._core import View
-    from arraybridge.broker import Broker, Listed
+    from arraybridge.broker import Broker
     from arraybridge.planner import Converted, Plan
-    from arraybridge.share import ArraySpec, Share
+    from arraybridge.share import ArraySpec, Listed, Share
 
 __all__ = [
     "CPU_MEMORY_TYPES",
@@ -105,7 +105,7 @@ _HOMES = {
     "ArraySpec": "share",
     "Broker": "broker",
     "Converted": "planner",
-    "Listed": "broker",
+    "Listed": "share",
     "Plan": "planner",
     "Share": "share",
     "View": "_core",

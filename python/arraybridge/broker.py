@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Literal, overload
 
 from arraybridge import _core, adapters, discovery, planner, tree
 from arraybridge.adapters import generic
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.connection import UNAVAILABLE, Connection
 from arraybridge.errors import (
     BrokerError,
     BrokerUnavailable,
@@ -27,35 +26,14 @@ from arraybridge.errors import (
     MemoryConversionError,
     ShareNotFound,
     UnsupportedArray,
-    from_status,
 )
 from arraybridge.planner import Caps, Converted, Description, Plan
-from arraybridge.share import Share, record_of
+from arraybridge.share import Listed, Share, record_of
+from arraybridge.source import Source, copied, placed, source_of
 
-T = TypeVar("T")
 _Views = list[_core.View]  # inside the class, `list` is a verb
-_UNAVAILABLE: Final = 14
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
 _log = logging.getLogger("arraybridge")
-
-
-class Listed(NamedTuple):
-    """A share as the broker knows it."""
-
-    share: Share
-    maker: int
-    maker_process_id: int
-    leases: int
-    age_ms: int
-
-
-class _Source(NamedTuple):
-    array: Any
-    adapter: adapters.Adapter
-    description: Description
-
-    def view(self) -> _core.View:
-        return self.adapter.export(self.array)
 
 
 class Broker:
@@ -83,12 +61,7 @@ class Broker:
             raise InvalidRequest("a private broker has no address of somebody else's choice")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
-        self._asked = None if address is None else os.fspath(address)
-        self._start: discovery.Start = start
-        self._lock = threading.Lock()
-        self._core: _core.Core | None = None
-        self._found: discovery.Found | None = None
-        self._end: weakref.finalize[[], Broker] | None = None
+        self._connection = Connection(address, namespace, start, timeout_s)
         self._latest = threading.local()
         self._decided: dict[tuple[Caps, str, tuple[int, int, int], int], Plan] = {}
         self._warned: set[tuple[str, str, str]] = set()
@@ -102,26 +75,25 @@ class Broker:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Broker namespace {self.namespace!r}, {'connected' if self._core else 'not connected'}>"
+        address = self._connection.address
+        return f"<Broker namespace {self.namespace!r}, {f'at {address}' if address else 'not connected'}>"
 
     def close(self) -> None:
         """Ends the connection, and a private broker. Arrays stay valid; the next call connects again."""
-        with self._lock:
-            core, self._core, self._found = self._core, None, None
-            end, self._end = self._end, None
-        if core is not None:
-            self._decided.clear()
-        if end is not None:
-            end()
+        self._connection.close()
 
     @property
     def address(self) -> str:
-        """Where the broker is; finds, or starts, it."""
-        self._connect()
-        found = self._found
-        if found is None:
-            raise BrokerUnavailable("the connection was closed meanwhile", code=_UNAVAILABLE)
-        return found.address
+        """Where the broker is: the directory of its sockets. Finds, or starts, it.
+
+        Raises:
+            BrokerUnavailable: none is there, and none may or could be started.
+        """
+        self._connection.core()
+        address = self._connection.address
+        if address is None:
+            raise BrokerUnavailable("the connection was closed meanwhile", code=UNAVAILABLE)
+        return address
 
     @property
     def last_plan(self) -> Plan | None:
@@ -150,14 +122,14 @@ class Broker:
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
         structure, leaves = tree.flatten(array)
-        sources = [self._source(leaf) for leaf in leaves]
+        sources = [source_of(leaf) for leaf in leaves]
 
         def published(core: _core.Core) -> _core.ShareInfo:
             # Both in one: after a broker's end the bytes have to be placed anew, too.
-            placement = _placed(core, sources, own=sealed)
+            placement = placed(core, sources, own=sealed)
             return core.publish(placement, name or "", replace, sealed, structure, metadata or b"")
 
-        return Share(self, self._ask(published))
+        return Share(self, self._connection.ask(published))
 
     def get(
         self,
@@ -206,7 +178,7 @@ class Broker:
             plans.append(chosen)
             if plain and chosen.zero_copy:
                 self._decided[caps, view.dtype, view.dtype_code, view.ndim] = chosen
-            return self._seen(target, _copied(view, chosen, caps), chosen)
+            return self._seen(target, copied(view, chosen, caps), chosen)
 
         result = tree.mapped(delivered, info.structure, views)
         return self._explained(result, plans, copy, explain)
@@ -236,7 +208,7 @@ class Broker:
 
         def converted(leaf: Any) -> Any:
             caps = target.caps()
-            source = self._source(leaf)
+            source = source_of(leaf)
             chosen = planner.plan(source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast)
             plans.append(chosen)
             if chosen.route == "identity":
@@ -259,7 +231,7 @@ class Broker:
     ) -> Plan:
         """What convert would do with this one array, and why. Nothing moves."""
         caps = adapters.named(framework).caps()
-        described = self._source(array).description
+        described = source_of(array).description
         return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
@@ -279,7 +251,7 @@ class Broker:
         if min(sizes, default=0) < 0:
             raise InvalidRequest(f"a shape has no negative sizes: {sizes}")
         chosen = planner.plan(Description("share", name, code, sizes, None, 0, False), caps, device=device)
-        placement = self._ask(lambda core: core.empty([(name, code, sizes)]))
+        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)]))
         return self._seen(target, placement.views[0], chosen)
 
     def withdraw(self, name: str | Share) -> None:
@@ -289,108 +261,53 @@ class Broker:
             ShareNotFound: no such share.
         """
         if not isinstance(name, Share):
-            return self._ask(lambda core: core.withdraw(name))
+            return self._connection.ask(lambda core: core.withdraw(name))
         self._check_mine(name)
-        return self._ask(lambda core: core.withdraw("", name.id, name.generation))
+        return self._connection.ask(lambda core: core.withdraw("", name.id, name.generation))
 
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
         # A row does not say which life of the broker it is of.
-        rows, server = self._ask(lambda core: (core.list(prefix), core.server_info()))
+        rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
 
     def stats(self) -> dict[str, int]:
         """The broker's numbers (shares, leases, bytes), and under `client_...` those of this connection."""
-        numbers = dict(self._ask(lambda core: core.stats()))
-        own = self._ask(lambda core: core.client_stats())
+        numbers = dict(self._connection.ask(lambda core: core.stats()))
+        own = self._connection.ask(lambda core: core.client_stats())
         return {**numbers, **{f"client_{name}": number for name, number in own.items()}}
 
     def flush(self) -> None:
         """Tells the broker now what this process no longer reads; otherwise it learns in batches."""
-        self._ask(lambda core: core.flush())
+        self._connection.ask(lambda core: core.flush())
 
     def views(self, share: Share, *, private: bool = False) -> _Views:
         """The share's arrays as Views: read-only, or with `private` copy-on-write in a mapping of their own."""
         return self._acquired(share, private, 0.0)[1]
 
-    # The connection.
-
-    def _connect(self) -> _core.Core:
-        core = self._core
-        if core is not None:
-            return core
-        with self._lock:
-            if self._core is None:
-                found = discovery.find(self._asked, self._start)
-                self._core = _core.Core(found.address, self.namespace, self.timeout_s, _client_name())
-                self._found = found
-                if found.end is not None:
-                    self._end = weakref.finalize(self, found.end)
-            return self._core
-
-    def _ask(self, call: Callable[[_core.Core], T]) -> T:
-        core = self._connect()
-        try:
-            return call(core)
-        except _core.StatusError as status:
-            self._forgive(status, core)
-        try:
-            return call(self._connect())
-        except _core.StatusError as status:
-            raise from_status(status) from None
-
-    def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
-        """Returns if it is worth asking again: an embedded broker has gone, and another can be started in its place."""
-        found = self._found
-        gone = status.code == _UNAVAILABLE and found is not None and found.embedded
-        if not gone or found is None or discovery.is_listening(found.address):
-            raise from_status(status) from None
-        with self._lock:
-            if self._core is core:
-                self._core = None
-
-    def _acquired(
-        self, name: str | Share, private: bool, wait: float
-    ) -> tuple[_core.ShareInfo, _Views]:
-        core = self._core or self._connect()
-        if isinstance(name, Share):
-            self._check_mine(name)
-            share = name
-            info, views = self._ask(lambda core: core.acquire("", share.id, share.generation, private, wait))
-            if info.broker_id != share.broker_id:
-                raise ShareNotFound(f"share {share.name!r} was of another life of the broker", code=5)
-            return info, views
-        if not isinstance(name, str) or not name:
+    def _acquired(self, name: str | Share, private: bool, wait: float) -> tuple[_core.ShareInfo, _Views]:
+        if isinstance(name, str) and name:
+            return self._connection.acquire(name, private=private, wait_s=wait)
+        if not isinstance(name, Share):
             raise InvalidRequest("a share is asked for by a non-empty name, or by a Share")
-        try:
-            return core.acquire(name, 0, 0, private, wait)
-        except _core.StatusError as status:
-            self._forgive(status, core)
-        return self._ask(lambda core: core.acquire(name, 0, 0, private, wait))
+        self._check_mine(name)
+        # No wait: what this reference means is there, or has gone for good.
+        info, views = self._connection.acquire("", name.id, name.generation, private)
+        if info.broker_id != name.broker_id:
+            raise ShareNotFound(f"share {name.name!r} was of another life of the broker", code=5)
+        return info, views
 
     def _check_mine(self, share: Share) -> None:
         if share.namespace != self.namespace:
             raise InvalidRequest(f"the share is of namespace {share.namespace!r}, this Broker of {self.namespace!r}")
 
-    # Arrays.
-
-    def _source(self, array: Any) -> _Source:
-        if isinstance(array, Share):
-            view = array.view()
-            return _Source(view, adapters.protocols(), generic.described(view, "share"))
-        adapter = adapters.of(array)
-        if adapter is adapters.protocols():
-            view = adapter.export(array)
-            return _Source(view, adapter, generic.described(view, "view"))
-        return _Source(array, adapter, adapter.describe(array))
-
-    def _placed_view(self, source: _Source, chosen: Plan, caps: Caps) -> _core.View:
+    def _placed_view(self, source: Source, chosen: Plan, caps: Caps) -> _core.View:
         by_the_way = chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value
         if by_the_way and source.description.fill is None:
             # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
-            return _copied(source.view(), chosen, caps)
-        placed = self._ask(lambda core: _placed(core, [source])).views[0]
-        return _copied(placed, chosen, caps) if by_the_way else placed
+            return copied(source.view(), chosen, caps)
+        room = self._connection.ask(lambda core: placed(core, [source])).views[0]
+        return copied(room, chosen, caps) if by_the_way else room
 
     def _seen(self, target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
         try:
@@ -419,33 +336,6 @@ class Broker:
             warnings.warn(text, CopyWarning, stacklevel=4)
 
 
-def _placed(core: _core.Core, sources: Sequence[_Source], own: bool = False) -> _core.Placement:
-    """The arrays in broker memory: where they lie already, or after the one copy."""
-    if any(source.description.fill for source in sources):
-        return _filled(core, sources, own)
-    views = [source.view() for source in sources]
-    born_there = None if own else core.placement_of(views)
-    return born_there or core.place(views, own)
-
-
-def _filled(core: _core.Core, sources: Sequence[_Source], own: bool) -> _core.Placement:
-    specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-    placement = core.empty(specs, own)
-    for source, room in zip(sources, placement.views, strict=True):
-        fill = source.description.fill or numpy_adapter.filler(source.view())
-        fill(room)
-    return placement
-
-
-def _copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
-    """The View that the target gets: this one, or a private copy."""
-    if chosen.zero_copy or chosen.dtype in caps.by_value:
-        return view
-    if view.dtype != chosen.dtype:
-        return numpy_adapter.narrowed(view, chosen.dtype)
-    return _core.copy_to_heap(view)
-
-
 # For shares that were unpickled: they find a connection that this process has already, or share one.
 _all: weakref.WeakSet[Broker] = weakref.WeakSet()
 _all_lock = threading.Lock()
@@ -456,8 +346,7 @@ def broker_at(address: str, namespace: str) -> Broker:
     """A Broker of this process at this address and namespace. Connects nowhere."""
     with _all_lock:
         for broker in _all:
-            found = broker._found
-            if found is not None and found.address == address and broker.namespace == namespace:
+            if broker._connection.address == address and broker.namespace == namespace:
                 return broker
         known = _of_references.get((address, namespace))
     if known is None:
@@ -475,8 +364,3 @@ def _copy_wish(copy: bool | None, require: str | None) -> bool | None:
     if copy:
         raise InvalidRequest('copy=True and require="zero-copy" contradict each other')
     return False
-
-
-def _client_name() -> str:
-    script = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    return (script or "python").encode()[:60].decode(errors="ignore")

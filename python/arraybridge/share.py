@@ -186,6 +186,16 @@ class Share:
         return self._record.broker_id, self._record.namespace, self._record.id
 
 
+class Listed(NamedTuple):
+    """A share as the broker knows it: who made it, who reads it, and for how many milliseconds it has been there."""
+
+    share: Share
+    maker: int
+    maker_process_id: int
+    leases: int
+    age_ms: int
+
+
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
     # Touches no broker: schedulers unpickle what they never read.
     from arraybridge.broker import broker_at

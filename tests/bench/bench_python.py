@@ -77,7 +77,7 @@ def bench_get(address: str, framework: str, rounds: int) -> None:
         take = importer(framework)
         kept = reader.get(name, framework)  # mapped from here on
         # The View that get hands to this framework, made once: what is timed beside get is the import alone.
-        _, views = reader._core.acquire(name, private=framework == "torch")
+        _, views = reader._connection.core().acquire(name, private=framework == "torch")
         view = views[0].for_immutable_consumer()
         get, get_touched, bare = interleaved(
             rounds,

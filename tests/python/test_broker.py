@@ -2,14 +2,12 @@
 
 import logging
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
 import arraybridge
 from arraybridge import (
-    BrokerTimeout,
     BrokerUnavailable,
     Converted,
     DeviceUnavailable,
@@ -239,31 +237,6 @@ def test_list_by_prefix(broker):
     assert [row.share.to("numpy").tolist() for row in rows] == [[0], [0]]
 
 
-def test_a_missing_name_and_a_wait_that_ends(broker):
-    with pytest.raises(ShareNotFound):
-        broker.get("nobody")
-    with pytest.raises(BrokerTimeout):
-        broker.get("nobody", wait=0.05)
-
-
-def test_a_wait_ends_when_the_name_comes(broker, address):
-    waiting = threading.Event()
-    got = []
-
-    def wait():
-        with arraybridge.Broker(address, namespace=broker.namespace, start="never") as other:
-            other.list()
-            waiting.set()
-            got.append(other.get("late", wait=60)[0])
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    waiting.wait()
-    broker.put(np.full(1, 5), "late")
-    thread.join()
-    assert got == [5]
-
-
 def test_namespaces_do_not_see_each_other(broker, address):
     share = broker.put(np.zeros(1), "a")
     with arraybridge.Broker(address, namespace="elsewhere", start="never") as other:
@@ -440,25 +413,6 @@ def test_every_plan_is_logged(broker, caplog):
     with caplog.at_level(logging.DEBUG, logger="arraybridge"):
         broker.get("a", copy=True)
     assert "copy_requested" in caplog.text
-
-
-def test_many_threads_share_one_broker(broker):
-    broker.put(np.arange(1000), "a")
-    wrong = []
-
-    def work():
-        for _ in range(200):
-            if broker.get("a")[999] != 999:
-                wrong.append(1)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    broker.flush()
-    assert not wrong and broker.stats()["client_live_leases"] == 0
-
 
 
 def test_a_share_pickled_by_another_version_is_refused():

@@ -1,0 +1,146 @@
+"""A Connection is a Broker's way to its daemon: made on first need, and again when an embedded daemon has gone.
+
+Thread-safe. It turns what the extension reports into the classes of `errors`, and keeps Ctrl-C alive during waits.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from arraybridge import _core, discovery
+from arraybridge.errors import BrokerTimeout, BrokerUnavailable, InvalidRequest, from_status
+
+T = TypeVar("T")
+UNAVAILABLE: Final = 14
+# The extension waits without the GIL and hears no signals, whose handlers run between two of these alone.
+INTERRUPT_SECONDS: Final = 0.1
+
+
+class Connection:
+    """The way to one namespace of one daemon.
+
+    Args:
+        address, start: as `discovery.find` takes them.
+        timeout_s: seconds, of every call that names none.
+
+    Raises:
+        InvalidRequest: `timeout_s` is no number of seconds.
+    """
+
+    def __init__(
+        self, address: str | os.PathLike[str] | None, namespace: str, start: discovery.Start, timeout_s: float
+    ) -> None:
+        self._asked = None if address is None else os.fspath(address)
+        self._start = start
+        self._namespace = namespace
+        self._timeout_s = check_seconds(timeout_s, "timeout_s")
+        self._lock = threading.Lock()
+        self._core: _core.Core | None = None
+        self._found: discovery.Found | None = None
+        self._end: weakref.finalize[[], Connection] | None = None
+
+    @property
+    def address(self) -> str | None:
+        """Where the daemon is, or None while there is no connection."""
+        found = self._found
+        return None if found is None else found.address
+
+    def core(self) -> _core.Core:
+        """The extension's connection; finds, or starts, the daemon.
+
+        Raises:
+            BrokerUnavailable: none is there, and none may or could be started.
+        """
+        core = self._core
+        if core is not None:
+            return core
+        with self._lock:
+            if self._core is None:
+                found = discovery.find(self._asked, self._start)
+                if found.end is not None:
+                    self._end = weakref.finalize(self, found.end)
+                self._found = found
+                self._core = _core.Core(found.address, self._namespace, self._timeout_s, _client_name())
+            return self._core
+
+    def close(self) -> None:
+        """Ends it, and a private daemon with it. The next call makes a new one."""
+        with self._lock:
+            self._core, self._found = None, None
+            end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def ask(self, call: Callable[[_core.Core], T]) -> T:
+        """What `call` answers; asked a second time if an embedded daemon has gone and another could be started."""
+        core = self.core()
+        try:
+            return call(core)
+        except _core.StatusError as status:
+            self._forgive(status, core)
+        try:
+            return call(self.core())
+        except _core.StatusError as status:
+            raise from_status(status) from None
+
+    def acquire(
+        self, name: str, id: int = 0, generation: int = 0, private: bool = False, wait_s: float = 0.0
+    ) -> tuple[_core.ShareInfo, list[_core.View]]:
+        """A share and Views of its arrays. `private`: copy-on-write, in a mapping of their own.
+
+        Raises:
+            ShareNotFound: no such share. BrokerTimeout: not even after `wait_s` seconds.
+        """
+        core = self._core or self.core()
+        if wait_s:
+            return self._awaited(name, private, check_seconds(wait_s, "wait"))
+        try:
+            return core.acquire(name, id, generation, private)
+        except _core.StatusError as status:
+            self._forgive(status, core)
+        return self.ask(lambda core: core.acquire(name, id, generation, private))
+
+    def _awaited(self, name: str, private: bool, wait_s: float) -> tuple[_core.ShareInfo, list[_core.View]]:
+        # Only the main thread runs handlers of signals; any other waits in one go.
+        longest = INTERRUPT_SECONDS if threading.current_thread() is threading.main_thread() else math.inf
+        until = time.monotonic() + wait_s
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            try:
+                return self.ask(lambda core: core.acquire(name, 0, 0, private, min(left, longest)))
+            except BrokerTimeout:
+                if left <= longest:
+                    raise
+
+    def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
+        """Returns if it is worth asking again: an embedded daemon has gone, and another can be started in its place."""
+        found = self._found
+        gone = status.code == UNAVAILABLE and found is not None and found.embedded
+        if not gone or found is None or discovery.is_listening(found.address):
+            raise from_status(status) from None
+        with self._lock:
+            if self._core is core:
+                self._core = None
+
+
+def check_seconds(seconds: float, name: str) -> float:
+    """The number itself.
+
+    Raises:
+        InvalidRequest: it is no number of seconds, or negative.
+    """
+    if isinstance(seconds, (int, float)) and seconds >= 0:
+        return seconds
+    raise InvalidRequest(f"{name} is 0 or more seconds, not {seconds!r}")
+
+
+def _client_name() -> str:
+    script = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return (script or "python").encode()[:60].decode(errors="ignore")

@@ -1,0 +1,68 @@
+"""A Source is what somebody wants put or converted: an array, the adapter that reads it, and its description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from arraybridge import _core, adapters
+from arraybridge.adapters import generic
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.planner import Caps, Description, Plan
+from arraybridge.share import Share
+
+
+class Source(NamedTuple):
+    """An array, the adapter that reads it, and its description."""
+
+    array: Any
+    adapter: adapters.Adapter
+    description: Description
+
+    def view(self) -> _core.View:
+        """The array as a View, without a copy. REQUIRES: the description has no obstacles."""
+        return self.adapter.export(self.array)
+
+
+def source_of(array: Any) -> Source:
+    """Of a framework's array, a Share, a View, or whatever else speaks an array protocol.
+
+    Raises:
+        UnsupportedArray, UnsupportedDtype: nobody could read it.
+    """
+    if isinstance(array, Share):
+        view = array.view()
+        return Source(view, adapters.protocols(), generic.described(view, "share"))
+    adapter = adapters.of(array)
+    if adapter is adapters.protocols():
+        # Read once: a capsule has nothing more to give.
+        view = adapter.export(array)
+        return Source(view, adapter, generic.described(view, "view"))
+    return Source(array, adapter, adapter.describe(array))
+
+
+def placed(core: _core.Core, sources: Sequence[Source], own: bool = False) -> _core.Placement:
+    """The arrays in broker memory: where they lie already, or after the one copy. `own`: in an arena of their own."""
+    if any(source.description.fill for source in sources):
+        return _filled(core, sources, own)
+    views = [source.view() for source in sources]
+    born_there = None if own else core.placement_of(views)
+    return born_there or core.place(views, own)
+
+
+def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
+    """The View that the target gets: this one, or a private copy in memory of this process."""
+    if chosen.zero_copy or chosen.dtype in caps.by_value:
+        return view
+    if view.dtype != chosen.dtype:
+        return numpy_adapter.narrowed(view, chosen.dtype)
+    return _core.copy_to_heap(view)
+
+
+def _filled(core: _core.Core, sources: Sequence[Source], own: bool) -> _core.Placement:
+    specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
+    placement = core.empty(specs, own)
+    for source, room in zip(sources, placement.views, strict=True):
+        fill = source.description.fill or numpy_adapter.filler(source.view())
+        fill(room)
+    return placement

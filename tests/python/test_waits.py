@@ -1,0 +1,142 @@
+"""Waiting for a name, Ctrl-C while waiting, and many threads on one Broker."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import arraybridge
+from arraybridge import BrokerTimeout, BrokerUnavailable, InvalidRequest, ShareNotFound
+
+
+def test_a_missing_name_and_a_wait_that_ends(broker):
+    with pytest.raises(ShareNotFound):
+        broker.get("nobody")
+    with pytest.raises(BrokerTimeout):
+        broker.get("nobody", wait=0.05)
+
+
+def test_a_wait_ends_when_the_name_comes(broker, address):
+    waiting = threading.Event()
+    got = []
+
+    def wait():
+        with arraybridge.Broker(address, namespace=broker.namespace, start="never") as other:
+            other.list()
+            waiting.set()
+            got.append(other.get("late", wait=60)[0])
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waiting.wait()
+    broker.put(np.full(1, 5), "late")
+    thread.join()
+    assert got == [5]
+
+
+@pytest.fixture
+def other(broker, address):
+    """A second Broker of this process in the same namespace."""
+    with arraybridge.Broker(address, namespace=broker.namespace, start="never") as made:
+        yield made
+
+
+def when_somebody_waits(other, act):
+    def work():
+        while not other.stats()["waiting"]:
+            pass
+        act()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_ctrl_c_ends_a_wait_at_once_and_loses_nothing(broker, other, monkeypatch):
+    handled, in_time = threading.Event(), []
+
+    def handler(*_):
+        handled.set()
+        raise KeyboardInterrupt
+
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        # Not within 30 s means: only when the wait has ended by itself.
+        in_time.append(handled.wait(30))
+        if not in_time[0]:
+            other.put(np.zeros(1), "late")
+
+    broker.put(np.arange(3), "there")
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        thread = when_somebody_waits(other, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broker.get("late", wait=3600)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert in_time == [True]
+    broker.flush()
+    assert broker.stats()["client_live_leases"] == 0
+    other.put(np.full(1, 5), "late")
+    assert (broker.get("late", wait=3600)[0], broker.get("there").tolist()) == (5, [0, 1, 2])
+
+
+def test_a_wait_goes_on_after_a_signal_that_raises_nothing(broker, other):
+    heard = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.set())
+    try:
+
+        def signalled():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            heard.wait()
+            other.put(np.full(1, 7), "late")
+
+        thread = when_somebody_waits(other, signalled)
+        assert broker.get("late", wait=3600)[0] == 7
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_share_that_has_gone_is_waited_for_by_nobody(broker):
+    share = broker.put(np.zeros(1), "a")
+    share.withdraw()
+    with pytest.raises(ShareNotFound):
+        broker.get(share, wait=3600)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), "1"])
+def test_seconds_are_numbers(broker, seconds):
+    with pytest.raises(InvalidRequest, match="wait is 0 or more seconds"):
+        broker.get("a", wait=seconds)
+    with pytest.raises(InvalidRequest, match="timeout_s is 0 or more seconds"):
+        arraybridge.Broker(timeout_s=seconds)
+
+
+def test_a_wait_ends_when_the_daemon_does():
+    with arraybridge.Broker(start="private") as mine, arraybridge.Broker(mine.address, start="never") as other:
+        thread = when_somebody_waits(other, mine.close)
+        with pytest.raises(BrokerUnavailable):
+            arraybridge.Broker(mine.address, start="never").get("late", wait=3600)
+        thread.join()
+
+
+def test_many_threads_share_one_broker(broker):
+    broker.put(np.arange(1000), "a")
+    wrong = []
+
+    def work():
+        for _ in range(200):
+            if broker.get("a")[999] != 999:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    broker.flush()
+    assert not wrong and broker.stats()["client_live_leases"] == 0

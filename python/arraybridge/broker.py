@@ -8,6 +8,7 @@ gone.
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import threading
 import warnings
@@ -17,6 +18,7 @@ from typing import Any, Final, Literal, overload
 
 from arraybridge import _core, adapters, discovery, planner, tree
 from arraybridge.adapters import generic
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.connection import UNAVAILABLE, Connection
 from arraybridge.errors import (
     BrokerError,
@@ -59,6 +61,8 @@ class Broker:
             raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
         if start == "private" and address is not None:
             raise InvalidRequest("a private broker has no address of somebody else's choice")
+        if not isinstance(namespace, str) or not namespace:
+            raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
         self._connection = Connection(address, namespace, start, timeout_s)
@@ -73,6 +77,13 @@ class Broker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A Broker crosses to another process as what it was asked for; there it makes a connection of its own."""
+        address, start = self._connection.asked
+        if start == "private":
+            address, start = self.address, "never"
+        return _remade, (address, self.namespace, start, self.timeout_s)
 
     def __repr__(self) -> str:
         address = self._connection.address
@@ -121,6 +132,8 @@ class Broker:
         """
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
+        if metadata is not None and not isinstance(metadata, bytes):
+            raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
         structure, leaves = tree.flatten(array)
         sources = [source_of(leaf) for leaf in leaves]
 
@@ -246,10 +259,11 @@ class Broker:
             reason = f"arrays of {caps.name} cannot be written: compute, and put the result"
             raise UnsupportedArray("array", caps.name, "place", reason)
         name = planner.dtype_name(dtype)
+        sizes = _sizes(shape)
         code = planner.CODES.get(name, (0, 0, 1))
-        sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
-        if min(sizes, default=0) < 0:
-            raise InvalidRequest(f"a shape has no negative sizes: {sizes}")
+        if name not in planner.CODES:
+            name, code, more = numpy_adapter.traveling(dtype)
+            sizes += more
         chosen = planner.plan(Description("share", name, code, sizes, None, 0, False), caps, device=device)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)]))
         return self._seen(target, placement.views[0], chosen)
@@ -260,13 +274,17 @@ class Broker:
         Raises:
             ShareNotFound: no such share.
         """
-        if not isinstance(name, Share):
+        if isinstance(name, str) and name:
             return self._connection.ask(lambda core: core.withdraw(name))
+        if not isinstance(name, Share):
+            raise InvalidRequest("a share is withdrawn by its non-empty name, or by a Share")
         self._check_mine(name)
         return self._connection.ask(lambda core: core.withdraw("", name.id, name.generation))
 
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
+        if not isinstance(prefix, str):
+            raise InvalidRequest(f"a prefix is a str, not {type(prefix).__name__}")
         # A row does not say which life of the broker it is of.
         rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
@@ -354,6 +372,20 @@ def broker_at(address: str, namespace: str) -> Broker:
         with _all_lock:
             known = _of_references.setdefault((address, namespace), known)
     return known
+
+
+def _remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float) -> Broker:
+    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s)
+
+
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        sizes = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise InvalidRequest(f"a shape is an integer or a sequence of integers, not {shape!r}") from error
+    if min(sizes, default=0) < 0:
+        raise InvalidRequest(f"a shape has no negative sizes: {sizes}")
+    return sizes
 
 
 def _copy_wish(copy: bool | None, require: str | None) -> bool | None:

@@ -47,6 +47,11 @@ class Connection:
         self._end: weakref.finalize[[], Connection] | None = None
 
     @property
+    def asked(self) -> tuple[str | None, discovery.Start]:
+        """The address and the start that it was made with."""
+        return self._asked, self._start
+
+    @property
     def address(self) -> str | None:
         """Where the daemon is, or None while there is no connection."""
         found = self._found

@@ -107,6 +107,12 @@ class Plan:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        counted = f"{self.copies} {'copy' if self.copies == 1 else 'copies'}, {self.copied_bytes} bytes"
+        cost = counted if self.copies else "no copy"
+        why = "; ".join((*self.reasons, *self.notes))
+        return f"{self.source} to {self.target} by {self.route}: {cost}{f' ({why})' if why else ''}"
+
 
 class Converted(NamedTuple):
     """A result and how it came about (`explain=True`)."""

@@ -2,11 +2,13 @@
 
 Grammar of a node: an integer is the index of an array; {"d": [[key, node], ...]} a dict in its order; {"l": [node, ...]}
 a list; {"t": [node, ...]} a tuple. A single array has the empty structure. Keys are str, int, bool, float or None.
+An OrderedDict (a state_dict) comes back as a dict of the same order.
 """
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,12 +62,12 @@ def _node(tree: Any, leaves: list[Any], depth: int) -> Any:
     if depth > DEPTH_MAX:
         raise InvalidRequest(f"a tree may be nested {DEPTH_MAX} deep")
     kind = type(tree)
-    if kind is dict:
+    if kind is dict or kind is OrderedDict:
         return {"d": [[_key(key), _node(child, leaves, depth + 1)] for key, child in tree.items()]}
     if kind is list or kind is tuple:
         return {"l" if kind is list else "t": [_node(child, leaves, depth + 1) for child in tree]}
     if isinstance(tree, (dict, list, tuple)):
-        raise InvalidRequest(f"a {kind.__name__} would come back as another class: pass a dict, list or tuple")
+        raise InvalidRequest(f"{kind.__name__} would come back as another class: pass a dict, list or tuple")
     leaves.append(tree)
     return len(leaves) - 1
 

@@ -45,6 +45,9 @@ def named(framework: str) -> Adapter:
     Raises:
         InvalidMemoryType: there is none.
     """
+    if not isinstance(framework, str):
+        kind = type(framework).__name__
+        raise InvalidMemoryType("array", kind, "detect", f"a memory type is named by a str, not {kind}; {list(NAMES)}")
     found = _loaded.get(framework)
     if found is not None:
         return found

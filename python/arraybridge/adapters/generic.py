@@ -35,9 +35,22 @@ def export(source: Any) -> _core.View:
         interface = getattr(source, "__array_interface__", None) if hasattr(kind, "__array_interface__") else None
         if isinstance(interface, dict):
             return _core.wrap_array_interface(interface, source)
-        return _core.wrap_buffer(source)
-    except (TypeError, BufferError) as error:
+        if _has_buffer(source):
+            return _core.wrap_buffer(source)
+    except (TypeError, ValueError, BufferError) as error:
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
+    reason = f"{kind.__name__} speaks no array protocol; make an array of it first, with numpy.asarray for example"
+    raise UnsupportedArray(kind.__name__, "any", "asdlpack", reason)
+
+
+def _has_buffer(source: Any) -> bool:
+    try:
+        memoryview(source).release()
+    except TypeError:
+        return False
+    except (BufferError, ValueError):
+        pass  # it has, and says no: the extension asks again, and keeps its words
+    return True
 
 
 def view(view: _core.View) -> Any:

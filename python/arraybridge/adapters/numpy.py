@@ -121,6 +121,24 @@ def narrowed(source: View, dtype: str) -> View:
     return _core.wrap(result)
 
 
+def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
+    """How arrays of this dtype travel: logical name, code, and the dimensions that are added to their shape.
+
+    Args:
+        dtype: whatever numpy.dtype accepts.
+
+    Raises:
+        UnsupportedDtype: it is none, or no framework can be handed it.
+    """
+    np = ensure_module("numpy")
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise UnsupportedDtype("numpy", "any", "place", f"no dtype of NumPy: {dtype!r}") from error
+    name, code = _traveling(found)
+    return name, code, (found.itemsize,) if name.startswith(STRUCT) else ()
+
+
 def filler(source: Any) -> Callable[[View], None]:
     """A function that writes the values of `source`, an ndarray or a View, into a View of its shape and dtype."""
     array = view(source) if isinstance(source, _core.View) else source

@@ -1,0 +1,133 @@
+"""What the arguments of a Broker may be, and the words of its refusals."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import arraybridge
+from arraybridge import (
+    DeviceUnavailable,
+    InvalidDevice,
+    InvalidMemoryType,
+    InvalidRequest,
+    MemoryType,
+    UnsupportedArray,
+    UnsupportedDtype,
+)
+
+
+@pytest.mark.parametrize(
+    ("array", "error", "words"),
+    [
+        (3.5, UnsupportedArray, "float speaks no array protocol; make an array of it first"),
+        ({"a": {1, 2}}, UnsupportedArray, "set speaks no array protocol"),
+        (np.datetime64("2026-01-01"), UnsupportedArray, "M8"),
+        (np.ma.array([1, 2], mask=[0, 1]), UnsupportedArray, "mask"),
+        (np.array([object()]), UnsupportedDtype, "object"),
+        (np.array(["a"]), UnsupportedDtype, "<U1"),
+        (np.array([b"a"]), UnsupportedDtype, "S1"),
+        (np.zeros(2, np.longdouble), UnsupportedDtype, "float128"),
+        (np.array([(1, None)], [("a", "i4"), ("b", "O")]), UnsupportedDtype, "no framework"),
+        ([1, 2], UnsupportedArray, "int"),
+        ("text", UnsupportedArray, "str"),
+        (None, UnsupportedArray, "NoneType"),
+        ([], InvalidRequest, "without any array"),
+    ],
+    ids=repr,
+)
+def test_what_nobody_could_read_is_refused_by_name(broker, array, error, words):
+    with pytest.raises(error, match=words):
+        broker.put(array, "never")
+    assert not broker.list()
+
+
+@pytest.mark.parametrize("name", ["", 7, None, b"a"])
+def test_a_name_is_a_non_empty_str(broker, name):
+    with pytest.raises(InvalidRequest):
+        broker.get(name)
+    if name is not None:
+        with pytest.raises(InvalidRequest):
+            broker.put(np.zeros(1), name)
+
+
+def test_a_name_that_is_too_long_is_the_brokers_refusal(broker):
+    with pytest.raises(InvalidRequest) as caught:
+        broker.put(np.zeros(1), "n" * 256)
+    assert caught.value.code == 3
+
+
+def test_names_of_frameworks(broker):
+    broker.put(np.zeros(1), "a")
+    assert broker.get("a", MemoryType.NUMPY)[0] == 0
+    with pytest.raises(InvalidMemoryType, match="'nmpy' is no memory type"):
+        broker.get("a", "nmpy")
+    with pytest.raises(InvalidMemoryType, match="not supported yet"):
+        broker.get("a", MemoryType.CUPY)
+    for odd in (None, 3, ["torch"], np):
+        with pytest.raises(InvalidMemoryType, match="named by a str"):
+            broker.get("a", odd)
+
+
+def test_devices(broker):
+    broker.put(np.zeros(1), "a")
+    assert broker.get("a", device="cpu")[0] == 0
+    with pytest.raises(DeviceUnavailable, match="CUDA"):
+        broker.get("a", device=0)
+    with pytest.raises(InvalidDevice):
+        broker.get("a", device=-1)
+
+
+def test_empty_of_odd_shapes_and_dtypes(broker):
+    assert broker.empty((), np.float32).shape == ()
+    assert broker.empty(3, int).dtype == np.int64
+    assert broker.empty((0, 2), np.dtype("complex64")).shape == (0, 2)
+    assert broker.empty([np.int64(2), 3], "int8").shape == (2, 3) and broker.empty(np.int64(2), "int8").shape == (2,)
+    with pytest.raises(UnsupportedDtype):
+        broker.empty(3, "object")
+    with pytest.raises(UnsupportedDtype, match="nonsense"):
+        broker.empty(3, "nonsense")
+    with pytest.raises(InvalidRequest, match="negative"):
+        broker.empty(-1, "int8")
+    for shape in (2.5, "ab", None, (2, "a")):
+        with pytest.raises(InvalidRequest, match="a shape is"):
+            broker.empty(shape, "int8")
+
+
+def test_arguments_of_a_broker():
+    with pytest.raises(InvalidRequest, match="start"):
+        arraybridge.Broker(start="sometimes")
+    with pytest.raises(InvalidRequest, match="private"):
+        arraybridge.Broker("/somewhere", start="private")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "double", "<i2", ">i4", "datetime64[ns]", "m8[D]", [("a", "i4"), ("b", "f8", 3)]])
+def test_empty_takes_what_numpy_calls_a_dtype(broker, dtype):
+    array = broker.empty((2, 3), dtype)
+    assert array.dtype == np.dtype(dtype).newbyteorder("=") and array.shape == (2, 3) and array.flags.writeable
+    array.reshape(-1).view(np.uint8)[:] = 1
+    share = broker.put(array)
+    assert broker.get(share).tobytes() == b"\1" * array.nbytes
+
+
+@pytest.mark.parametrize("namespace", ["", 3, None])
+def test_a_namespace_is_a_non_empty_str(namespace):
+    with pytest.raises(InvalidRequest, match="namespace"):
+        arraybridge.Broker(namespace=namespace)
+
+
+def test_other_arguments_are_refused_before_anything_is_asked():
+    nobody = arraybridge.Broker("/nonexistent", start="never")
+    with pytest.raises(InvalidRequest, match="metadata is bytes, not str"):
+        nobody.put(np.zeros(1), metadata="camera")
+    with pytest.raises(InvalidRequest, match="a prefix is a str"):
+        nobody.list(3)
+    for odd in (None, 3, ""):
+        with pytest.raises(InvalidRequest, match="withdrawn by its non-empty name"):
+            nobody.withdraw(odd)
+
+
+def test_a_state_dict_is_a_dict(broker):
+    broker.put(collections.OrderedDict(b=np.zeros(1), a=np.ones(2)), "model")
+    got = broker.get("model")
+    assert type(got) is dict and list(got) == ["b", "a"] and got["a"].tolist() == [1, 1]

@@ -138,7 +138,7 @@ def _start_private() -> Found:
     standing, life = os.pipe()
     try:
         _spawn(directory, "--exit-when-idle", "0s", "--life-fd", str(standing), keep=(standing,))
-    except BrokerUnavailable:
+    except BaseException:  # Ctrl-C, too
         os.close(life)
         shutil.rmtree(directory, ignore_errors=True)
         raise

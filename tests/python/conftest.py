@@ -1,11 +1,13 @@
 """A real daemon in a temporary directory, and client processes that are exec'd, never forked from a threaded test."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +31,7 @@ os.environ.setdefault("ARRAYBRIDGE_DAEMON", str(ROOT / "build/dev/daemon/arraybr
 os.environ.pop("ARRAYBRIDGE_ADDRESS", None)
 
 Client = Callable[..., str]
+Key = TypeVar("Key")
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -48,6 +51,17 @@ def run_client(code: str, *arguments: str, **changes: str) -> str:
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def run_together(jobs: dict[Key, Callable[[], str]]) -> dict[Key, "concurrent.futures.Future[str]"]:
+    """Runs jobs that wait for processes, as many at a time as there are CPUs. Each result is, or raises, its job's."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return {key: pool.submit(job) for key, job in jobs.items()}
+
+
+def selected(request: pytest.FixtureRequest, test: str) -> list[dict[str, Any]]:
+    """The parameters of the cases of this test that run in this session."""
+    return [item.callspec.params for item in request.session.items if item.originalname == test]  # type: ignore[attr-defined]
 
 
 def start_daemon(directory: str, *flags: str) -> subprocess.Popen[bytes]:

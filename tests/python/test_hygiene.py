@@ -2,9 +2,10 @@
 
 import importlib.util
 import itertools
+from functools import partial
 
 import pytest
-from conftest import run_client
+from conftest import run_client, run_together, selected
 
 import arraybridge
 
@@ -53,15 +54,24 @@ TOUCH = {
 
 @pytest.mark.parametrize(
     "order",
-    [order for order in itertools.permutations(["arraybridge", "torch", "tensorflow"])]
+    list(itertools.permutations(["arraybridge", "torch", "tensorflow"]))
     + [("arraybridge", "jax", "grpc"), ("jax", "arraybridge", "grpc"), ("grpc", "jax", "arraybridge")]
     + [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow"), ("jax", "torch", "arraybridge")],
     ids=" ".join,
 )
-def test_import_orders(client, order):
-    for name in order:
-        if not importlib.util.find_spec(name):
-            pytest.skip(f"{name} is not installed")
+def test_import_orders(orders, order):
+    if missing := [name for name in order if not importlib.util.find_spec(name)]:
+        pytest.skip(f"not installed: {missing}")
+    orders[order].result()
+
+
+@pytest.fixture(scope="module")
+def orders(request, address):
+    cases = [case["order"] for case in selected(request, "test_import_orders")]
+    return run_together({order: partial(run_client, code_of(order), address) for order in cases})
+
+
+def code_of(order):
     lines = ["import sys"]
     for name in order:
         lines.append(f"import {name}")
@@ -70,7 +80,7 @@ def test_import_orders(client, order):
         lines.append(TOUCH[name])
     for name in {"torch", "tensorflow", "jax"} & set(order):
         lines.append(f"share = broker.put(bytearray(b'abc')); assert len(broker.get(share, {name!r})) == 3")
-    client("\n".join(lines))
+    return "\n".join(lines)
 
 
 def test_detection_reads_no_attribute_and_imports_nothing():

@@ -4,10 +4,11 @@ import importlib.util
 import itertools
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
-from conftest import FRAMEWORKS
+from conftest import FRAMEWORKS, run_client, run_together, selected
 
 import arraybridge
 
@@ -24,10 +25,16 @@ pending = broker.empty(1000, "uint8")
 
 @pytest.mark.parametrize("keep", ["", "import builtins; builtins.kept = held", "held.append(held)", "broker.close()"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_exit_with_live_arrays(client, framework, keep):
+def test_exit_with_live_arrays(exits, framework, keep):
     if not importlib.util.find_spec(framework):
         pytest.skip(f"{framework} is not installed")
-    client(EXIT + keep, framework)
+    exits[framework, keep].result()
+
+
+@pytest.fixture(scope="module")
+def exits(request, address):
+    cases = [(case["framework"], case["keep"]) for case in selected(request, "test_exit_with_live_arrays")]
+    return run_together({case: partial(run_client, EXIT + case[1], address, case[0]) for case in cases})
 
 
 def test_exit_inside_a_worker_thread_and_by_an_exception(client):

@@ -2,10 +2,11 @@
 
 import importlib.util
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import FRAMEWORKS, run_client
+from conftest import FRAMEWORKS, run_client, run_together
 
 CLIENT = Path(__file__).with_name("pair_client.py").read_text()
 INSTALLED = [name for name in FRAMEWORKS if importlib.util.find_spec(name)]
@@ -18,9 +19,12 @@ def reports(address):
     """Each framework's put process, then each framework's get process; what they printed."""
     if missing := set(FRAMEWORKS) - set(INSTALLED):
         pytest.skip(f"not installed: {sorted(missing)}")
-    put = {name: json.loads(run_client(CLIENT, "put", name, address)) for name in FRAMEWORKS}
-    get = {name: json.loads(run_client(CLIENT, "get", name, address)) for name in FRAMEWORKS}
-    return {"put": put, "get": get}
+    return {verb: reports_of(verb, address) for verb in ("put", "get")}
+
+
+def reports_of(verb, address):
+    done = run_together({name: partial(run_client, CLIENT, verb, name, address) for name in FRAMEWORKS})
+    return {name: json.loads(report.result()) for name, report in done.items()}
 
 
 @pytest.mark.parametrize("target", FRAMEWORKS)

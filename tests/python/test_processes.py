@@ -3,10 +3,11 @@
 import importlib.util
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import environment
+from conftest import environment, run_together, selected
 
 METHODS = ["fork", "spawn", "forkserver"]
 SCRIPT = Path(__file__).with_name("children_client.py")
@@ -40,10 +41,16 @@ def test_a_forked_child_releases_nothing_of_its_parent(address):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_torch_data_loader_workers(address, method):
+def test_torch_data_loader_workers(loaders, method):
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed")
-    assert children(address, "data_loader", method) == "ok\n"
+    assert loaders[method].result() == "ok\n"
+
+
+@pytest.fixture(scope="module")
+def loaders(request, address):
+    methods = [case["method"] for case in selected(request, "test_torch_data_loader_workers")]
+    return run_together({method: partial(children, address, "data_loader", method) for method in methods})
 
 
 def test_joblib(address):

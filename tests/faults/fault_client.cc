@@ -116,7 +116,7 @@ class FaultClient {
     auto acquired = broker_.Acquire({name, 0, 0}, options);
     if (!acquired.ok()) return acquired.status();
     AB_RETURN_IF_ERROR(CheckWords(acquired->views[0], seed));
-    const uint64_t generation = acquired->share.generation;
+    const uint64_t generation = acquired->share->generation;
     kept_.push_back({*std::move(acquired), seed});
     return Concat(generation, " ", kept_.size());
   }

@@ -1,0 +1,111 @@
+"""What `cmake --install` lays down is enough for a stranger: a C++ program against the installed headers and archives
+puts an array into the installed daemon and gets it back, and the installed tool sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+
+PROGRAM = r"""
+#include <arraybridge/broker.h>
+#include <cstdio>
+#include <vector>
+
+int main(int, char** argv) {
+  arraybridge::Broker broker({.address = argv[1], .ns = "installed", .client = "stranger"});
+  std::vector<float> numbers(1000, 1.5f);
+  const auto view = arraybridge::Describe(numbers.data(), {2, 32, 1}, {10, 100}, {}, {}, true, nullptr);
+  const auto placed = broker.Place({&*view, 1});
+  arraybridge::Broker::PublishOptions options;
+  options.name = "numbers";
+  const auto share = broker.Publish(*placed, options);
+  if (!share.ok()) return std::puts(share.status().ToString().c_str()), 1;
+  arraybridge::ShareRef wanted;
+  wanted.name = "numbers";
+  const auto got = broker.Acquire(wanted);
+  if (!got.ok()) return std::puts(got.status().ToString().c_str()), 1;
+  std::printf("%g\n", static_cast<double>(static_cast<const float*>(got->views[0].data)[999]));
+  std::getchar();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("prefix")
+    subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(where)], check=True, stdout=subprocess.DEVNULL)
+    return where
+
+
+@pytest.fixture
+def address(prefix: Path, tmp_path: Path) -> Iterator[Path]:
+    directory = tmp_path / "broker"
+    directory.mkdir(mode=0o700)
+    read, write = os.pipe()
+    daemon = subprocess.Popen(
+        [str(prefix / "bin/arraybridged"), "--directory", str(directory), "--ready-fd", str(write)], pass_fds=[write]
+    )
+    os.close(write)
+    with os.fdopen(read) as lines:
+        assert lines.readline() == "ready\n"
+    yield directory
+    daemon.terminate()
+    assert daemon.wait() == 0
+
+
+def test_an_installed_tree_serves_a_stranger(prefix: Path, address: Path, tmp_path: Path) -> None:
+    source, program = tmp_path / "program.cc", tmp_path / "program"
+    source.write_text(PROGRAM)
+    include, lib = prefix / "include", next(prefix.glob("lib/**/libarraybridge.a")).parent
+    compiler = shutil.which("g++")
+    assert compiler is not None
+    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{include}", f"-I{include / 'arraybridge/internal'}"]
+    archives = [f"-L{lib}", "-larraybridge", "-larraybridge_boundary", "-pthread"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(program), *archives], check=True)
+    stranger = subprocess.Popen([str(program), str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert stranger.stdin is not None and stranger.stdout is not None
+    try:
+        stranger.stdin.write("")
+        listed = wait_for_share(prefix, address)
+        assert [share["share"]["name"] for share in listed] == ["numbers"]
+    finally:
+        out, _ = stranger.communicate("\n")
+    assert out == "1.5\n" and stranger.returncode == 0
+
+
+def wait_for_share(prefix: Path, address: Path) -> list[dict[str, dict[str, str]]]:
+    for _ in range(2000):
+        done = subprocess.run(
+            [str(prefix / "bin/arraybridgectl"), "-H", str(address), "-n", "installed", "-o", "json", "ls", "shares"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        shares: list[dict[str, dict[str, str]]] = json.loads(done.stdout).get("shares", [])
+        if shares:
+            return shares
+    raise AssertionError("the share never appeared")
+
+
+def test_the_client_library_needs_libc_and_libstdcxx_alone(prefix: Path) -> None:
+    """No symbol of gRPC, Protocol Buffers or absl is defined or wanted by the archives."""
+    for archive in prefix.glob("lib/**/libarraybridge*.a"):
+        symbols = subprocess.run(["nm", "-C", str(archive)], stdout=subprocess.PIPE, text=True, check=True).stdout
+        for word in ("grpc", "google::protobuf", "absl::", "spdlog"):
+            assert word not in symbols, f"{archive.name}: {word}"
+
+
+def test_the_daemon_is_one_file(prefix: Path) -> None:
+    for name in ("arraybridged", "arraybridgectl"):
+        dynamic = subprocess.run(["readelf", "-d", str(prefix / "bin" / name)], stdout=subprocess.PIPE, text=True, check=True)
+        needed = {line.split("[")[1].rstrip("]") for line in dynamic.stdout.splitlines() if "(NEEDED)" in line}
+        assert needed <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, needed

@@ -1,16 +1,20 @@
 # gRPC and Protocol Buffers as archives. Debian's gRPCConfig.cmake knows only the shared libraries; pkg-config's static
 # closure names the absl archives. Gives the target grpc_static, and PROTOC, GRPC_CPP_PLUGIN.
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(PC_GRPC REQUIRED grpc++ grpc protobuf)
+# pkg_check_modules() would ask 20 times, and each walk over absl's modules takes more than a second.
+find_program(PKG_CONFIG pkg-config REQUIRED)
+if(NOT DEFINED CACHE{GRPC_STATIC_FLAGS})
+  execute_process(COMMAND ${PKG_CONFIG} --static --libs-only-l grpc++
+    OUTPUT_VARIABLE grpc_flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(GRPC_STATIC_FLAGS "${grpc_flags}" CACHE INTERNAL "what pkg-config says a static gRPC needs")
+endif()
+separate_arguments(grpc_flags UNIX_COMMAND "${GRPC_STATIC_FLAGS}")
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 set(grpc_archive_names grpcpp_channelz grpc++_reflection grpc++ grpc address_sorting re2 upb cares gpr protobuf ssl crypto z)
-foreach(flag IN LISTS PC_GRPC_STATIC_LIBRARIES)
-  if(flag MATCHES "^absl_")
-    list(APPEND grpc_archive_names ${flag})
-  endif()
-endforeach()
+list(FILTER grpc_flags INCLUDE REGEX "^-labsl_")
+list(TRANSFORM grpc_flags REPLACE "^-l" "")
+list(APPEND grpc_archive_names ${grpc_flags})
 list(REMOVE_DUPLICATES grpc_archive_names)
 set(grpc_archives "")
 foreach(name IN LISTS grpc_archive_names)

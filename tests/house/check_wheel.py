@@ -97,15 +97,23 @@ def check_executables(folder: Path) -> None:
             raise Wrong(f"{name} needs {surplus}")
 
 
+def install_numpy(python: Path) -> None:
+    """The NumPy that we build against, out of the cache that deploy/setup filled; pip gets it where there is none."""
+    numpy = "numpy==" + run(sys.executable, "-c", "import numpy; print(numpy.__version__)").strip()
+    uv = Path(sys.executable).with_name("uv")
+    try:
+        run(uv, "pip", "install", "-q", "--python", python, "--offline", numpy)
+    except Wrong:
+        run(sys.executable, "-m", "pip", "--python", python, "install", "-q", numpy)
+
+
 def check_installed(wheel: Path) -> None:
     """In an environment with NumPy alone: two processes, the daemon from the wheel."""
     home = WORK / "venv"
     run("/usr/bin/python3", "-m", "venv", "--without-pip", home)
     python = home / "bin" / "python"
-    uv = Path(sys.executable).with_name("uv")
-    numpy = run(sys.executable, "-c", "import numpy; print(numpy.__version__)").strip()
-    run(uv, "pip", "install", "-q", "--python", python, "--offline", f"numpy=={numpy}")
-    run(uv, "pip", "install", "-q", "--python", python, "--offline", "--no-deps", wheel)
+    install_numpy(python)
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index", "--no-deps", wheel)
     run(home / "bin" / "arraybridged", "--version")
     run(home / "bin" / "arraybridgectl", "--help")
     with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short: a socket's path has 107 bytes

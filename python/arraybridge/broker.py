@@ -7,35 +7,32 @@ gone.
 
 from __future__ import annotations
 
-import logging
 import operator
 import os
-import threading
-import warnings
-import weakref
 from collections.abc import Sequence
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
-from arraybridge import _core, adapters, discovery, planner, tree
+from arraybridge import _core, adapters, discovery, planner, references, tree
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.connection import UNAVAILABLE, Connection
-from arraybridge.errors import (
-    BrokerError,
-    BrokerUnavailable,
-    CopyWarning,
-    InvalidRequest,
-    MemoryConversionError,
-    ShareNotFound,
-    UnsupportedArray,
-)
+from arraybridge.errors import BrokerUnavailable, InvalidRequest, ShareNotFound, UnsupportedArray
+from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.share import Listed, Share, record_of
 from arraybridge.source import Source, copied, placed, source_of
 
 _Views = list[_core.View]  # inside the class, `list` is a verb
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
-_log = logging.getLogger("arraybridge")
+
+
+class Wishes(TypedDict, total=False):
+    """What may be wished of every result, as get says."""
+
+    copy: bool | None
+    require: Literal["zero-copy"] | None
+    device: object
+    allow_downcast: bool
 
 
 class Broker:
@@ -66,11 +63,9 @@ class Broker:
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
         self._connection = Connection(address, namespace, start, timeout_s)
-        self._latest = threading.local()
+        self._outcomes = Outcomes()
         self._decided: dict[tuple[Caps, str, tuple[int, int, int], int], Plan] = {}
-        self._warned: set[tuple[str, str, str]] = set()
-        with _all_lock:
-            _all.add(self)
+        references.remember(self)
 
     def __enter__(self) -> Broker:
         return self
@@ -83,7 +78,7 @@ class Broker:
         address, start = self._connection.asked
         if start == "private":
             address, start = self.address, "never"
-        return _remade, (address, self.namespace, start, self.timeout_s)
+        return references.remade, (address, self.namespace, start, self.timeout_s)
 
     def __repr__(self) -> str:
         address = self._connection.address
@@ -106,10 +101,14 @@ class Broker:
             raise BrokerUnavailable("the connection was closed meanwhile", code=UNAVAILABLE)
         return address
 
+    def is_at(self, address: str) -> bool:
+        """Whether it is connected to the broker at this address."""
+        return self._connection.address == address
+
     @property
     def last_plan(self) -> Plan | None:
         """How this thread's latest get or convert came about."""
-        return getattr(self._latest, "plan", None)
+        return self._outcomes.latest
 
     def put(
         self,
@@ -125,10 +124,18 @@ class Broker:
         Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array must not
         be written to any more; `sealed=True` makes sure of it with a memory that nobody can write.
 
+        Args:
+            array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or whatever speaks DLPack, the array interface or
+                the buffer protocol (PEP 3118). Any shape of up to 64 dimensions and any strides; no lists of numbers.
+            name: None lets the broker choose; such a share goes when its maker has gone and nobody reads it.
+            metadata: bytes of your own, handed on as they are.
+
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.
             UnsupportedArray, UnsupportedDtype: nobody could read it.
-            OutOfMemory: no room until the timeout.
+            OutOfMemory: no room until `timeout_s`; the message has the numbers.
+            BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not for this process.
+            InvalidRequest: a name, a tree or metadata that cannot be.
         """
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
@@ -144,6 +151,26 @@ class Broker:
 
         return Share(self, self._connection.ask(published))
 
+    @overload
+    def get(
+        self,
+        name: str | Share,
+        framework: str = ...,
+        *,
+        wait: float | None = ...,
+        explain: Literal[True],
+        **wishes: Unpack[Wishes],
+    ) -> Converted: ...
+    @overload
+    def get(
+        self,
+        name: str | Share,
+        framework: str = ...,
+        *,
+        wait: float | None = ...,
+        explain: bool = ...,
+        **wishes: Unpack[Wishes],
+    ) -> Any: ...
     def get(
         self,
         name: str | Share,
@@ -161,15 +188,25 @@ class Broker:
         Zero-copy: NumPy, JAX and TensorFlow read the broker's memory, NumPy arrays are read-only; torch gets a
         copy-on-write mapping of its own, so that writes never reach anybody else.
 
+        Shape, dtype and every bit are those of what was put; strides are compact row-major. A share of a tree is the same
+        tree of arrays. The arrays stay valid when this object, the share's maker and the daemon are gone.
+
         Args:
-            wait: seconds to wait for a name that is not there yet.
+            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType.
+            wait: seconds to wait for a name that is not there yet; Ctrl-C ends it. Nobody waits for a Share.
             copy: True: private writable memory; False, or require="zero-copy": share or raise.
+            device: None or "cpu".
             allow_downcast: permits a narrowing that the framework would do silently.
             explain: returns Converted(array, plan).
 
         Raises:
             ShareNotFound: no such share. BrokerTimeout: not even after `wait`.
+            BrokerUnavailable: no daemon answers. InvalidRequest: the arguments make no sense.
+            InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
             UnsupportedDtype: the framework has no such dtype, or would narrow it.
+            UnsupportedArray: a rank or layout that the framework cannot hold.
+            DeviceUnavailable, InvalidDevice: another device than the host.
+            ZeroCopyUnavailable: a copy was forbidden and is needed.
         """
         target = adapters.named(framework)
         caps = target.caps()
@@ -179,9 +216,8 @@ class Broker:
             view = views[0]
             known = self._decided.get((caps, view.dtype, view.dtype_code, view.ndim))
             if known is not None and view.compact and not view.address & _ALIGNED:
-                self._latest.plan = known
-                _log.debug("%s", known)
-                return self._seen(target, view, known)
+                self._outcomes.note(known)
+                return seen(target, view, known)
         copy = _copy_wish(copy, require)
         plans: list[Plan] = []
 
@@ -191,11 +227,17 @@ class Broker:
             plans.append(chosen)
             if plain and chosen.zero_copy:
                 self._decided[caps, view.dtype, view.dtype_code, view.ndim] = chosen
-            return self._seen(target, copied(view, chosen, caps), chosen)
+            return seen(target, copied(view, chosen, caps), chosen)
 
         result = tree.mapped(delivered, info.structure, views)
-        return self._explained(result, plans, copy, explain)
+        return self._outcomes.told(result, plans, copy, explain)
 
+    @overload
+    def convert(
+        self, array: Any, framework: str, *, explain: Literal[True], **wishes: Unpack[Wishes]
+    ) -> Converted: ...
+    @overload
+    def convert(self, array: Any, framework: str, *, explain: bool = ..., **wishes: Unpack[Wishes]) -> Any: ...
     def convert(
         self,
         array: Any,
@@ -227,11 +269,11 @@ class Broker:
             if chosen.route == "identity":
                 return leaf
             if chosen.route == "hand_over":
-                return self._seen(target, source.view(), chosen)
-            return self._seen(target, self._placed_view(source, chosen, caps), chosen)
+                return seen(target, source.view(), chosen)
+            return seen(target, self._placed_view(source, chosen, caps), chosen)
 
         structure, leaves = tree.flatten(array)
-        return self._explained(tree.mapped(converted, structure, leaves), plans, copy, explain)
+        return self._outcomes.told(tree.mapped(converted, structure, leaves), plans, copy, explain)
 
     def plan(
         self,
@@ -250,7 +292,15 @@ class Broker:
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
         """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.
 
+        Compact row-major, at an address that is a multiple of 256 bytes.
+
+        Args:
+            shape: sizes, in elements; an integer is one dimension.
+            dtype: a name, a dtype of any of the frameworks, or whatever numpy.dtype accepts.
+
         Raises:
+            InvalidRequest: no shape. UnsupportedDtype: no dtype, or none of this framework.
+            OutOfMemory: no room until `timeout_s`.
             UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
         """
         target = adapters.named(framework)
@@ -266,7 +316,7 @@ class Broker:
             sizes += more
         chosen = planner.plan(Description("share", name, code, sizes, None, 0, False), caps, device=device)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)]))
-        return self._seen(target, placement.views[0], chosen)
+        return seen(target, placement.views[0], chosen)
 
     def withdraw(self, name: str | Share) -> None:
         """Takes a share off its name. Who holds it keeps it; its bytes go when nobody does.
@@ -326,56 +376,6 @@ class Broker:
             return copied(source.view(), chosen, caps)
         room = self._connection.ask(lambda core: placed(core, [source])).views[0]
         return copied(room, chosen, caps) if by_the_way else room
-
-    def _seen(self, target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
-        try:
-            return target.view(view)
-        except BrokerError:
-            raise
-        except Exception as error:
-            # Frameworks raise half a dozen builtins, and classes that are none of them.
-            raise MemoryConversionError(chosen.source, chosen.target, chosen.route, str(error)) from error
-
-    def _explained(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        chosen = planner.combined(plans)
-        self._latest.plan = chosen
-        _log.debug("%s", chosen)
-        if copy is None:
-            self._warn(chosen)
-        return Converted(result, chosen) if explain else result
-
-    def _warn(self, chosen: Plan) -> None:
-        for reason in chosen.reasons:
-            key = chosen.source, chosen.target, reason
-            if key in self._warned or reason.endswith("(allow_downcast=True)"):
-                continue
-            self._warned.add(key)
-            text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"
-            warnings.warn(text, CopyWarning, stacklevel=4)
-
-
-# For shares that were unpickled: they find a connection that this process has already, or share one.
-_all: weakref.WeakSet[Broker] = weakref.WeakSet()
-_all_lock = threading.Lock()
-_of_references: dict[tuple[str, str], Broker] = {}
-
-
-def broker_at(address: str, namespace: str) -> Broker:
-    """A Broker of this process at this address and namespace. Connects nowhere."""
-    with _all_lock:
-        for broker in _all:
-            if broker._connection.address == address and broker.namespace == namespace:
-                return broker
-        known = _of_references.get((address, namespace))
-    if known is None:
-        known = Broker(address, namespace=namespace, start="never")
-        with _all_lock:
-            known = _of_references.setdefault((address, namespace), known)
-    return known
-
-
-def _remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float) -> Broker:
-    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s)
 
 
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:

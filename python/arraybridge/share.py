@@ -10,6 +10,7 @@ import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.references import broker_at
 
 if TYPE_CHECKING:
     from arraybridge._core import ShareInfo, View
@@ -198,8 +199,6 @@ class Listed(NamedTuple):
 
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
     # Touches no broker: schedulers unpickle what they never read.
-    from arraybridge.broker import broker_at
-
     if len(fields) != len(Record._fields):
         raise InvalidRequest("this share was pickled by another version of arraybridge")
     record = Record(*fields)

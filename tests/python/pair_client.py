@@ -62,6 +62,8 @@ def make_jax(dtype, shape):
 def flat(framework: str, array: Any) -> list[Any]:
     if framework == "tensorflow":
         return array.numpy().reshape(-1).tolist()
+    if framework == "jax":
+        return array.__array__().reshape(-1).tolist()  # its own reshape compiles, for every shape and dtype
     return array.reshape(-1).tolist()
 
 

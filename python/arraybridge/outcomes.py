@@ -1,0 +1,66 @@
+"""Outcomes: results handed to a framework, and how they came about: to the caller, the log and, once each, a warning."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from arraybridge import _core, adapters, planner
+from arraybridge.errors import BrokerError, CopyWarning, MemoryConversionError
+from arraybridge.planner import Converted, Plan
+
+_log = logging.getLogger("arraybridge")
+
+
+def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
+    """The target's array over the View's memory.
+
+    Raises:
+        MemoryConversionError: the framework itself refused, chained to its own error.
+    """
+    try:
+        return target.view(view)
+    except BrokerError:
+        raise
+    except Exception as error:
+        # Frameworks raise half a dozen builtins, and classes that are none of them.
+        raise MemoryConversionError(chosen.source, chosen.target, chosen.route, str(error)) from error
+
+
+class Outcomes:
+    """What a Broker remembers of its results: each thread's latest plan, and the warnings given. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+        # Bounded: frameworks, and the few texts of the planner.
+        self._warned: set[tuple[str, str, str]] = set()
+
+    @property
+    def latest(self) -> Plan | None:
+        """This thread's latest plan."""
+        return getattr(self._of_thread, "plan", None)
+
+    def note(self, chosen: Plan) -> None:
+        """Remembers and logs a plan."""
+        self._of_thread.plan = chosen
+        _log.debug("%s", chosen)
+
+    def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
+        """The result, or Converted. Warns of copies that nobody asked for, on the line of the Broker's caller."""
+        chosen = planner.combined(plans)
+        self.note(chosen)
+        if copy is None:
+            self._warn(chosen)
+        return Converted(result, chosen) if explain else result
+
+    def _warn(self, chosen: Plan) -> None:
+        for reason in chosen.reasons:
+            key = chosen.source, chosen.target, reason
+            if key in self._warned or reason.endswith("(allow_downcast=True)"):
+                continue
+            self._warned.add(key)
+            text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"
+            warnings.warn(text, CopyWarning, stacklevel=4)

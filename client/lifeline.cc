@@ -23,6 +23,9 @@ using std::chrono::steady_clock;
 // Both peers asleep on two processors cost eight times a round trip in which they spin. Never without yielding: the
 // scheduler likes to put both on one processor.
 constexpr std::chrono::microseconds kSpin{30};
+constexpr unsigned kSpinsPerLook = 8;  // at the clock
+// On one processor recvmsg itself waits, in steps of this; it returns early enough for the deadline to be kept.
+constexpr std::chrono::milliseconds kBlock{100};
 // A listener whose queue is full is asked again so often.
 constexpr int kConnectPauseMs = 5;
 
@@ -48,6 +51,11 @@ Status ConnectFailed(int error) {
   if (error == EACCES || error == EPERM) return PermissionDenied("the broker's socket may not be used by this user");
   if (error == EAGAIN) return DeadlineExceeded("the broker accepts no connection in time");
   return Unavailable("no broker answers at the address: ", std::strerror(error));
+}
+
+bool OneProcessor() {
+  cpu_set_t allowed;
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
 // The peer may have sent more descriptors than this process may open.
@@ -80,25 +88,33 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     if (error != EAGAIN || steady_clock::now() >= deadline) return ConnectFailed(error);
     ::poll(nullptr, 0, kConnectPauseMs);
   }
+  // From here on each call says whether it waits.
+  if (lifeline->alone_) ::fcntl(lifeline->socket_.get(), F_SETFL, 0);
   return lifeline;
 }
 
 Lifeline::Lifeline(UniqueFd socket)
-    : socket_(std::move(socket)), buffer_(std::make_unique<std::byte[]>(kFrameBytesMax)) {}
+    : socket_(std::move(socket)),
+      alone_(OneProcessor()),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kFrameBytesMax)) {
+  if (!alone_) return;
+  const timeval step{0, std::chrono::microseconds(kBlock).count()};
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &step, sizeof step);
+}
 
 Lifeline::~Lifeline() { LeaveForkGuard(this); }
 
 Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late) {
-  Waiter waiter{.verb = verb};
-  auto request = Send(verb, payload, deadline, waiter);
-  if (!request.ok()) return request.status();
-  return Await(*request, waiter, deadline, late);
+  Waiter waiter{.verb = verb, .request = next_request_.fetch_add(1, std::memory_order_relaxed)};
+  AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
+  MutexLock lock(mutex_);
+  return Await(waiter, deadline, late);
 }
 
 Status Lifeline::Post(Verb verb, std::string_view payload) {
   if (lost()) return Unavailable("the connection to the broker is lost");
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  return SendFrameUntil(header, payload, steady_clock::now());
+  return SendFrameUntil(header, payload, std::nullopt);
 }
 
 Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
@@ -109,7 +125,7 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
     unawaited_.emplace(header.request, Unawaited{verb, std::move(late)});
   }
-  Status sent = SendFrameUntil(header, payload, steady_clock::now());
+  Status sent = SendFrameUntil(header, payload, std::nullopt);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);
   unawaited_.erase(header.request);
@@ -119,32 +135,28 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
 void Lifeline::ReadArrived() {
   pollfd look{socket_.get(), POLLIN, 0};
   while (!lost() && ::poll(&look, 1, 0) > 0) {
-    {
-      MutexLock lock(mutex_);
-      if (reading_) return;
-      reading_ = true;
-    }
-    Read(steady_clock::now());
+    MutexLock lock(mutex_);
+    if (reading_) return;
+    Read(Deadline{});  // long past: nothing is waited for
   }
 }
 
 // Known before it is sent: the answer may come, read by another thread, before send returns.
-Result<uint64_t> Lifeline::Send(Verb verb, std::string_view payload, Deadline deadline, Waiter& waiter) {
-  const uint64_t request = next_request_.fetch_add(1);
+Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline) {
   {
     MutexLock lock(mutex_);
     if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
-    waiting_.emplace(request, &waiter);
+    waiter.next = std::exchange(waiting_, &waiter);
   }
-  const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, request};
+  const FrameHeader header{static_cast<uint16_t>(waiter.verb), 0, 0, waiter.request};
   Status sent = SendFrameUntil(header, payload, deadline);
-  if (sent.ok()) return request;
+  if (sent.ok()) return sent;
   MutexLock lock(mutex_);
-  waiting_.erase(request);
+  TakeWaiter(waiter.request);
   return sent;
 }
 
-Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payload, Deadline deadline) {
+Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) {
     return InvalidArgument("a request of ", payload.size(), " bytes does not fit into a frame of ", kFrameBytesMax);
   }
@@ -160,53 +172,60 @@ Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payl
         return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       }
     }
-    if (steady_clock::now() >= deadline) return DeadlineExceeded("the broker takes no request in time");
+    if (!deadline || steady_clock::now() >= *deadline) return DeadlineExceeded("the broker takes no request in time");
     pollfd wait{socket_.get(), POLLOUT, 0};
-    ::poll(&wait, 1, Milliseconds(deadline));
+    ::poll(&wait, 1, Milliseconds(*deadline));
   }
 }
 
-Result<Answer> Lifeline::Await(uint64_t request, Waiter& waiter, Deadline deadline, const Late& late) {
-  for (;;) {
-    {
-      MutexLock lock(mutex_);
-      if (waiter.done) return std::move(waiter.answer);
-      if (lost()) return waiting_.erase(request), why_lost_;
-      if (steady_clock::now() >= deadline) return GiveUp(request, waiter, late);
-      if (reading_) {
-        ++followers_;
-        changed_.WaitUntil(mutex_, deadline);
-        --followers_;
-        continue;
-      }
-      reading_ = true;
+Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& late) {
+  for (bool first = true; !waiter.answer; first = false) {
+    if (lost()) return TakeWaiter(waiter.request), why_lost_;
+    // Not before the first look: most answers come long before any deadline, and a clock has its price.
+    if (!first && steady_clock::now() >= deadline) return GiveUp(waiter, late);
+    if (!reading_) {
+      Read(deadline);
+      continue;
     }
-    Read(deadline);
+    ++followers_;
+    changed_.WaitUntil(mutex_, deadline);
+    --followers_;
   }
+  return *std::move(waiter.answer);
 }
 
-Status Lifeline::GiveUp(uint64_t request, const Waiter& waiter, const Late& late) {
-  waiting_.erase(request);
-  unawaited_.emplace(request, Unawaited{waiter.verb, late});
+Status Lifeline::GiveUp(Waiter& waiter, const Late& late) {
+  TakeWaiter(waiter.request);
+  unawaited_.emplace(waiter.request, Unawaited{waiter.verb, late});
   if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
   return DeadlineExceeded("the broker did not answer in time");
 }
 
 void Lifeline::Read(Deadline deadline) {
+  reading_ = true;
+  mutex_.unlock();
   Frame frame;
-  const ReceiveOutcome outcome = Receive(deadline, frame);
+  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, frame);
+  mutex_.lock();
   Dispatch(outcome, frame);
+  reading_ = false;
+  if (followers_ > 0) changed_.NotifyAll();
 }
 
 ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
   const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
-  const Deadline spin_until = std::min(deadline, steady_clock::now() + kSpin);
-  for (;;) {
+  std::optional<Deadline> spin_until;
+  for (unsigned turn = 1;; ++turn) {
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
     if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (turn % kSpinsPerLook != 1) {
+      ::sched_yield();
+      continue;
+    }
     const auto now = steady_clock::now();
     if (now >= deadline) return outcome;
-    if (now < spin_until) {
+    if (!spin_until) spin_until = now + kSpin;
+    if (now < *spin_until) {
       ::sched_yield();
       continue;
     }
@@ -215,47 +234,54 @@ ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
   }
 }
 
+ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
+  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
+  for (;;) {
+    const bool far = deadline - kBlock > steady_clock::now();
+    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);
+    if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (far) continue;
+    if (steady_clock::now() >= deadline) return outcome;
+    pollfd wait{socket_.get(), POLLIN, 0};
+    ::poll(&wait, 1, Milliseconds(deadline));
+  }
+}
+
 void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
-  std::vector<LateAnswer> late;
-  {
-    MutexLock lock(mutex_);
-    if (outcome == ReceiveOutcome::kClosed) Lose(Unavailable("the broker has closed the connection"));
-    if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
-    if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
-    if (late.empty()) return EndRead();
-  }
-  for (LateAnswer& one : late) {
-    if (one.late) one.late(std::move(one.answer));
-  }
-  MutexLock lock(mutex_);
-  EndRead();
+  std::optional<LateAnswer> late;
+  if (outcome == ReceiveOutcome::kClosed) Lose(Unavailable("the broker has closed the connection"));
+  if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
+  if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
+  if (!late || !late->late) return;
+  mutex_.unlock();
+  late->late(std::move(late->answer));
+  mutex_.lock();
 }
 
-void Lifeline::EndRead() {
-  reading_ = false;
-  if (followers_ > 0) changed_.NotifyAll();
+Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
+  for (Waiter** at = &waiting_; *at != nullptr; at = &(*at)->next) {
+    if ((*at)->request == request) return std::exchange(*at, (*at)->next);
+  }
+  return nullptr;
 }
 
-void Lifeline::Deliver(Frame& frame, std::vector<LateAnswer>& late) {
+void Lifeline::Deliver(Frame& frame, std::optional<LateAnswer>& late) {
   const FrameHeader& header = frame.header;
   if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
-  Result<Answer> answer = Answer{std::string(frame.payload), std::move(frame.descriptor)};
-  if (header.status != 0) answer = codec::DecodeError(header.status, frame.payload);
-  if (const auto found = waiting_.find(header.request); found != waiting_.end()) {
-    Waiter& waiter = *found->second;
-    if (static_cast<uint16_t>(waiter.verb) != header.verb) {
-      return Lose(Unavailable("the broker answered another request than was asked"));
-    }
-    waiter.answer = std::move(answer);
-    waiter.done = true;
-    waiting_.erase(found);
-    return;
+  const auto answer = [&]() -> Result<Answer> {
+    if (header.status != 0) return codec::DecodeError(header.status, frame.payload);
+    return Answer{std::string(frame.payload), std::move(frame.descriptor)};
+  };
+  if (Waiter* const waiter = TakeWaiter(header.request)) {
+    if (static_cast<uint16_t>(waiter->verb) == header.verb) return void(waiter->answer.emplace(answer()));
+    waiter->next = std::exchange(waiting_, waiter);  // learns that the connection is lost
+    return Lose(Unavailable("the broker answered another request than was asked"));
   }
   const auto found = unawaited_.find(header.request);
   if (found == unawaited_.end() || static_cast<uint16_t>(found->second.verb) != header.verb) {
     return Lose(Unavailable("the broker answered a request that nobody made"));
   }
-  late.push_back({std::move(found->second.late), std::move(answer)});
+  late = LateAnswer{std::move(found->second.late), answer()};
   unawaited_.erase(found);
 }
 

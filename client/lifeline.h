@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "client/fork_guard.h"
 #include "proto/boundary/frame.h"
@@ -67,10 +67,12 @@ class Lifeline : public ForkParticipant {
   static constexpr size_t kUnawaitedMax = 1024;
 
  private:
+  // Lies on its caller's stack and in the list of those who wait.
   struct Waiter {
     Verb verb;
-    bool done = false;
-    Result<Answer> answer = Unavailable("not answered yet");
+    uint64_t request = 0;
+    Waiter* next = nullptr;
+    std::optional<Result<Answer>> answer{};
   };
   struct Unawaited {
     Verb verb;
@@ -81,19 +83,23 @@ class Lifeline : public ForkParticipant {
     Result<Answer> answer;
   };
 
-  Result<uint64_t> Send(Verb verb, std::string_view payload, Deadline deadline, Waiter& waiter);
-  Status SendFrameUntil(const FrameHeader& header, std::string_view payload, Deadline deadline);
-  Result<Answer> Await(uint64_t request, Waiter& waiter, Deadline deadline, const Late& late);
-  Status GiveUp(uint64_t request, const Waiter& waiter, const Late& late) AB_REQUIRES(mutex_);
-  // One frame at most. REQUIRES: this thread set reading_.
-  void Read(Deadline deadline);
+  Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
+  // A deadline that is not given has passed: nothing is waited for.
+  Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
+  Result<Answer> Await(Waiter& waiter, Deadline deadline, const Late& late) AB_REQUIRES(mutex_);
+  Status GiveUp(Waiter& waiter, const Late& late) AB_REQUIRES(mutex_);
+  // One frame at most; the lock is free meanwhile. REQUIRES: !reading_.
+  void Read(Deadline deadline) AB_REQUIRES(mutex_);
   ReceiveOutcome Receive(Deadline deadline, Frame& frame);
-  void Dispatch(ReceiveOutcome outcome, Frame& frame);
-  void Deliver(Frame& frame, std::vector<LateAnswer>& late) AB_REQUIRES(mutex_);
-  void EndRead() AB_REQUIRES(mutex_);
+  ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
+  void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
+  void Deliver(Frame& frame, std::optional<LateAnswer>& late) AB_REQUIRES(mutex_);
+  // Null if nobody waits for this request (any more).
+  Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
   void Lose(Status why) AB_REQUIRES(mutex_);
 
   UniqueFd socket_;
+  const bool alone_;  // this process has one processor: who spins keeps the broker from answering
   std::atomic<bool> is_lost_{false};
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
@@ -104,7 +110,7 @@ class Lifeline : public ForkParticipant {
   bool reading_ AB_GUARDED_BY(mutex_) = false;
   uint64_t followers_ AB_GUARDED_BY(mutex_) = 0;
   Status why_lost_ AB_GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, Waiter*> waiting_ AB_GUARDED_BY(mutex_);
+  Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
 };
 

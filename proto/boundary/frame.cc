@@ -37,11 +37,11 @@ ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, 
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  ssize_t size = 0;
-  do {
-    size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? ReceiveOutcome::kAgain : ReceiveOutcome::kClosed;
+  const ssize_t size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+  if (size < 0) {
+    const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    return again ? ReceiveOutcome::kAgain : ReceiveOutcome::kClosed;
+  }
   TakeDescriptors(&message, frame);
   if (size == 0) return ReceiveOutcome::kClosed;
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return ReceiveOutcome::kMalformed;

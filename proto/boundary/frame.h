@@ -56,7 +56,7 @@ struct Frame {
 
 enum class ReceiveOutcome {
   kFrame,      // `frame` is filled
-  kAgain,      // nothing there (non-blocking)
+  kAgain,      // nothing there (non-blocking), or a signal or SO_RCVTIMEO ended the wait
   kClosed,     // end of the stream, or the connection is broken
   kMalformed,  // shorter than a header, longer than the buffer, or its descriptors did not fit (MSG_CTRUNC)
 };

@@ -7,45 +7,42 @@ namespace {
 
 constexpr size_t kRankMax = 64;
 
-struct Granted {
-  codec::LeasedShare facts;
-  std::shared_ptr<Lease> lease;
-};
-
 // An answer that nobody waits for any more has granted all the same.
 void GiveBackLate(Session& session, const Result<Answer>& answer) {
   if (!answer.ok()) return;
-  const auto acquired = codec::DecodeAcquired(answer->payload);
-  if (!acquired.ok()) return session.lifeline().Break(acquired.status());
+  const auto grants = codec::DecodeGrants(answer->payload);
+  if (!grants.ok()) return session.lifeline().Break(grants.status());
   codec::Release release;
-  for (const auto& share : acquired->shares) release.leases.push_back(share.lease);
-  if (acquired->descriptor_arena != 0) release.unmapped.push_back(acquired->descriptor_arena);
+  for (const auto& grant : grants->shares) release.leases.push_back(grant.lease);
+  if (grants->descriptor_arena != 0) release.unmapped.push_back(grants->descriptor_arena);
   session.Post(std::move(release));
 }
 
-Result<std::vector<Granted>> Own(Session& session, codec::AcquiredShares acquired) {
-  std::vector<Granted> granted;
+Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::Grants& grants) {
+  std::vector<std::shared_ptr<Lease>> leases;
+  leases.reserve(grants.shares.size());
   codec::Release unowned;
   Status failed;
-  for (auto& facts : acquired.shares) {
-    auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), facts.lease));
+  for (const codec::Grant& grant : grants.shares) {
+    auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), grant.lease));
     if (lease.ok()) {
-      granted.push_back({std::move(facts), *std::move(lease)});
+      leases.push_back(*std::move(lease));
       continue;
     }
-    unowned.leases.push_back(facts.lease);
+    unowned.leases.push_back(grant.lease);
     failed = lease.status();
   }
-  if (failed.ok()) return granted;
+  if (failed.ok()) return leases;
   session.Post(std::move(unowned));
   return failed;
 }
 
-Status CheckShare(const codec::LeasedShare& facts) {
-  const Share& share = facts.share;
-  if (!facts.fence_done) return Unimplemented("share '", share.name, "' waits for a device event");
-  if (facts.handle.kind != HandleKind::kMemfd) return Unimplemented("share '", share.name, "' is not in host memory");
-  if (facts.handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
+Status CheckShare(const codec::DescribedShare& described) {
+  const Share& share = described.share;
+  const Handle& handle = described.handle;
+  if (!described.fence_done) return Unimplemented("share '", share.name, "' waits for a device event");
+  if (handle.kind != HandleKind::kMemfd) return Unimplemented("share '", share.name, "' is not in host memory");
+  if (handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
   for (const ArraySpec& spec : share.arrays) {
     if (spec.shape.size() > kRankMax) {
       return InvalidArgument("share '", share.name, "' has an array of ", spec.shape.size(), " dimensions");
@@ -54,6 +51,39 @@ Status CheckShare(const codec::LeasedShare& facts) {
     if (!inside.ok()) return InvalidArgument("share '", share.name, "': ", inside.message());
   }
   return Ok();
+}
+
+Result<KnownArray> Know(const ArraySpec& spec, const Device& device) {
+  std::byte anywhere{};  // the address differs from lease to lease
+  auto view = Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr);
+  if (!view.ok()) return view.status();
+  view->dtype = spec.dtype;
+  const bool empty = view->data == nullptr;
+  view->data = nullptr;
+  return KnownArray{*std::move(view), spec.offset, empty};
+}
+
+Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_view description) {
+  if (auto known = session.known().Find(description)) return known;
+  auto described = codec::DecodeShare(description);
+  if (!described.ok()) {
+    // A broker that speaks nonsense is not to be believed in anything else.
+    session.lifeline().Break(Unavailable("the broker answered nonsense to an Acquire"));
+    return Internal("the broker answered nonsense to an Acquire");
+  }
+  AB_RETURN_IF_ERROR(CheckShare(*described));
+  auto fresh = std::make_shared<KnownShare>();
+  fresh->description = description;
+  fresh->share = std::move(described->share);
+  fresh->share.broker_id = session.server().info.broker_id;
+  fresh->handle = std::move(described->handle);
+  for (const ArraySpec& spec : fresh->share.arrays) {
+    auto array = Know(spec, fresh->share.device);
+    if (!array.ok()) return array.status();
+    fresh->arrays.push_back(*std::move(array));
+  }
+  session.known().Add(fresh);
+  return std::shared_ptr<const KnownShare>(std::move(fresh));
 }
 
 Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, UniqueFd descriptor) {
@@ -94,24 +124,25 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
 }
 
 // REQUIRES: the lease's arena is mapped.
-Result<std::vector<View>> ViewsOf(Session& session, const Granted& granted, MapMode mode) {
-  const Handle& handle = granted.facts.handle;
-  const ReadArena& arena = *granted.lease->arena;
+Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, const std::shared_ptr<Lease>& lease,
+                                  MapMode mode) {
+  const Handle& handle = known.handle;
+  const ReadArena& arena = *lease->arena;
   if (handle.arena_size != arena.handle.arena_size) return Internal("the broker changed the size of an arena");
   std::byte* base = arena.shared->data() + handle.offset;
   if (mode == MapMode::kPrivate) {
     auto mapping = session.mapper().MapPrivate(arena.handle, handle.offset, handle.size);
     if (!mapping.ok()) return mapping.status();
-    granted.lease->private_mapping = *std::move(mapping);
-    base = granted.lease->private_mapping->data();
+    lease->private_mapping = *std::move(mapping);
+    base = lease->private_mapping->data();
   }
   std::vector<View> views;
-  for (const ArraySpec& spec : granted.facts.share.arrays) {
-    auto view = Describe(base + spec.offset, spec.type, spec.shape, spec.strides, granted.facts.share.device,
-                         mode == MapMode::kShared, granted.lease);
-    if (!view.ok()) return view.status();
-    view->dtype = spec.dtype;
-    views.push_back(*std::move(view));
+  views.reserve(known.arrays.size());
+  for (const KnownArray& array : known.arrays) {
+    View& view = views.emplace_back(array.view);
+    if (!array.empty) view.data = base + array.offset;
+    view.read_only = mode == MapMode::kShared;
+    view.owner = lease;
   }
   return views;
 }
@@ -120,30 +151,32 @@ Result<std::vector<View>> ViewsOf(Session& session, const Granted& granted, MapM
 
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                             MapMode mode, uint64_t timeout_ms, Deadline deadline) {
-  const auto late = [weak = session.weak_from_this()](const Result<Answer>& answer) {
-    if (const auto self = weak.lock()) GiveBackLate(*self, answer);
-  };
+  // The lifeline, and what waits in it, dies with the session.
+  const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   auto answer = session.Call(Verb::kAcquire, codec::EncodeAcquire(ns, refs, timeout_ms), deadline, late);
   if (!answer.ok()) return answer.status();
-  auto decoded = codec::DecodeAcquired(answer->payload);
-  if (!decoded.ok() || decoded->shares.size() != refs.size()) {
+  const auto grants = codec::DecodeGrants(answer->payload);
+  if (!grants.ok() || grants->shares.size() != refs.size()) {
     // Leases that cannot be named cannot be given back one by one.
     session.lifeline().Break(Unavailable("the broker answered nonsense to an Acquire"));
     return Internal("the broker answered nonsense to an Acquire");
   }
-  const uint64_t arrived_arena = decoded->descriptor_arena;
-  auto granted = Own(session, *std::move(decoded));
-  if (!granted.ok()) return granted.status();
+  auto leases = Own(session, *grants);
+  if (!leases.ok()) return leases.status();
   std::vector<Acquired> acquired;
-  for (Granted& one : *granted) {
-    AB_RETURN_IF_ERROR(CheckShare(one.facts));
-    auto arena = ArenaOf(session, one.facts.handle, answer->descriptor, arrived_arena, deadline);
+  acquired.reserve(refs.size());
+  for (size_t i = 0; i < refs.size(); ++i) {
+    std::shared_ptr<Lease>& lease = (*leases)[i];
+    auto known = Know(session, grants->shares[i].share);
+    if (!known.ok()) return known.status();
+    const Handle& handle = (*known)->handle;
+    auto arena = ArenaOf(session, handle, answer->descriptor, grants->descriptor_arena, deadline);
     if (!arena.ok()) return arena.status();
-    one.lease->arena = *std::move(arena);
-    auto views = ViewsOf(session, one, mode);
+    lease->arena = *std::move(arena);
+    auto views = ViewsOf(session, **known, lease, mode);
     if (!views.ok()) return views.status();
-    one.facts.share.broker_id = session.server().info.broker_id;
-    acquired.push_back({std::move(one.facts.share), *std::move(views)});
+    const Share* const share = &(*known)->share;
+    acquired.push_back({std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)});
   }
   return acquired;
 }

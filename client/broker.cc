@@ -131,16 +131,18 @@ Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& opti
 Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options) {
   if (refs.empty()) return std::vector<Acquired>();
   const auto connection = core_->connection();
-  const auto until = steady_clock::now() + options.wait;
-  for (bool again = true;;) {
-    auto session = connection->Connected(core_->Timeout());
+  auto now = steady_clock::now();
+  const auto until = now + options.wait;
+  for (bool again = true;; now = steady_clock::now()) {
+    const Deadline deadline = now + core_->options().timeout;
+    auto session = connection->Connected(deadline);
     if (!session.ok()) return session.status();
     // One request waits only so long; who wants to wait longer asks again.
-    auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - steady_clock::now()));
+    auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
     const uint64_t longest = (*session)->server().limits.request_timeout_max_ms;
     if (longest != 0) left = std::min(left, milliseconds(longest));
     auto acquired = AcquireShares(**session, core_->options().ns, refs, options.mode,
-                                  static_cast<uint64_t>(left.count()), core_->Timeout() + left + kAnswerGrace);
+                                  static_cast<uint64_t>(left.count()), deadline + left + kAnswerGrace);
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
@@ -164,17 +166,22 @@ Status Broker::Withdraw(const ShareRef& ref) {
 
 Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
   const Deadline deadline = core_->Timeout();
+  const auto connection = core_->connection();
   std::vector<ListedShare> all;
   std::string token;
   do {
-    auto answer =
-        core_->connection()->Call(Verb::kList, codec::EncodeList(core_->options().ns, name_prefix, token), deadline);
+    const std::string request = codec::EncodeList(core_->options().ns, name_prefix, token);
+    std::string broker_id;
+    auto answer = connection->Call(Verb::kList, request, deadline, &broker_id);
     if (!answer.ok()) return answer.status();
     auto page = codec::DecodeListed(answer->payload);
     if (!page.ok()) return page.status();
     if (page->next_page_token == token && !token.empty()) return Internal("the broker lists the same page twice");
     token = std::move(page->next_page_token);
-    std::move(page->shares.begin(), page->shares.end(), std::back_inserter(all));
+    for (ListedShare& listed : page->shares) {
+      listed.share.broker_id = broker_id;
+      all.push_back(std::move(listed));
+    }
   } while (!token.empty());
   return all;
 }

@@ -91,15 +91,19 @@ struct Published {
   std::vector<Returned> returned;
 };
 
-struct LeasedShare {
-  uint64_t lease = 0;
-  Share share;
+struct DescribedShare {
+  Share share;    // without its broker
   Handle handle;  // without its descriptor
   bool fence_done = true;
 };
 
-struct AcquiredShares {
-  std::vector<LeasedShare> shares;
+struct Grant {
+  uint64_t lease = 0;
+  std::string_view share;  // in the message: to be decoded, unless these very bytes are known
+};
+
+struct Grants {
+  std::vector<Grant> shares;
   uint64_t descriptor_arena = 0;
 };
 
@@ -130,7 +134,9 @@ Result<Server> DecodeServer(std::string_view message);
 Result<Opened> DecodeOpened(std::string_view message);
 Result<Allocated> DecodeAllocated(std::string_view message);
 Result<Published> DecodePublished(std::string_view message);
-Result<AcquiredShares> DecodeAcquired(std::string_view message);
+// Of an AcquireResponse. REQUIRES: the message outlives the grants.
+Result<Grants> DecodeGrants(std::string_view message);
+Result<DescribedShare> DecodeShare(std::string_view message);
 Result<Handle> DecodeExported(std::string_view message);
 // Of a ReleaseResponse or a WithdrawResponse: they are alike.
 Result<std::vector<Returned>> DecodeReturned(std::string_view message);

@@ -27,8 +27,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Result<std::shared_ptr<Session>> Connected(Deadline deadline);
   // The session of now, or null: never connects.
   std::shared_ptr<Session> current() const;
-  // A call that any session may answer: once more on a new one if the broker cannot have seen it.
-  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline);
+  // A call that any session may answer: once more on a new one if the broker cannot have seen it. `broker_id`, if
+  // given, says which life of the broker answered.
+  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
   // Gives back what this process does not use, and waits for the answer.
   Status Flush(Deadline deadline);
   Reaper& reaper() { return *reaper_; }

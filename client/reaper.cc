@@ -40,6 +40,7 @@ Status Reaper::Prepare(Remains& remains) {
 }
 
 Status Reaper::Start() {
+  if (started_.load(std::memory_order_acquire)) return Ok();
   MutexLock lock(mutex_);
   if (started_) return Ok();
   wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -98,7 +98,7 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   std::atomic<bool> retired_{false};
   Mutex burying_;  // one at a time: who has collected knows that everything dropped before is buried
   Mutex mutex_;
-  bool started_ AB_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> started_{false};  // set under the lock
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);
   Batch deferred_ AB_GUARDED_BY(mutex_);  // dropped here, maybe still read in a child
 };

@@ -16,6 +16,7 @@
 #include "client/lifeline.h"
 #include "client/memory/memory_mapper.h"
 #include "client/reaper.h"
+#include "client/share_cache.h"
 
 namespace arraybridge {
 
@@ -36,6 +37,7 @@ class Session : public std::enable_shared_from_this<Session> {
   MemoryMapper& mapper() { return *mapper_; }
   WrittenArenas& written() { return *written_; }
   ArenaCache& read() { return read_; }
+  ShareCache& known() { return known_; }
   const codec::Server& server() const { return server_; }
   // Leases that were not given back yet.
   uint64_t leases() const { return leases_.load(std::memory_order_relaxed); }
@@ -64,6 +66,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // The connection ends before the mappings go, so nothing is given back twice.
   const std::unique_ptr<WrittenArenas> written_;
   ArenaCache read_;
+  ShareCache known_;
   friend class Lease;
   std::atomic<uint64_t> leases_{0};
   Mutex mutex_;

@@ -105,7 +105,7 @@ class Core {
   py::object Publish(const Placement& placement, std::string name, bool replace, bool sealed,
                      const std::string& structure, const std::string& metadata) {
     const Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata};
-    return Own(NewShareInfo(Ask([&] { return broker_.Publish(placement, options); })));
+    return Own(NewShareInfo(std::make_shared<Share>(Ask([&] { return broker_.Publish(placement, options); }))));
   }
 
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s) {
@@ -126,7 +126,7 @@ class Core {
     py::list out;
     for (ListedShare& listed : Ask([&] { return broker_.List(prefix); })) {
       py::dict entry;
-      entry["share"] = Own(NewShareInfo(std::move(listed.share)));
+      entry["share"] = Own(NewShareInfo(std::make_shared<Share>(std::move(listed.share))));
       entry["maker"] = listed.maker;
       entry["maker_process_id"] = listed.maker_process_id;
       entry["leases"] = listed.leases;

@@ -11,16 +11,16 @@ namespace arraybridge::python {
 namespace {
 
 struct ShareInfoObject {
-  PyObject_HEAD Share share;
+  PyObject_HEAD std::shared_ptr<const Share> share;
 };
 
 PyTypeObject* g_share_info_type = nullptr;  // set once, under the import lock
 
-const Share& Self(PyObject* self) { return reinterpret_cast<ShareInfoObject*>(self)->share; }
+const Share& Self(PyObject* self) { return *reinterpret_cast<ShareInfoObject*>(self)->share; }
 
 void Dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  reinterpret_cast<ShareInfoObject*>(self)->share.~Share();
+  reinterpret_cast<ShareInfoObject*>(self)->share.~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -103,10 +103,10 @@ int AddShareInfoType(PyObject* module) {
   return PyModule_AddObjectRef(module, "ShareInfo", reinterpret_cast<PyObject*>(g_share_info_type));
 }
 
-PyObject* NewShareInfo(Share share) {
+PyObject* NewShareInfo(std::shared_ptr<const Share> share) {
   PyObject* self = g_share_info_type->tp_alloc(g_share_info_type, 0);
   if (self == nullptr) return nullptr;
-  new (&reinterpret_cast<ShareInfoObject*>(self)->share) Share(std::move(share));
+  new (&reinterpret_cast<ShareInfoObject*>(self)->share) std::shared_ptr<const Share>(std::move(share));
   return self;
 }
 

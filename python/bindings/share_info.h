@@ -5,12 +5,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <memory>
+
 #include <arraybridge/share.h>
 
 namespace arraybridge::python {
 
 int AddShareInfoType(PyObject* module);
 // A new reference; nullptr with a Python error.
-PyObject* NewShareInfo(Share share);
+PyObject* NewShareInfo(std::shared_ptr<const Share> share);
 
 }  // namespace arraybridge::python

@@ -26,10 +26,13 @@ void Decode(uint8_t message, std::string_view bytes) {
     case 3:
       return (void)codec::DecodePublished(bytes);
     case 4: {
-      const auto acquired = codec::DecodeAcquired(bytes);
-      if (!acquired.ok()) return;
-      for (const auto& leased : acquired->shares)
-        for (const auto& spec : leased.share.arrays) Question(spec);
+      const auto grants = codec::DecodeGrants(bytes);
+      if (!grants.ok()) return;
+      for (const auto& grant : grants->shares) {
+        const auto described = codec::DecodeShare(grant.share);
+        if (!described.ok()) continue;
+        for (const auto& spec : described->share.arrays) Question(spec);
+      }
       return;
     }
     case 5:

@@ -80,7 +80,7 @@ TEST_F(TwoProcessesTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
   EXPECT_EQ(lost.status().code(), Code::kNotFound) << lost.status().ToString();
   auto share = Put(broker, "new", 1000, 8);
   ASSERT_TRUE(share.ok()) << share.status().ToString();
-  EXPECT_NE(share->broker_id, shared->share.broker_id);
+  EXPECT_NE(share->broker_id, shared->share->broker_id);
   EXPECT_TRUE(Holds(shared->views[0], 100000, 7));
   shared->views.clear();
   mine->views.clear();
@@ -214,7 +214,7 @@ TEST_F(TwoProcessesTest, EmptyAndScalarArraysTravelToo) {
   EXPECT_EQ(array->views[0].data, nullptr);
   EXPECT_EQ(array->views[0].shape, (std::vector<int64_t>{3, 0}));
   EXPECT_EQ(*static_cast<const int64_t*>(array->views[1].data), 77);
-  EXPECT_EQ(array->share.structure + array->share.metadata, "treemine");
+  EXPECT_EQ(array->share->structure + array->share->metadata, "treemine");
 }
 
 }  // namespace

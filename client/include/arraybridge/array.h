@@ -28,8 +28,8 @@ class Placement {
 // The arrays of one leased share. The lease ends when this and all views handed out are gone, wherever that happens:
 // the last drop only enqueues, a reaper releases. Bytes stay readable when the daemon is gone.
 struct Acquired {
-  Share share;
-  std::vector<View> views;  // one for each of share.arrays; read-only if mapped shared, copy-on-write if private
+  std::shared_ptr<const Share> share;  // never null
+  std::vector<View> views;  // one for each of share->arrays; read-only if mapped shared, copy-on-write if private
 };
 
 }  // namespace arraybridge

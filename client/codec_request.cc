@@ -1,0 +1,147 @@
+// Requests.
+#include <iterator>
+
+#include "client/codec_wire.h"
+
+namespace arraybridge::codec {
+namespace {
+
+// Most requests fit: growing step by step would cost more than writing.
+std::string Room() {
+  std::string out;
+  out.reserve(192);
+  return out;
+}
+
+void AddRefs(Writer& writer, uint32_t tag, std::span<const ShareRef> shares) {
+  for (const ShareRef& ref : shares) {
+    Writer entry(writer, tag);
+    if (ref.id != 0) entry.add_uint64(2, ref.id);
+    if (ref.id == 0) entry.add_string(1, ref.name);
+    if (ref.generation != 0) entry.add_uint64(3, ref.generation);
+  }
+}
+
+void AddNumbers(Writer& writer, uint32_t tag, const std::vector<uint64_t>& numbers) {
+  if (!numbers.empty()) writer.add_packed_uint64(tag, numbers.begin(), numbers.end());
+}
+
+void AddText(Writer& writer, uint32_t tag, std::string_view text) {
+  if (!text.empty()) writer.add_bytes(tag, text.data(), text.size());
+}
+
+void AddArray(Writer& specs, const PublishedArray& array) {
+  Writer writer(specs, 1);
+  writer.add_uint32(kSpecCode, array.spec.type.code);
+  writer.add_uint32(kSpecBits, array.spec.type.bits);
+  writer.add_uint32(kSpecLanes, array.spec.type.lanes);
+  AddText(writer, kSpecDtype, array.spec.dtype);
+  const auto& shape = array.spec.shape;
+  const auto& strides = array.spec.strides;
+  if (!shape.empty()) writer.add_packed_int64(kSpecShape, shape.begin(), shape.end());
+  if (!strides.empty()) writer.add_packed_int64(kSpecStrides, strides.begin(), strides.end());
+  if (array.spec.offset != 0) writer.add_uint64(kSpecOffset, array.spec.offset);
+  writer.add_uint64(kSpecSize, array.size);
+}
+
+}  // namespace
+
+std::string Encode(const OpenSession& request) {
+  std::string out = Room();
+  Writer writer(out);
+  writer.add_uint32(1, kProtocolVersion);
+  writer.add_uint32(2, kProtocolVersion);
+  AddText(writer, 3, request.client);
+  {
+    Writer capabilities(writer, 4);
+    const uint32_t kinds[] = {kKindMemfd};
+    capabilities.add_packed_uint32(1, std::begin(kinds), std::end(kinds));
+  }
+  writer.add_uint64(6, request.process_id);
+  return out;
+}
+
+std::string Encode(const Allocate& request) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 1, request.ns);
+  {
+    Writer device(writer, 2);
+    device.add_int32(1, request.device.type);
+    AddText(device, 3, request.device.uuid);
+  }
+  writer.add_uint64(3, request.size);
+  writer.add_uint64(4, request.timeout_ms);
+  return out;
+}
+
+std::string Encode(const Publish& request) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 1, request.ns);
+  AddText(writer, 2, request.name);
+  writer.add_uint64(3, request.arena);
+  writer.add_uint64(4, request.arena_generation);
+  writer.add_uint64(5, request.offset);
+  writer.add_uint64(6, request.size);
+  {
+    Writer specs(writer, 7);
+    for (const PublishedArray& array : request.arrays) AddArray(specs, array);
+  }
+  if (request.replace) writer.add_bool(8, true);
+  if (request.sealed) writer.add_bool(9, true);
+  AddText(writer, 11, request.structure);
+  AddText(writer, 12, request.metadata);
+  return out;
+}
+
+std::string Encode(const Release& request) {
+  std::string out = Room();
+  Writer writer(out);
+  AddNumbers(writer, 1, request.leases);
+  AddNumbers(writer, 2, request.arenas);
+  AddNumbers(writer, 3, request.unmapped);
+  return out;
+}
+
+std::string EncodeMapped(uint64_t arena) {
+  std::string out;
+  Writer(out).add_uint64(1, arena);
+  return out;
+}
+
+std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 1, ns);
+  AddRefs(writer, 2, shares);
+  if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
+  return out;
+}
+
+std::string EncodeExport(uint64_t arena, uint64_t generation) {
+  std::string out = Room();
+  Writer writer(out);
+  writer.add_uint64(1, arena);
+  writer.add_uint64(2, generation);
+  return out;
+}
+
+std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 1, ns);
+  AddRefs(writer, 2, shares);
+  return out;
+}
+
+std::string EncodeList(std::string_view ns, std::string_view name_prefix, std::string_view page_token) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 2, ns);
+  AddText(writer, 3, name_prefix);
+  AddText(writer, 6, page_token);
+  return out;
+}
+
+}  // namespace arraybridge::codec

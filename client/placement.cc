@@ -140,19 +140,20 @@ Status UnmapForSealing(const Placement& placement) {
   return Ok();
 }
 
-Share ShareOf(const codec::Published& published, const codec::Publish& request, const Session& session) {
+Share ShareOf(codec::Published published, codec::Publish request, const Session& session) {
   Share share;
   share.id = published.share;
   share.broker_id = session.server().info.broker_id;
   share.ns = request.ns;
-  share.name = published.name;
+  share.name = std::move(published.name);
   share.generation = published.generation;
   share.size = request.size;
   share.immutability = published.immutability;
   share.structure = request.structure;
   share.metadata = request.metadata;
   share.unnamed = request.name.empty();
-  for (const auto& array : request.arrays) share.arrays.push_back(array.spec);
+  share.arrays.reserve(request.arrays.size());
+  for (auto& array : request.arrays) share.arrays.push_back(std::move(array.spec));
   return share;
 }
 
@@ -176,6 +177,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::spa
     }
     (*session)->written().Name(*range);
     std::vector<View> views;
+    views.reserve(specs.size());
     for (size_t i = 0; i < specs.size(); ++i) {
       const auto elements = specs[i].elements();
       views.push_back(ViewOf(specs[i], (*range)->data() + layout->offsets[i], *elements == 0, *range));
@@ -198,6 +200,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.sealed = options.sealed;
   request.structure = options.structure;
   request.metadata = options.metadata;
+  request.arrays.reserve(placement.views().size());
   for (const View& view : placement.views()) request.arrays.push_back(SpecOf(view, range->data()));
   if (range->published.exchange(true)) return FailedPrecondition("the placement is published already");
   if (options.sealed) {
@@ -221,23 +224,23 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   if (!published.ok()) return published.status();
   session.written().Return(published->returned);
   if (options.sealed) session.written().Forget(*range->arena);
-  return ShareOf(*published, request, session);
+  return ShareOf(*std::move(published), std::move(request), session);
 }
 
 Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
-  const Status none = NotFound("the arrays do not lie in one unpublished placement of this connection");
+  const auto none = [] { return NotFound("the arrays do not lie in one unpublished placement of this connection"); };
   std::shared_ptr<Placement::Range> range;
   std::vector<View> found(views.begin(), views.end());
   for (View& view : found) {
     view.owner = nullptr;
     if (view.data == nullptr) continue;
-    if (view.device.type != kDeviceCpu || !view.compact()) return none;
-    if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none;
+    if (view.device.type != kDeviceCpu || !view.compact()) return none();
+    if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
     auto its = session.written().Find(view.data, view.nbytes());
-    if (!its || (range && its != range)) return none;
+    if (!its || (range && its != range)) return none();
     range = std::move(its);
   }
-  if (!range) return none;
+  if (!range) return none();
   for (View& view : found) {
     view.strides = CompactStrides(view.shape);
     view.owner = range;

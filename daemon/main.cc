@@ -2,6 +2,7 @@
 // parts die in the reverse order.
 #include <google/protobuf/stubs/logging.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -66,22 +67,45 @@ void SayReady(const Config& config) {
   if (::write(starter.get(), ready.data(), ready.size()) < 0) log::Warn("nobody waits for the ready line");
 }
 
-// Keeps warm blocks ready on a thread of its own, so that populating ahead delays no Allocate. Many wishes, one refill.
+// Keeps warm blocks ready on a thread of its own that runs when nobody else wants the CPU, and only once nothing was
+// allocated for a while: who has just been given a block is copying into it. Many wishes, one refill.
 class Refiller {
  public:
-  explicit Refiller(WarmBackend& warm) : warm_(warm), worker_("ab-refill") { Wish(); }
-
-  void Wish() {
-    if (wished_.exchange(true)) return;
+  explicit Refiller(WarmBackend& warm) : warm_(warm), worker_("ab-refill") {
     worker_.Post([this] {
-      wished_.store(false);
+      RunWhenIdle();
       warm_.Refill();
     });
   }
 
+  void Wish() {
+    last_wish_.store(Clock::now());
+    if (!planned_.exchange(true)) worker_.PostAt(Clock::now() + kQuiet, [this] { RefillWhenQuiet(); });
+  }
+
  private:
+  static constexpr std::chrono::milliseconds kQuiet{100};
+
+  static void RunWhenIdle() {
+    const sched_param none{};
+    if (::sched_setscheduler(0, SCHED_IDLE, &none) == 0) return;
+    constexpr int kLeastPriority = 19;
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLeastPriority);
+  }
+
+  void RefillWhenQuiet() {
+    planned_.store(false);  // before: a wish that comes from here on plans the next one
+    const auto quiet_from = last_wish_.load() + kQuiet;
+    if (quiet_from <= Clock::now()) {
+      warm_.Refill();
+      return;
+    }
+    if (!planned_.exchange(true)) worker_.PostAt(quiet_from, [this] { RefillWhenQuiet(); });
+  }
+
   WarmBackend& warm_;
-  std::atomic<bool> wished_{false};
+  std::atomic<Clock::time_point> last_wish_{Clock::time_point{}};
+  std::atomic<bool> planned_{false};
   Worker worker_;  // last: its tasks use all of the above
 };
 

@@ -18,6 +18,8 @@ struct Limits {
   uint64_t arenas_per_session = 1024;
   uint64_t shares_per_namespace = 65536;
   uint64_t namespaces = 256;
+  uint64_t namespaces_per_uid = 64;
+  uint64_t arenas_per_uid = 8192;  // those of sessions that have gone included, until their bytes are given back
   uint64_t allocation_bytes_max = 0;  // 0 = the device's capacity
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;

@@ -37,16 +37,31 @@ Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
   return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
 }
 
+Broker::State::Belongings Broker::State::BelongingsOf(uint32_t uid) const {
+  Belongings belongings;
+  for (auto ns = namespaces.lower_bound(NamespaceKey{uid, {}}); ns != namespaces.end() && ns->first.uid == uid; ++ns) {
+    ++belongings.namespaces;
+    belongings.arenas += ns->second->quota().charges();
+  }
+  return belongings;
+}
+
 // The namespace comes into being with its first Charge.
 Result<Charge> Broker::State::Reserve(Session& session, std::string_view ns, uint64_t footprint) {
   const Limits& limits = config.limits;
   if (session.arenas.size() + session.allocating >= limits.arenas_per_session) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
   }
+  if (BelongingsOf(session.peer.uid).arenas >= limits.arenas_per_uid) {
+    return AtLimit("TOO_MANY_ARENAS", "arenas_per_uid", limits.arenas_per_uid);
+  }
   if (Namespace* const found = FindNamespace(session.peer.uid, ns); found != nullptr) {
     return found->ChargeFor(footprint);
   }
-  if (namespaces.size() >= limits.namespaces) DropUnusedNamespaces();
+  DropUnusedNamespaces();
+  if (BelongingsOf(session.peer.uid).namespaces >= limits.namespaces_per_uid) {
+    return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
+  }
   if (namespaces.size() >= limits.namespaces) return AtLimit("TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
   auto fresh = std::make_unique<Namespace>(session.peer.uid, std::string(ns), quota_bytes());
   auto charge = fresh->ChargeFor(footprint);

@@ -100,8 +100,7 @@ Result<uint32_t> Broker::UidOf(SessionId session) const {
   return found->peer.uid;
 }
 
-// Why it ended is the door's to count and to log.
-void Broker::EndSession(SessionId session, EndCause) {
+void Broker::EndSession(SessionId session) {
   State& state = *state_;
   std::unique_ptr<Session> ended;  // dies after the lock
   const MutexLock lock(state.mutex);

@@ -64,11 +64,7 @@ struct PublishCall {
   uint64_t arena_generation = 0;
   uint64_t offset = 0;
   uint64_t size = 0;
-  std::string specs;      // opaque here: checked at the door, read by clients
-  std::string structure;  // opaque
-  std::string metadata;   // opaque
-  uint32_t fence_kind = 0;
-  std::string fence;  // opaque
+  std::string description;  // opaque here: checked at the door, read by clients
   bool replace = false;
   bool sealed = false;
 };
@@ -121,7 +117,7 @@ class Broker {
   Result<uint32_t> UidOf(SessionId session) const;
   // Ends its leases, tickets, unpublished ranges. Arenas without a live share begin to die, the others stay, whole.
   // Bytes are given back by Sweep. Idempotent.
-  void EndSession(SessionId session, EndCause cause);
+  void EndSession(SessionId session);
 
   // Slow (populates): on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
   Result<AllocatedArena> Allocate(SessionId session, const AllocateCall& call);
@@ -130,7 +126,8 @@ class Broker {
   Status CheckAllocate(SessionId session, const AllocateCall& call);
   Status Mapped(SessionId session, ArenaId arena);
   Result<PublishedShare> Publish(SessionId session, PublishCall call);
-  // All or none. NOT_FOUND names the missing one. Brings at most one descriptor unless `with_descriptor` is false.
+  // All or none. NOT_FOUND names a missing one: SHARE_GONE if an id is missing, which never comes
+  // back, else SHARE_NOT_FOUND. Brings at most one descriptor unless `with_descriptor` is false.
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
                                  bool with_descriptor);
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
@@ -160,6 +157,8 @@ class Broker {
     bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
   };
   Swept Sweep(Clock::time_point now);
+  // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
+  bool sweep_wanted() const;
 
   // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces.
   Result<SharePage> ListShares(SessionId session, const ListFilter& filter) const;

@@ -17,20 +17,27 @@ class Quota {
 
   uint64_t bytes() const { return bytes_; }
   uint64_t used() const { return used_.load(std::memory_order_acquire); }
+  uint64_t charges() const { return charges_.load(std::memory_order_acquire); }
 
  private:
   friend class Charge;
   bool Take(uint64_t bytes) {
     uint64_t used = used_.load(std::memory_order_relaxed);
     while (bytes <= bytes_ - used) {
-      if (used_.compare_exchange_weak(used, used + bytes, std::memory_order_acq_rel)) return true;
+      if (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_acq_rel)) continue;
+      charges_.fetch_add(1, std::memory_order_acq_rel);
+      return true;
     }
     return false;
   }
-  void Return(uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_acq_rel); }
+  void Return(uint64_t bytes) {
+    charges_.fetch_sub(1, std::memory_order_acq_rel);
+    used_.fetch_sub(bytes, std::memory_order_acq_rel);  // last: a quota without use may die
+  }
 
   const uint64_t bytes_;
   std::atomic<uint64_t> used_{0};
+  std::atomic<uint64_t> charges_{0};
 };
 
 class Charge {

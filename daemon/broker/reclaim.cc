@@ -18,6 +18,7 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
   if (--use->second.leases == 0 && !use->second.given) session.uses.erase(use);
   --share.leases;
   --leases;
+  if (share.orphan_until.has_value()) sweep_wanted.store(true);
   Settle(share);
   return true;
 }
@@ -59,6 +60,7 @@ void Broker::State::GiveBack(Arena& arena) {
   std::erase_if(arena.writer->returned, [&](const RangeOfArena& range) { return range.arena == arena.id(); });
   arena.writer = nullptr;
   to_enforce.insert(&arena);
+  sweep_wanted.store(true);
   RetireIfIdle(arena);
 }
 
@@ -69,6 +71,7 @@ void Broker::State::RetireIfIdle(Arena& arena) {
   to_enforce.erase(&arena);
   auto node = arenas.extract(arena.id());
   dying.push_back(std::move(node.mapped()));
+  sweep_wanted.store(true);
 }
 
 void Broker::State::Abandon(Session& session, Clock::time_point now) {
@@ -80,6 +83,7 @@ void Broker::State::Abandon(Session& session, Clock::time_point now) {
       if (!share->facts->unnamed || share->withdrawn) continue;
       share->orphan_until = now + config.orphan_grace;
       orphans.insert(share);
+      sweep_wanted.store(true);
     }
     arena->maker = nullptr;
     if (arena->writer != nullptr) GiveBack(*arena);
@@ -98,6 +102,8 @@ void Broker::State::DropUnusedNamespaces() {
   std::erase_if(namespaces, [](const auto& entry) { return entry.second->unused(); });
 }
 
+bool Broker::sweep_wanted() const { return state_->sweep_wanted.load(); }
+
 Broker::Swept Broker::Sweep(Clock::time_point now) {
   State& state = *state_;
   std::vector<std::unique_ptr<Arena>> dying;
@@ -108,6 +114,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
     for (const auto& [id, session] : state.sessions) session->tickets.DropLate(now);
     for (const Arena* arena : state.to_enforce) unsealed.emplace_back(arena->id(), arena->block());
     dying.swap(state.dying);
+    state.sweep_wanted.store(false);  // what is let go from here on is for the next one
     state.being_swept += dying.size();
   }
   std::vector<ArenaId> enforced;

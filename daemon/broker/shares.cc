@@ -22,16 +22,27 @@ Share* Find(const Namespace* ns, const ShareKey& key) {
   return key.generation == 0 || key.generation == share->facts->generation ? share : nullptr;
 }
 
-// REQUIRES: Find gave null. A name that could not be one is not echoed.
+// REQUIRES: Find gave null. SHARE_GONE: it never comes back; SHARE_NOT_FOUND: it may come. A name that could not be one
+// is not echoed.
 Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits) {
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", NamespaceNameOf(ns), limits.name_bytes_max));
-  std::string what = Concat("share ", Number(key.id));
-  if (key.id == ShareId{}) {
-    AB_RETURN_IF_ERROR(CheckName("the share's name", key.name, limits.name_bytes_max));
-    what = Concat("share '", key.name, "'");
-  }
+  const bool by_id = key.id != ShareId{};
+  if (!by_id) AB_RETURN_IF_ERROR(CheckName("the share's name", key.name, limits.name_bytes_max));
+  std::string what = by_id ? Concat("share ", Number(key.id)) : Concat("share '", key.name, "'");
   if (key.generation != 0) what += Concat(", generation ", key.generation, ",");
-  return NotFound(what, " is not there in namespace '", NamespaceNameOf(ns), "'").Because("SHARE_NOT_FOUND");
+  return NotFound(what, " is not there in namespace '", NamespaceNameOf(ns), "'")
+      .Because(by_id ? "SHARE_GONE" : "SHARE_NOT_FOUND");
+}
+
+// Which of those that are not there to speak of: an id, which never comes back, before a name, which may.
+const ShareKey& WorstMissing(const Namespace* ns, std::span<const ShareKey> keys) {
+  const ShareKey* worst = nullptr;
+  for (const ShareKey& key : keys) {
+    if (Find(ns, key) != nullptr) continue;
+    if (key.id != ShareId{}) return key;
+    if (worst == nullptr) worst = &key;
+  }
+  return *worst;
 }
 
 Status NameTaken(std::string_view ns, std::string_view name) {
@@ -94,11 +105,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   auto facts = std::make_shared<ShareFacts>();
   facts->ns = std::string(NamespaceNameOf(call.ns));
   facts->name = name;
-  facts->specs = std::move(call.specs);
-  facts->structure = std::move(call.structure);
-  facts->metadata = std::move(call.metadata);
-  facts->fence_kind = call.fence_kind;
-  facts->fence = std::move(call.fence);
+  facts->description = std::move(call.description);
   facts->unnamed = unnamed;
   auto share = std::make_unique<Share>();
   share->offset = call.offset;
@@ -163,7 +170,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
       Share* const share = Find(owner, key);
       if (share == nullptr) {
         state.Undo(*found, acquired.shares);
-        return NoShare(ns, key, limits);
+        return NoShare(ns, WorstMissing(owner, keys), limits);
       }
       acquired.shares.push_back(state.Lease(*found, *share));
       if (lacking == nullptr && !share->arena->readers.contains(found)) lacking = share->arena;

@@ -13,7 +13,6 @@
 namespace arraybridge {
 
 enum class Door : uint8_t { kLifeline, kGrpc };
-enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain };
 
 // What does not change about a share once it is published. Shared between the broker and every answer about it.
 struct ShareFacts {
@@ -21,11 +20,7 @@ struct ShareFacts {
   std::string ns;
   std::string name;
   uint64_t generation = 0;
-  std::string specs;      // a serialised ArraySpecs; opaque to the broker
-  std::string structure;  // opaque
-  std::string metadata;   // opaque
-  uint32_t fence_kind = 0;
-  std::string fence;
+  std::string description;  // what its maker said of it; opaque to the broker
   bool unnamed = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -53,6 +54,12 @@ struct Broker::State {
 
   // Arenas (arenas.cc).
   Result<Charge> Reserve(Session& session, std::string_view ns, uint64_t footprint) AB_REQUIRES(mutex);
+  // Namespaces of one user, and arenas in them: those that are populated or dying right now included.
+  struct Belongings {
+    uint64_t namespaces = 0;
+    uint64_t arenas = 0;
+  };
+  Belongings BelongingsOf(uint32_t uid) const AB_REQUIRES(mutex);
 
   // Shares and leases (shares.cc).
   Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name) const AB_REQUIRES(mutex);
@@ -89,6 +96,7 @@ struct Broker::State {
   std::unordered_set<Arena*> to_enforce AB_GUARDED_BY(mutex);  // without a writer, not yet immutable for everybody
   uint64_t being_swept AB_GUARDED_BY(mutex) = 0;               // dying arenas that a Sweep has in its hands
   uint64_t leases AB_GUARDED_BY(mutex) = 0;
+  std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen
 
   uint64_t last_session AB_GUARDED_BY(mutex) = 0;
   uint64_t last_arena AB_GUARDED_BY(mutex) = 0;

@@ -39,7 +39,7 @@ void SessionStream::Step(bool SessionStream::*happened) {
     finished_ = true;
     over = over_;
   }
-  verbs_.EndSession(session_, over ? EndCause::kClean : EndCause::kDrain);
+  verbs_.EndSession(session_);
   if (over) return Finish(grpc::Status::CANCELLED);
   event_.set_draining(true);
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);

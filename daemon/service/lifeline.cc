@@ -51,7 +51,13 @@ void Lifeline::Answer(const FrameHeader& request, const google::protobuf::Messag
   }
   auto* out = reinterpret_cast<uint8_t*>(Scratch().data());
   message.SerializeWithCachedSizesToArray(out);
-  Send(AnswerHeader(request, Code::kOk, memory_wanted), {Scratch().data(), bytes}, std::move(descriptor));
+  AnswerBytes(request, {Scratch().data(), bytes}, std::move(descriptor), memory_wanted);
+}
+
+void Lifeline::AnswerBytes(const FrameHeader& request, std::string_view payload, UniqueFd descriptor,
+                           bool memory_wanted) {
+  if ((request.flags & kFrameNoReply) != 0) return;
+  Send(AnswerHeader(request, Code::kOk, memory_wanted), payload, std::move(descriptor));
 }
 
 void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) {
@@ -67,7 +73,7 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
 
 void Lifeline::Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
   MutexLock lock(mutex_);
-  if (closed_ || cut_) return;
+  if (closed_ || cut_ != kNotCut) return;
   if (owed_.empty()) {
     const SendOutcome outcome = SendNow(header, payload, descriptor);
     if (outcome == SendOutcome::kSent) return;
@@ -98,7 +104,7 @@ bool Lifeline::MayCarryDescriptor() {
 
 void Lifeline::Flush() {
   MutexLock lock(mutex_);
-  while (!owed_.empty() && !closed_ && !cut_) {
+  while (!owed_.empty() && !closed_ && cut_ == kNotCut) {
     const Owed& next = owed_.front();
     const SendOutcome outcome = SendNow(next.header, next.payload, next.descriptor);
     if (outcome == SendOutcome::kAgain) return;
@@ -122,15 +128,16 @@ void Lifeline::Cut(EndCause cause) {
 }
 
 void Lifeline::CutLocked(EndCause cause) {
-  if (cut_ || closed_) return;
-  cut_ = cause;
+  if (cut_ != kNotCut || closed_) return;
+  cut_ = static_cast<int>(cause);
   owed_.clear();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
 std::optional<EndCause> Lifeline::cut() const {
-  MutexLock lock(mutex_);
-  return cut_;
+  const int cause = cut_.load(std::memory_order_acquire);
+  if (cause == kNotCut) return std::nullopt;
+  return static_cast<EndCause>(cause);
 }
 
 void Lifeline::Close() {

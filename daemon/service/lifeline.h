@@ -2,6 +2,7 @@
 // it ended. The socket's life is the session's life.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
+
+enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain };
 
 // Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
 class Lifeline {
@@ -35,16 +38,20 @@ class Lifeline {
   // Nothing is sent when the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,
               bool memory_wanted) AB_EXCLUDES(mutex_);
+  // `payload`: the bytes of the message. REQUIRES: they fit into a frame.
+  void AnswerBytes(const FrameHeader& request, std::string_view payload, UniqueFd descriptor, bool memory_wanted)
+      AB_EXCLUDES(mutex_);
   void Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) AB_EXCLUDES(mutex_);
   // The socket takes more. Sends what waits.
   void Flush() AB_EXCLUDES(mutex_);
   // No more requests, no more answers; the loop sees the end of the stream. The first cause counts.
   void Cut(EndCause cause) AB_EXCLUDES(mutex_);
-  std::optional<EndCause> cut() const AB_EXCLUDES(mutex_);
+  std::optional<EndCause> cut() const;
   // Closes the socket. Idempotent.
   void Close() AB_EXCLUDES(mutex_);
 
  private:
+  static constexpr int kNotCut = -1;
   struct Owed {
     FrameHeader header;
     std::string payload;
@@ -67,7 +74,7 @@ class Lifeline {
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t descriptors_unread_ AB_GUARDED_BY(mutex_) = 0;  // at most so many
-  std::optional<EndCause> cut_ AB_GUARDED_BY(mutex_);
+  std::atomic<int> cut_{kNotCut};                          // an EndCause; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 

@@ -21,11 +21,16 @@ constexpr size_t kEventsMax = 64;
 constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
 constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
 constexpr std::chrono::microseconds kSpin{50};
+constexpr uint64_t kViolationLinesPerSecond = 10;
 constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
 bool HasSeveralCpus() {
   cpu_set_t cpus;
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
+}
+
+Caller CallerOf(const Lifeline& line, const Frame& frame) {
+  return {*line.session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
 }
 
 }  // namespace
@@ -43,6 +48,7 @@ struct LocalDoor::Requests {
   v1::ListRequest list;
   v1::GetStatsRequest get_stats;
   v1::RedeemRequest redeem;
+  std::string acquired;  // the answer to Acquire
 };
 
 LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
@@ -51,7 +57,8 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       requests_(std::make_unique<Requests>()),
-      buffer_(kFrameBytesMax) {
+      buffer_(kFrameBytesMax),
+      violations_(kViolationLinesPerSecond) {
   AB_CHECK(epoll_.valid() && wake_.valid());
   epoll_event event{};
   event.events = EPOLLIN;
@@ -92,7 +99,7 @@ void LocalDoor::Run() {
 // Sleeps until something happens or a hello is due.
 int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const int most = static_cast<int>(events.size());
-  const auto until = Clock::now() + kSpin;
+  const auto until = busy ? Clock::now() + kSpin : Clock::time_point{};
   while (busy && Clock::now() < until) {
     ::sched_yield();
     const int count = ::epoll_wait(epoll_.get(), events.data(), most, 0);
@@ -137,12 +144,17 @@ void LocalDoor::Admit(Connection connection) {
   hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, key);
 }
 
+bool LocalDoor::AwaitsHello(uint64_t key) const {
+  const auto found = lifelines_.find(key);
+  return found != lifelines_.end() && !found->second->session;
+}
+
 void LocalDoor::CutLateHellos() {
   while (!hellos_.empty() && hellos_.front().first <= Clock::now()) {
-    const auto found = lifelines_.find(hellos_.front().second);
+    const uint64_t key = hellos_.front().second;
     hellos_.pop_front();
-    if (found == lifelines_.end() || found->second->session) continue;
-    const LifelinePointer line = found->second;
+    if (!AwaitsHello(key)) continue;
+    const LifelinePointer line = lifelines_.at(key);
     Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
            DeadlineExceeded("no OpenSession came within ", config_.limits.hello_timeout.count(),
                             " ms (limits.hello_timeout)"));
@@ -210,6 +222,8 @@ void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
   auto opened = join ? verbs_.Join(request, line->peer()) : verbs_.OpenSession(request, line->peer());
   if (!opened.ok()) return Refuse(line, frame.header, opened.status());
   line->session = SessionId{opened->session()};
+  // Who has said hello is due no more: then the loop asks no clock.
+  while (!hellos_.empty() && !AwaitsHello(hellos_.front().second)) hellos_.pop_front();
   line->joined = join;
   line->Answer(frame.header, *opened, {}, verbs_.memory_wanted());
 }
@@ -227,13 +241,14 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
       if (!Parse(line, frame, &requests.get_server_info)) return;
       return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted());
     case Verb::kAllocate:
-      return Later<v1::AllocateResponse>(line, frame, &requests.allocate, &Verbs::Allocate);
+      if (!Parse(line, frame, &requests.allocate)) return;
+      return Later<v1::AllocateResponse>(line, frame, requests.allocate, &Verbs::Allocate);
     case Verb::kMapped:
       return Now(line, frame, &requests.mapped, &Verbs::Mapped);
     case Verb::kPublish:
       return Now(line, frame, &requests.publish, &Verbs::Publish);
     case Verb::kAcquire:
-      return Later<v1::AcquireResponse>(line, frame, &requests.acquire, &Verbs::Acquire);
+      return Acquire(line, frame);
     case Verb::kExport:
       return Now(line, frame, &requests.export_arena, &Verbs::Export);
     case Verb::kRelease:
@@ -260,15 +275,14 @@ bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* 
 template <class Request, class Verb>
 void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
   if (!Parse(line, frame, request)) return;
-  auto answer = std::invoke(verb, verbs_, Caller{*line->session, Door::kLifeline}, *request);
+  auto answer = std::invoke(verb, verbs_, CallerOf(*line, frame), *request);
   if (!answer.ok()) return Refuse(line, frame.header, answer.status());
   line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted());
 }
 
 // The answer may come from another thread, after this client has gone.
 template <class Response, class Request, class Verb>
-void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
-  if (!Parse(line, frame, request)) return;
+void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, const Request& request, Verb verb) {
   Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line),
                            header = frame.header](Result<Answer<Response>> answer) {
     const LifelinePointer waiting = caller.lock();
@@ -279,7 +293,21 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request* 
     verbs.CountRefusal();
     waiting->Refuse(header, answer.status(), verbs.memory_wanted());
   };
-  std::invoke(verb, verbs_, Caller{*line->session, Door::kLifeline}, *request, std::move(reply));
+  std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
+}
+
+// What is there is answered here and now: a get is the one thing that everybody does all the time.
+void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
+  const v1::AcquireRequest& request = requests_->acquire;
+  if (!Parse(line, frame, &requests_->acquire)) return;
+  auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
+  if (granted.ok()) {
+    return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted), verbs_.memory_wanted());
+  }
+  if (request.timeout_ms() == 0 || !Verbs::MayCome(granted.status())) {
+    return Refuse(line, frame.header, granted.status());
+  }
+  Later<v1::AcquireResponse>(line, frame, request, &Verbs::Acquire);
 }
 
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
@@ -292,8 +320,10 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
   FrameHeader asked = header;
   asked.flags = 0;  // told even if it wanted no answer
   Refuse(line, asked, status);
-  log::Warn("lifeline cut: uid={} session={} {}", line->peer().uid, line->session ? Number(*line->session) : 0,
-            status.ToString());
+  if (const auto dropped = violations_.Admit(Clock::now())) {
+    log::Warn("lifeline cut: uid={} session={} {} ({} more before)", line->peer().uid,
+              line->session ? Number(*line->session) : 0, status.ToString(), *dropped);
+  }
   End(line, EndCause::kProtocol);
 }
 
@@ -305,7 +335,7 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
   line->Close();
   if (cause == EndCause::kProtocol || cause == EndCause::kLimit) verbs_.CountCut();
-  if (line->session && !line->joined) verbs_.EndSession(*line->session, cause);
+  if (line->session && !line->joined) verbs_.EndSession(*line->session);
 }
 
 }  // namespace arraybridge

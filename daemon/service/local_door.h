@@ -18,6 +18,7 @@
 #include "daemon/config.h"
 #include "daemon/service/lifeline.h"
 #include "daemon/service/listener.h"
+#include "daemon/service/log_throttle.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/mutex.h"
 
@@ -42,6 +43,7 @@ class LocalDoor {
   int WaitForEvents(bool busy, std::span<epoll_event> events);
   void AdmitIncoming() AB_EXCLUDES(mutex_);
   void Admit(Connection connection);
+  bool AwaitsHello(uint64_t key) const;
   void CutLateHellos();
   void HandleEvent(uint64_t tag, uint32_t events);
   // False: nothing more to read for now.
@@ -57,8 +59,10 @@ class LocalDoor {
   bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
   template <class Request, class Verb>
   void Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb);
+  // REQUIRES: `request` is parsed.
   template <class Response, class Request, class Verb>
-  void Later(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb);
+  void Later(const LifelinePointer& line, const Frame& frame, const Request& request, Verb verb);
+  void Acquire(const LifelinePointer& line, const Frame& frame);
 
   const Config& config_;
   Verbs& verbs_;
@@ -67,6 +71,7 @@ class LocalDoor {
   std::unique_ptr<Requests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
+  LogThrottle violations_;
   std::unordered_map<uint64_t, LifelinePointer> lifelines_;
   std::unordered_map<uint32_t, uint64_t> of_uid_;
   // In the order they came, which is the order in which they are due.

@@ -53,19 +53,14 @@ void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
 }
 
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability) {
+  // Our own bytes: if they were none of a Share, the rest would still be true.
+  static_cast<void>(message->ParseFromString(facts.description));
   message->set_id(Number(facts.id));
   message->set_namespace_(facts.ns);
   message->set_name(facts.name);
   message->set_generation(facts.generation);
   Fill(message->mutable_handle(), handle);
-  AB_CHECK(message->mutable_specs()->ParseFromString(facts.specs));
   message->set_immutability(ToMessage(immutability));
-  if (facts.fence_kind != 0) {
-    message->mutable_fence()->set_kind(static_cast<v1::Fence::Kind>(facts.fence_kind));
-    message->mutable_fence()->set_opaque(facts.fence);
-  }
-  if (!facts.structure.empty()) message->set_structure(facts.structure);
-  if (!facts.metadata.empty()) message->set_metadata(facts.metadata);
   message->set_unnamed(facts.unnamed);
 }
 

@@ -15,7 +15,6 @@ void Fill(v1::Device* message, const Device& device);
 void Fill(v1::Handle* message, const Handle& handle);
 void Fill(v1::Limits* message, const Config& config);
 void Fill(v1::DeviceInfo* message, const DeviceFacts& device);
-// A share's specs were checked when it was published; they are read back as they are.
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability);
 void Fill(v1::ShareInfo* message, const ShareRow& row);
 void Fill(v1::SessionInfo* message, const SessionRow& row);

@@ -7,6 +7,7 @@
 
 #include "daemon/service/message_limits.h"
 #include "daemon/service/messages.h"
+#include "daemon/service/share_wire.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -88,9 +89,9 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
   return response;
 }
 
-void Verbs::EndSession(SessionId session, EndCause cause) {
+void Verbs::EndSession(SessionId session) {
   line_.DropSession(session);
-  broker_.EndSession(session, cause);
+  broker_.EndSession(session);
   sweeper_.Soon();
   sweeper_.After(config_.orphan_grace);
 }
@@ -110,23 +111,19 @@ Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::Pub
   call.arena_generation = request.arena_generation();
   call.offset = request.offset();
   call.size = request.size();
-  call.specs = request.specs().SerializeAsString();
-  call.structure = std::move(*request.mutable_structure());
-  call.metadata = std::move(*request.mutable_metadata());
-  call.fence_kind = static_cast<uint32_t>(request.fence().kind());
-  call.fence = request.fence().opaque();
+  call.description = DescriptionOf(request);
   call.replace = request.replace();
   call.sealed = request.sealed();
   auto published = broker_.Publish(caller.session, std::move(call));
   if (!published.ok()) return published.status();
   line_.NamePublished(request.namespace_(), published->name);
-  if (request.replace()) sweeper_.Soon();  // the name's former bytes may be nobody's now
+  if (request.replace()) Reclaim();  // the name's former bytes may be nobody's now
   Answer<v1::PublishResponse> answer;
   answer.message.set_share(Number(published->share));
   answer.message.set_name(std::move(published->name));
   answer.message.set_generation(published->generation);
   answer.message.set_immutability(ToMessage(published->immutability));
-  AddReturned(caller.session, answer.message.mutable_returned());
+  AddReturned(caller, answer.message.mutable_returned());
   return answer;
 }
 
@@ -147,10 +144,14 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
-  sweeper_.Soon();
+  if (request.unmapped().empty()) {
+    Reclaim();
+  } else {
+    sweeper_.Soon();  // it may have been the last that held what is dying
+  }
   Answer<v1::ReleaseResponse> answer;
   answer.message.set_released(released->released);
-  AddReturned(caller.session, answer.message.mutable_returned());
+  AddReturned(caller, answer.message.mutable_returned());
   return answer;
 }
 
@@ -158,11 +159,11 @@ Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
   const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), FromMessage(request.shares()));
-  sweeper_.Soon();  // also when one name was missing: the others are gone
+  Reclaim();  // also when one name was missing: the others are gone
   if (!withdrawn.ok()) return withdrawn.status();
   Answer<v1::WithdrawResponse> answer;
   answer.message.set_withdrawn(*withdrawn);
-  AddReturned(caller.session, answer.message.mutable_returned());
+  AddReturned(caller, answer.message.mutable_returned());
   return answer;
 }
 
@@ -184,6 +185,10 @@ Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1:
   answer.message.set_writable(redeemed->writable);
   answer.descriptor = std::move(redeemed->handle.descriptor);
   return answer;
+}
+
+void Verbs::Reclaim() {
+  if (broker_.sweep_wanted() || line_.waits_for_memory()) sweeper_.Soon();
 }
 
 void Verbs::Drain() {
@@ -224,8 +229,9 @@ Result<Verbs::Handed> Verbs::HandOver(const Caller& caller, Handle& handle, Acce
   return handed;
 }
 
-void Verbs::AddReturned(SessionId session, google::protobuf::RepeatedPtrField<v1::Range>* returned) {
-  for (const RangeOfArena& range : broker_.TakeReturned(session, kReturnedMax)) {
+void Verbs::AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned) {
+  if (!caller.hears) return;  // the next answer brings them
+  for (const RangeOfArena& range : broker_.TakeReturned(caller.session, kReturnedMax)) {
     v1::Range* message = returned->Add();
     message->set_arena(Number(range.arena));
     message->set_offset(range.offset);

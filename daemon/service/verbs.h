@@ -24,6 +24,7 @@ namespace arraybridge {
 struct Caller {
   SessionId session{};
   Door door = Door::kLifeline;
+  bool hears = true;  // false: it wants no answer, so nothing must be handed to it in one
 };
 
 template <class Message>
@@ -50,12 +51,16 @@ class Verbs {
   // A lifeline joins the session that this token names, to redeem its tickets. NOT_FOUND unless it is the same uid's.
   Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
   // Drops its waiters, ends it in the broker, asks for a sweep.
-  void EndSession(SessionId session, EndCause cause);
+  void EndSession(SessionId session);
 
   WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply);
   Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, v1::PublishRequest& request);
   WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply);
+  // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse; the descriptor rides along on a
+  // lifeline. The caller waits if it wants to and MayCome says so of the refusal.
+  Result<UniqueFd> AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
+  static bool MayCome(const Status& refusal);
   Result<Answer<v1::ExportResponse>> Export(const Caller& caller, const v1::ExportRequest& request);
   Result<Answer<v1::ReleaseResponse>> Release(const Caller& caller, const v1::ReleaseRequest& request);
   Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
@@ -81,8 +86,8 @@ class Verbs {
 
   Status CheckNotDraining() const;
   Clock::time_point DeadlineOf(uint64_t timeout_ms) const;
-  Result<Answer<v1::AcquireResponse>> AcquireNow(const Caller& caller, const v1::AcquireRequest& request,
-                                                 std::span<const ShareKey> keys);
+  Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
+  Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
   WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
                         Reply<v1::AcquireResponse> reply);
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
@@ -92,7 +97,9 @@ class Verbs {
     std::optional<v1::Ticket> ticket;
   };
   Result<Handed> HandOver(const Caller& caller, Handle& handle, Access access);
-  void AddReturned(SessionId session, google::protobuf::RepeatedPtrField<v1::Range>* returned);
+  void AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned);
+  // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
+  void Reclaim();
 
   const Config& config_;
   Broker& broker_;

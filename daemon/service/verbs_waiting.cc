@@ -5,6 +5,7 @@
 
 #include "daemon/service/message_limits.h"
 #include "daemon/service/messages.h"
+#include "daemon/service/share_wire.h"
 #include "daemon/service/verbs.h"
 
 namespace arraybridge {
@@ -23,7 +24,7 @@ class Verbs::Pending {
   // whatever it is: each is handed out once.
   Deliver Try(bool first) {
     if (verbs_.draining()) return nullptr;
-    verbs_.AddReturned(caller_.session, response_.mutable_returned());
+    verbs_.AddReturned(caller_, response_.mutable_returned());
     const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
     if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) {
       return [this] { AnswerReturned(); };
@@ -140,78 +141,87 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
 }
 
 WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply) {
-  const auto check = [&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckNotDraining());
-    AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-    return CheckRefs(config_.limits, request.shares());
-  };
-  if (const Status checked = check(); !checked.ok()) return reply(checked), WaiterId{};
-  auto granted = AcquireNow(caller, request, FromMessage(request.shares()));
-  if (granted.ok() || granted.status().code() != Code::kNotFound || request.timeout_ms() == 0) {
+  auto granted = AcquireMessage(caller, request);
+  if (granted.ok() || !MayCome(granted.status()) || request.timeout_ms() == 0) {
     return reply(std::move(granted)), WaiterId{};
   }
   return AcquireLater(caller, request, granted.status(), std::move(reply));
 }
 
-Result<Answer<v1::AcquireResponse>> Verbs::AcquireNow(const Caller& caller, const v1::AcquireRequest& request,
-                                                      std::span<const ShareKey> keys) {
+// An id that is gone never comes back: only names are worth waiting for.
+bool Verbs::MayCome(const Status& refusal) {
+  return refusal.code() == Code::kNotFound && refusal.reason() == "SHARE_NOT_FOUND";
+}
+
+Result<UniqueFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
+  AB_RETURN_IF_ERROR(CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
   const bool lifeline = caller.door == Door::kLifeline;
-  auto acquired = broker_.Acquire(caller.session, request.namespace_(), keys, lifeline);
+  auto acquired = broker_.Acquire(caller.session, request.namespace_(), FromMessage(request.shares()), lifeline);
   if (!acquired.ok()) return acquired.status();
-  std::vector<uint64_t> leases;  // to be given back if the answer cannot be
-  Answer<v1::AcquireResponse> answer;
-  Status failed;
-  for (const LeasedShare& leased : acquired->shares) {
-    leases.push_back(Number(leased.lease));
-    v1::LeasedShare* share = answer.message.add_shares();
-    share->set_lease(Number(leased.lease));
-    Fill(share->mutable_share(), *leased.facts, leased.handle, leased.immutability);
-    if (lifeline || !failed.ok()) continue;
-    auto ticket = TicketFor(caller.session, ArenaId{leased.handle.arena}, Access::kRead);
-    if (ticket.ok()) *answer.message.add_tickets() = *std::move(ticket);
-    failed = ticket.status();
-  }
+  response->clear();
+  for (const LeasedShare& leased : acquired->shares) AppendLeased(leased, response);
+  Status failed = lifeline ? Ok() : AppendTickets(caller.session, *acquired, response);
+  UniqueFd descriptor;
   if (acquired->descriptor) {
-    answer.message.set_descriptor_arena(acquired->descriptor->arena);
-    answer.descriptor = std::move(acquired->descriptor->descriptor);
+    AppendDescriptorArena(acquired->descriptor->arena, response);
+    descriptor = std::move(acquired->descriptor->descriptor);
   }
-  if (const size_t bytes = answer.message.ByteSizeLong(); failed.ok() && bytes > AnswerBytesMax(config_.limits)) {
-    failed = ResourceExhausted("the answer has ", bytes, " bytes (limits.frame_bytes_max ",
+  if (failed.ok() && response->size() > AnswerBytesMax(config_.limits)) {
+    failed = ResourceExhausted("the answer has ", response->size(), " bytes (limits.frame_bytes_max ",
                                config_.limits.frame_bytes_max, "): ask for fewer shares at once")
                  .Because("ANSWER_TOO_LARGE");
   }
-  if (failed.ok()) return answer;
+  if (failed.ok()) return descriptor;
+  std::vector<uint64_t> leases;
+  for (const LeasedShare& leased : acquired->shares) leases.push_back(Number(leased.lease));
   static_cast<void>(broker_.Release(caller.session, leases, {}, {}));
   return failed;
+}
+
+Status Verbs::AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response) {
+  v1::AcquireResponse tickets;
+  for (const LeasedShare& leased : acquired.shares) {
+    auto ticket = TicketFor(session, ArenaId{leased.handle.arena}, Access::kRead);
+    if (!ticket.ok()) return ticket.status();
+    *tickets.add_tickets() = *std::move(ticket);
+  }
+  tickets.AppendToString(response);
+  return Ok();
+}
+
+// The same bytes, read back: for gRPC, which wants a message, and for who has waited.
+Result<Answer<v1::AcquireResponse>> Verbs::AcquireMessage(const Caller& caller, const v1::AcquireRequest& request) {
+  std::string bytes;
+  auto granted = AcquireAtOnce(caller, request, &bytes);
+  if (!granted.ok()) return granted.status();
+  Answer<v1::AcquireResponse> answer;
+  answer.message = ReadBack(bytes);
+  answer.descriptor = *std::move(granted);
+  return answer;
 }
 
 WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
                              Reply<v1::AcquireResponse> reply) {
   struct Wait {
     v1::AcquireRequest request;
-    std::vector<ShareKey> keys;  // views into `request`
     Status missing;
     Reply<v1::AcquireResponse> reply;
   };
-  auto wait = std::make_shared<Wait>();
-  wait->request = request;
-  wait->keys = FromMessage(wait->request.shares());
-  wait->missing = std::move(missing);
-  wait->reply = reply;
-
+  const auto wait = std::make_shared<Wait>(Wait{request, std::move(missing), reply});
   std::vector<std::string_view> names;
-  for (const ShareKey& key : wait->keys) {
-    if (!key.name.empty()) names.push_back(key.name);
+  for (const v1::ShareRef& ref : wait->request.shares()) {
+    if (ref.has_name()) names.push_back(ref.name());
   }
-  if (names.empty()) return reply(wait->missing), WaiterId{};  // ids never come back
 
   Waiter waiter;
   waiter.session = caller.session;
   waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, wait](bool) -> Deliver {
     if (draining()) return nullptr;
-    auto granted = AcquireNow(caller, wait->request, wait->keys);
-    if (!granted.ok() && granted.status().code() == Code::kNotFound) {
+    auto granted = AcquireMessage(caller, wait->request);
+    if (!granted.ok() && MayCome(granted.status())) {
       wait->missing = granted.status();
       return nullptr;
     }

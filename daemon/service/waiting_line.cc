@@ -59,6 +59,7 @@ void WaitingLine::Remove(Entry& entry) {
   if (entry.waiter.deadline) deadlines_.erase({*entry.waiter.deadline, entry.id});
   if (entry.refused) refused_.fetch_sub(1, std::memory_order_relaxed);
   if (entry.memory) {
+    memory_waiters_.fetch_sub(1);
     const auto queue = for_memory_.find(*entry.memory);
     queue->second.erase(entry.id);
     if (queue->second.empty()) for_memory_.erase(queue);
@@ -79,6 +80,7 @@ Result<WaiterId> WaitingLine::WaitForMemory(uint32_t uid, std::string_view ns, W
   if (!entry.ok()) return entry.status();
   (*entry)->memory = MemoryKey{uid, std::string(ns)};
   for_memory_[*(*entry)->memory].insert((*entry)->id);
+  memory_waiters_.fetch_add(1);
   return WaiterId{(*entry)->id};
 }
 

@@ -67,6 +67,8 @@ class WaitingLine {
 
   // Somebody was refused memory and waits.
   bool wanted() const { return refused_.load(std::memory_order_relaxed) > 0; }
+  // Somebody waits for memory, refused or not tried yet.
+  bool waits_for_memory() const { return memory_waiters_.load() > 0; }
   uint64_t waiting() const;
 
  private:
@@ -96,6 +98,7 @@ class WaitingLine {
   std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);
   std::atomic<uint64_t> refused_{0};
   std::atomic<uint64_t> name_waiters_{0};
+  std::atomic<uint64_t> memory_waiters_{0};
   // A thread of its own: a slow allocation must not delay a deadline. Last: it uses all of the above.
   Worker timers_;
 };

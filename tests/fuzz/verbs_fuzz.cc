@@ -54,7 +54,7 @@ struct Memory {
 class Stranger {
  public:
   explicit Stranger(Verbs& verbs) : verbs_(verbs) { Open({}); }
-  ~Stranger() { End(EndCause::kKilled); }
+  ~Stranger() { End(); }
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
 
@@ -97,7 +97,7 @@ class Stranger {
       case 12:
         return verbs_.Cancel(last_waiter_);
       default:
-        End(EndCause::kProtocol);
+        End();
         Open({});
     }
   }
@@ -117,12 +117,12 @@ class Stranger {
     peer.door = caller_.door;
     const auto opened = request.join().empty() ? verbs_.OpenSession(request, peer) : verbs_.Join(request, peer);
     if (!opened.ok()) return;
-    End(EndCause::kClean);
+    End();
     caller_.session = SessionId{opened->session()};
   }
 
-  void End(EndCause cause) {
-    if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session, cause);
+  void End() {
+    if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session);
     caller_.session = {};
   }
 

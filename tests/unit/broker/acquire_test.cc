@@ -50,7 +50,12 @@ TEST_F(AcquireTest, FindsByIdAndByGeneration) {
   EXPECT_EQ(stale.status().message(),
             Concat("share 'a', generation ", share.generation + 1, ", is not there in namespace 'default'"));
   ASSERT_TRUE(Withdraw(maker, {{.id = share.share}}).ok());
-  EXPECT_THAT(Acquire(maker, {{.id = share.share}}), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
+  EXPECT_THAT(Acquire(maker, {{.id = share.share}}), FailsWith(Code::kNotFound, "SHARE_GONE"));
+}
+
+TEST_F(AcquireTest, SpeaksOfTheIdThatNeverComesBeforeTheNameThatMay) {
+  const auto maker = Open();
+  EXPECT_THAT(Acquire(maker, {{.name = "a"}, {.id = ShareId{99}}}), FailsWith(Code::kNotFound, "SHARE_GONE"));
 }
 
 TEST_F(AcquireTest, IsAllOrNone) {

@@ -97,13 +97,48 @@ TEST_F(AllocateTest, HasALimitOfNamespacesAndForgetsUnusedOnes) {
   Sweep();
   EXPECT_TRUE(broker().Allocate(session, {"c", kHost, 1}).ok());
   // One whose only allocation failed is not in the way either.
-  broker().EndSession(session, EndCause::kClean);
+  broker().EndSession(session);
   Sweep();
   const auto next = Open();
   world().allocate_fails = true;
   for (const char* ns : {"d", "e", "f"}) {
     EXPECT_THAT(broker().Allocate(next, {ns, kHost, 1}), FailsWith(Code::kResourceExhausted, "DEVICE_FULL"));
   }
+}
+
+TEST_F(AllocateTest, HasALimitOfNamespacesPerUser) {
+  config_.limits.namespaces_per_uid = 2;
+  const auto session = Open();
+  const auto arena = Unsealed(session, 1, "a");
+  Unsealed(session, 1, "b");
+  const auto third = broker().Allocate(session, {"c", kHost, 1});
+  EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_NAMESPACES"));
+  EXPECT_NE(third.status().message().find("namespaces_per_uid"), std::string::npos);
+  Unsealed(Open(1001), 1, "c");  // another user's are not counted
+  GiveBack(session, arena);
+  Sweep();
+  Unsealed(session, 1, "c");
+}
+
+TEST_F(AllocateTest, HasALimitOfArenasPerUserThatSurvivesItsSessions) {
+  config_.limits.arenas_per_uid = 2;
+  const auto session = Open();
+  for (const char* ns : {"a", "b"}) {
+    const auto arena = broker().Allocate(session, {ns, kHost, 1});
+    ASSERT_TRUE(arena.ok());
+    ASSERT_TRUE(broker().Mapped(session, ArenaId{arena->handle.arena}).ok());
+    ASSERT_TRUE(broker().Publish(session, Call(arena->handle, "kept", 0, 256, ns)).ok());
+  }
+  broker().EndSession(session);
+  Sweep();
+  const auto next = Open();
+  const auto third = broker().Allocate(next, {"a", kHost, 1});
+  EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_ARENAS"));
+  EXPECT_NE(third.status().message().find("arenas_per_uid"), std::string::npos);
+  Unsealed(Open(1001));
+  ASSERT_TRUE(Withdraw(next, {{.name = "kept"}}, "a").ok());
+  Sweep();
+  Unsealed(next, 1, "a");
 }
 
 TEST_F(AllocateTest, NamesOfNamespacesHaveALimit) {

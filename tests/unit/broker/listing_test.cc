@@ -65,7 +65,7 @@ TEST_F(ListingTest, AShareRowTellsItsMakerWhileThatLives) {
   EXPECT_EQ(row.handle.offset, 256u);
   EXPECT_EQ(row.handle.size, 300u);
   EXPECT_EQ(row.immutability, Immutability::kByContract);
-  broker().EndSession(maker, EndCause::kClean);
+  broker().EndSession(maker);
   EXPECT_EQ(broker().ListShares(reader, {.page_size = 1})->rows.at(0).maker, SessionId{});
   ASSERT_TRUE(Withdraw(reader, {{.name = "a"}}).ok());
   EXPECT_TRUE(broker().ListShares(reader, {.page_size = 1})->rows.empty());

@@ -29,7 +29,7 @@ class ModelTest : public BrokerTest {
   }
   void Leave() {
     const auto at = clients_.begin() + static_cast<std::ptrdiff_t>(Random(clients_.size()));
-    broker().EndSession(at->session, EndCause::kKilled);
+    broker().EndSession(at->session);
     clients_.erase(at);
   }
   void Allocate() {
@@ -134,7 +134,7 @@ TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {
 
   world().held = false;
   world().mapped_writable = false;
-  for (const Client& client : clients_) broker().EndSession(client.session, EndCause::kClean);
+  for (const Client& client : clients_) broker().EndSession(client.session);
   for (const auto& [key, generation] : names_) {
     ASSERT_TRUE(Withdraw(Open(key.first), {{.name = key.second}}).ok());
   }

@@ -9,11 +9,7 @@ TEST_F(PublishTest, TakesWhatItIsTold) {
   const auto session = Open();
   const auto arena = Arena(session);
   auto call = Call(arena, "a", 256, 300);
-  call.specs = "specs";
-  call.structure = "structure";
-  call.metadata = "metadata";
-  call.fence_kind = 3;
-  call.fence = "fence";
+  call.description = "what clients read";
   const auto share = broker().Publish(session, call);
   ASSERT_TRUE(share.ok()) << share.status().ToString();
   EXPECT_EQ(share->immutability, Immutability::kByContract);
@@ -24,11 +20,7 @@ TEST_F(PublishTest, TakesWhatItIsTold) {
   EXPECT_EQ(leased.facts->name, "a");
   EXPECT_EQ(leased.facts->ns, "default");
   EXPECT_EQ(leased.facts->generation, share->generation);
-  EXPECT_EQ(leased.facts->specs, "specs");
-  EXPECT_EQ(leased.facts->structure, "structure");
-  EXPECT_EQ(leased.facts->metadata, "metadata");
-  EXPECT_EQ(leased.facts->fence_kind, 3u);
-  EXPECT_EQ(leased.facts->fence, "fence");
+  EXPECT_EQ(leased.facts->description, "what clients read");
   EXPECT_FALSE(leased.facts->unnamed);
   EXPECT_EQ(leased.handle.offset, 256u);
   EXPECT_EQ(leased.handle.size, 300u);

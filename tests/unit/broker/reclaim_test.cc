@@ -22,7 +22,7 @@ TEST_F(ReclaimTest, WhatWasNotPublishedDiesWithItsSession) {
   const auto session = Open();
   Arena(session, 3 * kPage);
   Unsealed(session);
-  broker().EndSession(session, EndCause::kKilled);
+  broker().EndSession(session);
   EXPECT_EQ(Now().dying_arenas, 2u);
   EXPECT_EQ(Now().charged_bytes, 4 * kPage);  // the bytes are still there
   EXPECT_EQ(Sweep().freed_bytes, 4 * kPage);
@@ -32,7 +32,7 @@ TEST_F(ReclaimTest, WhatWasNotPublishedDiesWithItsSession) {
 TEST_F(ReclaimTest, AnArenaThatSomebodyMapsIsChargedUntilItIsNot) {
   const auto session = Open();
   Arena(session);
-  broker().EndSession(session, EndCause::kKilled);
+  broker().EndSession(session);
   world().held = true;
   const auto first = Sweep();
   EXPECT_EQ(first.freed_bytes, 0u);
@@ -52,7 +52,7 @@ TEST_F(ReclaimTest, ANamedShareOutlivesItsMakerAndBecomesEnforced) {
   const auto arena = Arena(maker, 2 * kPage);
   Publish(maker, arena, "a");
   world().mapped_writable = true;
-  broker().EndSession(maker, EndCause::kKilled);
+  broker().EndSession(maker);
   EXPECT_TRUE(Sweep().more_later);  // the process is not gone yet
   EXPECT_EQ(Acquire(reader, {{.name = "a"}})->shares.at(0).immutability, Immutability::kByContract);
   world().mapped_writable = false;
@@ -62,7 +62,7 @@ TEST_F(ReclaimTest, ANamedShareOutlivesItsMakerAndBecomesEnforced) {
   EXPECT_EQ(Now().charged_bytes, 2 * kPage);  // whole
   ASSERT_TRUE(Withdraw(reader, {{.name = "a"}}).ok());
   EXPECT_EQ(Sweep().freed_bytes, 0u);  // leased
-  broker().EndSession(reader, EndCause::kClean);
+  broker().EndSession(reader);
   EXPECT_EQ(Sweep().freed_bytes, 2 * kPage);
   ExpectEmpty();
 }
@@ -75,7 +75,7 @@ TEST_F(ReclaimTest, AnUnnamedShareIsAnOrphanForItsGrace) {
   const auto share = Publish(maker, arena, "");
   Sweep(Clock::now() + std::chrono::hours(1));
   EXPECT_EQ(Now().shares, 1u);  // its maker lives
-  broker().EndSession(maker, EndCause::kKilled);
+  broker().EndSession(maker);
   EXPECT_TRUE(Sweep().more_later);
   EXPECT_EQ(Now().shares, 1u);
   const auto lease = Lease(reader, share.name);
@@ -91,7 +91,7 @@ TEST_F(ReclaimTest, AnUnnamedShareInAnArenaGivenBackIsAnOrphanToo) {
   const auto arena = Arena(maker);
   Publish(maker, arena, "");
   GiveBack(maker, arena);
-  broker().EndSession(maker, EndCause::kClean);
+  broker().EndSession(maker);
   Sweep(Clock::now() + std::chrono::hours(1));
   ExpectEmpty();
 }
@@ -99,7 +99,7 @@ TEST_F(ReclaimTest, AnUnnamedShareInAnArenaGivenBackIsAnOrphanToo) {
 TEST_F(ReclaimTest, AnOrphanMayBeWithdrawnBeforeItsEnd) {
   const auto maker = Open();
   const auto share = Publish(maker, Arena(maker), "");
-  broker().EndSession(maker, EndCause::kKilled);
+  broker().EndSession(maker);
   ASSERT_TRUE(Withdraw(Open(), {{.id = share.share}}).ok());
   EXPECT_FALSE(Sweep(Clock::now() + std::chrono::hours(1)).more_later);
   ExpectEmpty();
@@ -119,7 +119,7 @@ TEST_F(ReclaimTest, AnArenaGivenBackDiesOrStaysFrozen) {
   EXPECT_THAT(broker().Publish(session, Call(full, "c", 512)), FailsWith(Code::kNotFound, "ARENA_NOT_FOUND"));
   EXPECT_TRUE(Acquire(session, {{.name = "a"}}).ok());
   EXPECT_TRUE(broker().Export(session, ArenaId{full.arena}, full.generation).ok());  // it made it
-  broker().EndSession(session, EndCause::kClean);
+  broker().EndSession(session);
   ASSERT_TRUE(Withdraw(Open(), {{.name = "a"}}).ok());
   Sweep();
   ExpectEmpty();
@@ -163,7 +163,7 @@ TEST_F(ReclaimTest, TheEndOfAReaderReturnsRangesToTheWriter) {
   Lease(reader, "a");
   ASSERT_TRUE(Withdraw(maker, {{.name = "a"}}).ok());
   EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
-  broker().EndSession(reader, EndCause::kKilled);
+  broker().EndSession(reader);
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
   EXPECT_EQ(Now().leases, 0u);
 }
@@ -176,7 +176,7 @@ TEST_F(ReclaimTest, ASessionThatLeasesItsOwnWithdrawnShareEndsCleanly) {
   ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
   GiveBack(session, arena);
   EXPECT_EQ(Now().arenas, 1u);
-  broker().EndSession(session, EndCause::kKilled);
+  broker().EndSession(session);
   Sweep();
   ExpectEmpty();
 }

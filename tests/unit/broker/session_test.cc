@@ -19,8 +19,8 @@ TEST_F(SessionTest, IsGoneAfterItsEndForEveryVerb) {
   const auto opened = broker().OpenSession({.uid = 7});
   const auto session = opened->session;
   const auto arena = Arena(session);
-  broker().EndSession(session, EndCause::kKilled);
-  broker().EndSession(session, EndCause::kKilled);
+  broker().EndSession(session);
+  broker().EndSession(session);
   const auto ended = FailsWith(Code::kNotFound, "SESSION_ENDED");
   EXPECT_THAT(broker().SessionOf(opened->token), ended);
   EXPECT_THAT(broker().UidOf(session), ended);
@@ -46,7 +46,7 @@ TEST_F(SessionTest, HasALimitInAll) {
   Open(1);
   const auto second = Open(2);
   EXPECT_THAT(broker().OpenSession({.uid = 3}), FailsWith(Code::kResourceExhausted, "TOO_MANY_SESSIONS"));
-  broker().EndSession(second, EndCause::kClean);
+  broker().EndSession(second);
   EXPECT_TRUE(broker().OpenSession({.uid = 3}).ok());
 }
 
@@ -58,7 +58,7 @@ TEST_F(SessionTest, HasALimitPerUid) {
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_SESSIONS"));
   EXPECT_EQ(refused.status().message(), "limit sessions_per_uid (2) is reached");
   EXPECT_TRUE(broker().OpenSession({.uid = 2}).ok());
-  broker().EndSession(first, EndCause::kClean);
+  broker().EndSession(first);
   EXPECT_TRUE(broker().OpenSession({.uid = 1}).ok());
 }
 

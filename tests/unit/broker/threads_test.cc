@@ -39,7 +39,7 @@ void Work(Broker& broker, int worker) {
     } else {
       EXPECT_EQ(arena.status().code(), Code::kResourceExhausted);
     }
-    broker.EndSession(session, EndCause::kKilled);
+    broker.EndSession(session);
     if (round % 4 == 0) broker.Sweep(Clock::now());
   }
 }

@@ -54,7 +54,7 @@ TEST_F(TicketTest, SweepDropsLateOnesAndTheEndOfTheSessionAll) {
   Sweep(Clock::now() + std::chrono::hours(1));
   EXPECT_EQ(Now().tickets, 0u);
   ASSERT_TRUE(broker().IssueTicket(session, ArenaId{arena.arena}, Access::kRead).ok());
-  broker().EndSession(session, EndCause::kClean);
+  broker().EndSession(session);
   EXPECT_EQ(Now().tickets, 0u);
 }
 

@@ -171,6 +171,107 @@ TEST_F(VerbsTest, ANameThatNeverComesIsNamedAtTheDeadline) {
   EXPECT_THAT(answer.status().message(), HasSubstr("godot"));
 }
 
+TEST_F(VerbsTest, WhoAsksForAnIdThatIsGoneDoesNotWait) {
+  v1::AcquireRequest request;
+  request.add_shares()->set_name("godot");
+  request.add_shares()->set_id(99);
+  request.set_timeout_ms(60'000);
+  std::optional<Code> heard;
+  verbs().Acquire(Open(), request, [&](auto answer) { heard = answer.status().code(); });
+  EXPECT_EQ(heard, Code::kNotFound);
+}
+
+TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  v1::PublishRequest publish;
+  publish.set_name("x");
+  publish.set_arena(arena.arena());
+  publish.set_arena_generation(arena.generation());
+  publish.set_offset(4096);
+  publish.set_size(300);
+  publish.set_structure("tree");
+  publish.set_metadata("mine");
+  publish.mutable_fence()->set_kind(v1::Fence::EVENT);
+  publish.mutable_fence()->set_opaque("event");
+  v1::ArraySpec* spec = publish.mutable_specs()->add_arrays();
+  spec->set_bits(8);
+  spec->set_lanes(1);
+  spec->set_dtype("uint8");
+  spec->add_shape(300);
+  spec->set_size(300);
+  const v1::PublishRequest said = publish;
+  const auto published = verbs().Publish(maker, publish);
+  ASSERT_TRUE(published.ok()) << published.status().ToString();
+
+  v1::AcquireRequest request;
+  request.add_shares()->set_name("x");
+  request.add_shares()->set_name("x");
+  std::string bytes;
+  ASSERT_TRUE(verbs().AcquireAtOnce(maker, request, &bytes).ok());
+  v1::AcquireResponse lifeline;
+  ASSERT_TRUE(lifeline.ParseFromString(bytes));
+  ASSERT_EQ(lifeline.shares_size(), 2);
+  EXPECT_NE(lifeline.shares(0).lease(), lifeline.shares(1).lease());
+  const v1::Share& share = lifeline.shares(1).share();
+  EXPECT_EQ(share.id(), published->message.share());
+  EXPECT_EQ(share.generation(), published->message.generation());
+  EXPECT_EQ(share.namespace_(), "default");
+  EXPECT_EQ(share.name(), "x");
+  EXPECT_EQ(share.immutability(), v1::IMMUTABILITY_BY_CONTRACT);
+  EXPECT_EQ(share.specs().SerializeAsString(), said.specs().SerializeAsString());
+  EXPECT_EQ(share.fence().SerializeAsString(), said.fence().SerializeAsString());
+  EXPECT_EQ(share.structure(), "tree");
+  EXPECT_EQ(share.metadata(), "mine");
+  EXPECT_EQ(share.handle().arena(), arena.arena());
+  EXPECT_EQ(share.handle().generation(), arena.generation());
+  EXPECT_EQ(share.handle().offset(), 4096u);
+  EXPECT_EQ(share.handle().size(), 300u);
+  EXPECT_EQ(share.handle().arena_size(), arena.arena_size());
+  EXPECT_EQ(share.handle().device().type(), kDeviceCpu);
+  EXPECT_FALSE(share.unnamed());
+
+  auto grpc = StartAcquire(Open(Door::kGrpc), {"x"})->Get();
+  ASSERT_TRUE(grpc.ok());
+  EXPECT_EQ(grpc->message.tickets_size(), 1);
+  EXPECT_EQ(grpc->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
+  v1::ListRequest list;
+  EXPECT_EQ(verbs().List(maker, list)->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
+}
+
+TEST_F(VerbsTest, UnknownFieldsAsDeepAsAParserTakesThemDoNoHarm) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  constexpr int kDepth = 97;
+  std::string groups(kDepth, '\x7b');  // field 15: so many begin
+  groups.append(kDepth, '\x7c');       // and end
+  v1::ArraySpec known;
+  known.set_bits(8);
+  known.set_lanes(1);
+  v1::PublishRequest publish;
+  publish.set_name("x");
+  publish.set_arena(arena.arena());
+  publish.set_arena_generation(arena.generation());
+  publish.set_size(256);
+  ASSERT_TRUE(publish.mutable_specs()->add_arrays()->ParseFromString(known.SerializeAsString().append(groups)));
+  ASSERT_TRUE(v1::PublishRequest().ParseFromString(publish.SerializeAsString())) << "as a door would";
+  ASSERT_TRUE(verbs().Publish(maker, publish).ok());
+  EXPECT_TRUE(StartAcquire(maker, {"x"})->Get().ok());
+}
+
+TEST_F(VerbsTest, WhatComesBackIsKeptForWhoHears) {
+  Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  ASSERT_TRUE(Publish(maker, arena, "x").ok());
+  v1::WithdrawRequest withdraw;
+  withdraw.add_shares()->set_name("x");
+  maker.hears = false;
+  EXPECT_EQ(verbs().Withdraw(maker, withdraw)->message.returned_size(), 0);
+  EXPECT_EQ(verbs().Release(maker, {})->message.returned_size(), 0);
+  maker.hears = true;
+  EXPECT_EQ(verbs().Release(maker, {})->message.returned_size(), 1);
+}
+
 TEST_F(VerbsTest, NobodyWaitsLongerThanTheLimit) {
   config_.limits.request_timeout_max = std::chrono::milliseconds(5);
   const Caller caller = Open();
@@ -207,7 +308,7 @@ TEST_F(VerbsTest, TheEndOfASessionFeedsWhoWaitsInOrder) {
   const Caller two = Open();
   auto first = StartAllocate(one, 32 * kMiB, 60'000);
   auto second = StartAllocate(two, 32 * kMiB, 60'000);
-  verbs().EndSession(hog.session, EndCause::kKilled);
+  verbs().EndSession(hog.session);
   const auto first_arena = first->Get();
   const auto second_arena = second->Get();
   ASSERT_TRUE(first_arena.ok() && second_arena.ok());
@@ -220,7 +321,7 @@ TEST_F(VerbsTest, MemoryThatSomebodyStillMapsIsReclaimedOnceHeLetsGo) {
   auto arena = StartAllocate(hog, 64 * kMiB)->Get();
   ASSERT_TRUE(arena.ok());
   auto waits = StartAllocate(Open(), kMiB, 60'000);
-  verbs().EndSession(hog.session, EndCause::kClean);
+  verbs().EndSession(hog.session);
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
   EXPECT_TRUE(verbs().memory_wanted()) << "its descriptor is open: the bytes are not gone";
   arena->descriptor.reset();
@@ -259,7 +360,7 @@ TEST_F(VerbsTest, AnAnswerThatNoFrameHoldsIsRefusedAndLeasesNothing) {
   const v1::Handle arena = Arena(maker, kMiB);
   std::vector<std::string> names;
   for (uint64_t i = 0; i < 5; ++i) {
-    names.push_back("x" + std::to_string(i));
+    names.push_back(Concat("x", i));
     ASSERT_TRUE(Publish(maker, arena, names.back(), i * 4096, 4096, config_.limits.metadata_bytes_max).ok());
   }
   const Caller reader = Open();
@@ -274,7 +375,7 @@ TEST_F(VerbsTest, ListPagesFitIntoAFrameAndLoseNothing) {
   const v1::Handle arena = Arena(maker, kMiB);
   constexpr uint64_t kShares = 20;
   for (uint64_t i = 0; i < kShares; ++i) {
-    ASSERT_TRUE(Publish(maker, arena, "x" + std::to_string(i), i * 4096, 4096, config_.limits.metadata_bytes_max).ok());
+    ASSERT_TRUE(Publish(maker, arena, Concat("x", i), i * 4096, 4096, config_.limits.metadata_bytes_max).ok());
   }
   std::set<std::string> seen;
   v1::ListRequest request;

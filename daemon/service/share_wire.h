@@ -1,0 +1,24 @@
+// How a share crosses the wire without a message being built for it: the bytes of a v1.AcquireResponse, made of what
+// the maker said once, at Publish. A getter's answer is then little more than a copy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+
+namespace arraybridge {
+
+// The bytes of a v1.Share that holds what its maker said, and nothing else: specs, fence, structure, metadata. The last
+// two are taken out of the request.
+std::string DescriptionOf(v1::PublishRequest& request);
+
+// Appends one v1.LeasedShare to the bytes of a v1.AcquireResponse.
+void AppendLeased(const LeasedShare& leased, std::string* response);
+void AppendDescriptorArena(uint64_t arena, std::string* response);
+
+// As a message, for who needs one. REQUIRES: the bytes were made by the functions above.
+v1::AcquireResponse ReadBack(const std::string& response);
+
+}  // namespace arraybridge

@@ -31,8 +31,8 @@ function(ab_room name)
   ab_flags(${name})
 endfunction()
 
-# ab_test(<name> SOURCES ... LIBRARIES ...): one GoogleTest binary, known to ctest as <name>. One that links gRPC has the
-# label grpc; all others are built by the target tests_without_grpc, which is what ThreadSanitizer can judge.
+# ab_test(<name> SOURCES ... LIBRARIES ...): one GoogleTest binary, known to ctest as <name>. One of AB_TESTS_WITH_THREADS
+# has the label threads.
 function(ab_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
@@ -40,10 +40,8 @@ function(ab_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest_main Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
-  if(arg_LIBRARIES MATCHES "grpc")
-    set_tests_properties(${name} PROPERTIES LABELS grpc)
-  else()
-    add_dependencies(tests_without_grpc ${name})
+  if(name IN_LIST AB_TESTS_WITH_THREADS)
+    set_tests_properties(${name} PROPERTIES LABELS threads)
   endif()
 endfunction()
 

@@ -15,7 +15,7 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kHugePage = 2ull << 20;
-constexpr int kContractSeals = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE;
+constexpr int kContractSeals = F_SEAL_FUTURE_WRITE;  // beside those against resizing, which a memfd is born with
 constexpr int kFinalSeals = F_SEAL_WRITE | F_SEAL_SEAL;
 
 // What may be used, and what is: reserved before a page is touched, because a cgroup's answer to too much is SIGKILL.
@@ -132,6 +132,9 @@ Result<Immutability> HostBlock::Seal() {
   if (!sealed_.has_value()) {
     const int error = AddMemfdSeals(sealer_.get(), kContractSeals);
     if (error != 0) return FailedPrecondition("the arena cannot be sealed: ", std::strerror(error));
+    if (HasMemfdHoles(sealer_.get(), size_)) {  // asked now: the seal keeps new ones out
+      return FailedPrecondition("the arena has holes: its producer gave populated pages back");
+    }
     sealed_ = Immutability::kByContract;
     return Immutability::kByContract;
   }

@@ -66,6 +66,9 @@ Result<UniqueFd> CreateMemfd(uint64_t size) {
   if (!fd.valid() && errno == EINVAL) fd.reset(::memfd_create("arraybridge", kFlags));
   if (!fd.valid()) return OutOfMemory("a file", size, errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return OutOfMemory("a file", size, errno);
+  // From here on, before anybody else has it: what a borrower adds to the file would be charged to nobody.
+  const int error = AddMemfdSeals(fd.get(), F_SEAL_GROW | F_SEAL_SHRINK);
+  if (error != 0) return Internal("a memfd cannot be sealed: ", std::strerror(error));
   if (::fchmod(fd.get(), 0600) != 0) return Internal("fchmod of a memfd failed: ", std::strerror(errno));
   return fd;
 }
@@ -78,6 +81,12 @@ Result<UniqueFd> ReopenMemfd(int fd, int flags) {
   // Out of descriptors is the usual reason: the caller may try again when some are free.
   return ResourceExhausted("a descriptor of an arena could not be opened: ", std::strerror(errno))
       .Because("DESCRIPTORS");
+}
+
+bool HasMemfdHoles(int fd, uint64_t size) {
+  constexpr uint64_t kStatBlock = 512;  // of st_blocks, whatever the file system
+  struct stat info {};
+  return ::fstat(fd, &info) != 0 || static_cast<uint64_t>(info.st_blocks) * kStatBlock < size;
 }
 
 int AddMemfdSeals(int fd, int seals) { return ::fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno; }

@@ -9,11 +9,15 @@
 
 namespace arraybridge {
 
-// Close-on-exec, sealable, not executable, `size` bytes long, mode 0600 (or any uid could reopen it writable).
+// Close-on-exec, sealable, not executable, `size` bytes long for ever (sealed against resizing), mode 0600 (or any uid
+// could reopen it writable).
 Result<UniqueFd> CreateMemfd(uint64_t size);
 
 // A description of its own, so that the kernel can tell who still has the file. `flags` as for open(2), without CREAT.
 Result<UniqueFd> ReopenMemfd(int fd, int flags);
+
+// Somebody gave pages back that were populated: whoever reads there needs memory that may be missing by then.
+bool HasMemfdHoles(int fd, uint64_t size);
 
 // 0, or the errno: EBUSY says that somebody maps it writable. The caller knows which answers are no failure.
 [[nodiscard]] int AddMemfdSeals(int fd, int seals);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -81,6 +82,33 @@ TEST(HostBackend, EveryPageIsThereBeforeItIsPromised) {
   EXPECT_EQ(static_cast<uint64_t>(info.st_size), (*block)->size());
   EXPECT_EQ(static_cast<uint64_t>(info.st_blocks) * 512, (*block)->size());
   EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST(HostBackend, ABlockKeepsItsSizeFromTheStart) {
+  const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  const auto block = backend->Allocate(kHost, 8192);
+  ASSERT_TRUE(block.ok());
+  const auto handle = (*block)->Export(Access::kWrite);  // not sealed yet: its producer is about to map it
+  ASSERT_TRUE(handle.ok());
+  const int fd = handle->descriptor.get();
+  for (const off_t size : {0, 4096, 1 << 20}) EXPECT_EQ(::ftruncate(fd, size), -1) << size;
+  EXPECT_EQ(::fallocate(fd, FALLOC_FL_KEEP_SIZE, 8192, 4096), -1);
+  EXPECT_EQ(::pwrite(fd, "x", 1, 8192), -1);
+  struct stat info {};
+  ASSERT_EQ(::fstat(fd, &info), 0);
+  EXPECT_EQ(info.st_size, 8192);
+  EXPECT_EQ(info.st_blocks * 512, 8192);
+}
+
+TEST(HostBackend, AnArenaWithHolesIsNotSealed) {
+  const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  const auto block = backend->Allocate(kHost, 8192);
+  ASSERT_TRUE(block.ok());
+  const auto handle = (*block)->Export(Access::kWrite);
+  ASSERT_TRUE(handle.ok());
+  ASSERT_EQ(::fallocate(handle->descriptor.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096), 0);
+  EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);  // asking again does not help
 }
 
 TEST(Memfd, ASealThatComesTooEarlyIsOnlyBusy) {

@@ -31,7 +31,7 @@ def _view_of(obj: Any) -> View:
     from arraybridge.share import Share
 
     if isinstance(obj, Share):
-        return obj.view()
+        return obj.view(private=True)
     adapter = adapters.of(obj)
     if adapter is adapters.protocols():
         return adapter.export(obj)

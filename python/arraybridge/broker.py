@@ -263,7 +263,7 @@ class Broker:
 
         def converted(leaf: Any) -> Any:
             caps = target.caps()
-            source = source_of(leaf)
+            source = source_of(leaf, private=caps.private and not copy)
             chosen = planner.plan(source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast)
             plans.append(chosen)
             if chosen.route == "identity":
@@ -286,7 +286,7 @@ class Broker:
     ) -> Plan:
         """What convert would do with this one array, and why. Nothing moves."""
         caps = adapters.named(framework).caps()
-        described = source_of(array).description
+        described = source_of(array, private=caps.private and not copy).description
         return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:

@@ -57,12 +57,11 @@ class Share:
         torch.from_dlpack(share)     # the same, copy-on-write
     """
 
-    __slots__ = ("__weakref__", "_broker", "_record", "_view")
+    __slots__ = ("__weakref__", "_broker", "_record")
 
     def __init__(self, broker: Broker, record: ShareInfo | Record) -> None:
         self._broker = broker
         self._record = record
-        self._view: View | None = None
 
     @property
     def name(self) -> str:
@@ -123,17 +122,14 @@ class Share:
         """Takes this generation off its name. Who holds it keeps it."""
         self._broker.withdraw(self)
 
-    def view(self) -> View:
-        """The share's one array as a read-only View; acquired once and kept as long as the share object."""
+    def view(self, *, private: bool = False) -> View:
+        """The share's one array as a read-only View, or with `private` copy-on-write in a mapping of its own."""
         self._only()
-        if self._view is None:
-            self._view = self._broker.views(self)[0]
-        return self._view
+        return self._broker.views(self, private=private)[0]
 
     def __dlpack__(self, **wishes: Any) -> Any:
         # A mapping of its own for every consumer: some ignore the read-only flag, and none may see another's writes.
-        self._only()
-        return self._broker.views(self, private=True)[0].__dlpack__(**wishes)
+        return self.view(private=True).__dlpack__(**wishes)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._record.device

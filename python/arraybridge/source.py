@@ -24,14 +24,17 @@ class Source(NamedTuple):
         return self.adapter.export(self.array)
 
 
-def source_of(array: Any) -> Source:
+def source_of(array: Any, private: bool = False) -> Source:
     """Of a framework's array, a Share, a View, or whatever else speaks an array protocol.
+
+    Args:
+        private: a Share is mapped copy-on-write, as `get` does for frameworks that do not know read-only memory.
 
     Raises:
         UnsupportedArray, UnsupportedDtype: nobody could read it.
     """
     if isinstance(array, Share):
-        view = array.view()
+        view = array.view(private=private)
         return Source(view, adapters.protocols(), generic.described(view, "share"))
     adapter = adapters.of(array)
     if adapter is adapters.protocols():

@@ -142,6 +142,32 @@ def test_writes_to_a_torch_get_reach_nobody(broker):
     assert broker.get("b").tolist() == list(range(8))
 
 
+SHARE_TO_TORCH = """
+import sys, torch, arraybridge, numpy
+broker = arraybridge.Broker(sys.argv[1], namespace="to-torch", start="never")
+share = broker.put(numpy.arange(8.0), "a", replace=True)
+for tensor in (
+    broker.convert(share, "torch", copy=False),
+    broker.convert(share, "torch"),
+    torch.from_dlpack(arraybridge.asdlpack(share)),
+):
+    tensor[0] = 7
+    assert tensor[0] == 7 and broker.get("a").tolist() == list(range(8))
+"""
+
+
+def test_torch_may_write_to_whatever_it_makes_of_a_share(client):
+    client(SHARE_TO_TORCH)  # in a process of its own, which a write to read-only memory would end
+
+
+def test_a_share_is_converted_as_it_is_got(broker):
+    share = broker.put(np.arange(8.0), "a")
+    for framework in ("numpy", "torch", "tensorflow"):
+        got = broker.get(share, framework, explain=True).plan
+        assert broker.convert(share, framework, explain=True).plan == got == broker.plan(share, framework)
+        assert got.zero_copy
+
+
 def test_torch_born_in_broker_memory(broker):
     tensor = broker.empty((3, 2), torch.float32, "torch")
     tensor.fill_(2)
@@ -272,7 +298,7 @@ def test_asdlpack_of_everything(broker):
     copied = arraybridge.asdlpack(aligned(), copy=True)
     assert copied.is_copied and not copied.read_only
     share = broker.put(aligned(), "s")
-    assert arraybridge.asdlpack(share).read_only
+    assert not arraybridge.asdlpack(share).read_only and share.view().read_only
     text = b"Hello!"
     torch.from_dlpack(arraybridge.asdlpack(text))[0] = 74
     assert text == b"Hello!"

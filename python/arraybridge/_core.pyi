@@ -110,7 +110,7 @@ def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
     """A View of an object with the buffer protocol (PEP 3118). BufferError names a format that DLPack lacks."""
 
 def wrap_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
-    """A View of an __array_interface__ (version 3) dictionary; owner is kept alive."""
+    """A View of an __array_interface__ (version 3) dictionary, which is kept alive, as owner is."""
 
 def copy_to_heap(view: View, /) -> View:
     """A private, writable, compact, 256-byte aligned copy in this process. MemoryError if there is no room."""

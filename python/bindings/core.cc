@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "python/bindings/gil.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/view.h"
 
@@ -31,10 +32,7 @@ PyObject* g_status_error = nullptr;  // set once, under the import lock
 // Runs `call` without the GIL; its value, or StatusError.
 template <class Call>
 auto Ask(Call call) {
-  auto answer = [&] {
-    const py::gil_scoped_release release;
-    return call();
-  }();
+  auto answer = WithoutGil(std::move(call));
   if constexpr (std::is_same_v<decltype(answer), Status>) {
     if (!answer.ok()) Raise(answer);
   } else {
@@ -93,10 +91,7 @@ class Core {
 
   std::optional<Placement> PlacementOf(const py::sequence& objects) {
     const std::vector<View> views = ViewsOf(objects);
-    auto found = [&] {
-      const py::gil_scoped_release release;
-      return broker_.PlacementOf(views);
-    }();
+    auto found = WithoutGil([&] { return broker_.PlacementOf(views); });
     if (found.ok()) return *std::move(found);
     if (found.status().code() == Code::kNotFound) return std::nullopt;
     Raise(found.status());
@@ -160,10 +155,7 @@ class Core {
   }
 
   py::dict GetClientStats() {
-    const ClientStats stats = [&] {
-      const py::gil_scoped_release release;
-      return broker_.client_stats();
-    }();
+    const ClientStats stats = WithoutGil([this] { return broker_.client_stats(); });
     py::dict out;
     out["arenas_written"] = stats.arenas_written;
     out["arena_bytes"] = stats.arena_bytes;
@@ -193,10 +185,9 @@ class Core {
 };
 
 // The last reference may talk to the daemon; nobody waits for it with the GIL held.
-struct WithoutGil {
+struct DeleteWithoutGil {
   void operator()(Core* core) const {
-    const py::gil_scoped_release release;
-    delete core;
+    WithoutGil([core] { return delete core, true; });
   }
 };
 
@@ -211,7 +202,7 @@ void AddCore(py::module_& module) {
       .def_property_readonly("views", [](const Placement& placement) { return ListOf(placement.views()); });
 
   using py::arg;
-  py::class_<Core, std::unique_ptr<Core, WithoutGil>>(module, "Core")
+  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
       .def(py::init<std::string, std::string, double, std::string>(), arg("address"), arg("namespace"),
            arg("timeout_s"), arg("client"))
       .def("empty", &Core::Empty, arg("arrays"), arg("own") = false)

@@ -10,22 +10,15 @@
 #include <new>
 
 #include "proto/boundary/result.h"
+#include "python/bindings/gil.h"
 
 namespace arraybridge::python {
-
-inline bool InterpreterEnding() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-}
 
 // Runs with the GIL; does nothing when the interpreter is going: its objects die with the process.
 template <class Drop>
 void WithInterpreter(Drop drop) {
   if (InterpreterEnding()) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
+  const PyGILState_STATE state = TakeOrPark([] { return PyGILState_Ensure(); });
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   drop();
@@ -44,7 +37,8 @@ struct Decref {
 };
 using Ref = std::unique_ptr<PyObject, Decref>;  // REQUIRES: the GIL when it dies
 
-// Runs `call` where a C++ exception must not escape: it becomes a Python one and `failed` the answer.
+// Runs `call` where a C++ exception must not escape: it becomes a Python one and `failed` the answer. A thread that
+// ends in Python code, because the interpreter does, cannot be unwound through here.
 template <class Call, class Answer>
 Answer Guarded(Answer failed, Call call) noexcept {
   try {
@@ -53,6 +47,8 @@ Answer Guarded(Answer failed, Call call) noexcept {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (const abi::__forced_unwind&) {
+    Park();
   }
   return failed;
 }

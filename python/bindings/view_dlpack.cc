@@ -127,9 +127,7 @@ PyObject* Export(const View& view, bool versioned) {
 }
 
 PyObject* ExportCopy(const View& view, bool versioned) {
-  PyThreadState* const thread = PyEval_SaveThread();
-  const auto copy = CopyToHeap(view);
-  PyEval_RestoreThread(thread);
+  const auto copy = WithoutGil([&view] { return CopyToHeap(view); });
   if (!copy.ok()) return RaiseBuffer(copy.status());
   return Export(*copy, versioned);
 }

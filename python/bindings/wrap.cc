@@ -88,9 +88,7 @@ PyObject* CopyToHeapOf(PyObject*, PyObject* object) {
   return Guarded(static_cast<PyObject*>(nullptr), [object]() -> PyObject* {
     const View* view = ViewOf(object);
     if (view == nullptr) return nullptr;
-    PyThreadState* const thread = PyEval_SaveThread();
-    auto copy = CopyToHeap(*view);
-    PyEval_RestoreThread(thread);
+    auto copy = WithoutGil([view] { return CopyToHeap(*view); });
     return copy.ok() ? NewView(*std::move(copy)) : RaiseBuffer(copy.status());
   });
 }

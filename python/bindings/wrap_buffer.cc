@@ -170,7 +170,7 @@ bool Read(PyObject* interface, Interface& out) {
 }
 
 // data is (address, read-only).
-PyObject* FromAddress(PyObject* data, Interface said, PyObject* owner) {
+PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObject* owner) {
   if (PyTuple_GET_SIZE(data) != 2 || !PyLong_Check(PyTuple_GET_ITEM(data, 0)))
     return Refuse("data of the array interface must be (address, read_only)");
   void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
@@ -180,8 +180,11 @@ PyObject* FromAddress(PyObject* data, Interface said, PyObject* owner) {
   }
   const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
   if (read_only < 0) return nullptr;
-  return FromDescription(
-      Describe(address, said.type, std::move(said.shape), std::move(said.strides), {}, read_only != 0, OwnerOf(owner)));
+  // The dictionary may be what keeps the bytes: a NumPy scalar describes an array that nobody else holds.
+  const Ref both(PyTuple_Pack(2, interface, owner));
+  if (both == nullptr) return nullptr;
+  return FromDescription(Describe(address, said.type, std::move(said.shape), std::move(said.strides), {},
+                                  read_only != 0, OwnerOf(both.get())));
 }
 
 // data is an object with the buffer protocol, and the array must lie inside it.
@@ -225,7 +228,7 @@ PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {
     if (!Read(interface, said)) return nullptr;
     PyObject* data = Get(interface, "data");
     if (data == nullptr) return FromBuffer(owner, false, false);
-    if (PyTuple_Check(data)) return FromAddress(data, std::move(said), owner);
+    if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(said), owner);
     return FromBufferObject(interface, data, std::move(said));
   });
 }

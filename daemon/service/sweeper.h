@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "daemon/broker/broker.h"
@@ -22,12 +23,17 @@ class Sweeper {
   void Soon();
   // Once more when `delay` has passed, within kGrain.
   void After(std::chrono::milliseconds delay);
+  // Here and now, without `swept`. REQUIRES: on the worker.
+  Broker::Swept SweepNow() AB_EXCLUDES(mutex_);
 
  private:
   static constexpr std::chrono::milliseconds kGrain{50};
   static constexpr std::chrono::milliseconds kRetryMax{1000};
 
   void Sweep() AB_EXCLUDES(mutex_);
+  // Once more when the back-off has passed; at most one sweep is planned for that.
+  void Retry() AB_EXCLUDES(mutex_);
+  void PostAt(Clock::time_point when) AB_EXCLUDES(mutex_);
 
   Broker& broker_;
   Worker& worker_;
@@ -35,6 +41,7 @@ class Sweeper {
   std::atomic<bool> posted_{false};
   Mutex mutex_;
   std::chrono::milliseconds retry_ AB_GUARDED_BY(mutex_) = kGrain;
+  std::optional<Clock::time_point> retry_at_ AB_GUARDED_BY(mutex_);
   std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);  // on a grid of kGrain, so their number is bounded
 };
 

@@ -89,9 +89,10 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
   return response;
 }
 
+// In this order: who comes to wait after its waiters were dropped must hear that the session has gone.
 void Verbs::EndSession(SessionId session) {
-  line_.DropSession(session);
   broker_.EndSession(session);
+  line_.DropSession(session);
   sweeper_.Soon();
   sweeper_.After(config_.orphan_grace);
 }
@@ -189,6 +190,15 @@ Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1:
 
 void Verbs::Reclaim() {
   if (broker_.sweep_wanted() || line_.waits_for_memory()) sweeper_.Soon();
+}
+
+// Many who come, one task: it serves all who stand in the line when it begins.
+void Verbs::ServeMemorySoon() {
+  if (serve_posted_.exchange(true)) return;
+  slow_.Post([this] {
+    serve_posted_.store(false);
+    line_.ServeMemory();
+  });
 }
 
 void Verbs::Drain() {

@@ -50,7 +50,7 @@ class Verbs {
   Result<v1::OpenSessionResponse> OpenSession(const v1::OpenSessionRequest& request, Peer peer);
   // A lifeline joins the session that this token names, to redeem its tickets. NOT_FOUND unless it is the same uid's.
   Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
-  // Drops its waiters, ends it in the broker, asks for a sweep.
+  // Ends it in the broker, drops its waiters, asks for a sweep.
   void EndSession(SessionId session);
 
   WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply);
@@ -100,6 +100,7 @@ class Verbs {
   void AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned);
   // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
   void Reclaim();
+  void ServeMemorySoon();
 
   const Config& config_;
   Broker& broker_;
@@ -109,6 +110,7 @@ class Verbs {
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};
+  std::atomic<bool> serve_posted_{false};
   WaitingLine line_;
   Sweeper sweeper_;
   Worker slow_;  // last: its tasks use all of the above

@@ -72,9 +72,7 @@ class Verbs::Pending {
     const AllocateCall call{request_.namespace_(), device_, request_.size()};
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
-    const Broker::Swept swept = verbs_.broker_.Sweep(Clock::now());
-    if (swept.more_later) verbs_.sweeper_.Soon();
-    if (swept.freed_bytes == 0) return arena;
+    if (verbs_.sweeper_.SweepNow().freed_bytes == 0) return arena;
     return verbs_.broker_.Allocate(caller_.session, call);
   }
 
@@ -136,7 +134,12 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
   waiter.expire = [pending] { pending->Expire(); };
   const auto place = line_.WaitForMemory(*uid, request.namespace_(), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
-  slow_.Post([this] { line_.ServeMemory(); });
+  // It may have ended since its uid was asked for, and its waiters been dropped.
+  if (const auto lives = broker_.UidOf(caller.session); !lives.ok()) {
+    line_.Cancel(*place);
+    return WaiterId{};
+  }
+  ServeMemorySoon();
   return *place;
 }
 

@@ -23,6 +23,9 @@ struct FakeWorld {
   std::atomic<bool> export_fails{false};
   std::atomic<bool> seal_fails{false};
   std::atomic<uint64_t> exports{0};
+  std::atomic<uint64_t> allocations{0};  // asked for, granted or not
+  std::atomic<uint64_t> final_seals{0};  // tried
+  std::atomic<uint64_t> hold_checks{0};
 };
 
 class FakeBlock final : public MemoryBlock {
@@ -45,11 +48,15 @@ class FakeBlock final : public MemoryBlock {
       seals_ = 1;
       return Immutability::kByContract;
     }
+    ++world_->final_seals;
     if (seals_ == 1 && world_->mapped_writable) return Immutability::kByContract;
     seals_ = 2;
     return Immutability::kEnforced;
   }
-  bool HeldElsewhere() const override { return world_->held; }
+  bool HeldElsewhere() const override {
+    ++world_->hold_checks;
+    return world_->held;
+  }
 
  private:
   const std::shared_ptr<FakeWorld> world_;
@@ -67,6 +74,7 @@ class FakeBackend final : public MemoryBackend {
     return size > UINT64_MAX - 4095 ? 0 : (size + 4095) / 4096 * 4096;
   }
   Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    ++world->allocations;
     const uint64_t footprint = Footprint(device, size);
     if (world->allocate_fails || world->allocated + footprint > capacity_) {
       return ResourceExhausted("full").Because("DEVICE_FULL");

@@ -12,6 +12,7 @@
 
 #include "daemon/memory/host_backend.h"
 #include "proto/boundary/frame.h"
+#include "tests/unit/broker/fake_backend.h"
 
 namespace arraybridge {
 namespace {
@@ -25,7 +26,10 @@ class VerbsTest : public ::testing::Test {
   Verbs& verbs() {
     if (!broker_) {
       broker_.emplace(config_, std::vector<MemoryBackend*>{backend_.get()});
-      verbs_.emplace(config_, *broker_, [this] { ++allocated_; });
+      verbs_.emplace(config_, *broker_, [this] {
+        ++allocated_;
+        if (on_allocated_) on_allocated_();
+      });
     }
     return *verbs_;
   }
@@ -103,9 +107,18 @@ class VerbsTest : public ::testing::Test {
     EXPECT_TRUE(verbs().Withdraw(caller, request).ok());
   }
 
+  // Memory without bytes. REQUIRES: no verbs yet.
+  std::shared_ptr<FakeWorld> FakeMemory(uint64_t capacity) {
+    auto fake = std::make_unique<FakeBackend>(capacity);
+    auto world = fake->world;
+    backend_ = std::move(fake);
+    return world;
+  }
+
   Config config_;
   std::unique_ptr<MemoryBackend> backend_ = MakeHostBackend({64 * kMiB, false});
   std::atomic<int> allocated_{0};
+  std::function<void()> on_allocated_;  // on the slow thread
   std::optional<Broker> broker_;
   std::optional<Verbs> verbs_;
 };
@@ -422,6 +435,62 @@ TEST_F(VerbsTest, DrainingRefusesNewWorkAndAnswersWhoWaits) {
   EXPECT_EQ(Publish(caller, arena, "x").status().code(), Code::kUnavailable);
   EXPECT_TRUE(verbs().GetServerInfo().draining());
   EXPECT_TRUE(verbs().Release(caller, {}).ok());
+}
+
+// Between the dropping of its waiters and its end a session must not get another waiter.
+TEST_F(VerbsTest, NobodyWaitsInASessionThatEnds) {
+  const Caller caller = Open();
+  const v1::Handle all = Arena(caller, 64 * kMiB);
+  ASSERT_NE(all.arena(), 0u);
+  std::optional<WaiterId> late;
+  v1::AllocateRequest request;
+  request.set_size(kMiB);
+  request.set_timeout_ms(60'000);
+  // The reply of a waiter that is dropped dies: at that very moment somebody else of the session asks.
+  std::shared_ptr<void> dropped(nullptr, [&](void*) { late = verbs().Allocate(caller, request, [](auto) {}); });
+  verbs().Allocate(caller, request, [last = std::move(dropped)](auto) {});
+  verbs().WaitIdle(Clock::time_point::max());
+  verbs().EndSession(caller.session);
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(*late, WaiterId{}) << "it waits on, though nobody is there to hear the answer";
+}
+
+TEST_F(VerbsTest, ManyWhoAskAtOnceAreServedTogether) {
+  const auto world = FakeMemory(8 * kMiB);
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  on_allocated_ = [&] {
+    busy.set_value();
+    go_on.get_future().wait();
+  };
+  const Caller caller = Open();
+  auto first = StartAllocate(caller, kMiB);
+  busy.get_future().wait();  // the slow thread
+  world->allocate_fails = true;
+  std::vector<std::unique_ptr<Awaited<v1::AllocateResponse>>> waiting;
+  for (int i = 0; i < 10; ++i) waiting.push_back(StartAllocate(caller, kMiB, 60'000));
+  const uint64_t before = world->allocations.load();
+  go_on.set_value();
+  verbs().WaitIdle(Clock::time_point::max());
+  EXPECT_EQ(world->allocations.load() - before, 1u) << "a task for each";
+}
+
+// Somebody waits for memory, somebody else holds what is nobody's any more: that is looked at now and then, with a
+// back-off, not without end.
+TEST_F(VerbsTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
+  const auto world = FakeMemory(kMiB);
+  const Caller caller = Open();
+  const v1::Handle arena = Arena(caller, kMiB);
+  world->held = true;
+  v1::ReleaseRequest release;
+  release.add_arenas(arena.arena());
+  ASSERT_TRUE(verbs().Release(caller, release).ok());
+  const auto begun = Clock::now();
+  EXPECT_EQ(StartAllocate(caller, kMiB, 200)->Get().status().code(), Code::kResourceExhausted);
+  const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(50));
+  // The sweep asked for by Release, the waiter's own, and for each one that a timer begins another of the waiter.
+  EXPECT_LE(world->hold_checks.load(), 2 * (grains + 2));
+  world->held = false;
 }
 
 TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {

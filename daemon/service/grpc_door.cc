@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "arraybridge/v1/broker.grpc.pb.h"
+#include "daemon/service/closer.h"
 #include "daemon/service/grpc_door_calls.h"
 #include "daemon/service/grpc_door_connections.h"
 #include "daemon/service/status_grpc.h"
@@ -221,7 +222,7 @@ GrpcDoor::~GrpcDoor() { Drain(Clock::now()); }
 
 void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
   MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
-  if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return;
+  if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return CloseAside(std::move(connection));
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/service/closer.h"
+
 namespace arraybridge {
 namespace {
 
@@ -37,6 +39,7 @@ Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, in
       limits_(limits),
       epoll_(epoll),
       peer_(std::move(connection.peer)),
+      takes_no_descriptors_(connection.takes_no_descriptors),
       process_(std::move(connection.process)),
       socket_(std::move(connection.socket)) {}
 
@@ -144,7 +147,9 @@ void Lifeline::Close() {
   MutexLock lock(mutex_);
   closed_ = true;
   owed_.clear();
-  socket_.reset();
+  if (takes_no_descriptors_ || !socket_.valid()) return socket_.reset();
+  ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once
+  CloseAside(std::move(socket_));
 }
 
 }  // namespace arraybridge

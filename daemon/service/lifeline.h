@@ -69,6 +69,7 @@ class Lifeline {
   const Limits& limits_;
   const int epoll_;
   const Peer peer_;
+  const bool takes_no_descriptors_;
   UniqueFd process_;
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;

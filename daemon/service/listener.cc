@@ -17,10 +17,14 @@
 #include <utility>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "daemon/service/closer.h"
 #include "proto/boundary/frame.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83  // Linux 6.16
 #endif
 
 namespace arraybridge {
@@ -29,6 +33,7 @@ struct Listener::DoorSocket {
   Door kind;
   std::string path;
   UniqueFd socket;
+  bool takes_no_descriptors;  // true of what it accepts, too
   Handler handler;
 };
 
@@ -119,8 +124,19 @@ bool TakesFromTheReserve(int fd) {
   return static_cast<rlim_t>(fd) >= limit.rlim_cur - reserve;
 }
 
+// No client has a reason to send descriptors, and one that sleeps when it is closed would stop whoever closes it: the
+// sender is told EPERM. From this socket they are inherited by those it accepts.
+bool TakeNoDescriptors(int socket) {
+  const int pass = 0;
+  return ::setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof pass) == 0;
+}
+
+void CloseAccepted(UniqueFd socket, bool takes_no_descriptors) {
+  if (!takes_no_descriptors) CloseAside(std::move(socket));
+}
+
 // Tells the peer why; the caller closes the connection.
-void RefuseForLack(int socket, Door kind) {
+void TellLack(int socket, Door kind) {
   if (kind != Door::kLifeline) return;
   v1::Error error;
   error.set_message("the broker has no descriptor left for another connection");
@@ -157,8 +173,9 @@ Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(sockaddr_un)) != 0) {
     return FailedPrecondition("cannot bind '", path, "': ", Why());
   }
-  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{kind, path, std::move(socket), nullptr}));
+  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{kind, path, std::move(socket), false, nullptr}));
   const int fd = doors_.back()->socket.get();
+  doors_.back()->takes_no_descriptors = TakeNoDescriptors(fd);
   if (::chmod(path.c_str(), mode) != 0 || ::listen(fd, kBacklog) != 0) {
     return FailedPrecondition("cannot listen at '", path, "': ", Why());
   }
@@ -197,8 +214,12 @@ void Listener::Run() {
 void Listener::AcceptFrom(DoorSocket& door) {
   UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.valid()) {
-    if (TakesFromTheReserve(socket.get())) return RefuseForLack(socket.get(), door.kind);
+    if (TakesFromTheReserve(socket.get())) {
+      TellLack(socket.get(), door.kind);
+      return CloseAccepted(std::move(socket), door.takes_no_descriptors);
+    }
     Connection connection = Identify(std::move(socket), door.kind);
+    connection.takes_no_descriptors = door.takes_no_descriptors;
     if (connection.socket.valid()) door.handler(std::move(connection));
     return;
   }
@@ -213,9 +234,9 @@ bool Listener::RefuseOverflow(DoorSocket& door) {
   spare_.reset();
   UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool refused = socket.valid();
-  if (refused) RefuseForLack(socket.get(), door.kind);
-  socket.reset();
-  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (refused) TellLack(socket.get(), door.kind);
+  CloseAccepted(std::move(socket), door.takes_no_descriptors);
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // without it: none is refused until the next try
   return refused;
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <functional>
 
+#include "daemon/service/closer.h"
 #include "daemon/service/log.h"
 
 namespace arraybridge {
@@ -31,6 +32,12 @@ bool HasSeveralCpus() {
 
 Caller CallerOf(const Lifeline& line, const Frame& frame) {
   return {*line.session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
+}
+
+// What a client sent is a stranger's file: closing it may take as long as the stranger likes.
+void CloseAll(Frame& frame) {
+  CloseAside(std::move(frame.descriptor));
+  for (UniqueFd& descriptor : frame.surplus) CloseAside(std::move(descriptor));
 }
 
 }  // namespace
@@ -181,7 +188,10 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
   if (!line->open()) return false;
   if (const auto cause = line->cut()) return End(line, *cause), false;
   Frame frame;
-  switch (ReceiveFrame(line->socket(), buffer_, false, &frame)) {
+  const ReceiveOutcome outcome = ReceiveFrame(line->socket(), buffer_, false, &frame);
+  const size_t descriptors = frame.descriptors();
+  if (descriptors > 0) CloseAll(frame);
+  switch (outcome) {
     case ReceiveOutcome::kAgain:
       return false;
     case ReceiveOutcome::kClosed:
@@ -194,15 +204,12 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
       break;
   }
   const bool more = (frame.header.flags & kFrameNoReply) != 0;
-  Serve(line, frame);
-  return more;
+  if (descriptors == 0) return Serve(line, frame), more;
+  Violation(line, frame.header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));
+  return false;
 }
 
 void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
-  if (frame.descriptors > 0) {
-    return Violation(line, frame.header,
-                     InvalidArgument("a client sends no descriptors; ", frame.descriptors, " came"));
-  }
   const size_t bytes = sizeof(FrameHeader) + frame.payload.size();
   if (bytes > config_.limits.frame_bytes_max) {
     return Violation(line, frame.header,

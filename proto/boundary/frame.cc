@@ -12,7 +12,7 @@ namespace {
 // The kernel's own limit is 253 descriptors a message (SCM_MAX_FD): room for all, so that none is lost and leaked.
 constexpr size_t kScmMaxDescriptors = 253;
 
-// Takes over every descriptor of the message; keeps the first, closes the rest.
+// Takes over every descriptor of the message.
 void TakeDescriptors(msghdr* message, Frame* frame) {
   for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr; control = CMSG_NXTHDR(message, control)) {
     if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
@@ -20,8 +20,11 @@ void TakeDescriptors(msghdr* message, Frame* frame) {
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof fd);
-      UniqueFd owned(fd);
-      if (frame->descriptors++ == 0) frame->descriptor = std::move(owned);
+      if (frame->descriptor.valid()) {
+        frame->surplus.emplace_back(fd);
+      } else {
+        frame->descriptor.reset(fd);
+      }
     }
   }
 }

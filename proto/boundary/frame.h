@@ -15,7 +15,7 @@ namespace arraybridge {
 
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr size_t kFrameBytesMax = 64 * 1024;  // header included
-inline constexpr size_t kFrameDescriptorsMax = 1;    // surplus ones are closed on receipt
+inline constexpr size_t kFrameDescriptorsMax = 1;    // surplus ones come apart from it
 
 // The order is the wire's: add at the end, never renumber.
 enum class Verb : uint16_t {
@@ -50,8 +50,10 @@ static_assert(sizeof(FrameHeader) == 16);
 struct Frame {
   FrameHeader header{};
   std::string_view payload;
-  UniqueFd descriptor;     // invalid if none came
-  size_t descriptors = 0;  // how many came; more than kFrameDescriptorsMax, and the surplus is closed already
+  UniqueFd descriptor;            // invalid if none came
+  std::vector<UniqueFd> surplus;  // what came beyond kFrameDescriptorsMax. Closing a stranger's file may sleep
+
+  size_t descriptors() const { return (descriptor.valid() ? 1 : 0) + surplus.size(); }
 };
 
 enum class ReceiveOutcome {

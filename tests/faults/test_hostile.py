@@ -9,9 +9,11 @@ import mmap
 import os
 import random
 import resource
+import signal
 import socket
 import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -226,18 +228,76 @@ def test_hostile_descriptors(daemon: Daemon, ledger: Ledger, messages: Any) -> N
     null = os.open("/dev/null", os.O_RDONLY)
     shrinking = os.memfd_create("hostile")
     descriptors = len(daemon.links())
+    hello = messages.OpenSessionRequest(protocol_min=1, protocol_max=1).SerializeToString()
     for sent in ([read], [null], [shrinking], [shrinking] * 253):
-        line = raw(daemon, messages)
-        line.send(GET_STATS, b"", sent)
-        assert line.ended()
-        line.close()
-        line = RawLifeline(daemon.directory, messages)
-        line.send(OPEN_SESSION, messages.OpenSessionRequest(protocol_min=1, protocol_max=1).SerializeToString(), sent)
-        assert line.ended()
-        line.close()
+        for opened, verb, payload in ((True, GET_STATS, b""), (False, OPEN_SESSION, hello)):
+            line = raw(daemon, messages) if opened else RawLifeline(daemon.directory, messages)
+            try:
+                line.send(verb, payload, sent)
+            except PermissionError:  # Linux 6.16: the kernel takes no descriptors for the daemon
+                line.send(99)
+                line.receive()
+            else:
+                assert line.ended()
+            line.close()
     for fd in (read, write, null, shrinking):
         os.close(fd)
     eventually("every foreign descriptor is closed", lambda: len(daemon.links()) <= descriptors)
+    ledger.settle()
+
+
+@contextlib.contextmanager
+def lingering_socket() -> Iterator[socket.socket]:
+    """Whoever closes it last sleeps in close() until the other end, which nobody reads, has taken all of it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = socket.create_connection(server.getsockname())
+        far_end, _ = server.accept()
+        with far_end:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    connection.send(bytes(65536))
+            connection.setblocking(True)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 65535))
+            yield connection
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # if it was not taken
+            connection.close()
+
+
+@pytest.mark.parametrize("door", ["the frame is read", "the frame is never read", "gRPC"])
+def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledger, messages: Any, door: str) -> None:
+    """Fault 17: the last reference to a socket that lingers costs the daemon no thread that serves others."""
+    with lingering_socket() as connection:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", connection.fileno()))]
+        if door == "gRPC":
+            hostile = socket.socket(socket.AF_UNIX)
+            hostile.connect(str(daemon.directory / "broker.sock"))
+            frames = [b"P"]
+        else:
+            hostile = RawLifeline(daemon.directory, messages).socket
+            frames = [HEADER.pack(GET_STATS, 0, 0, 1)]
+            if door == "the frame is never read":
+                daemon.process.send_signal(signal.SIGSTOP)  # so that both lie in the queue
+                hostile.send(HEADER.pack(99, 0, 0, 1))  # cut for this one
+        try:
+            hostile.sendmsg(frames, rights)
+        except PermissionError:
+            pass
+        else:
+            connection.detach()
+            os.close(struct.unpack("i", rights[0][2])[0])  # the daemon's is the last
+        daemon.process.send_signal(signal.SIGCONT)
+        for _ in range(3):
+            client = daemon.client()
+            client.ask("stats")
+            client.leave()
+        hostile.close()
+        probe = socket.socket(socket.AF_UNIX)
+        probe.settimeout(PATIENCE_S)
+        probe.connect(str(daemon.directory / "broker.sock"))
+        probe.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        assert probe.recv(9), "the gRPC door answers no more"
+        probe.close()
     ledger.settle()
 
 

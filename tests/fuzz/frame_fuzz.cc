@@ -61,7 +61,7 @@ void ReceiveOne(Input& input) {
   if (outcome != ReceiveOutcome::kFrame) return;
   AB_CHECK(frame.payload == bytes.substr(sizeof(FrameHeader)));
   AB_CHECK(std::memcmp(&frame.header, bytes.data(), sizeof(FrameHeader)) == 0);
-  AB_CHECK(frame.descriptors == descriptors && frame.descriptor.valid() == (descriptors > 0));
+  AB_CHECK(frame.descriptors() == descriptors && frame.descriptor.valid() == (descriptors > 0));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_F(FrameTest, HeaderPayloadAndDescriptorArriveAsOneThing) {
   ASSERT_EQ(Receive(&frame), ReceiveOutcome::kFrame);
   EXPECT_EQ(std::memcmp(&frame.header, &header, sizeof header), 0);
   EXPECT_EQ(frame.payload, "payload");
-  ASSERT_EQ(frame.descriptors, 1u);
+  ASSERT_EQ(frame.descriptors(), 1u);
   EXPECT_EQ(::lseek(frame.descriptor.get(), 0, SEEK_END), 12345);
   EXPECT_EQ(::fcntl(frame.descriptor.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
@@ -108,13 +108,15 @@ TEST_F(FrameTest, APeerThatDoesNotReadIsNotWaitedFor) {
   EXPECT_EQ(outcome, SendOutcome::kAgain);
 }
 
-TEST_F(FrameTest, SurplusDescriptorsAreCountedAndClosed) {
+TEST_F(FrameTest, SurplusDescriptorsAreOwnedApart) {
   const size_t before = OpenDescriptors();
   for (const int count : {2, 100, 253}) {
     SendDescriptors(count);
     Frame frame;
     ASSERT_EQ(Receive(&frame), ReceiveOutcome::kFrame);
-    EXPECT_EQ(frame.descriptors, static_cast<size_t>(count));
+    EXPECT_EQ(frame.descriptors(), static_cast<size_t>(count));
+    EXPECT_EQ(OpenDescriptors(), before + static_cast<size_t>(count));
+    frame.surplus.clear();
     EXPECT_EQ(OpenDescriptors(), before + 1);
   }
   EXPECT_EQ(OpenDescriptors(), before);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -57,6 +58,56 @@ class LocalDoorTest : public ::testing::Test {
   std::optional<Verbs> verbs_;
   std::optional<LocalDoor> door_;
 };
+
+// A TCP socket whose close() sleeps until the other end, which nobody reads, has taken all of it.
+class LingeringSocket {
+ public:
+  LingeringSocket() : end_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    const UniqueFd server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const plain = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(server.get(), plain, size), 0);
+    EXPECT_EQ(::listen(server.get(), 1), 0);
+    EXPECT_EQ(::getsockname(server.get(), plain, &size), 0);
+    ::connect(end_.get(), plain, size);
+    far_end_.reset(::accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::string much(65536, 'x');
+    while (::send(end_.get(), much.data(), much.size(), MSG_NOSIGNAL) > 0) continue;
+    ::fcntl(end_.get(), F_SETFL, 0);
+    const linger forever{1, 65535};
+    EXPECT_EQ(::setsockopt(end_.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
+  }
+
+  // REQUIRES: somebody else got a copy, or this would sleep.
+  void GiveUp() { end_.reset(); }
+  int fd() const { return end_.get(); }
+
+ private:
+  UniqueFd end_;
+  UniqueFd far_end_;  // when it closes, the sleeper wakes up
+};
+
+TEST_F(LocalDoorTest, ADescriptorThatSleepsWhenItIsClosedHoldsNobodyUp) {
+  LingeringSocket read, unread;
+  LifelineClient witness = Greeted();
+  LifelineClient first = Greeted();
+  ASSERT_EQ(first.Send(Verb::kGetStats, "", 1, 0, read.fd()), SendOutcome::kSent);
+  read.GiveUp();
+  EXPECT_EQ(first.Receive().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(first.Receive().closed);
+
+  auto [second, connection] = LifelineClient::Pair();
+  ASSERT_EQ(second.Send(Verb::kGetStats, ""), SendOutcome::kSent);  // cut for this one, the next is never read
+  ASSERT_EQ(second.Send(Verb::kGetStats, "", 2, 0, unread.fd()), SendOutcome::kSent);
+  unread.GiveUp();
+  door_->Adopt(std::move(connection));
+  EXPECT_EQ(second.Receive().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(second.Receive().closed);
+  EXPECT_EQ(witness.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
+}
 
 TEST_F(LocalDoorTest, AHelloOpensASessionWhoseEndIsTheSockets) {
   LifelineClient witness = Greeted();

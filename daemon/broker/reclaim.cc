@@ -8,6 +8,11 @@
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
+namespace {
+
+constexpr std::chrono::milliseconds kEnforcePauseMax{60'000};
+
+}  // namespace
 
 bool Broker::State::EndLease(Session& session, LeaseId lease) {
   const auto found = session.leases.find(lease);
@@ -59,7 +64,7 @@ void Broker::State::Forget(Session& session, Arena& arena) {
 void Broker::State::GiveBack(Arena& arena) {
   std::erase_if(arena.writer->returned, [&](const RangeOfArena& range) { return range.arena == arena.id(); });
   arena.writer = nullptr;
-  to_enforce.insert(&arena);
+  to_enforce.emplace(&arena, Enforcement{});
   sweep_wanted.store(true);
   RetireIfIdle(arena);
 }
@@ -98,6 +103,21 @@ void Broker::State::WithdrawOrphans(Clock::time_point now) {
   for (Share* share : late) Withdraw(*share);
 }
 
+// What is refused for good stays by contract.
+void Broker::State::NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now) {
+  Arena* const arena = FindArena(id);
+  if (arena == nullptr) return;
+  const auto entry = to_enforce.find(arena);
+  if (entry == to_enforce.end()) return;
+  if (sealed.ok() && *sealed != Immutability::kEnforced) {
+    entry->second.due = now + entry->second.pause;
+    entry->second.pause = std::min(entry->second.pause * 2, kEnforcePauseMax);
+    return;
+  }
+  if (sealed.ok()) arena->immutability = Immutability::kEnforced;
+  to_enforce.erase(entry);
+}
+
 void Broker::State::DropUnusedNamespaces() {
   std::erase_if(namespaces, [](const auto& entry) { return entry.second->unused(); });
 }
@@ -112,15 +132,18 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
     const MutexLock lock(state.mutex);
     state.WithdrawOrphans(now);
     for (const auto& [id, session] : state.sessions) session->tickets.DropLate(now);
-    for (const Arena* arena : state.to_enforce) unsealed.emplace_back(arena->id(), arena->block());
+    for (const auto& [arena, enforcement] : state.to_enforce) {
+      if (enforcement.due <= now) unsealed.emplace_back(arena->id(), arena->block());
+    }
     dying.swap(state.dying);
     state.sweep_wanted.store(false);  // what is let go from here on is for the next one
     state.being_swept += dying.size();
   }
-  std::vector<ArenaId> enforced;
+  // A seal that is refused may have slept first (pages that somebody pinned): one of those is enough for one sweep.
+  std::vector<std::pair<ArenaId, Result<Immutability>>> seals;
   for (const auto& [id, block] : unsealed) {
-    const auto sealed = block->Seal();
-    if (sealed.ok() && *sealed == Immutability::kEnforced) enforced.push_back(id);
+    seals.emplace_back(id, block->Seal());
+    if (seals.back().second.ok() && *seals.back().second != Immutability::kEnforced) break;
   }
   unsealed.clear();
 
@@ -136,12 +159,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   const MutexLock lock(state.mutex);
   state.being_swept -= taken;
   std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
-  for (const ArenaId id : enforced) {
-    Arena* const arena = state.FindArena(id);
-    if (arena == nullptr) continue;
-    arena->immutability = Immutability::kEnforced;
-    state.to_enforce.erase(arena);
-  }
+  for (const auto& [id, sealed] : seals) state.NoteSeal(id, sealed, now);
   state.DropUnusedNamespaces();
   swept.more_later = !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty();
   return swept;

@@ -40,6 +40,12 @@ inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t 
       .With("value", std::to_string(value));
 }
 
+// When the last seal of an arena is tried next: it can be slow where it is refused.
+struct Enforcement {
+  Clock::time_point due{};  // from the start
+  std::chrono::milliseconds pause{50};
+};
+
 struct Broker::State {
   State(const Config& chosen, std::vector<MemoryBackend*> all) : config(chosen), backends(std::move(all)) {}
 
@@ -78,6 +84,7 @@ struct Broker::State {
   void RetireIfIdle(Arena& arena) AB_REQUIRES(mutex);
   void WithdrawOrphans(Clock::time_point now) AB_REQUIRES(mutex);
   void DropUnusedNamespaces() AB_REQUIRES(mutex);
+  void NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now) AB_REQUIRES(mutex);
 
   const Config config;
   const std::vector<MemoryBackend*> backends;
@@ -93,7 +100,8 @@ struct Broker::State {
   std::map<Token, SessionId> tokens AB_GUARDED_BY(mutex);
   std::unordered_map<uint32_t, uint64_t> sessions_of_uid AB_GUARDED_BY(mutex);
   std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);     // unnamed ones whose maker is gone
-  std::unordered_set<Arena*> to_enforce AB_GUARDED_BY(mutex);  // without a writer, not yet immutable for everybody
+  // Without a writer, not yet immutable for everybody.
+  std::unordered_map<Arena*, Enforcement> to_enforce AB_GUARDED_BY(mutex);
   uint64_t being_swept AB_GUARDED_BY(mutex) = 0;               // dying arenas that a Sweep has in its hands
   uint64_t leases AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen

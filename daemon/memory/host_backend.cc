@@ -138,8 +138,10 @@ Result<Immutability> HostBlock::Seal() {
     sealed_ = Immutability::kByContract;
     return Immutability::kByContract;
   }
-  // EBUSY while any writable map is left, one in a forked child of the producer included.
-  if (AddMemfdSeals(sealer_.get(), kFinalSeals) != 0) return Immutability::kByContract;
+  // EBUSY while any writable map is left, one in a forked child of the producer included. Anything else is for ever.
+  const int error = AddMemfdSeals(sealer_.get(), kFinalSeals);
+  if (error == EBUSY) return Immutability::kByContract;
+  if (error != 0) return FailedPrecondition("the arena cannot be sealed for ever: ", std::strerror(error));
   sealed_ = Immutability::kEnforced;
   sealer_.reset();
   return Immutability::kEnforced;

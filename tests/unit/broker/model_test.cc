@@ -100,7 +100,7 @@ class ModelTest : public BrokerTest {
     if (dice < 95) return GiveBackSome();
     Sweeping();
   }
-  void Sweeping() { Sweep(); }
+  void Sweeping() { Sweep(Clock::now() + std::chrono::minutes(Random(3))); }
 
   void ExpectConserved() {
     const Snapshot now = Now();
@@ -138,7 +138,7 @@ TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {
   for (const auto& [key, generation] : names_) {
     ASSERT_TRUE(Withdraw(Open(key.first), {{.name = key.second}}).ok());
   }
-  EXPECT_FALSE(Sweep().more_later);
+  EXPECT_FALSE(Sweep(Clock::now() + std::chrono::minutes(2)).more_later);
   const Snapshot end = Now();
   EXPECT_EQ(end.charged_bytes, 0u);
   EXPECT_EQ(end.arenas + end.dying_arenas + end.shares + end.withdrawn_shares + end.leases, 0u);

@@ -56,7 +56,7 @@ TEST_F(ReclaimTest, ANamedShareOutlivesItsMakerAndBecomesEnforced) {
   EXPECT_TRUE(Sweep().more_later);  // the process is not gone yet
   EXPECT_EQ(Acquire(reader, {{.name = "a"}})->shares.at(0).immutability, Immutability::kByContract);
   world().mapped_writable = false;
-  EXPECT_FALSE(Sweep().more_later);
+  EXPECT_FALSE(Sweep(Clock::now() + std::chrono::minutes(2)).more_later);
   const auto acquired = Acquire(reader, {{.name = "a"}});
   EXPECT_EQ(acquired->shares.at(0).immutability, Immutability::kEnforced);
   EXPECT_EQ(Now().charged_bytes, 2 * kPage);  // whole
@@ -65,6 +65,34 @@ TEST_F(ReclaimTest, ANamedShareOutlivesItsMakerAndBecomesEnforced) {
   broker().EndSession(reader);
   EXPECT_EQ(Sweep().freed_bytes, 2 * kPage);
   ExpectEmpty();
+}
+
+// A seal that is refused may sleep in the kernel: one such in a sweep, and less and less often.
+TEST_F(ReclaimTest, ASweepTriesOneSealThatIsRefused) {
+  const auto maker = Open();
+  for (int i = 0; i < 3; ++i) Publish(maker, Arena(maker), std::to_string(i));
+  world().mapped_writable = true;
+  broker().EndSession(maker);
+  const auto begun = Clock::now();
+  for (int sweep = 1; sweep <= 3; ++sweep) {
+    EXPECT_TRUE(Sweep(begun).more_later);
+    EXPECT_EQ(world().final_seals, static_cast<uint64_t>(sweep)) << "another one each time";
+  }
+  Sweep(begun);
+  EXPECT_EQ(world().final_seals, 3u) << "none is due yet";
+  Sweep(begun + std::chrono::milliseconds(50));
+  EXPECT_EQ(world().final_seals, 4u);
+  world().mapped_writable = false;
+  EXPECT_FALSE(Sweep(begun + std::chrono::minutes(2)).more_later);
+}
+
+TEST_F(ReclaimTest, ASealThatIsRefusedForGoodIsNotTriedAgain) {
+  const auto maker = Open();
+  Publish(maker, Arena(maker), "a");
+  world().seal_fails = true;
+  broker().EndSession(maker);
+  EXPECT_FALSE(Sweep().more_later);
+  EXPECT_EQ(Acquire(Open(), {{.name = "a"}})->shares.at(0).immutability, Immutability::kByContract);
 }
 
 TEST_F(ReclaimTest, AnUnnamedShareIsAnOrphanForItsGrace) {

@@ -111,6 +111,18 @@ TEST(HostBackend, AnArenaWithHolesIsNotSealed) {
   EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);  // asking again does not help
 }
 
+// Its producer takes away every further seal: that will never be another, so it must not look like "later".
+TEST(HostBackend, AnArenaWhoseProducerForbidsSealsSaysSo) {
+  const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  const auto block = backend->Allocate(kHost, 8192);
+  ASSERT_TRUE(block.ok());
+  const auto handle = (*block)->Export(Access::kWrite);
+  ASSERT_TRUE(handle.ok());
+  ASSERT_EQ(*(*block)->Seal(), Immutability::kByContract);
+  ASSERT_EQ(::fcntl(handle->descriptor.get(), F_ADD_SEALS, F_SEAL_SEAL), 0);
+  EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);
+}
+
 TEST(Memfd, ASealThatComesTooEarlyIsOnlyBusy) {
   const auto fd = CreateMemfd(4096);
   ASSERT_TRUE(fd.ok());

@@ -29,7 +29,7 @@ void WrittenArena::Unmap() {
   mapping_.reset();
 }
 
-void WrittenArena::AfterForkInChild() noexcept { mapping_->ForbidWrites(); }
+void WrittenArena::AfterForkInChild() noexcept { mapping_->Detach(); }
 
 Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenArena> from, uint64_t at, uint64_t bytes)
     : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}

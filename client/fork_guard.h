@@ -2,9 +2,9 @@
 // place of process-wide state in the client, because pthread_atfork knows no object.
 //
 // The child never uses what it inherited: every lock may be held by a thread that it does not have. So nothing is
-// repaired there, it is replaced: sockets are closed, writable maps frozen, the connection forgotten (and leaked, since
-// arrays of the parent still point into it) and a new one made on first use. Only this guard's own lock, and the short
-// one around each Broker's connection, are taken before the fork and freed on both sides after it.
+// repaired there, it is replaced: sockets are closed, writable maps made private, the connection forgotten (and leaked,
+// since arrays of the parent still point into it) and a new one made on first use. Only this guard's own lock, and the
+// short one around each Broker's connection, are taken before the fork and freed on both sides after it.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace arraybridge {
@@ -26,8 +27,9 @@ uint64_t PageSize() {
 class HostMapping final : public Mapping {
  public:
   // `base` and `length` are what was mapped; `skip` bytes of it come before what was asked for.
-  HostMapping(void* base, uint64_t length, uint64_t skip, uint64_t size)
-      : base_(base), length_(length), skip_(skip), size_(size) {}
+  // `reader`, if any, opens the file of a mapping that others see read-only.
+  HostMapping(void* base, uint64_t length, uint64_t skip, uint64_t size, UniqueFd reader = {})
+      : base_(base), length_(length), skip_(skip), size_(size), reader_(std::move(reader)) {}
   ~HostMapping() override { ::munmap(base_, length_); }
   HostMapping(const HostMapping&) = delete;
   HostMapping& operator=(const HostMapping&) = delete;
@@ -35,24 +37,20 @@ class HostMapping final : public Mapping {
   std::byte* data() const override { return static_cast<std::byte*>(base_) + skip_; }
   uint64_t size() const override { return size_; }
 
-  Status CopyFrom(const View& source, uint64_t offset) override {
-    const uint64_t bytes = source.nbytes();
-    if (offset > size_ || bytes > size_ - offset) {
-      return InvalidArgument(bytes, " bytes at offset ", offset, " do not fit into ", size_, " mapped bytes");
-    }
-    if (bytes > 0) CopyCompact(source, data() + offset);
-    return Ok();
+  void Detach() noexcept override {
+    constexpr int kInPlace = MAP_FIXED | MAP_PRIVATE | MAP_NORESERVE;
+    void* const base =
+        reader_.valid() ? ::mmap(base_, length_, PROT_READ | PROT_WRITE, kInPlace, reader_.get(), 0) : MAP_FAILED;
+    if (base == MAP_FAILED) ::mprotect(base_, length_, PROT_READ);
+    reader_.reset();
   }
-
-  Status Drain() override { return Ok(); }
-
-  void ForbidWrites() noexcept override { ::mprotect(base_, length_, PROT_READ); }
 
  private:
   void* base_;
   uint64_t length_;
   uint64_t skip_;
   uint64_t size_;
+  UniqueFd reader_;
 };
 
 Status CheckFile(const Handle& handle) {
@@ -107,6 +105,13 @@ void Touch(const std::byte* data, uint64_t bytes) {
     static_cast<void>(static_cast<const volatile std::byte*>(data)[at]);
 }
 
+// A producer's own descriptor must go before the broker seals; this one may stay, since nobody can write through it.
+// Invalid where the kernel shows no descriptors: then a forked child can only read.
+UniqueFd Reader(const Handle& handle) {
+  const std::string path = "/proc/self/fd/" + std::to_string(handle.descriptor.get());
+  return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
 class HostMapper final : public MemoryMapper {
  public:
   std::vector<Device> devices() const override { return {Device{}}; }
@@ -117,7 +122,8 @@ class HostMapper final : public MemoryMapper {
     const int protection = access == Access::kWrite ? PROT_READ | PROT_WRITE : PROT_READ;
     void* base = ::mmap(nullptr, handle.arena_size, protection, MAP_SHARED, handle.descriptor.get(), 0);
     if (base == MAP_FAILED) return MapFailed(handle.arena_size);
-    auto mapping = std::make_unique<HostMapping>(base, handle.arena_size, 0, handle.arena_size);
+    auto mapping = std::make_unique<HostMapping>(base, handle.arena_size, 0, handle.arena_size,
+                                                 access == Access::kWrite ? Reader(handle) : UniqueFd());
     // Fails where the kernel keeps huge pages from shared memory: then small ones serve.
     ::madvise(base, handle.arena_size, MADV_HUGEPAGE);
     if (access == Access::kWrite) Touch(mapping->data(), handle.arena_size);

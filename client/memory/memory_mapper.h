@@ -23,13 +23,9 @@ class Mapping {
   // Of the first byte that was asked for; a device address on devices.
   virtual std::byte* data() const = 0;
   virtual uint64_t size() const = 0;
-  // Copies every element of `source`, compact, to `offset`. INVALID_ARGUMENT if it does not fit.
-  // REQUIRES: mapped for writing, or private.
-  virtual Status CopyFrom(const View& source, uint64_t offset) = 0;
-  // Device work on it has ended; host memory has nothing to wait for.
-  virtual Status Drain() = 0;
-  // A forked child must not write into what its parent produces. Called between fork and anything else.
-  virtual void ForbidWrites() noexcept = 0;
+  // A forked child must not write into what its parent produces: from now on what it writes stays with it. Called
+  // between fork and anything else.
+  virtual void Detach() noexcept = 0;
 };
 
 class MemoryMapper {

@@ -63,15 +63,18 @@ int InChild(Broker& broker, Acquired& inherited, Placement& placement, uint64_t 
   return 0;
 }
 
+// A child's write succeeds, and its parent never sees it.
 int WriteInChild(Placement& placement) {
+  auto* const word = static_cast<volatile uint64_t*>(placement.views()[0].data);
+  *word = 1;
   const pid_t child = ::fork();
   if (child == 0) {
-    *static_cast<volatile uint64_t*>(placement.views()[0].data) = 1;
-    ::_exit(0);
+    *word = 2;
+    ::_exit(*word == 2 ? 0 : 1);
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? 0 : 1;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 && *word == 1 ? 0 : 1;
 }
 
 int Fork(Broker& broker) {

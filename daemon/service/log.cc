@@ -2,12 +2,15 @@
 #define SPDLOG_FMT_EXTERNAL
 #include "daemon/service/log.h"
 
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <climits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -31,6 +34,43 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
     }
   }
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<EscapedMessage>(); }
+};
+
+// Standard error, without ever waiting for whoever reads it: who does not keep up loses lines, and hears how many.
+class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (dropped_ > 0 && !TellDropped()) {
+      ++dropped_;
+      return;
+    }
+    if (!WriteLine(message)) ++dropped_;
+  }
+  void flush_() override {}
+
+ private:
+  bool TellDropped() {
+    const std::string text = fmt::format("{} lines were dropped: nobody read the log", dropped_);
+    if (!WriteLine({"arraybridged", spdlog::level::warn, text})) return false;
+    dropped_ = 0;
+    return true;
+  }
+
+  // A pipe that is ready takes PIPE_BUF bytes at once: a longer line is shortened.
+  bool WriteLine(spdlog::details::log_msg message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    while (line.size() > PIPE_BUF && message.payload.size() > 0) {
+      message.payload = {message.payload.data(), message.payload.size() / 2};
+      line.clear();
+      formatter_->format(message, line);
+    }
+    pollfd reader{STDERR_FILENO, POLLOUT, 0};
+    if (::poll(&reader, 1, 0) != 1 || reader.revents != POLLOUT) return false;
+    return ::write(STDERR_FILENO, line.data(), line.size()) >= 0;
+  }
+
+  uint64_t dropped_ = 0;
 };
 
 std::optional<spdlog::level::level_enum> LevelNamed(std::string_view name) {
@@ -61,7 +101,7 @@ spdlog::level::level_enum ToSpdlog(Level level) {
 // spdlog's own registry is not used: one logger, made on first use.
 spdlog::logger& Logger() {
   static spdlog::logger logger = [] {
-    spdlog::logger made("arraybridged", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    spdlog::logger made("arraybridged", std::make_shared<PatientSink>());
     made.set_pattern(kTextPattern);
     return made;
   }();
@@ -81,7 +121,6 @@ Status Start(std::string_view level, std::string_view format) {
   formatter->add_flag<EscapedMessage>('*').set_pattern(json ? kJsonPattern : kTextPattern);
   Logger().set_formatter(std::move(formatter));
   Logger().set_level(*threshold);
-  Logger().flush_on(spdlog::level::debug);
   return Ok();
 }
 

@@ -17,7 +17,7 @@ enum class Level { kDebug, kInfo, kWarn, kError, kOff };
 // text.
 Status Start(std::string_view level, std::string_view format);
 
-// Thread-safe.
+// Thread-safe. Never waits: a line that standard error does not take at once is dropped, and counted in a later one.
 void Write(Level level, fmt::string_view format, fmt::format_args arguments);
 
 template <class... Arguments>

@@ -9,6 +9,7 @@ import mmap
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import struct
@@ -299,6 +300,39 @@ def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledg
         assert probe.recv(9), "the gRPC door answers no more"
         probe.close()
     ledger.settle()
+
+
+def test_a_log_that_nobody_reads(tmp_path: Path, messages: Any) -> None:
+    """Fault 27: a full pipe behind standard error holds nobody up; lines are dropped, and counted."""
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    with daemon_in(tmp_path / "broker", prefix=["sh", "-c", f'exec "$@" 2>{fifo}', "sh"]) as daemon:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(reader, bytes(4096))
+        ledger = Ledger(daemon)
+
+        def break_a_rule() -> None:
+            line = RawLifeline(daemon.directory, messages)
+            line.send(99)  # cut, and logged
+            assert line.ended()
+            line.close()
+
+        break_a_rule()
+        client = daemon.client()
+        client.ask("stats")
+        client.leave()
+        read = b""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.read(reader, 65536)
+        break_a_rule()
+        while b"dropped" not in read:
+            assert select.select([reader], [], [], PATIENCE_S)[0]
+            read += os.read(reader, 65536)
+        ledger.settle()
+    os.close(reader)
 
 
 def test_nothing_can_be_done_to_a_handed_out_arena(daemon: Daemon, ledger: Ledger, messages: Any) -> None:

@@ -10,23 +10,20 @@ import contextlib
 import fcntl
 import logging
 import os
-import select
 import shutil
 import socket
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from arraybridge import _bin
+from arraybridge import child
 from arraybridge.errors import BrokerUnavailable
 
 Start = Literal["auto", "never", "private"]
 
-READY_SECONDS: Final = 10.0
 SYSTEM_DIRECTORY: Final = "/run/arraybridge"
 _log = logging.getLogger("arraybridge")
 
@@ -127,7 +124,7 @@ def _start_embedded() -> Found:
     # Whoever comes second waits here, and finds the daemon of the first.
     with _locked(directory / "embedded.lock"):
         if not is_listening(directory):
-            _spawn(directory)
+            child.start(directory)
             _log.info("started an embedded broker")
     return Found(str(directory), embedded=True, end=None)
 
@@ -135,25 +132,13 @@ def _start_embedded() -> Found:
 def _start_private() -> Found:
     _check_allowed()
     directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
-    standing, life = os.pipe()
     try:
-        _spawn(directory, "--exit-when-idle", "0s", "--life-fd", str(standing), keep=(standing,))
+        private = child.Private(directory)
     except BaseException:  # Ctrl-C, too
-        os.close(life)
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    finally:
-        os.close(standing)
     _log.info("started a private broker")
-    maker = os.getpid()
-
-    def end() -> None:
-        # A forked child has the pipe too, and neither the right to end its parent's broker nor the duty.
-        os.close(life)
-        if os.getpid() == maker:
-            shutil.rmtree(directory, ignore_errors=True)
-
-    return Found(str(directory), embedded=False, end=end)
+    return Found(str(directory), embedded=False, end=private.end)
 
 
 def _check_allowed() -> None:
@@ -163,7 +148,7 @@ def _check_allowed() -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    deadline = time.monotonic() + READY_SECONDS
+    deadline = time.monotonic() + child.READY_SECONDS
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while not _lock_now(descriptor):
@@ -181,64 +166,3 @@ def _lock_now(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-# The daemon outlives this call and maybe this process. Kept so that it is reaped when another one is started.
-_children: list[subprocess.Popen[bytes]] = []
-
-
-def _spawn(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> None:
-    """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
-
-    It inherits no descriptor but those in `keep`.
-    """
-    _children[:] = [child for child in _children if child.poll() is None]
-    ready, tell = os.pipe()
-    record = directory / "arraybridged.log"
-    try:
-        command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
-        with open(os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as log:
-            child = subprocess.Popen(
-                [*command, *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(tell, *keep),
-                cwd="/",
-                start_new_session=True,
-            )
-    except OSError as error:
-        os.close(ready)
-        raise BrokerUnavailable(f"the broker could not be started: {error.strerror or error}", code=14) from error
-    finally:
-        os.close(tell)
-    _children.append(child)
-    try:
-        if _is_ready(ready):
-            return
-    finally:
-        os.close(ready)
-    child.kill()
-    child.wait()
-    raise BrokerUnavailable(f"the broker was started and did not get ready; it said: {_tail(record)}", code=14)
-
-
-def _is_ready(descriptor: int) -> bool:
-    deadline = time.monotonic() + READY_SECONDS
-    said = b""
-    while b"\n" not in said:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-            return False
-        more = os.read(descriptor, 64)
-        if not more:
-            return False
-        said += more
-    return said.startswith(b"ready")
-
-
-def _tail(record: Path) -> str:
-    try:
-        return record.read_bytes()[-500:].decode(errors="replace").strip() or "nothing"
-    except OSError:
-        return "nothing"

@@ -1,0 +1,146 @@
+"""A child is a daemon that this process started. An embedded one outlives it; a private one ends with its Broker."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import time
+import weakref
+from pathlib import Path
+from typing import Final
+
+from arraybridge import _bin
+from arraybridge.errors import BrokerUnavailable
+
+READY_SECONDS: Final = 10.0
+END_SECONDS: Final = 2.0
+
+
+class _Daemon(subprocess.Popen[bytes]):
+    """May outlive this process, which is no reason for the ResourceWarning of a Popen."""
+
+    def __del__(self) -> None:
+        return None
+
+
+# Kept so that they are reaped: private ones by their end, embedded ones when another is started.
+_children: list[_Daemon] = []
+
+
+def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
+    """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
+
+    It inherits no descriptor but those in `keep`.
+
+    Raises:
+        BrokerUnavailable: it could not be started or did not get ready; says why.
+    """
+    _children[:] = [child for child in _children if child.poll() is None]
+    ready, tell = os.pipe()
+    record = directory / "arraybridged.log"
+    try:
+        command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
+        with open(os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as log:
+            child = _Daemon(
+                [*command, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(tell, *keep),
+                cwd="/",
+                start_new_session=True,
+            )
+    except OSError as error:
+        os.close(ready)
+        raise BrokerUnavailable(f"the broker could not be started: {error.strerror or error}", code=14) from error
+    finally:
+        os.close(tell)
+    _children.append(child)
+    is_ready = False
+    try:
+        is_ready = _is_ready(ready)
+    finally:  # Ctrl-C, too
+        os.close(ready)
+        if not is_ready:
+            child.kill()
+            child.wait()
+    if not is_ready:
+        raise BrokerUnavailable(f"the broker was started and did not get ready; it said: {_tail(record)}", code=14)
+    return child
+
+
+class Private:
+    """A daemon that ends with this object's `end`, and with this process whatever its end.
+
+    The daemon reads a pipe whose other end is here. A forked child gives its copy back: it has neither the right to end
+    its parent's broker nor the duty.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._maker = os.getpid()
+        standing, life = os.pipe()
+        try:
+            self._child = start(directory, "--exit-when-idle", "0s", "--life-fd", str(standing), keep=(standing,))
+        except BaseException:
+            os.close(life)
+            raise
+        finally:
+            os.close(standing)
+        self._life = life
+        _private.add(self)
+
+    def end(self) -> None:
+        """Returns when the daemon has ended and is reaped. Once only."""
+        if os.getpid() != self._maker:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        os.close(self._life)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def after_fork(self) -> None:
+        """In a forked child."""
+        os.close(self._life)
+
+
+_private: weakref.WeakSet[Private] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for private in list(_private):
+        private.after_fork()
+    _private.clear()
+    _children.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _is_ready(descriptor: int) -> bool:
+    deadline = time.monotonic() + READY_SECONDS
+    poller = select.poll()  # select() knows no descriptor above 1023
+    poller.register(descriptor, select.POLLIN)
+    said = b""
+    while b"\n" not in said:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poller.poll(left * 1000):
+            return False
+        more = os.read(descriptor, 64)
+        if not more:
+            return False
+        said += more
+    return said.startswith(b"ready")
+
+
+def _tail(record: Path) -> str:
+    try:
+        return record.read_bytes()[-500:].decode(errors="replace").strip() or "nothing"
+    except OSError:
+        return "nothing"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from arraybridge import adapters
 from arraybridge.errors import UnsupportedArray
+from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -24,6 +25,8 @@ def asdlpack(obj: Any, *, copy: bool = False) -> View:
     from arraybridge import _core  # loads the extension
 
     view = _view_of(obj)
+    if view.dtype.startswith(OPAQUE_PREFIXES):
+        raise opaque_refused(type(obj).__name__, view.dtype, "pass array.view() of a dtype that it has")
     return _core.copy_to_heap(view) if copy or type(obj) is bytes else view
 
 

@@ -7,6 +7,7 @@ gone.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Sequence
@@ -20,9 +21,10 @@ from arraybridge.errors import BrokerUnavailable, InvalidRequest, ShareNotFound,
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.share import Listed, Share, record_of
-from arraybridge.source import Source, copied, placed, source_of
+from arraybridge.source import Source, copied, freeze, placed, placement_of, source_of
 
 _Views = list[_core.View]  # inside the class, `list` is a verb
+_COUNT_MAX: Final = 2**63 - 1
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
 
 
@@ -60,6 +62,7 @@ class Broker:
             raise InvalidRequest("a private broker has no address of somebody else's choice")
         if not isinstance(namespace, str) or not namespace:
             raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
+        _check_text(namespace, "a namespace")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
         self._connection = Connection(address, namespace, start, timeout_s)
@@ -101,6 +104,11 @@ class Broker:
             raise BrokerUnavailable("the connection was closed meanwhile", code=UNAVAILABLE)
         return address
 
+    @property
+    def latest_address(self) -> str | None:
+        """Where the broker is, or was before `close`; None before the first call. Connects nowhere."""
+        return self._connection.latest_address
+
     def is_at(self, address: str) -> bool:
         """Whether it is connected to the broker at this address."""
         return self._connection.address == address
@@ -121,8 +129,9 @@ class Broker:
     ) -> Share:
         """Publishes an array, or a dict, list or tuple of arrays (nested as you like), as one immutable share.
 
-        Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array must not
-        be written to any more; `sealed=True` makes sure of it with a memory that nobody can write.
+        Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array is the
+        share from now on and must not be written to any more: NumPy's turns read-only; take a new `empty` for the next
+        frame. `sealed=True` copies, into memory that nobody can write.
 
         Args:
             array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or whatever speaks DLPack, the array interface or
@@ -139,6 +148,10 @@ class Broker:
         """
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
+        _check_text(name or "", "a name")
+        for word, wish in (("replace", replace), ("sealed", sealed)):
+            if not isinstance(wish, bool):
+                raise InvalidRequest(f"{word} is True or False, not {wish!r}")
         if metadata is not None and not isinstance(metadata, bytes):
             raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
         structure, leaves = tree.flatten(array)
@@ -146,8 +159,12 @@ class Broker:
 
         def published(core: _core.Core) -> _core.ShareInfo:
             # Both in one: after a broker's end the bytes have to be placed anew, too.
-            placement = placed(core, sources, own=sealed)
-            return core.publish(placement, name or "", replace, sealed, structure, metadata or b"")
+            born_there = None if sealed else placement_of(core, sources)
+            placement = born_there or placed(core, sources, own=sealed)
+            info = core.publish(placement, name or "", replace, sealed, structure, metadata or b"")
+            if born_there is not None:
+                freeze(sources)
+            return info
 
         return Share(self, self._connection.ask(published))
 
@@ -314,6 +331,8 @@ class Broker:
         if name not in planner.CODES:
             name, code, more = numpy_adapter.traveling(dtype)
             sizes += more
+        if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
+            raise InvalidRequest(f"an array of shape {sizes} has more bytes than there are addresses")
         chosen = planner.plan(Description("share", name, code, sizes, None, 0, False), caps, device=device)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)]))
         return seen(target, placement.views[0], chosen)
@@ -325,6 +344,7 @@ class Broker:
             ShareNotFound: no such share.
         """
         if isinstance(name, str) and name:
+            _check_text(name, "a name")
             return self._connection.ask(lambda core: core.withdraw(name))
         if not isinstance(name, Share):
             raise InvalidRequest("a share is withdrawn by its non-empty name, or by a Share")
@@ -335,6 +355,7 @@ class Broker:
         """The shares of this namespace whose names start with `prefix`."""
         if not isinstance(prefix, str):
             raise InvalidRequest(f"a prefix is a str, not {type(prefix).__name__}")
+        _check_text(prefix, "a prefix")
         # A row does not say which life of the broker it is of.
         rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
@@ -355,6 +376,7 @@ class Broker:
 
     def _acquired(self, name: str | Share, private: bool, wait: float) -> tuple[_core.ShareInfo, _Views]:
         if isinstance(name, str) and name:
+            _check_text(name, "a name")
             return self._connection.acquire(name, private=private, wait_s=wait)
         if not isinstance(name, Share):
             raise InvalidRequest("a share is asked for by a non-empty name, or by a Share")
@@ -374,11 +396,22 @@ class Broker:
         if by_the_way and source.description.fill is None:
             # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
             return copied(source.view(), chosen, caps)
-        room = self._connection.ask(lambda core: placed(core, [source])).views[0]
+        room = self._connection.ask(lambda core: placement_of(core, [source]) or placed(core, [source])).views[0]
         return copied(room, chosen, caps) if by_the_way else room
 
 
+def _check_text(text: str, what: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"{what} is Unicode text, not {text!r}: half a surrogate pair has no UTF-8") from error
+
+
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(shape, bool):
+        raise InvalidRequest(f"a shape is an integer or a sequence of integers, not {shape}")
     try:
         sizes = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
     except TypeError as error:
@@ -389,6 +422,8 @@ def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _copy_wish(copy: bool | None, require: str | None) -> bool | None:
+    if copy is not None and not isinstance(copy, bool):
+        raise InvalidRequest(f"copy is True, False or None, not {copy!r}")
     if require is None:
         return copy
     if require != "zero-copy":

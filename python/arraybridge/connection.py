@@ -21,6 +21,9 @@ T = TypeVar("T")
 UNAVAILABLE: Final = 14
 # The extension waits without the GIL and hears no signals, whose handlers run between two of these alone.
 INTERRUPT_SECONDS: Final = 0.1
+# Refusals of a call that has done nothing yet, and of which a second attempt knows: the session had ended, the memory
+# went with an earlier one, or another thread published it first (then the bytes are placed anew).
+_ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED"})
 
 
 class Connection:
@@ -45,6 +48,8 @@ class Connection:
         self._core: _core.Core | None = None
         self._found: discovery.Found | None = None
         self._end: weakref.finalize[[], Connection] | None = None
+        self._latest_address: str | None = None
+        _connections.add(self)
 
     @property
     def asked(self) -> tuple[str | None, discovery.Start]:
@@ -56,6 +61,11 @@ class Connection:
         """Where the daemon is, or None while there is no connection."""
         found = self._found
         return None if found is None else found.address
+
+    @property
+    def latest_address(self) -> str | None:
+        """Where the daemon is, or was before `close`."""
+        return self._latest_address
 
     def core(self) -> _core.Core:
         """The extension's connection; finds, or starts, the daemon.
@@ -71,7 +81,7 @@ class Connection:
                 found = discovery.find(self._asked, self._start)
                 if found.end is not None:
                     self._end = weakref.finalize(self, found.end)
-                self._found = found
+                self._found, self._latest_address = found, found.address
                 self._core = _core.Core(found.address, self._namespace, self._timeout_s, _client_name())
             return self._core
 
@@ -84,7 +94,7 @@ class Connection:
             end()
 
     def ask(self, call: Callable[[_core.Core], T]) -> T:
-        """What `call` answers; asked a second time if an embedded daemon has gone and another could be started."""
+        """What `call` answers; asked a second time if a daemon was restarted, or an embedded one has gone."""
         core = self.core()
         try:
             return call(core)
@@ -124,15 +134,35 @@ class Connection:
                 if left <= longest:
                     raise
 
+    def after_fork(self) -> None:
+        """In a forked child: its lock may be one that a thread of the parent holds, and what that thread was making."""
+        self._lock = threading.Lock()
+        if self._core is None:
+            self._found, self._end = None, None
+
     def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
-        """Returns if it is worth asking again: an embedded daemon has gone, and another can be started in its place."""
+        """Returns if it is worth asking again: nothing was done yet, or an embedded daemon has gone and can be started."""
         found = self._found
-        gone = status.code == UNAVAILABLE and found is not None and found.embedded
-        if not gone or found is None or discovery.is_listening(found.address):
+        embedded = status.code == UNAVAILABLE and found is not None and found.embedded
+        gone = embedded and found is not None and not discovery.is_listening(found.address)
+        if not gone:
+            if status.reason in _ASK_AGAIN:
+                return
             raise from_status(status) from None
         with self._lock:
             if self._core is core:
                 self._core = None
+
+
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for connection in list(_connections):
+        connection.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def check_seconds(seconds: float, name: str) -> float:

@@ -293,6 +293,12 @@ def _unsupported(source: Description, target: Caps, reason: str) -> UnsupportedA
     return UnsupportedArray(source.framework, target.name, "hand_over", reason)
 
 
+def opaque_refused(source: str, dtype: str, way_out: str) -> UnsupportedDtype:
+    """No other framework knows these dtypes, and one that took the bytes would show numbers of another meaning."""
+    name = "structured dtypes" if dtype.startswith("struct:") else dtype
+    return UnsupportedDtype(source, "dlpack", "asdlpack", f"DLPack has no {name}: {way_out}")
+
+
 def _absent(device: object, source: str, target: str) -> DeviceUnavailable:
     return DeviceUnavailable(
         source, target, "device", f"no CUDA device {device!r}: arraybridge sees the devices ['cpu'] here"

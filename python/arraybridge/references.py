@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 _brokers: weakref.WeakSet[Broker] = weakref.WeakSet()
 _made_here: dict[tuple[str, str], Broker] = {}
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    # A thread of the parent may have held it; it does not live here.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def remember(broker: Broker) -> None:

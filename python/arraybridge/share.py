@@ -10,6 +10,7 @@ import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 from arraybridge.references import broker_at
 
 if TYPE_CHECKING:
@@ -57,11 +58,13 @@ class Share:
         torch.from_dlpack(share)     # the same, copy-on-write
     """
 
-    __slots__ = ("__weakref__", "_broker", "_record")
+    __slots__ = ("__weakref__", "_address", "_broker", "_record")
 
     def __init__(self, broker: Broker, record: ShareInfo | Record) -> None:
         self._broker = broker
         self._record = record
+        # Of the broker that holds it: the Broker may be closed when this is pickled, and connect elsewhere afterwards.
+        self._address = broker.latest_address
 
     @property
     def name(self) -> str:
@@ -129,6 +132,7 @@ class Share:
 
     def __dlpack__(self, **wishes: Any) -> Any:
         # A mapping of its own for every consumer: some ignore the read-only flag, and none may see another's writes.
+        self._refuse_opaque()
         return self.view(private=True).__dlpack__(**wishes)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -144,10 +148,11 @@ class Share:
         return array.astype(dtype)
 
     def __buffer__(self, flags: int, /) -> memoryview:
+        self._refuse_opaque()
         return self.view().__buffer__(flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loaded, (self._broker.address, tuple(record_of(self._record, self.broker_id)))
+        return _loaded, (self._address, tuple(record_of(self._record, self.broker_id)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()
@@ -179,6 +184,11 @@ class Share:
             reason = f"a share of {len(self._record.arrays)} arrays in a tree is no array: use share.to(framework)"
             raise UnsupportedArray("share", "any", "hand_over", reason)
 
+    def _refuse_opaque(self) -> None:
+        self._only()
+        if self.specs[0].dtype.startswith(OPAQUE_PREFIXES):
+            raise opaque_refused("share", self.specs[0].dtype, "numpy.asarray(share) has it")
+
     def _key(self) -> tuple[bytes, str, int]:
         return self._record.broker_id, self._record.namespace, self._record.id
 
@@ -198,7 +208,9 @@ def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
     if len(fields) != len(Record._fields):
         raise InvalidRequest("this share was pickled by another version of arraybridge")
     record = Record(*fields)
-    return Share(broker_at(address, record.namespace), record)
+    share = Share(broker_at(address, record.namespace), record)
+    share._address = address
+    return share
 
 
 def _short(dtype: str) -> str:

@@ -44,13 +44,25 @@ def source_of(array: Any, private: bool = False) -> Source:
     return Source(array, adapter, adapter.describe(array))
 
 
+def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
+    """Where the arrays were born, if that is one placement in broker memory that nobody has published."""
+    if any(source.description.fill for source in sources):
+        return None
+    return core.placement_of([source.view() for source in sources])
+
+
 def placed(core: _core.Core, sources: Sequence[Source], own: bool = False) -> _core.Placement:
-    """The arrays in broker memory: where they lie already, or after the one copy. `own`: in an arena of their own."""
+    """The arrays in broker memory after the one copy. `own`: in an arena of their own."""
     if any(source.description.fill for source in sources):
         return _filled(core, sources, own)
-    views = [source.view() for source in sources]
-    born_there = None if own else core.placement_of(views)
-    return born_there or core.place(views, own)
+    return core.place([source.view() for source in sources], own)
+
+
+def freeze(sources: Sequence[Source]) -> None:
+    """Makes the NumPy arrays among them read-only: from now on their bytes are those of a published share."""
+    for source in sources:
+        if source.description.framework == "numpy":
+            numpy_adapter.freeze(source.array)
 
 
 def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:

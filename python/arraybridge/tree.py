@@ -8,6 +8,7 @@ An OrderedDict (a state_dict) comes back as a dict of the same order.
 from __future__ import annotations
 
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -73,8 +74,10 @@ def _node(tree: Any, leaves: list[Any], depth: int) -> Any:
 
 
 def _key(key: Any) -> Any:
-    if type(key) not in _KEYS or key != key:
+    if type(key) not in _KEYS:
         raise InvalidRequest(f"a key of a tree is a str, int, float, bool or None, not {type(key).__name__}")
+    if type(key) is float and not math.isfinite(key):
+        raise InvalidRequest(f"a key of a tree is no {key}: JSON has no such number")
     return key
 
 

@@ -94,6 +94,17 @@ def test_empty_of_odd_shapes_and_dtypes(broker):
             broker.empty(shape, "int8")
 
 
+@pytest.mark.parametrize("shape", [(2**63,), (2**70, 0), (2**62, 2)])
+def test_a_shape_that_no_memory_could_have(broker, shape):
+    with pytest.raises(InvalidRequest, match="more bytes than there are addresses"):
+        broker.empty(shape, "u1")
+
+
+def test_a_truth_is_no_shape(broker):
+    with pytest.raises(InvalidRequest, match="a shape is"):
+        broker.empty(True, "u1")
+
+
 def test_arguments_of_a_broker():
     with pytest.raises(InvalidRequest, match="start"):
         arraybridge.Broker(start="sometimes")
@@ -122,6 +133,20 @@ def test_other_arguments_are_refused_before_anything_is_asked():
         nobody.put(np.zeros(1), metadata="camera")
     with pytest.raises(InvalidRequest, match="a prefix is a str"):
         nobody.list(3)
+    for ask in (nobody.get, nobody.withdraw, nobody.list, lambda text: nobody.put(np.zeros(1), text)):
+        with pytest.raises(InvalidRequest, match="surrogate"):
+            ask("half \ud800")
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        arraybridge.Broker(namespace="\ud800")
+    with pytest.raises(InvalidRequest, match="replace is True or False, not 'no'"):
+        nobody.put(np.zeros(1), "a", replace="no")
+    with pytest.raises(InvalidRequest, match="sealed is True or False, not 1"):
+        nobody.put(np.zeros(1), "a", sealed=1)
+    with pytest.raises(InvalidRequest, match="copy is True, False or None, not 'yes'"):
+        nobody.convert(np.zeros(1), "numpy", copy="yes")
+    for number in (float("inf"), float("nan")):
+        with pytest.raises(InvalidRequest, match="JSON has no such number"):
+            nobody.put({number: np.zeros(1)})
     for odd in (None, 3, ""):
         with pytest.raises(InvalidRequest, match="withdrawn by its non-empty name"):
             nobody.withdraw(odd)

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -224,9 +225,10 @@ def test_born_in_broker_memory_is_published_in_place(broker):
     array = broker.empty((1 << 20,), "uint8")
     assert array.flags.writeable and address_of(array) % 256 == 0
     array[:] = 3
+    alias = array[:]
     before = broker.stats()
     broker.put(array, "born")
-    array[0] = 4  # by contract nobody does this; it shows that the bytes are the very same
+    alias[0] = 4  # by contract nobody does this; it shows that the bytes are the very same
     assert broker.get("born")[:2].tolist() == [4, 3]
     after = broker.stats()
     assert after["publishes_total"] == before["publishes_total"] + 1
@@ -235,9 +237,59 @@ def test_born_in_broker_memory_is_published_in_place(broker):
 
 def test_a_convert_result_is_published_in_place(broker):
     made = broker.convert(np.arange(100)[::-2], "numpy", copy=True)
+    alias = made[:]
     broker.put(made, "c")
-    made[0] = -1
+    alias[0] = -1
     assert broker.get("c")[0] == -1
+
+
+def test_an_array_that_was_published_in_place_is_read_only(broker):
+    array = broker.empty((2, 3), "int32")
+    array[:] = 1
+    part = array.reshape(-1).reshape(2, 3)
+    broker.put([part], "born")
+    for view in (array, part):
+        with pytest.raises(ValueError, match="read-only"):
+            view[0, 0] = 2
+    copied = np.zeros(3)
+    broker.put(copied, "copied")
+    copied[0] = 1
+    assert broker.get("copied")[0] == 0
+
+
+def test_many_threads_put_one_array_of_broker_memory(broker):
+    wrong = []
+
+    def put(array, barrier, name):
+        barrier.wait()
+        try:
+            broker.put(array, name)
+        except Exception as error:
+            wrong.append(error)
+
+    for turn in range(20):
+        array = broker.empty(8, "float32")
+        array[:] = turn
+        barrier = threading.Barrier(4)
+        threads = [threading.Thread(target=put, args=(array, barrier, f"{turn}-{index}")) for index in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [row.share.to("numpy")[7] for row in broker.list(f"{turn}-")] == [turn] * 4
+    assert not wrong
+
+
+@pytest.mark.parametrize("array", [np.array(["2026-01-01", "NaT"], "M8[D]"), np.zeros(2, [("a", "u1"), ("b", "<f4")])], ids=str)
+def test_what_dlpack_cannot_say_leaves_through_numpy_alone(broker, array):
+    share = broker.put(array, "opaque")
+    np.testing.assert_array_equal(np.asarray(share), array)
+    for hand_on in (share.__dlpack__, lambda: np.from_dlpack(share), lambda: share.__buffer__(0)):
+        with pytest.raises(BufferError, match="DLPack has no"):
+            hand_on()
+    for source in (array, share, share.view()):
+        with pytest.raises(BufferError, match="DLPack has no"):
+            arraybridge.asdlpack(source)
 
 
 def test_a_share_is_an_array(broker):

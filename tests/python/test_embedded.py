@@ -15,7 +15,7 @@ import pytest
 from conftest import environment, run_client, start_daemon, stop_daemon
 
 import arraybridge
-from arraybridge import BrokerUnavailable, _bin, discovery
+from arraybridge import BrokerUnavailable, _bin, child, discovery
 
 USE = """
 import os, sys, arraybridge, numpy
@@ -54,6 +54,14 @@ def wait_for_end(process_id):
     descriptor = os.pidfd_open(process_id)
     with open(descriptor, "rb"):
         select.select([descriptor], [], [])
+
+
+def state_of(process_id):
+    """R, S, Z, ... or None if there is no such process."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return None
 
 
 def test_the_first_starts_it_and_the_second_finds_it(runtime):
@@ -171,9 +179,127 @@ def test_a_private_broker_is_nobody_elses_and_ends_with_its_broker(runtime):
         code = "import pickle, sys; assert pickle.loads(bytes.fromhex(sys.argv[1])).to('numpy').sum() == 3"
         run_client(code, pickle.dumps(share).hex())
         directory = first.address
-    for daemon in daemons:
-        wait_for_end(daemon)
+    assert not any(state_of(daemon) for daemon in daemons)
     assert not Path(directory).exists()
+
+
+def test_a_closed_private_broker_has_ended_and_is_reaped(runtime):
+    with arraybridge.Broker(start="private") as broker:
+        broker.list()
+        [daemon] = daemons_of(broker.address)
+    assert state_of(daemon) is None
+
+
+FORKED = """
+import os, arraybridge, numpy
+broker = arraybridge.Broker(start="private")
+broker.put(numpy.arange(3), "a")
+stay, go = os.pipe()
+used, tell = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(go)
+    assert broker.get("a").tolist() == [0, 1, 2]
+    os.write(tell, b"1")
+    os.read(stay, 1)
+    broker.close()
+    os._exit(0)
+os.close(tell)
+assert os.read(used, 1) == b"1"
+directory = broker.address
+if {ends}:
+    os.write(go, b"1")
+    assert os.waitpid(child, 0)[1] == 0
+    assert broker.get("a").tolist() == [0, 1, 2]
+broker.close()
+assert not os.path.exists(directory)
+if not {ends}:
+    os.write(go, b"1")
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["child ends first", "child stays"])
+def test_a_forked_child_neither_ends_nor_keeps_a_private_broker(runtime, ends):
+    run_client(FORKED.replace("{ends}", str(ends)))
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent(runtime):
+    # A thread of the parent is finding a broker, with the connection's lock, when the fork happens.
+    run_client("""
+import os, threading, arraybridge, numpy
+from arraybridge import discovery, references
+broker = arraybridge.Broker(start="private")
+find, inside, leave = discovery.find, threading.Event(), threading.Event()
+def slow(*wishes):
+    inside.set(); leave.wait()
+    return find(*wishes)
+discovery.find = slow
+thread = threading.Thread(target=broker.list)
+thread.start(); inside.wait()
+references._lock.acquire()
+child = os.fork()
+if child == 0:
+    discovery.find = find
+    broker.put(numpy.arange(3), "a")
+    arraybridge.Broker("/nowhere")
+    good = broker.get("a").tolist() == [0, 1, 2]
+    broker.close()
+    os._exit(0 if good else 1)
+assert os.waitpid(child, 0)[1] == 0
+leave.set(); thread.join(); broker.close()
+""")
+
+
+def test_a_daemon_that_outlives_its_starter_is_no_leak_of_it(runtime):
+    said = run_client("import os; os.dup2(1, 2)" + USE, PYTHONDEVMODE="1")
+    assert "ResourceWarning" not in said, said
+
+
+def test_a_share_pickles_after_its_broker_was_closed_and_starts_nothing(runtime):
+    with arraybridge.Broker(start="private") as broker:
+        share = broker.put(np.zeros(2))
+        before, started = pickle.dumps(share), len(child._children)
+    assert pickle.dumps(share) == before and len(child._children) == started
+    with pytest.raises(BrokerUnavailable):
+        pickle.loads(before).to("numpy")
+
+
+def test_a_broker_is_started_by_a_process_with_many_descriptors(runtime):
+    run_client("""
+import os, resource
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+import arraybridge
+with arraybridge.Broker(start="private") as broker:
+    assert broker.list() == []
+""")
+
+
+def test_ctrl_c_while_a_daemon_starts_leaves_none_behind(runtime, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(child, "_is_ready", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        arraybridge.Broker().list()
+    assert child._children[-1].poll() is not None and not daemons_of(runtime)
+
+
+def test_a_standing_broker_that_was_restarted_is_asked_again(tmp_path):
+    directory = str(tmp_path)
+    daemon = start_daemon(directory, "--log-level", "warn")
+    broker = arraybridge.Broker(directory)
+    born = broker.empty(4, "int64")
+    born[:] = 5
+    broker.put(np.arange(3), "a")
+    for name, array in (("ours", np.arange(4)), ("born", born)):
+        stop_daemon(daemon)
+        daemon = start_daemon(directory, "--log-level", "warn")
+        assert broker.put(array, name).to("numpy").tolist() == array.tolist()
+    broker.close()
+    assert stop_daemon(daemon) == 0
 
 
 def test_a_private_broker_ends_when_its_process_is_killed(runtime):
@@ -234,7 +360,7 @@ def test_a_daemon_that_never_gets_ready_is_ended(runtime, monkeypatch, tmp_path)
     silent.write_text("#!/bin/sh\necho thinking >&2\nexec sleep 1000\n")
     silent.chmod(0o755)
     monkeypatch.setenv("ARRAYBRIDGE_DAEMON", str(silent))
-    monkeypatch.setattr(discovery, "READY_SECONDS", 0.2)
+    monkeypatch.setattr(child, "READY_SECONDS", 0.2)
     with pytest.raises(BrokerUnavailable, match="thinking"):
         arraybridge.Broker().list()
-    assert discovery._children[-1].poll() is not None
+    assert child._children[-1].poll() is not None

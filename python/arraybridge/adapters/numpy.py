@@ -141,12 +141,21 @@ def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
 
 def filler(source: Any) -> Callable[[View], None]:
     """A function that writes the values of `source`, an ndarray or a View, into a View of its shape and dtype."""
-    array = view(source) if isinstance(source, _core.View) else source
 
     def fill(target: View) -> None:
-        ensure_module("numpy").copyto(view(target), array)
+        copyto = ensure_module("numpy").copyto
+        if isinstance(source, _core.View):
+            copyto(view(_bits(target)), view(_bits(source)))
+        else:
+            copyto(view(target), source)
 
     return fill
+
+
+def _bits(view: View) -> View:
+    """The same memory as unsigned integers where NumPy has them: it lacks dtypes that other frameworks have."""
+    width = view.dtype_code[1]
+    return view.named(f"uint{width}", (1, width, 1)) if width <= 64 else view
 
 
 def frozen(source: Any) -> Any:
@@ -154,6 +163,14 @@ def frozen(source: Any) -> Any:
     alias = ensure_module("numpy").asarray(source).view()
     alias.flags.writeable = False
     return alias
+
+
+def freeze(array: Any) -> None:
+    """Makes this array itself read-only, and the arrays that it is a view of."""
+    np = ensure_module("numpy")
+    while isinstance(array, np.ndarray):
+        array.flags.writeable = False
+        array = array.base
 
 
 def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:

@@ -20,7 +20,9 @@ struct Limits {
   uint64_t namespaces = 256;
   uint64_t namespaces_per_uid = 64;
   uint64_t arenas_per_uid = 8192;  // those of sessions that have gone included, until their bytes are given back
-  uint64_t allocation_bytes_max = 0;  // 0 = the device's capacity
+  uint64_t bytes_per_uid = 0;      // of memory, over all its namespaces; 0 = the capacity
+  uint64_t description_bytes_per_uid = 256ull << 20;  // what makers say of their shares lies in the daemon's heap
+  uint64_t allocation_bytes_max = 0;                  // 0 = the device's capacity
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;
   uint64_t arrays_per_share_max = 256;
@@ -31,6 +33,7 @@ struct Limits {
   uint64_t frame_bytes_max = 65536;
   uint64_t descriptors_in_flight_max = 64;  // per session: unread ones pile up in the receiver
   uint64_t output_frames_max = 256;         // per session: answers nobody reads; then the session is cut
+  uint64_t output_bytes_max = 256 << 10;    // the same in bytes, beyond what the socket holds
   uint64_t queued_requests_per_session = 64;
   uint64_t tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;     // concurrent calls per gRPC connection

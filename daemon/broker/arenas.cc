@@ -30,6 +30,10 @@ Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
     return ResourceExhausted("namespace '", ns, "': ", footprint, " bytes can never fit: the quota is ", quota)
         .Because("QUOTA_TOO_SMALL");
   }
+  if (limits.bytes_per_uid != 0 && footprint > limits.bytes_per_uid) {
+    return ResourceExhausted(footprint, " bytes can never fit: limits.bytes_per_uid is ", limits.bytes_per_uid)
+        .Because("QUOTA_TOO_SMALL");
+  }
   const MutexLock lock(state.mutex);
   const Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
@@ -42,6 +46,7 @@ Broker::State::Belongings Broker::State::BelongingsOf(uint32_t uid) const {
   for (auto ns = namespaces.lower_bound(NamespaceKey{uid, {}}); ns != namespaces.end() && ns->first.uid == uid; ++ns) {
     ++belongings.namespaces;
     belongings.arenas += ns->second->quota().charges();
+    belongings.bytes += ns->second->quota().used();
   }
   return belongings;
 }
@@ -52,8 +57,18 @@ Result<Charge> Broker::State::Reserve(Session& session, std::string_view ns, uin
   if (session.arenas.size() + session.allocating >= limits.arenas_per_session) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
   }
-  if (BelongingsOf(session.peer.uid).arenas >= limits.arenas_per_uid) {
+  const Belongings has = BelongingsOf(session.peer.uid);
+  if (has.arenas >= limits.arenas_per_uid) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_uid", limits.arenas_per_uid);
+  }
+  if (limits.bytes_per_uid != 0 && footprint > limits.bytes_per_uid - std::min(has.bytes, limits.bytes_per_uid)) {
+    return ResourceExhausted("user ", session.peer.uid, ": ", footprint, " bytes exceed limits.bytes_per_uid (",
+                             has.bytes, " of ", limits.bytes_per_uid, " in use)")
+        .Because("QUOTA_EXCEEDED")
+        .With("limit", "bytes_per_uid")
+        .With("wanted_bytes", std::to_string(footprint))
+        .With("used_bytes", std::to_string(has.bytes))
+        .With("quota_bytes", std::to_string(limits.bytes_per_uid));
   }
   if (Namespace* const found = FindNamespace(session.peer.uid, ns); found != nullptr) {
     return found->ChargeFor(footprint);

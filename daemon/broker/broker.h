@@ -26,6 +26,9 @@ namespace arraybridge {
 using Token = std::array<uint8_t, 16>;
 using Clock = std::chrono::steady_clock;
 
+inline constexpr std::string_view kDefaultNamespace = "default";
+inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
+
 // Who stands at the door. Identity is the socket; the pid is for display.
 struct Peer {
   uint32_t uid = 0;

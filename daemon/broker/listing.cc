@@ -1,12 +1,16 @@
 // What is there, page by page. A page token says after which row to go on; rows that come or go in between do no harm.
+// A page looks at no more than kVisitsMax rows, wanted or not: then it ends, maybe empty, and its token goes on.
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
 namespace {
+
+constexpr uint64_t kVisitsMax = 1024;
 
 Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
 
@@ -41,12 +45,17 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
   const auto now = Clock::now();
   const auto& [last_id, last_ns] = *after;
   SharePage page;
+  uint64_t visits = 0;
   auto ns = state.namespaces.lower_bound(NamespaceKey{asker->peer.uid, last_ns});
   for (; ns != state.namespaces.end() && ns->first.uid == asker->peer.uid; ++ns) {
     const auto& shares = ns->second->shares();
     auto at = ns->first.name == last_ns ? shares.upper_bound(ShareId{last_id}) : shares.begin();
     for (; at != shares.end(); ++at) {
       const Share& share = *at->second;
+      if (++visits > kVisitsMax) {
+        page.next = Concat(at == shares.begin() ? 0 : Number(std::prev(at)->first), ":", ns->first.name);
+        return page;
+      }
       const bool wanted = filter.session == SessionId{} || filter.session == share.maker;
       if (share.withdrawn || !wanted || !Matches(filter, share)) continue;
       if (page.rows.size() == filter.page_size) {
@@ -73,14 +82,16 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
   if (asker == nullptr) return NoSession();
   const auto now = Clock::now();
   SessionPage page;
+  uint64_t visits = 0;
   for (auto at = state.sessions.upper_bound(SessionId{after->first}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
     if (one.peer.uid != asker->peer.uid) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
-    if (page.rows.size() == filter.page_size) {
+    if (page.rows.size() == filter.page_size || visits > kVisitsMax) {
       page.next = Concat(Number(page.rows.back().session), ":");
       return page;
     }
+    visits += 1 + one.arenas.size();
     uint64_t arena_bytes = 0;
     for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
     page.rows.push_back({one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door, Age(one.born, now),
@@ -104,12 +115,18 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   const Session* const asker = state.FindSession(session);
   if (asker == nullptr) return NoSession();
   LeasePage page;
+  uint64_t visits = 0;
   for (auto at = state.sessions.lower_bound(SessionId{last_session}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
     if (one.peer.uid != asker->peer.uid) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
     const bool goes_on = one.id == SessionId{last_session};
     for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? last_lease : 0}); lease != one.leases.end(); ++lease) {
+      if (++visits > kVisitsMax) {
+        const uint64_t last = lease == one.leases.begin() ? 0 : Number(std::prev(lease)->first);
+        page.next = Concat(Number(one.id), ":", last);
+        return page;
+      }
       if (!Matches(filter, *lease->second)) continue;
       if (page.rows.size() == filter.page_size) {
         page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
@@ -138,9 +155,7 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
       page.next = Concat("0:", page.rows.back().ns);
       return page;
     }
-    uint64_t share_bytes = 0;
-    for (const auto& [id, share] : ns.shares()) share_bytes += share->size;
-    page.rows.push_back({ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), share_bytes});
+    page.rows.push_back({ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), ns.share_bytes()});
   }
   return page;
 }

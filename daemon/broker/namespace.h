@@ -16,8 +16,6 @@
 
 namespace arraybridge {
 
-inline constexpr std::string_view kDefaultNamespace = "default";
-
 // 1..bytes_max bytes of UTF-8 without control characters. `what` is the noun in the message; the text is not echoed.
 Status CheckName(std::string_view what, std::string_view text, uint64_t bytes_max);
 
@@ -50,6 +48,8 @@ class Namespace {
   std::unique_ptr<Share> Remove(const Share& share);
 
   size_t named() const { return by_name_.size(); }
+  // Of all its shares, with and without a name.
+  uint64_t share_bytes() const { return share_bytes_; }
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
 
@@ -57,6 +57,7 @@ class Namespace {
   const uint32_t uid_;
   const std::string name_;
   const std::shared_ptr<Quota> quota_;
+  uint64_t share_bytes_ = 0;
   std::map<ShareId, std::unique_ptr<Share>> shares_;
   std::unordered_map<std::string_view, Share*, SecretHash> by_name_;  // keys are the shares' own names
 };

@@ -43,8 +43,15 @@ void Broker::State::Settle(Share& share) {
     arena.writer->returned.push_back({arena.id(), share.offset, share.size});
   }
   orphans.erase(&share);
-  share.ns->Remove(share);
+  Drop(share);
   RetireIfIdle(arena);
+}
+
+void Broker::State::Drop(const Share& share) {
+  const auto described = description_bytes_of_uid.find(share.ns->uid());
+  const bool counted = described != description_bytes_of_uid.end();  // not if nothing was ever said
+  if (counted && (described->second -= share.facts->description.size()) == 0) description_bytes_of_uid.erase(described);
+  share.ns->Remove(share);
 }
 
 void Broker::State::Give(Session& session, Arena& arena) {

@@ -52,7 +52,8 @@ Status NameTaken(std::string_view ns, std::string_view name) {
 }  // namespace
 
 // Everything but the seal. REQUIRES: `name` is valid.
-Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name) const {
+Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
+                                   uint64_t description_bytes) const {
   const Limits& limits = config.limits;
   const Arena* const arena = FindWritable(session, call.arena);
   if (arena == nullptr || arena->generation() != call.arena_generation) return NoArena(call.arena);
@@ -65,8 +66,14 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   const Share* const old = ns.FindByName(name);
   if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
   const bool makes_room = old != nullptr && old->leases == 0;
-  if (ns.shares().size() - (makes_room ? 1 : 0) < limits.shares_per_namespace) return Ok();
-  return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
+  if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
+    return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
+  }
+  const auto described = description_bytes_of_uid.find(ns.uid());
+  const uint64_t has = described == description_bytes_of_uid.end() ? 0 : described->second;
+  const uint64_t room_made = makes_room ? old->facts->description.size() : 0;
+  if (has - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
+  return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
 }
 
 // Scans the arena's pages, so not under the lock.
@@ -76,7 +83,7 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
     const MutexLock lock(mutex);
     const Session* const found = FindSession(session);
     if (found == nullptr) return NoSession();
-    AB_RETURN_IF_ERROR(CheckPublish(*found, call, name));
+    AB_RETURN_IF_ERROR(CheckPublish(*found, call, name, call.description.size()));
     const Arena* const arena = FindArena(call.arena);
     if (arena->immutability == Immutability::kEnforced) return Ok();
     block = arena->block();
@@ -116,7 +123,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   const MutexLock lock(state.mutex);
   const Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
-  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name));
+  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, facts->description.size()));
   Arena& arena = *state.FindArena(call.arena);
   if (!arena.immutability.has_value()) {
     return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: say Mapped first")
@@ -124,6 +131,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   }
   Namespace& ns = *arena.ns();
   if (Share* const old = ns.FindByName(name); old != nullptr) state.Withdraw(*old);
+  state.description_bytes_of_uid[ns.uid()] += facts->description.size();
   facts->id = ShareId{++state.last_share};
   facts->generation = ++state.last_generation;
   share->facts = std::move(facts);
@@ -165,13 +173,14 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
     }
     const Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
-    Arena* lacking = nullptr;
+    std::vector<Share*> shares;
+    shares.reserve(keys.size());
     for (const ShareKey& key : keys) {
-      Share* const share = Find(owner, key);
-      if (share == nullptr) {
-        state.Undo(*found, acquired.shares);
-        return NoShare(ns, WorstMissing(owner, keys), limits);
-      }
+      shares.push_back(Find(owner, key));
+      if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
+    }
+    Arena* lacking = nullptr;
+    for (Share* const share : shares) {
       acquired.shares.push_back(state.Lease(*found, *share));
       if (lacking == nullptr && !share->arena->readers.contains(found)) lacking = share->arena;
     }

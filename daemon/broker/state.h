@@ -27,8 +27,6 @@ T RandomBytes() {
   return value;
 }
 
-inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
-
 inline Status NoSession() { return NotFound("no such session").Because("SESSION_ENDED"); }
 inline Status NoArena(ArenaId arena) {
   return NotFound("arena ", Number(arena), " is not there").Because("ARENA_NOT_FOUND");
@@ -64,11 +62,13 @@ struct Broker::State {
   struct Belongings {
     uint64_t namespaces = 0;
     uint64_t arenas = 0;
+    uint64_t bytes = 0;
   };
   Belongings BelongingsOf(uint32_t uid) const AB_REQUIRES(mutex);
 
   // Shares and leases (shares.cc).
-  Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name) const AB_REQUIRES(mutex);
+  Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
+                      uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
   LeasedShare Lease(Session& session, Share& share) AB_REQUIRES(mutex);
   void Undo(Session& session, const std::vector<LeasedShare>& leased) AB_REQUIRES(mutex);
@@ -77,6 +77,7 @@ struct Broker::State {
   bool EndLease(Session& session, LeaseId lease) AB_REQUIRES(mutex);
   void Withdraw(Share& share) AB_REQUIRES(mutex);
   void Settle(Share& share) AB_REQUIRES(mutex);
+  void Drop(const Share& share) AB_REQUIRES(mutex);
   void Give(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void Forget(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void GiveBack(Arena& arena) AB_REQUIRES(mutex);
@@ -99,10 +100,11 @@ struct Broker::State {
   std::map<SessionId, std::unique_ptr<Session>> sessions AB_GUARDED_BY(mutex);
   std::map<Token, SessionId> tokens AB_GUARDED_BY(mutex);
   std::unordered_map<uint32_t, uint64_t> sessions_of_uid AB_GUARDED_BY(mutex);
-  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);     // unnamed ones whose maker is gone
+  std::unordered_map<uint32_t, uint64_t> description_bytes_of_uid AB_GUARDED_BY(mutex);  // of all its shares
+  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);  // unnamed ones whose maker is gone
   // Without a writer, not yet immutable for everybody.
   std::unordered_map<Arena*, Enforcement> to_enforce AB_GUARDED_BY(mutex);
-  uint64_t being_swept AB_GUARDED_BY(mutex) = 0;               // dying arenas that a Sweep has in its hands
+  uint64_t being_swept AB_GUARDED_BY(mutex) = 0;  // dying arenas that a Sweep has in its hands
   uint64_t leases AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen
 

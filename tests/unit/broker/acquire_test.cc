@@ -68,6 +68,15 @@ TEST_F(AcquireTest, IsAllOrNone) {
   EXPECT_TRUE(Acquire(maker, {{.name = "a"}})->descriptor.has_value());  // none was given for the failed one
 }
 
+// Whoever waits for one name of many tries again and again: that must not cost a lease each that is there.
+TEST_F(AcquireTest, LeasesNothingBeforeAllIsThere) {
+  const auto session = Open();
+  Publish(session, Arena(session), "a");
+  const auto before = Lease(session, "a");
+  EXPECT_THAT(Acquire(session, {{.name = "a"}, {.name = "missing"}}), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
+  EXPECT_EQ(Number(Lease(session, "a")), Number(before) + 1);
+}
+
 TEST_F(AcquireTest, DoesNotEchoWhatIsNoName) {
   const auto session = Open();
   EXPECT_THAT(Acquire(session, {{.name = "a\nb"}}), FailsWith(Code::kInvalidArgument, "BAD_NAME"));

@@ -161,6 +161,23 @@ TEST_F(AllocateTest, MappedIsTheMakersAloneAndMayBeRepeated) {
   EXPECT_EQ(Publish(session, arena, "a").immutability, Immutability::kByContract);  // the second did not seal further
 }
 
+// As many namespaces as one likes are no way around a quota.
+TEST_F(AllocateTest, AUserHasALimitOverAllItsNamespaces) {
+  config_.limits.bytes_per_uid = 3 * kPage;
+  const auto session = Open();
+  EXPECT_THAT(broker().Allocate(session, {"x", kHost, 4 * kPage}),
+              FailsWith(Code::kResourceExhausted, "QUOTA_TOO_SMALL"));
+  const auto x = Arena(session, 2 * kPage, "x");
+  const auto refused = broker().Allocate(session, {"y", kHost, 2 * kPage});
+  EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "QUOTA_EXCEEDED"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("bytes_per_uid (8192 of 12288 in use)"));
+  EXPECT_TRUE(broker().Allocate(session, {"y", kHost, kPage}).ok());
+  EXPECT_TRUE(broker().Allocate(Open(2000), {"y", kHost, 3 * kPage}).ok()) << "another user's limit is its own";
+  GiveBack(session, x);
+  Sweep();
+  EXPECT_TRUE(broker().Allocate(session, {"y", kHost, 2 * kPage}).ok());
+}
+
 TEST_F(AllocateTest, MappedSaysWhenTheSealFails) {
   const auto session = Open();
   const auto arena = Unsealed(session);

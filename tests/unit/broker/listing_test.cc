@@ -52,6 +52,29 @@ TEST_F(ListingTest, SharesComeInPagesOfTheCallersUid) {
   EXPECT_THAT(Names(two, {.page_size = 9}), ElementsAre("secret"));
 }
 
+// However much there is and however little is wanted of it, one page is a bounded piece of work.
+TEST_F(ListingTest, APageLooksAtSoManyRowsAndNoMore) {
+  const auto session = Open();
+  const auto arena = Arena(session, 600 * kPage);
+  constexpr uint64_t kShares = 2500;
+  for (uint64_t i = 0; i < kShares; ++i) Publish(session, arena, Concat(i == kShares - 1 ? "b" : "a", i), 256 * i);
+  for (uint64_t i = 0; i < kShares; ++i) Lease(session, Concat(i == kShares - 1 ? "b" : "a", i));
+  const auto pages = [&](auto list) {
+    ListFilter filter{.name_prefix = "b", .page_size = 512};
+    std::vector<size_t> rows;
+    do {
+      auto page = list(filter);
+      EXPECT_TRUE(page.ok()) << page.status().ToString();
+      rows.push_back(page->rows.size());
+      filter.page_token = page->next;
+    } while (!filter.page_token.empty());
+    return rows;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(pages([&](const auto& f) { return broker().ListShares(session, f); }), ElementsAre(0, 0, 1));
+  EXPECT_THAT(pages([&](const auto& f) { return broker().ListLeases(session, f); }), ElementsAre(0, 0, 1));
+}
+
 TEST_F(ListingTest, AShareRowTellsItsMakerWhileThatLives) {
   const auto maker = Open();
   const auto reader = Open();

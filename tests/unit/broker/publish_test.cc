@@ -148,6 +148,34 @@ TEST_F(PublishTest, HasALimitPerNamespaceThatLeasedLeftoversFill) {
   EXPECT_TRUE(broker().Publish(session, Call(arena, "c", 1024)).ok());
 }
 
+// What makers say of their shares lies in the daemon's own memory, which no quota of bytes counts.
+TEST_F(PublishTest, HasALimitOfWhatIsSaidOfShares) {
+  config_.limits.description_bytes_per_uid = 100;
+  const auto session = Open();
+  const auto arena = Arena(session, 2 * kPage);
+  const auto other = Arena(session, kPage, "other");
+  const auto publish = [&](std::string_view name, uint64_t offset, size_t bytes) {
+    auto call = Call(arena, name, offset);
+    call.description = std::string(bytes, 'd');
+    call.replace = true;
+    return broker().Publish(session, call);
+  };
+  const auto refused = FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES");
+  ASSERT_TRUE(publish("a", 0, 60).ok());
+  EXPECT_THAT(publish("b", 256, 41), refused);
+  auto elsewhere = Call(other, "b", 0, 256, "other");
+  elsewhere.description = std::string(41, 'd');
+  EXPECT_THAT(broker().Publish(session, elsewhere), refused) << "it is a limit of the user, not of a namespace";
+  EXPECT_TRUE(publish("a", 256, 100).ok()) << "the one that is replaced makes room";
+  const auto lease = Lease(session, "a");
+  ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
+  EXPECT_THAT(publish("b", 512, 1), refused) << "it is leased yet";
+  Release(session, lease);
+  EXPECT_TRUE(publish("b", 512, 100).ok());
+  const auto stranger = Open(2000);
+  EXPECT_TRUE(broker().Publish(stranger, Call(Arena(stranger), "a")).ok());
+}
+
 TEST_F(PublishTest, TwoUidsDoNotMeet) {
   const auto one = Open(1);
   const auto two = Open(2);

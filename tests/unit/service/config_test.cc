@@ -106,6 +106,7 @@ TEST(ConfigTest, ErrorsNameTheLimit) {
   EXPECT_THAT(Refusal({"--limit", "sessions=0"}), HasSubstr("sessions"));
   EXPECT_THAT(Refusal({"--limit", "namespaces_per_uid=0"}), HasSubstr("namespaces_per_uid"));
   EXPECT_THAT(Refusal({"--limit", "arenas_per_uid=0"}), HasSubstr("arenas_per_uid"));
+  EXPECT_THAT(Refusal({"--limit", "description_bytes_per_uid=0"}), HasSubstr("description_bytes_per_uid"));
   EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=1MiB"}), HasSubstr("frame_bytes_max"));
   EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=100"}), HasSubstr("frame_bytes_max"));
 }

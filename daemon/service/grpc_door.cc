@@ -101,6 +101,7 @@ class Service final : public v1::Broker::CallbackService {
   }
   Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
     v1::PublishRequest movable = *request;
+    if (request->sealed()) return Started(context, movable, answer, &Verbs::PublishSealed);
     return AtOnce(context, movable, answer, &Verbs::Publish);
   }
   Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
@@ -133,9 +134,15 @@ class Service final : public v1::Broker::CallbackService {
   template <class Request, class Message>
   Unary* Late(Context* context, Request request, Message* answer,
               WaiterId (Verbs::*verb)(const Caller&, const Request&, Reply<Message>)) {
+    request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
+    return Started(context, request, answer, verb);
+  }
+
+  template <class Request, class Message>
+  Unary* Started(Context* context, const Request& request, Message* answer,
+                 WaiterId (Verbs::*verb)(const Caller&, const Request&, Reply<Message>)) {
     const auto caller = CallerOf(*context);
     if (!caller.ok()) return Finished(context, caller.status());
-    request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
     auto* call = new LateAnswer<Message>(verbs_, context, answer);  // gRPC's from here on; OnDone deletes it
     call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
     return call;

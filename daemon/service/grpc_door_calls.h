@@ -72,6 +72,9 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
     static_cast<void>(verbs_.Release(caller, release));
   }
 
+  // A share stays, as it does when its answer is lost on the way.
+  void GiveBack(const Caller&, const v1::PublishResponse&) {}
+
   void OnCancel() override {
     if (waiter_ != WaiterId{}) verbs_.Cancel(waiter_);
   }

@@ -232,7 +232,7 @@ void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
   // Who has said hello is due no more: then the loop asks no clock.
   while (!hellos_.empty() && !AwaitsHello(hellos_.front().second)) hellos_.pop_front();
   line->joined = join;
-  line->Answer(frame.header, *opened, {}, verbs_.memory_wanted());
+  line->Answer(frame.header, *opened, {}, verbs_.memory_wanted(line->peer().uid));
 }
 
 void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
@@ -246,14 +246,14 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
       break;  // served before
     case Verb::kGetServerInfo:
       if (!Parse(line, frame, &requests.get_server_info)) return;
-      return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted());
+      return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted(line->peer().uid));
     case Verb::kAllocate:
       if (!Parse(line, frame, &requests.allocate)) return;
       return Later<v1::AllocateResponse>(line, frame, requests.allocate, &Verbs::Allocate);
     case Verb::kMapped:
       return Now(line, frame, &requests.mapped, &Verbs::Mapped);
     case Verb::kPublish:
-      return Now(line, frame, &requests.publish, &Verbs::Publish);
+      return Publish(line, frame);
     case Verb::kAcquire:
       return Acquire(line, frame);
     case Verb::kExport:
@@ -282,9 +282,13 @@ bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* 
 template <class Request, class Verb>
 void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
   if (!Parse(line, frame, request)) return;
-  auto answer = std::invoke(verb, verbs_, CallerOf(*line, frame), *request);
+  Tell(line, frame, std::invoke(verb, verbs_, CallerOf(*line, frame), *request));
+}
+
+template <class Message>
+void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer) {
   if (!answer.ok()) return Refuse(line, frame.header, answer.status());
-  line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted());
+  line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted(line->peer().uid));
 }
 
 // The answer may come from another thread, after this client has gone.
@@ -295,12 +299,21 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, const Req
     const LifelinePointer waiting = caller.lock();
     if (!waiting) return;
     if (answer.ok()) {
-      return waiting->Answer(header, answer->message, std::move(answer->descriptor), verbs.memory_wanted());
+      return waiting->Answer(header, answer->message, std::move(answer->descriptor),
+                             verbs.memory_wanted(waiting->peer().uid));
     }
     verbs.CountRefusal();
-    waiting->Refuse(header, answer.status(), verbs.memory_wanted());
+    waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
   };
   std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
+}
+
+// The last seal may sleep, so not here.
+void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
+  v1::PublishRequest& request = requests_->publish;
+  if (!Parse(line, frame, &request)) return;
+  if (request.sealed()) return Later<v1::PublishResponse>(line, frame, request, &Verbs::PublishSealed);
+  Tell(line, frame, verbs_.Publish(CallerOf(*line, frame), request));
 }
 
 // What is there is answered here and now: a get is the one thing that everybody does all the time.
@@ -309,7 +322,8 @@ void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->acquire)) return;
   auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
   if (granted.ok()) {
-    return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted), verbs_.memory_wanted());
+    return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted),
+                             verbs_.memory_wanted(line->peer().uid));
   }
   if (request.timeout_ms() == 0 || !Verbs::MayCome(granted.status())) {
     return Refuse(line, frame.header, granted.status());
@@ -319,7 +333,7 @@ void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
 
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
   verbs_.CountRefusal();
-  line->Refuse(header, status, verbs_.memory_wanted());
+  line->Refuse(header, status, verbs_.memory_wanted(line->peer().uid));
 }
 
 // Whoever breaks the frame's rules is told and cut: what it would send next cannot be trusted.

@@ -63,6 +63,9 @@ class LocalDoor {
   template <class Response, class Request, class Verb>
   void Later(const LifelinePointer& line, const Frame& frame, const Request& request, Verb verb);
   void Acquire(const LifelinePointer& line, const Frame& frame);
+  void Publish(const LifelinePointer& line, const Frame& frame);
+  template <class Message>
+  void Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
 
   const Config& config_;
   Verbs& verbs_;

@@ -13,7 +13,8 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kReturnedMax = 64;     // ranges that one answer brings back
+constexpr size_t kReturnedMax = 64;  // ranges that one answer brings back
+constexpr size_t kPageTokenBytes = 512;
 constexpr uint32_t kPageRowsMax = 512;  // before bytes are looked at
 
 std::string BootId() {
@@ -33,6 +34,18 @@ std::span<const uint64_t> Numbers(const google::protobuf::RepeatedField<uint64_t
   return {field.data(), static_cast<size_t>(field.size())};
 }
 
+// So many of the rows fit into an answer with its page token; at least one.
+template <class Rows>
+size_t Fitting(const Rows& rows, size_t bytes_max) {
+  constexpr size_t kRowOverhead = 8;  // tag and length
+  size_t bytes = kPageTokenBytes;
+  for (int i = 0; i < rows.size(); ++i) {
+    bytes += rows[i].ByteSizeLong() + kRowOverhead;
+    if (bytes > bytes_max) return static_cast<size_t>(std::max(i, 1));
+  }
+  return static_cast<size_t>(std::max(rows.size(), 1));
+}
+
 }  // namespace
 
 Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated)
@@ -43,7 +56,9 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       boot_id_(BootId()),
       line_(config.limits),
       sweeper_(broker, slow_, [this] { line_.ServeMemory(); }),
-      slow_("ab-slow") {}
+      slow_("ab-slow"),
+      to_seal_(config.limits),
+      sealer_("ab-seal") {}
 
 v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   v1::GetServerInfoResponse info;
@@ -93,6 +108,7 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
 void Verbs::EndSession(SessionId session) {
   broker_.EndSession(session);
   line_.DropSession(session);
+  to_seal_.DropSession(session);
   sweeper_.Soon();
   sweeper_.After(config_.orphan_grace);
 }
@@ -117,7 +133,7 @@ Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::Pub
   call.sealed = request.sealed();
   auto published = broker_.Publish(caller.session, std::move(call));
   if (!published.ok()) return published.status();
-  line_.NamePublished(request.namespace_(), published->name);
+  if (line_.waits_for_names()) TellWhoWaitsFor(caller.session, request.namespace_(), published->name);
   if (request.replace()) Reclaim();  // the name's former bytes may be nobody's now
   Answer<v1::PublishResponse> answer;
   answer.message.set_share(Number(published->share));
@@ -168,7 +184,8 @@ Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const
   return answer;
 }
 
-Result<Answer<v1::GetStatsResponse>> Verbs::GetStats(const Caller&, const v1::GetStatsRequest&) {
+Result<Answer<v1::GetStatsResponse>> Verbs::GetStats(const Caller& caller, const v1::GetStatsRequest&) {
+  if (!caller.hears) return Answer<v1::GetStatsResponse>{};
   Answer<v1::GetStatsResponse> answer;
   Fill(&answer.message, broker_.TakeSnapshot());
   answer.message.set_waiting(line_.waiting());
@@ -188,6 +205,11 @@ Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1:
   return answer;
 }
 
+void Verbs::TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name) {
+  const auto uid = broker_.UidOf(maker);
+  if (uid.ok()) line_.NamePublished(*uid, NamespaceNameOf(ns), name);
+}
+
 void Verbs::Reclaim() {
   if (broker_.sweep_wanted() || line_.waits_for_memory()) sweeper_.Soon();
 }
@@ -204,6 +226,12 @@ void Verbs::ServeMemorySoon() {
 void Verbs::Drain() {
   draining_.store(true);
   line_.ExpireAll();
+  to_seal_.ExpireAll();
+}
+
+void Verbs::WaitIdle(Clock::time_point deadline) {
+  sealer_.WaitIdle(deadline);
+  slow_.WaitIdle(deadline);
 }
 
 Status Verbs::CheckNotDraining() const {
@@ -251,6 +279,7 @@ void Verbs::AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField
 
 // Rows are as large as their shares' specs: a page holds as many as fit into one answer.
 Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::ListRequest& request) {
+  if (!caller.hears) return Answer<v1::ListResponse>{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
   ListFilter filter;
   filter.ns = request.namespace_();
@@ -259,13 +288,15 @@ Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::Lis
   filter.page_token = request.page_token();
   filter.page_size =
       std::clamp<uint32_t>(request.page_size() == 0 ? kPageRowsMax : request.page_size(), 1, kPageRowsMax);
+  size_t fitting = 1;
   const auto fill = [&](auto page, auto* rows, v1::ListResponse* response) -> Status {
     if (!page.ok()) return page.status();
     for (const auto& row : page->rows) Fill(rows->Add(), row);
     response->set_next_page_token(std::move(page->next));
+    fitting = Fitting(*rows, AnswerBytesMax(config_.limits));
     return Ok();
   };
-  for (;; filter.page_size = (filter.page_size + 1) / 2) {
+  for (;; filter.page_size = std::min<size_t>(fitting, filter.page_size - 1)) {
     Answer<v1::ListResponse> answer;
     v1::ListResponse* list = &answer.message;
     Status filled;

@@ -37,7 +37,8 @@ struct Answer {
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 
-// Thread-safe. It has two threads: one for what may populate or destroy, one for deadlines (the line's).
+// Thread-safe. Its threads: one for what may populate or destroy, one for seals that may sleep, and the lines' for
+// deadlines.
 class Verbs {
  public:
   // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
@@ -56,6 +57,8 @@ class Verbs {
   WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply);
   Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, v1::PublishRequest& request);
+  // For a request that says `sealed`: the kernel may sleep over that seal. It has no place in the line to cancel.
+  WaiterId PublishSealed(const Caller& caller, const v1::PublishRequest& request, Reply<v1::PublishResponse> reply);
   WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply);
   // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse; the descriptor rides along on a
   // lifeline. The caller waits if it wants to and MayCome says so of the refusal.
@@ -70,12 +73,12 @@ class Verbs {
   // The caller went away: its reply is dropped. Without effect on one that is being answered.
   void Cancel(WaiterId waiter) { line_.Cancel(waiter); }
 
-  // Somebody waits for memory: answers ask clients to give back what they do not use.
-  bool memory_wanted() const { return line_.wanted(); }
+  // Somebody waits for memory that this user may hold: answers ask clients to give back what they do not use.
+  bool memory_wanted(uint32_t uid) const { return line_.wanted(uid); }
   // From now on new work is answered UNAVAILABLE, who waits too; Release, Withdraw and reads still work.
   void Drain();
-  // Returns when what the slow thread had to do is done, or at `deadline`.
-  void WaitIdle(Clock::time_point deadline) { slow_.WaitIdle(deadline); }
+  // Returns when what the slow threads had to do is done, or at `deadline`.
+  void WaitIdle(Clock::time_point deadline);
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
   // Counted by the doors.
   void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
@@ -100,6 +103,7 @@ class Verbs {
   void AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned);
   // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
   void Reclaim();
+  void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
   void ServeMemorySoon();
 
   const Config& config_;
@@ -113,7 +117,10 @@ class Verbs {
   std::atomic<bool> serve_posted_{false};
   WaitingLine line_;
   Sweeper sweeper_;
-  Worker slow_;  // last: its tasks use all of the above
+  Worker slow_;  // its tasks use all of the above
+  std::atomic<bool> seal_posted_{false};
+  WaitingLine to_seal_;  // one of each user in turn
+  Worker sealer_;        // last: what slow_ does must not wait for a seal
 };
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// The two verbs that may wait: Allocate for memory, on the slow thread, and Acquire for a name.
+// The verbs that may wait: Allocate for memory, on the slow thread, Acquire for a name, and a Publish for its seal.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -37,6 +37,12 @@ class Verbs::Pending {
     return nullptr;
   }
 
+  // Its own quota is nothing that other users could give back.
+  Lack lack() const {
+    const bool shared = refusal_.reason() == "DEVICE_FULL" || refusal_.reason() == "SYSTEM_MEMORY";
+    return shared ? Lack::kShared : Lack::kOwn;
+  }
+
   void Expire() {
     if (response_.returned_size() > 0) {
       AnswerReturned();  // whether they are enough once joined with their neighbours, only the client knows
@@ -54,7 +60,7 @@ class Verbs::Pending {
   std::string Numbers() const {
     std::string text = Concat(verbs_.line_.waiting(), " requests wait");
     ListFilter of_namespace;
-    of_namespace.ns = request_.namespace_().empty() ? "default" : request_.namespace_();
+    of_namespace.ns = NamespaceNameOf(request_.namespace_());
     of_namespace.page_size = 1;
     const auto page = verbs_.broker_.ListNamespaces(caller_.session, of_namespace);
     if (page.ok() && !page->rows.empty()) {
@@ -131,8 +137,9 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
   waiter.session = caller.session;
   if (request.timeout_ms() > 0) waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [pending](bool first) { return pending->Try(first); };
+  waiter.lack = [pending] { return pending->lack(); };
   waiter.expire = [pending] { pending->Expire(); };
-  const auto place = line_.WaitForMemory(*uid, request.namespace_(), std::move(waiter));
+  const auto place = line_.WaitForMemory(*uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   // It may have ended since its uid was asked for, and its waiters been dropped.
   if (const auto lives = broker_.UidOf(caller.session); !lives.ok()) {
@@ -141,6 +148,28 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
   }
   ServeMemorySoon();
   return *place;
+}
+
+WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& request,
+                              Reply<v1::PublishResponse> reply) {
+  const auto uid = broker_.UidOf(caller.session);
+  if (!uid.ok()) return reply(uid.status()), WaiterId{};
+  const auto asked = std::make_shared<v1::PublishRequest>(request);
+  Waiter waiter;  // without a deadline: all it waits for is its turn
+  waiter.session = caller.session;
+  waiter.retry = [this, caller, asked, reply](bool) -> Deliver {
+    const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *asked));
+    return [reply, result] { reply(std::move(*result)); };
+  };
+  waiter.expire = [this, reply] { reply(CheckNotDraining()); };  // nothing else ends its wait
+  const auto place = to_seal_.WaitForMemory(*uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  if (seal_posted_.exchange(true)) return WaiterId{};
+  sealer_.Post([this] {
+    seal_posted_.store(false);
+    to_seal_.ServeMemory();
+  });
+  return WaiterId{};
 }
 
 WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply) {
@@ -235,7 +264,9 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& req
     if (const Status draining = CheckNotDraining(); !draining.ok()) return wait->reply(draining);
     wait->reply(DeadlineExceeded("waited in vain: ", wait->missing.message()).Because("NAME_DID_NOT_COME"));
   };
-  const auto place = line_.WaitForNames(request.namespace_(), names, std::move(waiter));
+  const auto uid = broker_.UidOf(caller.session);
+  if (!uid.ok()) return reply(uid.status()), WaiterId{};
+  const auto place = line_.WaitForNames(*uid, NamespaceNameOf(request.namespace_()), names, std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   return *place;
 }

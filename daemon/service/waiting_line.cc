@@ -1,5 +1,8 @@
 #include "daemon/service/waiting_line.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace arraybridge {
 
 struct WaitingLine::Entry {
@@ -11,14 +14,19 @@ struct WaitingLine::Entry {
   bool again = false;                  // something happened while it ran
   bool overdue = false;                // its deadline came while it ran
   bool gone = false;                   // answered, cancelled or expired: not in the tables any more
-  bool refused = false;                // counted in refused_
+  bool posted = false;                 // it is about to be tried
+  Lack lack = Lack::kNothing;          // counted in refused_, or refused_own_ and refused_of_
 };
 
 namespace {
 
-// Namespaces of different owners may share a key: then a retry too many is made, never one too few.
-std::string NameKey(std::string_view ns, std::string_view name) {
-  std::string key(ns);
+// Retries that one Publish makes before it is answered.
+constexpr size_t kTriesAtOnce = 8;
+
+std::string NameKey(uint32_t uid, std::string_view ns, std::string_view name) {
+  std::string key = std::to_string(uid);
+  key += '\0';
+  key += ns;
   key += '\0';
   key += name;
   return key;
@@ -57,7 +65,7 @@ void WaitingLine::Remove(Entry& entry) {
   session->second.erase(entry.id);
   if (session->second.empty()) of_session_.erase(session);
   if (entry.waiter.deadline) deadlines_.erase({*entry.waiter.deadline, entry.id});
-  if (entry.refused) refused_.fetch_sub(1, std::memory_order_relaxed);
+  Mark(entry, Lack::kNothing);
   if (entry.memory) {
     memory_waiters_.fetch_sub(1);
     const auto queue = for_memory_.find(*entry.memory);
@@ -84,7 +92,7 @@ Result<WaiterId> WaitingLine::WaitForMemory(uint32_t uid, std::string_view ns, W
   return WaiterId{(*entry)->id};
 }
 
-Result<WaiterId> WaitingLine::WaitForNames(std::string_view ns, std::span<const std::string_view> names,
+Result<WaiterId> WaitingLine::WaitForNames(uint32_t uid, std::string_view ns, std::span<const std::string_view> names,
                                            Waiter waiter) {
   EntryPointer entry;
   {
@@ -94,7 +102,7 @@ Result<WaiterId> WaitingLine::WaitForNames(std::string_view ns, std::span<const 
     entry = *std::move(inserted);
     name_waiters_.fetch_add(1);
     for (const std::string_view name : names) {
-      entry->name_keys.push_back(NameKey(ns, name));
+      entry->name_keys.push_back(NameKey(uid, ns, name));
       for_name_[entry->name_keys.back()].insert(entry->id);
     }
   }
@@ -102,10 +110,20 @@ Result<WaiterId> WaitingLine::WaitForNames(std::string_view ns, std::span<const 
 }
 
 // From its first refusal on, memory is wanted.
-void WaitingLine::MarkRefused(Entry& entry) {
-  if (!entry.memory || entry.refused) return;
-  entry.refused = true;
-  refused_.fetch_add(1, std::memory_order_relaxed);
+void WaitingLine::Mark(Entry& entry, Lack lack) {
+  const Lack before = std::exchange(entry.lack, lack);
+  if (before == lack) return;
+  if (before == Lack::kShared) refused_.fetch_sub(1, std::memory_order_relaxed);
+  if (lack == Lack::kShared) refused_.fetch_add(1, std::memory_order_relaxed);
+  if (before == Lack::kOwn) {
+    refused_own_.fetch_sub(1, std::memory_order_relaxed);
+    const auto own = refused_of_.find(entry.memory->first);
+    if (--own->second == 0) refused_of_.erase(own);
+  }
+  if (lack == Lack::kOwn) {
+    refused_own_.fetch_add(1, std::memory_order_relaxed);
+    ++refused_of_[entry.memory->first];
+  }
 }
 
 // One thread at a time runs an entry's retry; who comes meanwhile makes it run once more.
@@ -121,6 +139,7 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
   }
   while (true) {
     const Deliver deliver = entry->waiter.retry(first);
+    const Lack lack = deliver || !entry->waiter.lack ? Lack::kShared : entry->waiter.lack();
     bool waits_on = false;
     {
       MutexLock lock(mutex_);
@@ -128,7 +147,7 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
       if (!entry->gone && std::exchange(entry->again, false)) continue;
       entry->busy = false;
       waits_on = !entry->gone;
-      if (waits_on && first) MarkRefused(*entry);
+      if (waits_on && first && entry->memory) Mark(*entry, lack);
     }
     if (deliver) deliver();
     if (!waits_on) return true;
@@ -150,43 +169,85 @@ void WaitingLine::Expire(const EntryPointer& entry) {
 }
 
 void WaitingLine::ServeMemory() {
-  std::vector<MemoryKey> keys;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [key, queue] : for_memory_) keys.push_back(key);
+  Turns turns;
+  for (bool more = true; more;) {
+    more = false;
+    for (const uint32_t uid : UsersWaiting()) more |= ServeOne(uid, &turns);
   }
-  for (const MemoryKey& key : keys) ServeNamespace(key);
 }
 
-// In order. The first that must wait keeps the place: those behind it only look at what is theirs already.
-void WaitingLine::ServeNamespace(const MemoryKey& key) {
-  std::vector<EntryPointer> queue;
+std::vector<uint32_t> WaitingLine::UsersWaiting() const {
+  std::vector<uint32_t> users;
+  MutexLock lock(mutex_);
+  for (const auto& [key, queue] : for_memory_) {
+    if (users.empty() || users.back() != key.first) users.push_back(key.first);
+  }
+  return users;
+}
+
+// In order inside a namespace. The first that must wait keeps the place: those behind it only look at what is theirs
+// already. Of several namespaces the one that was served least.
+bool WaitingLine::ServeOne(uint32_t uid, Turns* turns) {
+  Turn* turn = nullptr;
+  EntryPointer entry;
   {
     MutexLock lock(mutex_);
-    const auto found = for_memory_.find(key);
-    if (found == for_memory_.end()) return;
-    for (const uint64_t id : found->second) queue.push_back(entries_.at(id));
-  }
-  bool first = true;
-  for (const EntryPointer& entry : queue) {
-    if (!entry->waiter.deadline) {
-      MutexLock lock(mutex_);
-      entry->overdue = true;  // tried once, then it expires
+    for (auto at = for_memory_.lower_bound({uid, {}}); at != for_memory_.end() && at->first.first == uid; ++at) {
+      Turn& its = (*turns)[at->first];
+      const auto next = at->second.upper_bound(its.last);
+      if (next == at->second.end() || (turn != nullptr && turn->tries <= its.tries)) continue;
+      turn = &its;
+      entry = entries_.at(*next);
     }
-    if (!Try(entry, first)) first = false;
+    if (turn == nullptr) return false;
+    turn->last = entry->id;
+    ++turn->tries;
+    if (!entry->waiter.deadline) entry->overdue = true;  // tried once, then it expires
   }
+  if (!Try(entry, turn->first)) turn->first = false;
+  return true;
 }
 
-void WaitingLine::NamePublished(std::string_view ns, std::string_view name) {
-  if (name_waiters_.load() == 0) return;
-  std::vector<EntryPointer> waiters;
+void WaitingLine::NamePublished(uint32_t uid, std::string_view ns, std::string_view name) {
+  if (!waits_for_names()) return;
+  Batch now;
+  const auto later = std::make_shared<Batch>();
   {
     MutexLock lock(mutex_);
-    const auto found = for_name_.find(NameKey(ns, name));
+    const auto found = for_name_.find(NameKey(uid, ns, name));
     if (found == for_name_.end()) return;
-    for (const uint64_t id : found->second) waiters.push_back(entries_.at(id));
+    for (const uint64_t id : found->second) {
+      const EntryPointer& entry = entries_.at(id);
+      if (now.size() < kTriesAtOnce) {
+        now.push_back(entry);
+      } else if (!std::exchange(entry->posted, true)) {
+        later->push_back(entry);
+      }
+    }
   }
-  for (const EntryPointer& entry : waiters) Try(entry, true);
+  for (const EntryPointer& entry : now) Try(entry, true);
+  if (!later->empty()) timers_.Post([this, later] { TryLater(later, 0); });
+}
+
+// A few at a time: a deadline that is due goes between.
+void WaitingLine::TryLater(std::shared_ptr<const Batch> batch, size_t begin) {
+  const size_t end = std::min(batch->size(), begin + kTriesAtOnce);
+  for (size_t i = begin; i < end; ++i) {
+    const EntryPointer& entry = (*batch)[i];
+    {
+      MutexLock lock(mutex_);
+      entry->posted = false;
+    }
+    Try(entry, true);
+  }
+  if (end < batch->size()) timers_.Post([this, batch = std::move(batch), end] { TryLater(batch, end); });
+}
+
+bool WaitingLine::wanted(uint32_t uid) const {
+  if (refused_.load(std::memory_order_relaxed) > 0) return true;
+  if (refused_own_.load(std::memory_order_relaxed) == 0) return false;
+  MutexLock lock(mutex_);
+  return refused_of_.contains(uid);
 }
 
 void WaitingLine::Cancel(WaiterId waiter) {

@@ -30,6 +30,9 @@ enum class WaiterId : uint64_t {};
 // Gives the answer. It runs once the waiter has left the line: whoever is answered no longer counts as waiting.
 using Deliver = std::function<void()>;
 
+// What is in the way of one that waits for memory: something that its user alone can give back, or anybody.
+enum class Lack : uint8_t { kNothing, kOwn, kShared };
+
 struct Waiter {
   SessionId session{};
   // None: it is tried once and then expires.
@@ -37,6 +40,8 @@ struct Waiter {
   // Empty: it waits on. `first`: nobody of its namespace stands before it; who is not may take only what nobody else
   // could. Never called twice at a time. What it returns is run, even if the waiter was cancelled meanwhile.
   std::function<Deliver(bool first)> retry;
+  // Asked after it was tried as the first and waits on. Empty: what it lacks is shared.
+  std::function<Lack()> lack;
   // Answers that it waited in vain. Called at most once, and never together with an answer.
   std::function<void()> expire;
 };
@@ -52,12 +57,17 @@ class WaitingLine {
   // Stands behind everybody of (uid, ns); ServeMemory tries it. RESOURCE_EXHAUSTED: queued_requests_per_session.
   Result<WaiterId> WaitForMemory(uint32_t uid, std::string_view ns, Waiter waiter);
   // Inserted first, tried once then, on this thread: a name that came in between is not missed. 0: answered.
-  Result<WaiterId> WaitForNames(std::string_view ns, std::span<const std::string_view> names, Waiter waiter);
+  Result<WaiterId> WaitForNames(uint32_t uid, std::string_view ns, std::span<const std::string_view> names,
+                                Waiter waiter);
 
-  // Memory may have become free: tries who waits, in order. May populate: on a worker, one thread at a time.
+  // Memory may have become free: tries who waits, inside a namespace in order. One of each user in turn, those who came
+  // meanwhile included, so that a long queue is a wait for its own user alone. May populate: on a worker, one thread at
+  // a time.
   void ServeMemory();
-  // Tries who waits for it, on this thread. Cheap when nobody does.
-  void NamePublished(std::string_view ns, std::string_view name);
+  // Tries who waits for it: the first few on this thread, the others soon.
+  void NamePublished(uint32_t uid, std::string_view ns, std::string_view name);
+  // Cheap: without it nobody need find out whose name was published.
+  bool waits_for_names() const { return name_waiters_.load() > 0; }
 
   // No answer any more, unless one is being given right now.
   void Cancel(WaiterId waiter);
@@ -65,8 +75,8 @@ class WaitingLine {
   // Everybody expires now: the daemon drains.
   void ExpireAll();
 
-  // Somebody was refused memory and waits.
-  bool wanted() const { return refused_.load(std::memory_order_relaxed) > 0; }
+  // Somebody was refused memory that this user could give back, and waits.
+  bool wanted(uint32_t uid) const;
   // Somebody waits for memory, refused or not tried yet.
   bool waits_for_memory() const { return memory_waiters_.load() > 0; }
   uint64_t waiting() const;
@@ -78,13 +88,24 @@ class WaitingLine {
 
   Result<EntryPointer> Insert(Waiter waiter) AB_REQUIRES(mutex_);
   void Remove(Entry& entry) AB_REQUIRES(mutex_);
-  void MarkRefused(Entry& entry) AB_REQUIRES(mutex_);
+  void Mark(Entry& entry, Lack lack) AB_REQUIRES(mutex_);
   void Arm(Clock::time_point deadline) AB_REQUIRES(mutex_);
   // False: it waits on.
   bool Try(const EntryPointer& entry, bool first) AB_EXCLUDES(mutex_);
   void Expire(const EntryPointer& entry) AB_EXCLUDES(mutex_);
   void ExpireDue() AB_EXCLUDES(mutex_);
-  void ServeNamespace(const MemoryKey& key) AB_EXCLUDES(mutex_);
+  // How far one namespace has come while ServeMemory goes round.
+  struct Turn {
+    uint64_t last = 0;  // id
+    uint64_t tries = 0;
+    bool first = true;  // nobody before it waits on
+  };
+  using Turns = std::map<MemoryKey, Turn>;
+  std::vector<uint32_t> UsersWaiting() const AB_EXCLUDES(mutex_);
+  // False: nobody of this user is left to be tried.
+  bool ServeOne(uint32_t uid, Turns* turns) AB_EXCLUDES(mutex_);
+  using Batch = std::vector<EntryPointer>;
+  void TryLater(std::shared_ptr<const Batch> batch, size_t begin) AB_EXCLUDES(mutex_);
 
   const Limits limits_;
   mutable Mutex mutex_;
@@ -96,7 +117,9 @@ class WaitingLine {
   std::unordered_map<std::string, std::set<uint64_t>> for_name_ AB_GUARDED_BY(mutex_);
   std::set<std::pair<Clock::time_point, uint64_t>> deadlines_ AB_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);
-  std::atomic<uint64_t> refused_{0};
+  std::map<uint32_t, uint64_t> refused_of_ AB_GUARDED_BY(mutex_);  // of each user those that lack its own
+  std::atomic<uint64_t> refused_own_{0};                           // of all users
+  std::atomic<uint64_t> refused_{0};                               // those that lack what is shared
   std::atomic<uint64_t> name_waiters_{0};
   std::atomic<uint64_t> memory_waiters_{0};
   // A thread of its own: a slow allocation must not delay a deadline. Last: it uses all of the above.

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -26,6 +27,7 @@ struct FakeWorld {
   std::atomic<uint64_t> allocations{0};  // asked for, granted or not
   std::atomic<uint64_t> final_seals{0};  // tried
   std::atomic<uint64_t> hold_checks{0};
+  std::function<void()> on_final_seal;
 };
 
 class FakeBlock final : public MemoryBlock {
@@ -49,6 +51,7 @@ class FakeBlock final : public MemoryBlock {
       return Immutability::kByContract;
     }
     ++world_->final_seals;
+    if (world_->on_final_seal) world_->on_final_seal();
     if (seals_ == 1 && world_->mapped_writable) return Immutability::kByContract;
     seals_ = 2;
     return Immutability::kEnforced;

@@ -75,20 +75,26 @@ class VerbsTest : public ::testing::Test {
   }
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const v1::Handle& arena, const std::string& name,
                                               uint64_t offset = 0, uint64_t size = 4096, size_t metadata = 0) {
+    v1::PublishRequest request = PublishOf(arena, name, false, offset, size);
+    request.set_metadata(std::string(metadata, 'm'));
+    return verbs().Publish(caller, request);
+  }
+  static v1::PublishRequest PublishOf(const v1::Handle& arena, const std::string& name, bool sealed,
+                                      uint64_t offset = 0, uint64_t size = 4096) {
     v1::PublishRequest request;
+    request.set_sealed(sealed);
     request.set_name(name);
     request.set_arena(arena.arena());
     request.set_arena_generation(arena.generation());
     request.set_offset(offset);
     request.set_size(size);
-    request.set_metadata(std::string(metadata, 'm'));
     v1::ArraySpec* spec = request.mutable_specs()->add_arrays();
     spec->set_bits(8);
     spec->set_lanes(1);
     spec->set_dtype("uint8");
     spec->add_shape(static_cast<int64_t>(size));
     spec->set_size(size);
-    return verbs().Publish(caller, request);
+    return request;
   }
   std::unique_ptr<Awaited<v1::AcquireResponse>> StartAcquire(const Caller& caller,
                                                              const std::vector<std::string>& names,
@@ -326,7 +332,7 @@ TEST_F(VerbsTest, TheEndOfASessionFeedsWhoWaitsInOrder) {
   const auto second_arena = second->Get();
   ASSERT_TRUE(first_arena.ok() && second_arena.ok());
   EXPECT_LT(first_arena->message.handle().arena(), second_arena->message.handle().arena());
-  EXPECT_FALSE(verbs().memory_wanted());
+  EXPECT_FALSE(verbs().memory_wanted(1000));
 }
 
 TEST_F(VerbsTest, MemoryThatSomebodyStillMapsIsReclaimedOnceHeLetsGo) {
@@ -336,7 +342,7 @@ TEST_F(VerbsTest, MemoryThatSomebodyStillMapsIsReclaimedOnceHeLetsGo) {
   auto waits = StartAllocate(Open(), kMiB, 60'000);
   verbs().EndSession(hog.session);
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
-  EXPECT_TRUE(verbs().memory_wanted()) << "its descriptor is open: the bytes are not gone";
+  EXPECT_TRUE(verbs().memory_wanted(1000)) << "its descriptor is open: the bytes are not gone";
   arena->descriptor.reset();
   EXPECT_TRUE(waits->Get().ok());
 }
@@ -472,7 +478,8 @@ TEST_F(VerbsTest, ManyWhoAskAtOnceAreServedTogether) {
   const uint64_t before = world->allocations.load();
   go_on.set_value();
   verbs().WaitIdle(Clock::time_point::max());
-  EXPECT_EQ(world->allocations.load() - before, 1u) << "a task for each";
+  // Whoever is first is tried by the round under way, and by the one task that was posted meanwhile.
+  EXPECT_LE(world->allocations.load() - before, 2u) << "a task for each";
 }
 
 // Somebody waits for memory, somebody else holds what is nobody's any more: that is looked at now and then, with a
@@ -491,6 +498,34 @@ TEST_F(VerbsTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   // The sweep asked for by Release, the waiter's own, and for each one that a timer begins another of the waiter.
   EXPECT_LE(world->hold_checks.load(), 2 * (grains + 2));
   world->held = false;
+}
+
+// The kernel may sleep over a last seal (pinned pages): nobody else may wait for that.
+TEST_F(VerbsTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
+  const auto world = FakeMemory(8 * kMiB);
+  std::promise<void> sealing;
+  std::promise<void> go_on;
+  world->on_final_seal = [&] {
+    sealing.set_value();
+    go_on.get_future().wait();
+  };
+  const Caller caller = Open();
+  const v1::Handle arena = Arena(caller, kMiB);
+  const v1::Handle other = Arena(caller, kMiB);
+  Awaited<v1::PublishResponse> published;
+  verbs().PublishSealed(caller, PublishOf(arena, "sealed", true),
+                        [&](auto answer) { published.promise.set_value(std::move(answer)); });
+  sealing.get_future().wait();
+  EXPECT_TRUE(StartAllocate(caller, kMiB)->Get().ok());
+  EXPECT_TRUE(Publish(caller, other, "not sealed").ok());
+  EXPECT_TRUE(StartAcquire(caller, {"not sealed"})->Get().ok());
+  EXPECT_EQ(StartAcquire(caller, {"sealed"})->Get().status().code(), Code::kNotFound);
+  auto waits = StartAcquire(caller, {"sealed"}, 60'000);
+  go_on.set_value();
+  const auto answer = published.Get();
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_EQ(answer->message.immutability(), v1::IMMUTABILITY_ENFORCED);
+  EXPECT_TRUE(waits->Get().ok());
 }
 
 TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {

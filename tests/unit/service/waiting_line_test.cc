@@ -114,17 +114,17 @@ TEST_F(WaitingLineTest, WithoutADeadlineItIsTriedOnce) {
   line_.ServeMemory();
   EXPECT_EQ(tried_, Names{"once"});
   EXPECT_EQ(expired_, Names{"once"});
-  EXPECT_FALSE(line_.wanted());
+  EXPECT_FALSE(line_.wanted(7));
 }
 
 TEST_F(WaitingLineTest, MemoryIsWantedFromTheFirstRefusalToTheAnswer) {
   ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "alice", 1)).ok());
-  EXPECT_FALSE(line_.wanted());
+  EXPECT_FALSE(line_.wanted(7));
   line_.ServeMemory();
-  EXPECT_TRUE(line_.wanted());
+  EXPECT_TRUE(line_.wanted(7));
   free_ = 1;
   line_.ServeMemory();
-  EXPECT_FALSE(line_.wanted());
+  EXPECT_FALSE(line_.wanted(7));
 }
 
 TEST_F(WaitingLineTest, WhoWasCancelledOrHasGoneIsNotTried) {
@@ -139,7 +139,7 @@ TEST_F(WaitingLineTest, WhoWasCancelledOrHasGoneIsNotTried) {
   free_ = 3;
   line_.ServeMemory();
   EXPECT_EQ(tried_, Names{"again"});
-  EXPECT_FALSE(line_.wanted());
+  EXPECT_FALSE(line_.wanted(7));
   EXPECT_EQ(line_.waiting(), 0u);
 }
 
@@ -168,28 +168,28 @@ TEST_F(WaitingLineTest, TheLimitOfQueuedRequestsNamesItself) {
 
 TEST_F(WaitingLineTest, ANameThatCameBeforeTheWaitIsFoundByTheFirstTry) {
   free_ = 1;
-  const auto id = line_.WaitForNames("n", std::array{std::string_view("x")}, ForName(kAlice, "alice"));
+  const auto id = line_.WaitForNames(7, "n", std::array{std::string_view("x")}, ForName(kAlice, "alice"));
   ASSERT_TRUE(id.ok());
   EXPECT_EQ(*id, WaiterId{});
   EXPECT_EQ(answered_, Names{"alice"});
 }
 
 TEST_F(WaitingLineTest, OnlyWhoWaitsForThatNameIsTried) {
-  ASSERT_TRUE(line_.WaitForNames("n", std::array{std::string_view("x")}, ForName(kAlice, "x")).ok());
-  ASSERT_TRUE(line_.WaitForNames("n", std::array{std::string_view("y")}, ForName(kBob, "y")).ok());
+  ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("x")}, ForName(kAlice, "x")).ok());
+  ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("y")}, ForName(kBob, "y")).ok());
   tried_.clear();
   free_ = 2;
-  line_.NamePublished("m", "x");
-  line_.NamePublished("n", "z");
+  line_.NamePublished(7, "m", "x");
+  line_.NamePublished(7, "n", "z");
   EXPECT_EQ(tried_, Names{});
-  line_.NamePublished("n", "x");
+  line_.NamePublished(7, "n", "x");
   EXPECT_EQ(answered_, Names{"x"});
 }
 
 TEST_F(WaitingLineTest, TheSameNameTwiceInOneRequestIsOneWait) {
-  ASSERT_TRUE(line_.WaitForNames("n", std::array<std::string_view, 2>{"x", "x"}, ForName(kAlice, "alice")).ok());
+  ASSERT_TRUE(line_.WaitForNames(7, "n", std::array<std::string_view, 2>{"x", "x"}, ForName(kAlice, "alice")).ok());
   free_ = 1;
-  line_.NamePublished("n", "x");
+  line_.NamePublished(7, "n", "x");
   EXPECT_EQ(answered_, Names{"alice"});
   EXPECT_EQ(line_.waiting(), 0u);
 }
@@ -202,10 +202,10 @@ TEST_F(WaitingLineTest, AnEventDuringARetryIsNotLost) {
   waiter.retry = [&, this](bool) -> Deliver {
     if (second) return [&answers] { ++answers; };
     second = true;
-    line_.NamePublished("n", "x");  // as if another thread had, after this try had looked
+    line_.NamePublished(7, "n", "x");  // as if another thread had, after this try had looked
     return nullptr;
   };
-  const auto id = line_.WaitForNames("n", std::array{std::string_view("x")}, std::move(waiter));
+  const auto id = line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter));
   ASSERT_TRUE(id.ok());
   EXPECT_EQ(answers.load(), 1);
 }
@@ -225,13 +225,78 @@ TEST_F(WaitingLineTest, ManyPublishersAndWaitersLoseNoWakeUp) {
     waiter.expire = [] {};
     std::thread publisher([&] {
       there.store(true);
-      line_.NamePublished("n", "x");
+      line_.NamePublished(7, "n", "x");
     });
-    ASSERT_TRUE(line_.WaitForNames("n", std::array{std::string_view("x")}, std::move(waiter)).ok());
+    ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter)).ok());
     answered.get_future().get();
     publisher.join();
   }
   EXPECT_EQ(line_.waiting(), 0u);
+}
+
+// Two users may give a namespace the same name.
+TEST_F(WaitingLineTest, AnotherUsersNameWakesNobody) {
+  ASSERT_TRUE(line_.WaitForNames(8, "n", std::array{std::string_view("x")}, ForName(kBob, "bob")).ok());
+  tried_.clear();
+  line_.NamePublished(7, "n", "x");
+  EXPECT_EQ(tried_, Names{});
+}
+
+// Whoever publishes pays for a few of those who wait, not for all.
+TEST_F(WaitingLineTest, APublishTriesAFewAndLeavesTheOthersToAThread) {
+  constexpr size_t kMany = 60;
+  std::atomic<size_t> here{0}, elsewhere{0};
+  std::promise<void> all;
+  const auto publisher = std::this_thread::get_id();
+  std::atomic<bool> published{false};
+  for (size_t i = 0; i < kMany; ++i) {
+    Waiter waiter = ForName(kAlice, "");
+    waiter.retry = [&](bool) -> Deliver {
+      if (!published) return nullptr;
+      ++(std::this_thread::get_id() == publisher ? here : elsewhere);
+      return [&] {
+        if (here + elsewhere == kMany) all.set_value();
+      };
+    };
+    ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter)).ok());
+  }
+  published = true;
+  line_.NamePublished(7, "n", "x");
+  all.get_future().get();
+  EXPECT_LE(here.load(), 8u);
+  EXPECT_EQ(here + elsewhere, kMany);
+}
+
+TEST_F(WaitingLineTest, WhatOneUserLacksOfItsOwnOthersAreNotAskedFor) {
+  Waiter waiter = ForMemory(kAlice, "alice", 1);
+  Lack lack = Lack::kOwn;
+  waiter.lack = [&] { return lack; };
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", std::move(waiter)).ok());
+  line_.ServeMemory();
+  EXPECT_TRUE(line_.wanted(7));
+  EXPECT_FALSE(line_.wanted(8));
+  lack = Lack::kShared;
+  line_.ServeMemory();
+  EXPECT_TRUE(line_.wanted(8));
+  lack = Lack::kOwn;
+  line_.ServeMemory();
+  EXPECT_FALSE(line_.wanted(8));
+  line_.DropSession(kAlice);
+  EXPECT_FALSE(line_.wanted(7));
+}
+
+// One user's queue is no wait for another, who may even come while it is served.
+TEST_F(WaitingLineTest, UsersAreServedInTurn) {
+  for (const char* who : {"1", "2", "3"}) ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, who, 0)).ok());
+  Waiter brings_another = ForMemory(kAlice, "", 0);
+  brings_another.retry = [this](bool) -> Deliver {
+    EXPECT_TRUE(line_.WaitForMemory(9, "n", ForMemory(kBob, "came meanwhile", 0)).ok());
+    return [this] { answered_.push_back("other namespace"); };
+  };
+  ASSERT_TRUE(line_.WaitForMemory(7, "m", std::move(brings_another)).ok());
+  ASSERT_TRUE(line_.WaitForMemory(8, "n", ForMemory(kBob, "other user", 0)).ok());
+  line_.ServeMemory();
+  EXPECT_EQ(answered_, (Names{"other namespace", "other user", "1", "came meanwhile", "2", "3"}));
 }
 
 TEST_F(WaitingLineTest, DrainingExpiresEverybodyOnce) {

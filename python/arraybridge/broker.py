@@ -17,7 +17,7 @@ from arraybridge import _core, adapters, discovery, planner, references, tree
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.connection import UNAVAILABLE, Connection
-from arraybridge.errors import BrokerUnavailable, InvalidRequest, ShareNotFound, UnsupportedArray
+from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.share import Listed, Share, record_of
@@ -349,7 +349,7 @@ class Broker:
         if not isinstance(name, Share):
             raise InvalidRequest("a share is withdrawn by its non-empty name, or by a Share")
         self._check_mine(name)
-        return self._connection.ask(lambda core: core.withdraw("", name.id, name.generation))
+        return self._connection.ask(lambda core: core.withdraw("", name.id, name.generation, name.broker_id))
 
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
@@ -382,10 +382,7 @@ class Broker:
             raise InvalidRequest("a share is asked for by a non-empty name, or by a Share")
         self._check_mine(name)
         # No wait: what this reference means is there, or has gone for good.
-        info, views = self._connection.acquire("", name.id, name.generation, private)
-        if info.broker_id != name.broker_id:
-            raise ShareNotFound(f"share {name.name!r} was of another life of the broker", code=5)
-        return info, views
+        return self._connection.acquire("", name.id, name.generation, private, broker_id=name.broker_id)
 
     def _check_mine(self, share: Share) -> None:
         if share.namespace != self.namespace:

@@ -106,9 +106,17 @@ class Connection:
             raise from_status(status) from None
 
     def acquire(
-        self, name: str, id: int = 0, generation: int = 0, private: bool = False, wait_s: float = 0.0
+        self,
+        name: str,
+        id: int = 0,
+        generation: int = 0,
+        private: bool = False,
+        wait_s: float = 0.0,
+        broker_id: bytes = b"",
     ) -> tuple[_core.ShareInfo, list[_core.View]]:
         """A share and Views of its arrays. `private`: copy-on-write, in a mapping of their own.
+
+        An `id` is of one life of one broker, `broker_id`.
 
         Raises:
             ShareNotFound: no such share. BrokerTimeout: not even after `wait_s` seconds.
@@ -117,10 +125,10 @@ class Connection:
         if wait_s:
             return self._awaited(name, private, check_seconds(wait_s, "wait"))
         try:
-            return core.acquire(name, id, generation, private)
+            return core.acquire(name, id, generation, private, 0.0, broker_id)
         except _core.StatusError as status:
             self._forgive(status, core)
-        return self.ask(lambda core: core.acquire(name, id, generation, private))
+        return self.ask(lambda core: core.acquire(name, id, generation, private, 0.0, broker_id))
 
     def _awaited(self, name: str, private: bool, wait_s: float) -> tuple[_core.ShareInfo, list[_core.View]]:
         # Only the main thread runs handlers of signals; any other waits in one go.

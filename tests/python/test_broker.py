@@ -324,6 +324,16 @@ def test_a_share_pickles_as_a_reference(broker):
         pickle.loads(data).to("numpy")
 
 
+def test_a_share_of_another_broker_is_not_found_whatever_has_its_id(broker):
+    with arraybridge.Broker(start="private") as first, arraybridge.Broker(start="private") as second:
+        share, theirs = first.put(np.zeros(1), "mine"), second.put(np.ones(1), "theirs")
+        assert (share.id, share.generation) == (theirs.id, theirs.generation)
+        for ask in (second.withdraw, second.get):
+            with pytest.raises(ShareNotFound):
+                ask(share)
+        assert second.get(theirs)[0] == 1 == len(second.list())
+
+
 def test_loading_a_share_touches_no_broker(broker):
     share = broker.put(np.zeros(1), "a")
     remake, (_, fields) = share.__reduce__()

@@ -113,10 +113,10 @@ std::shared_ptr<const void> OwnerOf(Tensor* tensor) {
 
 }  // namespace
 
-DLManagedTensorVersioned* ExportVersioned(const View& view) {
+DLManagedTensorVersioned* ExportVersioned(const View& view, bool is_copied) {
   auto* tensor = Export<DLManagedTensorVersioned>(view);
   tensor->version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
-  tensor->flags = (view.read_only ? kDlpackReadOnly : 0) | (view.is_copied ? kDlpackIsCopied : 0);
+  tensor->flags = (view.read_only ? kDlpackReadOnly : 0) | (is_copied ? kDlpackIsCopied : 0);
   return tensor;
 }
 
@@ -135,7 +135,6 @@ Result<View> ImportVersioned(DLManagedTensorVersioned* tensor) {
     return InvalidArgument("padded elements of ", int{tensor->dl_tensor.dtype.bits}, " bits are not supported");
   auto view = Read(tensor->dl_tensor, (tensor->flags & kDlpackReadOnly) != 0);
   if (!view.ok()) return view;
-  view->is_copied = (tensor->flags & kDlpackIsCopied) != 0;
   view->owner = OwnerOf(tensor);
   return view;
 }

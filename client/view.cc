@@ -114,7 +114,6 @@ Result<View> CopyToHeap(const View& source) {
   copy.strides = CompactStrides(source.shape);
   copy.read_only = false;
   copy.legacy_may_alias_read_only = false;
-  copy.is_copied = true;
   copy.owner.reset();
   copy.data = nullptr;
   const uint64_t bytes = source.nbytes();

@@ -37,7 +37,6 @@ PyObject* Bytes(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(Self
 PyObject* Address(PyObject* self, void*) { return PyLong_FromVoidPtr(Self(self).data); }
 PyObject* DeviceOf(PyObject* self, void*) { return ViewDlpackDevice(self, nullptr); }
 PyObject* ReadOnly(PyObject* self, void*) { return PyBool_FromLong(Self(self).read_only); }
-PyObject* IsCopied(PyObject* self, void*) { return PyBool_FromLong(Self(self).is_copied); }
 PyObject* Compact(PyObject* self, void*) { return PyBool_FromLong(Self(self).compact()); }
 
 PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
@@ -116,7 +115,6 @@ PyGetSetDef g_attributes[] = {
     {"address", Address, nullptr, "of the first element; 0 if there is none", nullptr},
     {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
     {"read_only", ReadOnly, nullptr, nullptr, nullptr},
-    {"is_copied", IsCopied, nullptr, "nobody else has these bytes", nullptr},
     {"compact", Compact, nullptr, "row-major without gaps", nullptr},
     {"__array_interface__", ViewArrayInterface, nullptr, "version 3", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

@@ -119,8 +119,8 @@ bool ReadAll(const View& view, PyObject* const* values, PyObject* names, Wish& w
   return true;
 }
 
-PyObject* Export(const View& view, bool versioned) {
-  if (versioned) return Capsule(ExportVersioned(view));
+PyObject* Export(const View& view, bool versioned, bool is_copied = false) {
+  if (versioned) return Capsule(ExportVersioned(view, is_copied));
   const auto tensor = ExportLegacy(view);
   if (!tensor.ok()) return RaiseBuffer(tensor.status());
   return Capsule(*tensor);
@@ -129,7 +129,7 @@ PyObject* Export(const View& view, bool versioned) {
 PyObject* ExportCopy(const View& view, bool versioned) {
   const auto copy = WithoutGil([&view] { return CopyToHeap(view); });
   if (!copy.ok()) return RaiseBuffer(copy.status());
-  return Export(*copy, versioned);
+  return Export(*copy, versioned, true);
 }
 
 }  // namespace

@@ -25,7 +25,6 @@ struct View {
   // The consumer's arrays are immutable (JAX, TensorFlow): it may alias read-only memory through the unversioned
   // dialect, which cannot say so.
   bool legacy_may_alias_read_only = false;
-  bool is_copied = false;             // DLPack's IS_COPIED: nobody else has these bytes
   std::shared_ptr<const void> owner;  // dropped on any thread, without any lock, maybe after the interpreter has gone
 
   uint64_t elements() const;
@@ -40,7 +39,8 @@ inline constexpr uint64_t kDlpackSubbytePadded = 4;
 
 // The tensor is the caller's until its deleter is called, which may happen on any thread, any number of times: the
 // second call finds nothing to do. Never NULL, byte_offset 0, strides never NULL for ndim > 0, data NULL at size 0.
-DLManagedTensorVersioned* ExportVersioned(const View& view);
+// `is_copied`: DLPack's IS_COPIED. REQUIRES: the consumer gets the view's only copy, made for it alone.
+DLManagedTensorVersioned* ExportVersioned(const View& view, bool is_copied = false);
 // FAILED_PRECONDITION for a read-only view, unless legacy_may_alias_read_only: the dialect cannot say read-only.
 Result<DLManagedTensor*> ExportLegacy(const View& view);
 

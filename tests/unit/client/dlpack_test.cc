@@ -93,8 +93,7 @@ TEST(Export, NothingHasNoAddress) {
 TEST(Export, SaysReadOnlyAndCopied) {
   View view = Floats({2});
   view.read_only = true;
-  view.is_copied = true;
-  auto* tensor = ExportVersioned(view);
+  auto* tensor = ExportVersioned(view, true);
   EXPECT_EQ(tensor->flags, kDlpackReadOnly | kDlpackIsCopied);
   tensor->deleter(tensor);
 }
@@ -217,12 +216,21 @@ TEST(Import, EveryRankUpToTheLimit) {
   foreign.ExpectRefused("65");
 }
 
-TEST(Import, KeepsFlagsIgnoresUnknownOnes) {
+TEST(Import, KeepsReadOnlyIgnoresUnknownFlags) {
   Foreign foreign;
-  foreign.tensor.flags = kDlpackReadOnly | kDlpackIsCopied | (1u << 20);
+  foreign.tensor.flags = kDlpackReadOnly | (1u << 20);
   const auto view = foreign.Import();
   EXPECT_TRUE(view->read_only);
-  EXPECT_TRUE(view->is_copied);
+}
+
+TEST(Import, WhatWasCopiedForOneIsSharedByManyFromHereOn) {
+  Foreign foreign;
+  foreign.tensor.flags = kDlpackIsCopied;
+  const auto view = foreign.Import();
+  ASSERT_TRUE(view.ok());
+  auto* tensor = ExportVersioned(*view);
+  EXPECT_EQ(tensor->flags, 0u);
+  tensor->deleter(tensor);
 }
 
 TEST(Import, RelabelsPinnedAndManaged) {

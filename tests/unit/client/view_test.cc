@@ -101,7 +101,6 @@ TEST(CopyToHeap, IsPrivateWritableCompactAligned) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(copy->data) % 256, 0u);
   EXPECT_FALSE(copy->read_only);
   EXPECT_FALSE(copy->legacy_may_alias_read_only);
-  EXPECT_TRUE(copy->is_copied);
   EXPECT_TRUE(copy->compact());
   EXPECT_EQ(copy->dtype, "float32");
   EXPECT_EQ(Expected<float>(*copy), (std::vector<float>{1, 4, 2, 5, 3, 6}));

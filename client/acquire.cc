@@ -1,11 +1,10 @@
 #include "client/acquire.h"
 
 #include "client/arena.h"
+#include "client/layout.h"
 
 namespace arraybridge {
 namespace {
-
-constexpr size_t kRankMax = 64;
 
 // An answer that nobody waits for any more has granted all the same.
 void GiveBackLate(Session& session, const Result<Answer>& answer) {
@@ -44,7 +43,7 @@ Status CheckShare(const codec::DescribedShare& described) {
   if (handle.kind != HandleKind::kMemfd) return Unimplemented("share '", share.name, "' is not in host memory");
   if (handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
   for (const ArraySpec& spec : share.arrays) {
-    if (spec.shape.size() > kRankMax) {
+    if (spec.shape.size() > layout::kRankMax) {
       return InvalidArgument("share '", share.name, "' has an array of ", spec.shape.size(), " dimensions");
     }
     const Status inside = spec.CheckInside(share.size);

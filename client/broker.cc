@@ -26,6 +26,15 @@ std::vector<ArraySpec> SpecsOf(std::span<const View> views) {
   return specs;
 }
 
+// Ids begin anew with each life of the broker: those of another one would name somebody else's shares.
+Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
+  for (const ShareRef& ref : refs) {
+    if (ref.id == 0 || ref.broker_id.empty() || ref.broker_id == session.server().info.broker_id) continue;
+    return NotFound("share ", ref.id, " was of another life of the broker");
+  }
+  return Ok();
+}
+
 }  // namespace
 
 // The Connection of this process. A forked child never touches its parent's: it leaks it, since arrays of the parent
@@ -137,6 +146,7 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
     const Deadline deadline = now + core_->options().timeout;
     auto session = connection->Connected(deadline);
     if (!session.ok()) return session.status();
+    AB_RETURN_IF_ERROR(CheckLife(**session, refs));
     // One request waits only so long; who wants to wait longer asks again.
     auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
     const uint64_t longest = (*session)->server().limits.request_timeout_max_ms;
@@ -154,14 +164,19 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
 
 Status Broker::Withdraw(const ShareRef& ref) {
   const Deadline deadline = core_->Timeout();
-  const auto connection = core_->connection();
-  auto answer = connection->Call(Verb::kWithdraw, codec::EncodeWithdraw(core_->options().ns, {&ref, 1}), deadline);
-  if (!answer.ok()) return answer.status();
-  auto returned = codec::DecodeReturned(answer->payload);
-  if (!returned.ok()) return returned.status();
-  // Ids of another session's arenas match nothing.
-  if (const auto session = connection->current()) session->written().Return(*returned);
-  return Ok();
+  const std::string request = codec::EncodeWithdraw(core_->options().ns, {&ref, 1});
+  for (bool again = true;; again = false) {
+    auto session = core_->connection()->Connected(deadline);
+    if (!session.ok()) return session.status();
+    AB_RETURN_IF_ERROR(CheckLife(**session, {&ref, 1}));
+    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline);
+    if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
+    if (!answer.ok()) return answer.status();
+    const auto returned = codec::DecodeReturned(answer->payload);
+    if (!returned.ok()) return returned.status();
+    (*session)->written().Return(*returned);
+    return Ok();
+  }
 }
 
 Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {

@@ -24,7 +24,8 @@ using std::chrono::steady_clock;
 // scheduler likes to put both on one processor.
 constexpr std::chrono::microseconds kSpin{30};
 constexpr unsigned kSpinsPerLook = 8;  // at the clock
-// On one processor recvmsg itself waits, in steps of this; it returns early enough for the deadline to be kept.
+// So often a waiting thread looks whether it is interrupted. On one processor recvmsg itself waits, in steps of this;
+// it returns early enough for the deadline to be kept.
 constexpr std::chrono::milliseconds kBlock{100};
 // A listener whose queue is full is asked again so often.
 constexpr int kConnectPauseMs = 5;
@@ -58,6 +59,8 @@ bool OneProcessor() {
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
+Status Cancelled() { return Status(Code::kCancelled, "interrupted while waiting for the broker"); }
+
 // The peer may have sent more descriptors than this process may open.
 Status WhyMalformed() {
   UniqueFd probe(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
@@ -69,7 +72,8 @@ Status WhyMalformed() {
 
 }  // namespace
 
-Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, Deadline deadline) {
+Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, Deadline deadline,
+                                                    Interrupted interrupted) {
   auto name = AddressOf(address);
   if (!name.ok()) return name.status();
   std::shared_ptr<Lifeline> lifeline;
@@ -78,7 +82,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     NoForkHere here;
     UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.valid()) return ResourceExhausted("no descriptor left for a connection: ", std::strerror(errno));
-    lifeline = std::make_shared<Lifeline>(std::move(socket));
+    lifeline = std::make_shared<Lifeline>(std::move(socket), std::move(interrupted));
     here.Join(lifeline.get());
   }
   const auto* generic = reinterpret_cast<const sockaddr*>(&*name);
@@ -86,6 +90,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     const int error = errno;
     if (error == EINTR) continue;
     if (error != EAGAIN || steady_clock::now() >= deadline) return ConnectFailed(error);
+    if (lifeline->interrupted_ && lifeline->interrupted_()) return Cancelled();
     ::poll(nullptr, 0, kConnectPauseMs);
   }
   // From here on each call says whether it waits.
@@ -93,8 +98,9 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
   return lifeline;
 }
 
-Lifeline::Lifeline(UniqueFd socket)
+Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted)
     : socket_(std::move(socket)),
+      interrupted_(std::move(interrupted)),
       alone_(OneProcessor()),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kFrameBytesMax)) {
   if (!alone_) return;
@@ -174,31 +180,51 @@ Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payl
     }
     if (!deadline || steady_clock::now() >= *deadline) return DeadlineExceeded("the broker takes no request in time");
     pollfd wait{socket_.get(), POLLOUT, 0};
-    ::poll(&wait, 1, Milliseconds(*deadline));
+    if (::poll(&wait, 1, Milliseconds(Step(*deadline))) <= 0 && interrupted_ && interrupted_()) return Cancelled();
   }
 }
 
 Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& late) {
+  std::optional<Deadline> look;  // when to ask whether this thread is interrupted
   for (bool first = true; !waiter.answer; first = false) {
     if (lost()) return TakeWaiter(waiter.request), why_lost_;
     // Not before the first look: most answers come long before any deadline, and a clock has its price.
-    if (!first && steady_clock::now() >= deadline) return GiveUp(waiter, late);
+    const auto now = first ? Deadline::min() : steady_clock::now();
+    if (now >= deadline) return GiveUp(waiter, late, DeadlineExceeded("the broker did not answer in time"));
+    if (!first && !look) look = now + kBlock;
+    if (!first && now >= *look) {
+      look.reset();
+      if (IsInterrupted() && !waiter.answer) return GiveUp(waiter, late, Cancelled());
+      continue;
+    }
     if (!reading_) {
       Read(deadline);
       continue;
     }
     ++followers_;
-    changed_.WaitUntil(mutex_, deadline);
+    changed_.WaitUntil(mutex_, Step(deadline));
     --followers_;
   }
   return *std::move(waiter.answer);
 }
 
-Status Lifeline::GiveUp(Waiter& waiter, const Late& late) {
+bool Lifeline::IsInterrupted() {
+  if (!interrupted_) return false;
+  mutex_.unlock();
+  const bool is_interrupted = interrupted_();
+  mutex_.lock();
+  return is_interrupted;
+}
+
+Deadline Lifeline::Step(Deadline deadline) const {
+  return interrupted_ ? std::min(deadline, steady_clock::now() + kBlock) : deadline;
+}
+
+Status Lifeline::GiveUp(Waiter& waiter, const Late& late, Status why) {
   TakeWaiter(waiter.request);
   unawaited_.emplace(waiter.request, Unawaited{waiter.verb, late});
   if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
-  return DeadlineExceeded("the broker did not answer in time");
+  return std::move(why).Because(std::string(kUnanswered));
 }
 
 void Lifeline::Read(Deadline deadline) {
@@ -230,7 +256,7 @@ ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
       continue;
     }
     pollfd wait{socket_.get(), POLLIN, 0};
-    ::poll(&wait, 1, Milliseconds(deadline));
+    if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_) return outcome;
   }
 }
 
@@ -240,6 +266,7 @@ ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
     const bool far = deadline - kBlock > steady_clock::now();
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);
     if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (far && interrupted_) return outcome;
     if (far) continue;
     if (steady_clock::now() >= deadline) return outcome;
     pollfd wait{socket_.get(), POLLIN, 0};

@@ -34,15 +34,20 @@ class Lifeline : public ForkParticipant {
   // whichever thread reads, before later answers are read; must not wait for one.
   using Late = std::function<void(Result<Answer>)>;
 
+  // Whether the thread that asks shall wait no longer. Asked ten times a second by each that waits, without a lock.
+  using Interrupted = std::function<bool()>;
+
   // `address`: a directory with lifeline.sock in it, or a socket. UNAVAILABLE: nobody answers there.
-  static Result<std::shared_ptr<Lifeline>> Connect(const std::string& address, Deadline deadline);
-  explicit Lifeline(UniqueFd socket);
+  static Result<std::shared_ptr<Lifeline>> Connect(const std::string& address, Deadline deadline,
+                                                   Interrupted interrupted = {});
+  explicit Lifeline(UniqueFd socket, Interrupted interrupted = {});
   ~Lifeline() override;
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  // One request, one answer. The broker's own error; DEADLINE_EXCEEDED; UNAVAILABLE when the connection is lost, with
-  // kNotSent as its reason if the broker cannot have seen the request.
+  // One request, one answer. The broker's own error; DEADLINE_EXCEEDED, or CANCELLED when interrupted, with kUnanswered
+  // as the reason if the broker may act on it yet; UNAVAILABLE when the connection is lost, with kNotSent as the reason
+  // if the broker cannot have seen the request.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late = {});
   // One request that nobody answers. Never waits: what the broker does not take now is an error.
   Status Post(Verb verb, std::string_view payload);
@@ -64,6 +69,7 @@ class Lifeline : public ForkParticipant {
   void AfterForkInChild() noexcept override { socket_.reset(); }
 
   static constexpr std::string_view kNotSent = "NOT_SENT";
+  static constexpr std::string_view kUnanswered = "UNANSWERED";
   static constexpr size_t kUnawaitedMax = 1024;
 
  private:
@@ -87,7 +93,11 @@ class Lifeline : public ForkParticipant {
   // A deadline that is not given has passed: nothing is waited for.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
   Result<Answer> Await(Waiter& waiter, Deadline deadline, const Late& late) AB_REQUIRES(mutex_);
-  Status GiveUp(Waiter& waiter, const Late& late) AB_REQUIRES(mutex_);
+  Status GiveUp(Waiter& waiter, const Late& late, Status why) AB_REQUIRES(mutex_);
+  // The lock is free meanwhile.
+  bool IsInterrupted() AB_REQUIRES(mutex_);
+  // How long to sleep at most before somebody asks whether this thread is interrupted.
+  Deadline Step(Deadline deadline) const;
   // One frame at most; the lock is free meanwhile. REQUIRES: !reading_.
   void Read(Deadline deadline) AB_REQUIRES(mutex_);
   ReceiveOutcome Receive(Deadline deadline, Frame& frame);
@@ -99,6 +109,7 @@ class Lifeline : public ForkParticipant {
   void Lose(Status why) AB_REQUIRES(mutex_);
 
   UniqueFd socket_;
+  const Interrupted interrupted_;
   const bool alone_;  // this process has one processor: who spins keeps the broker from answering
   std::atomic<bool> is_lost_{false};
   std::atomic<bool> memory_wanted_{false};

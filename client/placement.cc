@@ -202,7 +202,9 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.metadata = options.metadata;
   request.arrays.reserve(placement.views().size());
   for (const View& view : placement.views()) request.arrays.push_back(SpecOf(view, range->data()));
-  if (range->published.exchange(true)) return FailedPrecondition("the placement is published already");
+  if (range->published.exchange(true)) {
+    return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
+  }
   if (options.sealed) {
     if (Status unmapped = UnmapForSealing(placement); !unmapped.ok()) return range->published.store(false), unmapped;
   }
@@ -217,7 +219,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   };
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, late);
   if (!answer.ok()) {
-    if (answer.status().code() != Code::kDeadlineExceeded) refused(*range);
+    if (answer.status().reason() != Lifeline::kUnanswered) refused(*range);
     return answer.status();
   }
   auto published = codec::DecodePublished(answer->payload);

@@ -41,7 +41,7 @@ codec::Release TakeMessage(codec::Release& release) {
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
                                                std::shared_ptr<MemoryMapper> mapper, Deadline deadline) {
-  auto lifeline = Lifeline::Connect(options.address, deadline);
+  auto lifeline = Lifeline::Connect(options.address, deadline, options.interrupted);
   if (!lifeline.ok()) return lifeline.status();
   const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid())};
   auto answer = (*lifeline)->Call(Verb::kOpenSession, codec::Encode(hello), deadline);

@@ -27,7 +27,6 @@ class View:
     address: Final[int]  # 0 if there are no elements
     device: Final[tuple[int, int]]
     read_only: Final[bool]
-    is_copied: Final[bool]
     compact: Final[bool]
     __array_interface__: dict[str, Any]  # AttributeError for a dtype that the protocol lacks
     __dlpack_c_exchange_api__: Final[Any]  # on the type: a capsule "dlpack_exchange_api"
@@ -87,9 +86,16 @@ class Core:
         metadata: bytes = b"",
     ) -> ShareInfo: ...
     def acquire(
-        self, name: str, id: int = 0, generation: int = 0, private: bool = False, wait_s: float = 0.0
-    ) -> tuple[ShareInfo, list[View]]: ...
-    def withdraw(self, name: str, id: int = 0, generation: int = 0) -> None: ...
+        self,
+        name: str,
+        id: int = 0,
+        generation: int = 0,
+        private: bool = False,
+        wait_s: float = 0.0,
+        broker_id: bytes = b"",
+    ) -> tuple[ShareInfo, list[View]]:
+        """broker_id: of which life of the broker the id is; NOT_FOUND in another one."""
+    def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
     def list(self, prefix: str = "") -> list[dict[str, Any]]:
         """Each: share (ShareInfo), maker, maker_process_id, leases, age_ms."""
     def stats(self) -> dict[str, int]: ...

@@ -29,10 +29,17 @@ PyObject* g_status_error = nullptr;  // set once, under the import lock
   throw py::error_already_set();
 }
 
-// Runs `call` without the GIL; its value, or StatusError.
+// Ctrl-C ends a wait. Threads of the client's own run no handlers.
+bool Interrupted() {
+  GilAway* const away = GilAway::OfThisThread();
+  return away != nullptr && away->RunSignalHandlers();
+}
+
+// Runs `call` without the GIL; its value, or StatusError, or what the handler of a signal raised.
 template <class Call>
 auto Ask(Call call) {
   auto answer = WithoutGil(std::move(call));
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   if constexpr (std::is_same_v<decltype(answer), Status>) {
     if (!answer.ok()) Raise(answer);
   } else {
@@ -75,7 +82,8 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 class Core {
  public:
   Core(std::string address, std::string ns, double timeout_s, std::string client)
-      : broker_({std::move(address), std::move(ns), Milliseconds(timeout_s, "timeout_s"), std::move(client)}) {}
+      : broker_({std::move(address), std::move(ns), Milliseconds(timeout_s, "timeout_s"), std::move(client),
+                 Interrupted}) {}
 
   Placement Empty(const std::vector<Wanted>& arrays, bool own) {
     std::vector<ArraySpec> specs;
@@ -103,8 +111,9 @@ class Core {
     return Own(NewShareInfo(std::make_shared<Share>(Ask([&] { return broker_.Publish(placement, options); }))));
   }
 
-  py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s) {
-    const ShareRef ref{std::move(name), id, generation};
+  py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
+                    std::string broker_id) {
+    const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
     const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
                                          Milliseconds(wait_s, "wait_s")};
     Acquired acquired = Ask([&] { return broker_.Acquire(ref, options); });
@@ -112,8 +121,8 @@ class Core {
     return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
   }
 
-  void Withdraw(std::string name, uint64_t id, uint64_t generation) {
-    const ShareRef ref{std::move(name), id, generation};
+  void Withdraw(std::string name, uint64_t id, uint64_t generation, std::string broker_id) {
+    const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
     Ask([&] { return broker_.Withdraw(ref); });
   }
 
@@ -211,8 +220,9 @@ void AddCore(py::module_& module) {
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
            arg("structure") = py::bytes(), arg("metadata") = py::bytes())
       .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
-           arg("wait_s") = 0.0)
-      .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0)
+           arg("wait_s") = 0.0, arg("broker_id") = py::bytes())
+      .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0,
+           arg("broker_id") = py::bytes())
       .def("list", &Core::List, arg("prefix") = "")
       .def("stats", &Core::GetStats)
       .def("client_stats", &Core::GetClientStats)

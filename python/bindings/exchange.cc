@@ -21,9 +21,15 @@ bool CheckHost(const DLTensor& tensor) {
   return false;
 }
 
-PyObject* FromImport(Result<View> view) {
+// The Python object comes first: once `import` has succeeded the tensor is taken over, and nothing may fail any more.
+template <class Import>
+PyObject* FromImport(Import import) {
+  Ref object(NewView(View()));
+  if (object == nullptr) return nullptr;
+  Result<View> view = import();
   if (!view.ok()) return RaiseBuffer(view.status());
-  return NewView(*std::move(view));
+  reinterpret_cast<ViewObject*>(object.get())->view = *std::move(view);
+  return object.release();
 }
 
 // No Python API in here: it may be called without the GIL.
@@ -112,14 +118,14 @@ PyObject* Adopt(DLManagedTensorVersioned* tensor) {
   return Guarded(static_cast<PyObject*>(nullptr), [tensor]() -> PyObject* {
     // Of a foreign major version nothing but the head may be read; ImportVersioned refuses it.
     if (tensor->version.major == DLPACK_MAJOR_VERSION && !CheckHost(tensor->dl_tensor)) return nullptr;
-    return FromImport(ImportVersioned(tensor));
+    return FromImport([tensor] { return ImportVersioned(tensor); });
   });
 }
 
 PyObject* Adopt(DLManagedTensor* tensor) {
   return Guarded(static_cast<PyObject*>(nullptr), [tensor]() -> PyObject* {
     if (!CheckHost(tensor->dl_tensor)) return nullptr;
-    return FromImport(ImportLegacy(tensor));
+    return FromImport([tensor] { return ImportLegacy(tensor); });
   });
 }
 

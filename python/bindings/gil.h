@@ -36,22 +36,41 @@ auto TakeOrPark(Take take) {
   }
 }
 
-// The GIL is away while this lives; only Return brings it back.
+// The GIL is away until Return brings it back.
 class GilAway {
  public:
+  // The innermost of this thread; null while it has the GIL, or is not Python's.
+  static GilAway* OfThisThread() { return of_this_thread_; }
+
   // Who holds the GIL of an interpreter that ends is the one who ends it: that thread may have it back.
-  GilAway() : ends_it_(InterpreterEnding()), thread_(PyEval_SaveThread()) {}
+  GilAway() : ends_it_(InterpreterEnding()), outer_(of_this_thread_), thread_(PyEval_SaveThread()) {
+    of_this_thread_ = this;
+  }
   GilAway(const GilAway&) = delete;
   GilAway& operator=(const GilAway&) = delete;
 
-  void Return() const {
+  void Return() {
+    Take();
+    of_this_thread_ = outer_;
+  }
+  // Runs handlers of signals, which is the main thread's to do. True if one of them raised: the error is set.
+  bool RunSignalHandlers() {
+    Take();
+    const bool raised = PyErr_CheckSignals() != 0;
+    thread_ = PyEval_SaveThread();
+    return raised;
+  }
+
+ private:
+  void Take() const {
     if (!ends_it_ && InterpreterEnding()) Park();
     TakeOrPark([this] { PyEval_RestoreThread(thread_); });
   }
 
- private:
+  static inline thread_local GilAway* of_this_thread_ = nullptr;
   const bool ends_it_;
-  PyThreadState* const thread_;
+  GilAway* const outer_;
+  PyThreadState* thread_;
 };
 
 // What `call` returns, or throws, when it has run without the GIL.
@@ -59,7 +78,7 @@ template <class Call>
 auto WithoutGil(Call call) {
   std::optional<decltype(call())> answer;
   std::exception_ptr thrown;
-  const GilAway away;
+  GilAway away;
   try {
     answer.emplace(call());
   } catch (const std::exception&) {

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,9 @@ class Broker {
     std::string ns = "default";
     std::chrono::milliseconds timeout{10000};  // of every call that names none
     std::string client{};                      // a name to show, at most 64 bytes
+    // Asked ten times a second by a thread that waits for the broker, without any lock; true ends its call with
+    // CANCELLED.
+    std::function<bool()> interrupted{};
   };
 
   explicit Broker(Options options);

@@ -29,6 +29,7 @@ struct ShareRef {
   std::string name{};  // if `id` is 0
   uint64_t id = 0;
   uint64_t generation = 0;  // 0: the newest
+  std::string broker_id{};  // with an id: of which life it is; in another life it is NOT_FOUND. Empty: of this one
 };
 
 }  // namespace arraybridge

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <thread>
 
 namespace arraybridge {
@@ -53,10 +54,42 @@ class LifelineTest : public ::testing::Test {
     broker_ = std::make_unique<FakeBroker>(pair[1]);
   }
   static Deadline Far() { return steady_clock::now() + hours(1); }
+  // A connection whose callers are told, when they ask the third time, to wait no longer.
+  void Interruptible() {
+    std::array<int, 2> pair{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+    lifeline_ = std::make_unique<Lifeline>(UniqueFd(pair[0]), [this] { return ++asked_ == 3; });
+    broker_ = std::make_unique<FakeBroker>(pair[1]);
+  }
+
+  std::atomic<int> asked_{0};
 
   std::unique_ptr<Lifeline> lifeline_;
   std::unique_ptr<FakeBroker> broker_;
 };
+
+TEST_F(LifelineTest, AnInterruptedWaitEndsAndItsAnswerIsGivenBack) {
+  Interruptible();
+  std::string late;
+  const auto answer =
+      lifeline_->Call(Verb::kAcquire, "a", Far(), [&](const Result<Answer>& came) { late = came->payload; });
+  EXPECT_EQ(answer.status().code(), Code::kCancelled);
+  EXPECT_EQ(answer.status().reason(), Lifeline::kUnanswered);
+  EXPECT_EQ(asked_, 3);
+  broker_->Answer(broker_->Next(), "granted");
+  lifeline_->ReadArrived();
+  EXPECT_EQ(late, "granted");
+}
+
+TEST_F(LifelineTest, ABrokerThatTakesNothingDoesNotHoldAnInterruptedCaller) {
+  Interruptible();
+  const std::string large(60000, 'x');
+  while (lifeline_->Post(Verb::kRelease, large).ok()) {
+  }
+  const auto answer = lifeline_->Call(Verb::kList, large, Far());
+  EXPECT_EQ(answer.status().code(), Code::kCancelled);
+  EXPECT_NE(answer.status().reason(), Lifeline::kUnanswered) << "it was not even sent";
+}
 
 TEST_F(LifelineTest, AnswersMayComeInAnyOrder) {
   constexpr int kThreads = 16;

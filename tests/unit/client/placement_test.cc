@@ -47,6 +47,12 @@ class FakeBroker {
   const std::string& directory() const { return directory_; }
   // The answer to the Publish that was left unanswered, before the next answer of any kind.
   void RefuseThePublish() { refuse_.store(true); }
+  // Reads one request more, and no other before Resume.
+  void Stall() { stalled_.store(true); }
+  void Resume() {
+    stalled_.store(false);
+    stalled_.notify_all();
+  }
 
  private:
   std::string socket_path() const { return directory_ + "/lifeline.sock"; }
@@ -56,6 +62,7 @@ class FakeBroker {
     std::vector<std::byte> buffer(kFrameBytesMax);
     Frame frame;
     while (client.valid() && ReceiveFrame(client.get(), buffer, true, &frame) == ReceiveOutcome::kFrame) {
+      stalled_.wait(true);
       if (frame.header.verb == static_cast<uint16_t>(Verb::kPublish)) published_ = frame.header;
       if (refuse_.exchange(false)) Send(client, published_, Code::kInternal, v1::Error());
       Answer(client, frame.header);
@@ -102,6 +109,7 @@ class FakeBroker {
   UniqueFd memory_;
   FrameHeader published_{};
   std::atomic<bool> refuse_{false};
+  std::atomic<bool> stalled_{false};
   std::thread thread_;
 };
 
@@ -151,12 +159,30 @@ TEST_F(PlacementTest, IsNotFoundByForeignOrOffsetMemory) {
   EXPECT_EQ(broker_.PlacementOf({&view, 1}).status().code(), Code::kNotFound);
 }
 
+TEST_F(PlacementTest, StaysUnpublishedWhenItsPublishCannotBeSent) {
+  const Placement placed = Placed();
+  fake_.Stall();
+  // Large requests fill the socket; each caller gives up in its own time.
+  const std::string large(60000, 'x');
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 20; ++i) {
+    callers.emplace_back([&] { EXPECT_EQ(broker_.List(large).status().code(), Code::kDeadlineExceeded); });
+  }
+  for (std::thread& caller : callers) caller.join();
+  const auto unsent = broker_.Publish(placed, {.name = "a", .metadata = large});
+  EXPECT_EQ(unsent.status().code(), Code::kDeadlineExceeded) << unsent.status().ToString();
+  EXPECT_TRUE(broker_.PlacementOf(placed.views()).ok());
+  fake_.Resume();
+}
+
 TEST_F(PlacementTest, BelongsToTheBrokerWhenAPublishTimesOut) {
   const Placement other = Placed();  // keeps the arena
   std::optional<Placement> placed = Placed();
   void* const address = AddressOf(*placed);
   EXPECT_EQ(broker_.Publish(*placed, {.name = "a"}).status().code(), Code::kDeadlineExceeded);
-  EXPECT_EQ(broker_.Publish(*placed, {.name = "a"}).status().code(), Code::kFailedPrecondition);
+  const auto twice = broker_.Publish(*placed, {.name = "a"});
+  EXPECT_EQ(twice.status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(twice.status().reason(), "PLACEMENT_PUBLISHED");
   EXPECT_EQ(broker_.PlacementOf(placed->views()).status().code(), Code::kNotFound);
   placed.reset();
   EXPECT_NE(AddressOf(Placed()), address);  // the broker may have published it

@@ -25,10 +25,10 @@ struct Limits {
   uint64_t allocation_bytes_max = 0;                  // 0 = the device's capacity
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;
-  uint64_t arrays_per_share_max = 256;
+  uint64_t arrays_per_share_max = 1024;
   uint64_t rank_max = 64;
-  uint64_t spec_bytes_max = 32768;
-  uint64_t structure_bytes_max = 8192;
+  uint64_t spec_bytes_max = 49152;
+  uint64_t structure_bytes_max = 32768;
   uint64_t metadata_bytes_max = 16384;
   uint64_t frame_bytes_max = 65536;
   uint64_t descriptors_in_flight_max = 64;  // per session: unread ones pile up in the receiver

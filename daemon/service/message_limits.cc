@@ -9,7 +9,8 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kClientNameBytesMax = 64;
-constexpr uint64_t kFenceBytesMax = 64;  // an interprocess event
+constexpr uint64_t kFenceBytesMax = 64;   // an interprocess event
+constexpr uint64_t kGrantBytesMax = 512;  // of an answer to Acquire, beside names and what a share's maker described
 constexpr uint64_t kPageTokenBytesMax = 512;
 constexpr int kHandleKindsMax = 16;
 constexpr int kGpusMax = 256;
@@ -53,6 +54,14 @@ Status CheckSpec(const Limits& limits, const v1::ArraySpec& spec, int index, uin
   return Ok();
 }
 
+// What is published has to fit into one answer to Acquire, or nobody could ever get it.
+Status CheckDescription(const Limits& limits, const v1::PublishRequest& request) {
+  const uint64_t bytes = request.specs().ByteSizeLong() + request.structure().size() + request.metadata().size();
+  const uint64_t beside = kGrantBytesMax + kFenceBytesMax + 2 * limits.name_bytes_max;
+  const uint64_t room = std::max<uint64_t>(AnswerBytesMax(limits), beside) - beside;
+  return CheckBytes("the description (specs, structure, metadata)", bytes, "what a frame holds", room);
+}
+
 Status CheckFence(const v1::Fence& fence) {
   if (!v1::Fence::Kind_IsValid(fence.kind())) return InvalidArgument("fence kind ", fence.kind(), " is unknown");
   return CheckBytes("the fence", fence.opaque().size(), "maximum", kFenceBytesMax);
@@ -92,6 +101,7 @@ Status CheckPublish(const Limits& limits, const v1::PublishRequest& request) {
       CheckBytes("structure", request.structure().size(), "limits.structure_bytes_max", limits.structure_bytes_max));
   AB_RETURN_IF_ERROR(
       CheckBytes("metadata", request.metadata().size(), "limits.metadata_bytes_max", limits.metadata_bytes_max));
+  AB_RETURN_IF_ERROR(CheckDescription(limits, request));
   AB_RETURN_IF_ERROR(CheckFence(request.fence()));
   for (int i = 0; i < request.specs().arrays_size(); ++i) {
     AB_RETURN_IF_ERROR(CheckSpec(limits, request.specs().arrays(i), i, request.size()));

@@ -59,6 +59,18 @@ TEST(MessageLimitsTest, EachSizeOfAPublishHasItsLimit) {
   ExpectRefused(CheckPublish(kLimits, request), "fence");
 }
 
+TEST(MessageLimitsTest, WhatIsPublishedFitsIntoOneAnswer) {
+  auto request = GoodPublish();
+  request.set_structure(std::string(kLimits.structure_bytes_max, 's'));
+  request.set_metadata(std::string(kLimits.metadata_bytes_max, 'm'));
+  EXPECT_TRUE(CheckPublish(kLimits, request).ok());
+  for (int i = 0; i < 16; ++i) {
+    *request.mutable_specs()->add_arrays() = Spec(request);
+    request.mutable_specs()->mutable_arrays(i)->set_dtype(std::string(1000, 'd'));
+  }
+  ExpectRefused(CheckPublish(kLimits, request), "the description");
+}
+
 TEST(MessageLimitsTest, TheNumberOfArraysAndTheirRankHaveLimits) {
   auto request = GoodPublish();
   request.mutable_specs()->clear_arrays();

@@ -1,26 +1,22 @@
 """A Connection is a Broker's way to its daemon: made on first need, and again when an embedded daemon has gone.
 
-Thread-safe. It turns what the extension reports into the classes of `errors`, and keeps Ctrl-C alive during waits.
+Thread-safe. It turns what the extension reports into the classes of `errors`.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from arraybridge import _core, discovery
-from arraybridge.errors import BrokerTimeout, BrokerUnavailable, InvalidRequest, from_status
+from arraybridge.errors import BrokerUnavailable, InvalidRequest, from_status
 
 T = TypeVar("T")
 UNAVAILABLE: Final = 14
-# The extension waits without the GIL and hears no signals, whose handlers run between two of these alone.
-INTERRUPT_SECONDS: Final = 0.1
 # Refusals of a call that has done nothing yet, and of which a second attempt knows: the session had ended, the memory
 # went with an earlier one, or another thread published it first (then the bytes are placed anew).
 _ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED"})
@@ -122,25 +118,12 @@ class Connection:
             ShareNotFound: no such share. BrokerTimeout: not even after `wait_s` seconds.
         """
         core = self._core or self.core()
-        if wait_s:
-            return self._awaited(name, private, check_seconds(wait_s, "wait"))
+        wait_s = check_seconds(wait_s, "wait") if wait_s else 0.0
         try:
-            return core.acquire(name, id, generation, private, 0.0, broker_id)
+            return core.acquire(name, id, generation, private, wait_s, broker_id)
         except _core.StatusError as status:
             self._forgive(status, core)
-        return self.ask(lambda core: core.acquire(name, id, generation, private, 0.0, broker_id))
-
-    def _awaited(self, name: str, private: bool, wait_s: float) -> tuple[_core.ShareInfo, list[_core.View]]:
-        # Only the main thread runs handlers of signals; any other waits in one go.
-        longest = INTERRUPT_SECONDS if threading.current_thread() is threading.main_thread() else math.inf
-        until = time.monotonic() + wait_s
-        while True:
-            left = max(until - time.monotonic(), 0.0)
-            try:
-                return self.ask(lambda core: core.acquire(name, 0, 0, private, min(left, longest)))
-            except BrokerTimeout:
-                if left <= longest:
-                    raise
+        return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id))
 
     def after_fork(self) -> None:
         """In a forked child: its lock may be one that a thread of the parent holds, and what that thread was making."""

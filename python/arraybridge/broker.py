@@ -166,7 +166,13 @@ class Broker:
                 freeze(sources)
             return info
 
-        return Share(self, self._connection.ask(published))
+        try:
+            return Share(self, self._connection.ask(published))
+        except InvalidRequest as refusal:
+            if len(leaves) == 1 or refusal.reason not in ("TOO_LARGE", "TOO_MANY"):
+                raise
+            way_out = f"{refusal.message}; put the tree in parts, or arrays of one shape as one array"
+            raise InvalidRequest(way_out, refusal.code, refusal.reason) from None
 
     @overload
     def get(

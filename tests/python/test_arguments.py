@@ -100,6 +100,12 @@ def test_a_shape_that_no_memory_could_have(broker, shape):
         broker.empty(shape, "u1")
 
 
+def test_a_tree_that_is_too_large_is_refused_with_the_way_out(broker):
+    with pytest.raises(InvalidRequest, match=r"limits.arrays_per_share_max.*put the tree in parts"):
+        broker.put([np.zeros(1)] * 1100, "much")
+    assert not broker.list()
+
+
 def test_a_truth_is_no_shape(broker):
     with pytest.raises(InvalidRequest, match="a shape is"):
         broker.empty(True, "u1")

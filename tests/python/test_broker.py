@@ -142,6 +142,15 @@ def test_a_tree_may_mix_what_is_copied_as_it_is_with_what_is_swapped(broker):
     assert plain.tolist() == [0, 1, 2] and swapped.tolist() == [1, 2] and swapped.dtype == np.dtype("=i4")
 
 
+def test_a_tree_with_a_swapped_array_keeps_the_bits_of_what_numpy_lacks(broker):
+    bits = np.arange(5, dtype=np.uint32)
+    half = arraybridge.asdlpack(bits).named("complex32", (5, 32, 1))
+    share = broker.put([half, np.array([1, 2], ">i4")], "mixed")
+    [got, _] = broker.views(share)
+    assert got.dtype == "complex32"
+    assert np.from_dlpack(got.named("uint32", (1, 32, 1))).tolist() == bits.tolist()
+
+
 def test_matrix_and_recarray_leave_as_plain_arrays(broker):
     broker.put(np.zeros((1, 2)).view(np.matrix), "m")
     assert type(broker.get("m")) is np.ndarray

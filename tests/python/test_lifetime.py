@@ -66,6 +66,14 @@ def test_drop_orders(address, broker, order):
         [row] = broker.list("a")
 
 
+def test_a_share_holds_no_lease(broker):
+    share = broker.put(np.arange(10), "a")
+    assert memoryview(share.view())[9] == 9
+    assert leases(broker) == 0
+    broker.convert(share, "numpy")
+    assert leases(broker) == 0
+
+
 def test_capsules_consumed_and_not(broker):
     share = broker.put(np.arange(10), "a")
     for _ in range(100):

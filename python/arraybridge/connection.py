@@ -132,7 +132,7 @@ class Connection:
             self._found, self._end = None, None
 
     def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
-        """Returns if it is worth asking again: nothing was done yet, or an embedded daemon has gone and can be started."""
+        """Returns if it is worth asking again: nothing was done yet, or an embedded daemon has gone."""
         found = self._found
         embedded = status.code == UNAVAILABLE and found is not None and found.embedded
         gone = embedded and found is not None and not discovery.is_listening(found.address)

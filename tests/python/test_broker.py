@@ -289,7 +289,9 @@ def test_many_threads_put_one_array_of_broker_memory(broker):
     assert not wrong
 
 
-@pytest.mark.parametrize("array", [np.array(["2026-01-01", "NaT"], "M8[D]"), np.zeros(2, [("a", "u1"), ("b", "<f4")])], ids=str)
+@pytest.mark.parametrize(
+    "array", [np.array(["2026-01-01", "NaT"], "M8[D]"), np.zeros(2, [("a", "u1"), ("b", "<f4")])], ids=["date", "struct"]
+)
 def test_what_dlpack_cannot_say_leaves_through_numpy_alone(broker, array):
     share = broker.put(array, "opaque")
     np.testing.assert_array_equal(np.asarray(share), array)

@@ -164,7 +164,8 @@ Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadlin
 
 Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) {
-    return InvalidArgument("a request of ", payload.size(), " bytes does not fit into a frame of ", kFrameBytesMax);
+    return InvalidArgument("a request of ", payload.size(), " bytes does not fit into a frame of ", kFrameBytesMax)
+        .Because("TOO_LARGE");
   }
   for (;;) {
     switch (SendFrame(socket_.get(), header, payload, -1, false)) {

@@ -30,7 +30,13 @@ FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_want
   return {request.verb, flags, static_cast<uint32_t>(code), request.request};
 }
 
-EndCause CauseOf(SendOutcome outcome) { return outcome == SendOutcome::kClosed ? EndCause::kClean : EndCause::kLimit; }
+// The kernel counts the unread descriptors of all: this peer need not be the one who hoards them.
+std::string NoRoomInFlight() {
+  v1::Error error;
+  error.set_message("too many of the broker's descriptors are in flight, unread by others: try again");
+  error.set_reason("DESCRIPTORS");
+  return error.SerializeAsString();
+}
 
 }  // namespace
 
@@ -77,32 +83,49 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
 void Lifeline::Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
   MutexLock lock(mutex_);
   if (closed_ || cut_ != kNotCut) return;
+  if (descriptor.valid() && !MayCarryDescriptor()) return CutLocked(EndCause::kLimit);
   if (owed_.empty()) {
     const SendOutcome outcome = SendNow(header, payload, descriptor);
     if (outcome == SendOutcome::kSent) return;
-    if (outcome != SendOutcome::kAgain) return CutLocked(CauseOf(outcome));
+    if (outcome != SendOutcome::kAgain) return CutLocked(EndCause::kClean);
   }
-  if (owed_.size() >= limits_.output_frames_max) return CutLocked(EndCause::kLimit);
+  Owe(header, payload, std::move(descriptor));
+}
+
+void Lifeline::Owe(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
+  const uint64_t bytes = owed_bytes_ + sizeof header + payload.size();
+  if (owed_.size() >= limits_.output_frames_max || bytes > limits_.output_bytes_max) {
+    return CutLocked(EndCause::kLimit);
+  }
+  owed_bytes_ = bytes;
+  if (descriptor.valid()) ++owed_descriptors_;
   owed_.push_back({header, std::string(payload), std::move(descriptor)});
   if (owed_.size() == 1) WantWritable(true);
 }
 
+void Lifeline::ForgetOwed() {
+  owed_.clear();
+  owed_bytes_ = owed_descriptors_ = 0;
+}
+
 SendOutcome Lifeline::SendNow(const FrameHeader& header, std::string_view payload, const UniqueFd& descriptor) {
   if (!descriptor.valid()) return SendFrame(socket_.get(), header, payload, -1, false);
-  if (!MayCarryDescriptor()) return SendOutcome::kTooManyDescriptors;
   const SendOutcome outcome = SendFrame(socket_.get(), header, payload, descriptor.get(), false);
   if (outcome == SendOutcome::kSent) ++descriptors_unread_;
-  return outcome;
+  if (outcome != SendOutcome::kTooManyDescriptors) return outcome;
+  FrameHeader refused = header;
+  refused.status = static_cast<uint32_t>(Code::kResourceExhausted);
+  return SendFrame(socket_.get(), refused, NoRoomInFlight(), -1, false);
 }
 
 // Descriptors that nobody reads count against this daemon's own limit. The kernel says how many bytes are unread, which
 // bounds the frames, which bound the descriptors.
 bool Lifeline::MayCarryDescriptor() {
-  if (descriptors_unread_ < limits_.descriptors_in_flight_max) return true;
+  if (owed_descriptors_ + descriptors_unread_ < limits_.descriptors_in_flight_max) return true;
   int bytes = 0;
   if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return false;
   descriptors_unread_ = std::min(descriptors_unread_, static_cast<uint64_t>(bytes) / kFrameAccountedBytesMin);
-  return descriptors_unread_ < limits_.descriptors_in_flight_max;
+  return owed_descriptors_ + descriptors_unread_ < limits_.descriptors_in_flight_max;
 }
 
 void Lifeline::Flush() {
@@ -111,7 +134,9 @@ void Lifeline::Flush() {
     const Owed& next = owed_.front();
     const SendOutcome outcome = SendNow(next.header, next.payload, next.descriptor);
     if (outcome == SendOutcome::kAgain) return;
-    if (outcome != SendOutcome::kSent) return CutLocked(CauseOf(outcome));
+    if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean);
+    owed_bytes_ -= sizeof next.header + next.payload.size();
+    if (next.descriptor.valid()) --owed_descriptors_;
     owed_.pop_front();
   }
   WantWritable(false);
@@ -133,7 +158,7 @@ void Lifeline::Cut(EndCause cause) {
 void Lifeline::CutLocked(EndCause cause) {
   if (cut_ != kNotCut || closed_) return;
   cut_ = static_cast<int>(cause);
-  owed_.clear();
+  ForgetOwed();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
@@ -146,7 +171,7 @@ std::optional<EndCause> Lifeline::cut() const {
 void Lifeline::Close() {
   MutexLock lock(mutex_);
   closed_ = true;
-  owed_.clear();
+  ForgetOwed();
   if (takes_no_descriptors_ || !socket_.valid()) return socket_.reset();
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once
   CloseAside(std::move(socket_));

@@ -62,6 +62,8 @@ class Lifeline {
   SendOutcome SendNow(const FrameHeader& header, std::string_view payload, const UniqueFd& descriptor)
       AB_REQUIRES(mutex_);
   bool MayCarryDescriptor() AB_REQUIRES(mutex_);
+  void Owe(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) AB_REQUIRES(mutex_);
+  void ForgetOwed() AB_REQUIRES(mutex_);
   void CutLocked(EndCause cause) AB_REQUIRES(mutex_);
   void WantWritable(bool wanted) AB_REQUIRES(mutex_);
 
@@ -74,6 +76,8 @@ class Lifeline {
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
+  uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
+  uint64_t owed_descriptors_ AB_GUARDED_BY(mutex_) = 0;
   uint64_t descriptors_unread_ AB_GUARDED_BY(mutex_) = 0;  // at most so many
   std::atomic<int> cut_{kNotCut};                          // an EndCause; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;

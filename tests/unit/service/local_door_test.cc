@@ -255,6 +255,7 @@ TEST_F(LocalDoorTest, ASlowReaderIsCutAndOthersAreServed) {
 
 TEST_F(LocalDoorTest, ASlowReaderThatReadsAgainGetsEveryAnswerInOrder) {
   config_.limits.output_frames_max = 100'000;
+  config_.limits.output_bytes_max = 64 << 20;
   LifelineClient client = Greeted();
   constexpr uint64_t kRequests = 3000;  // more than a socket takes
   std::thread sender([&] {

@@ -253,6 +253,20 @@ TEST_F(LocalDoorTest, ASlowReaderIsCutAndOthersAreServed) {
   EXPECT_EQ(Stats(other).sessions_cut_total(), 1u);
 }
 
+TEST_F(LocalDoorTest, UnreadAnswersAreBoundedInBytes) {
+  config_.limits.output_frames_max = 1'000'000;  // only their bytes can end it
+  config_.limits.output_bytes_max = 4096;
+  LifelineClient other = Greeted();
+  LifelineClient slow = Greeted();
+  for (int i = 0; slow.Send(Verb::kGetServerInfo, "") == SendOutcome::kSent; ++i) {
+    ASSERT_LT(i, 100'000) << "it was never cut";
+    if (i % 64 != 0) continue;
+    ASSERT_EQ(other.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
+  }
+  AwaitSessions(other, 1);
+  EXPECT_EQ(Stats(other).sessions_cut_total(), 1u);
+}
+
 TEST_F(LocalDoorTest, ASlowReaderThatReadsAgainGetsEveryAnswerInOrder) {
   config_.limits.output_frames_max = 100'000;
   config_.limits.output_bytes_max = 64 << 20;

@@ -100,7 +100,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
     return mapping.status();
   }
   arena->shared = *std::move(mapping);
-  return session.read().Add(std::move(arena));
+  return session.read().Add(arena);
 }
 
 // The arena came in an earlier answer, with this one, or must be asked for.

@@ -12,7 +12,7 @@ std::shared_ptr<ReadArena> ArenaCache::Find(uint64_t arena, uint64_t generation)
   return found->second.arena;
 }
 
-std::shared_ptr<ReadArena> ArenaCache::Add(std::shared_ptr<ReadArena> arena) {
+std::shared_ptr<ReadArena> ArenaCache::Add(const std::shared_ptr<ReadArena>& arena) {
   const std::pair key{arena->handle.arena, arena->handle.generation};
   MutexLock lock(mutex_);
   return entries_.try_emplace(key, Entry{arena, steady_clock::now()}).first->second.arena;

@@ -27,7 +27,7 @@ class ArenaCache {
   // Null if it is not mapped.
   std::shared_ptr<ReadArena> Find(uint64_t arena, uint64_t generation);
   // The one to use: this, or the same arena that another thread has mapped meanwhile.
-  std::shared_ptr<ReadArena> Add(std::shared_ptr<ReadArena> arena);
+  std::shared_ptr<ReadArena> Add(const std::shared_ptr<ReadArena>& arena);
   // Unmaps the arenas that no array uses and none did since `before`; their ids.
   std::vector<uint64_t> TakeIdle(Instant before);
   uint64_t count() const;

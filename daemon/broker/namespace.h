@@ -66,7 +66,7 @@ class Namespace {
 struct NamespaceKey {
   uint32_t uid = 0;
   std::string_view name;
-  friend auto operator<=>(const NamespaceKey&, const NamespaceKey&) = default;
+  friend auto operator<=>(const NamespaceKey&, const NamespaceKey&) = default;  // NOLINT(modernize-use-nullptr): its 0
 };
 
 }  // namespace arraybridge

@@ -133,14 +133,14 @@ class Service final : public v1::Broker::CallbackService {
 
   template <class Request, class Message>
   Unary* Late(Context* context, Request request, Message* answer,
-              WaiterId (Verbs::*verb)(const Caller&, const Request&, Reply<Message>)) {
+              WaiterId (Verbs::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
     request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
     return Started(context, request, answer, verb);
   }
 
   template <class Request, class Message>
   Unary* Started(Context* context, const Request& request, Message* answer,
-                 WaiterId (Verbs::*verb)(const Caller&, const Request&, Reply<Message>)) {
+                 WaiterId (Verbs::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
     const auto caller = CallerOf(*context);
     if (!caller.ok()) return Finished(context, caller.status());
     auto* call = new LateAnswer<Message>(verbs_, context, answer);  // gRPC's from here on; OnDone deletes it

@@ -2,7 +2,7 @@
 
 namespace arraybridge {
 
-void SessionStreams::Add(std::shared_ptr<SessionStream> stream) {
+void SessionStreams::Add(const std::shared_ptr<SessionStream>& stream) {
   bool late = false;
   {
     MutexLock lock(mutex_);

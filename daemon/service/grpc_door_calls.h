@@ -91,7 +91,7 @@ class SessionStream;
 // Every open SessionStream, so that a drain reaches them. Thread-safe.
 class SessionStreams {
  public:
-  void Add(std::shared_ptr<SessionStream> stream);
+  void Add(const std::shared_ptr<SessionStream>& stream);
   void Forget(SessionStream* stream);
   // Those that are added later drain at once.
   void Drain();

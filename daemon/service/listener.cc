@@ -187,7 +187,7 @@ Listener::~Listener() {
   for (const auto& door : doors_) ::unlink(door->path.c_str());
 }
 
-void Listener::Start(Handler lifeline, Handler grpc) {
+void Listener::Start(const Handler& lifeline, const Handler& grpc) {
   for (const auto& door : doors_) door->handler = door->kind == Door::kLifeline ? lifeline : grpc;
   thread_ = std::thread([this] { Run(); });
 }

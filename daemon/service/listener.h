@@ -41,7 +41,7 @@ class Listener {
 
   // Accepts on a thread of its own and calls one of the handlers there. They must not block.
   // REQUIRES: called once.
-  void Start(Handler lifeline, Handler grpc);
+  void Start(const Handler& lifeline, const Handler& grpc);
   // No connection is accepted any more; connecting is refused. Idempotent.
   void Stop();
 

@@ -54,12 +54,13 @@ class Verbs {
   // Ends it in the broker, drops its waiters, asks for a sweep.
   void EndSession(SessionId session);
 
-  WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply);
+  WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, const Reply<v1::AllocateResponse>& reply);
   Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, v1::PublishRequest& request);
   // For a request that says `sealed`: the kernel may sleep over that seal. It has no place in the line to cancel.
-  WaiterId PublishSealed(const Caller& caller, const v1::PublishRequest& request, Reply<v1::PublishResponse> reply);
-  WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply);
+  WaiterId PublishSealed(const Caller& caller, const v1::PublishRequest& request,
+                         const Reply<v1::PublishResponse>& reply);
+  WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, const Reply<v1::AcquireResponse>& reply);
   // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse; the descriptor rides along on a
   // lifeline. The caller waits if it wants to and MayCome says so of the refusal.
   Result<UniqueFd> AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
@@ -92,7 +93,7 @@ class Verbs {
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
   Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
   WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
-                        Reply<v1::AcquireResponse> reply);
+                        const Reply<v1::AcquireResponse>& reply);
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
   // A lifeline gets the descriptor, gRPC a ticket for it; where opaque bytes are all it takes, neither.
   struct Handed {

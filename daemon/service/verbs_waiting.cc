@@ -122,7 +122,8 @@ class Verbs::Pending {
   Status refusal_;
 };
 
-WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply) {
+WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& request,
+                         const Reply<v1::AllocateResponse>& reply) {
   const auto check = [&]() -> Status {
     AB_RETURN_IF_ERROR(CheckNotDraining());
     AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
@@ -151,7 +152,7 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
 }
 
 WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& request,
-                              Reply<v1::PublishResponse> reply) {
+                              const Reply<v1::PublishResponse>& reply) {
   const auto uid = broker_.UidOf(caller.session);
   if (!uid.ok()) return reply(uid.status()), WaiterId{};
   const auto asked = std::make_shared<v1::PublishRequest>(request);
@@ -172,12 +173,13 @@ WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& re
   return WaiterId{};
 }
 
-WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request, Reply<v1::AcquireResponse> reply) {
+WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request,
+                        const Reply<v1::AcquireResponse>& reply) {
   auto granted = AcquireMessage(caller, request);
   if (granted.ok() || !MayCome(granted.status()) || request.timeout_ms() == 0) {
     return reply(std::move(granted)), WaiterId{};
   }
-  return AcquireLater(caller, request, granted.status(), std::move(reply));
+  return AcquireLater(caller, request, granted.status(), reply);
 }
 
 // An id that is gone never comes back: only names are worth waiting for.
@@ -235,7 +237,7 @@ Result<Answer<v1::AcquireResponse>> Verbs::AcquireMessage(const Caller& caller, 
 }
 
 WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
-                             Reply<v1::AcquireResponse> reply) {
+                             const Reply<v1::AcquireResponse>& reply) {
   struct Wait {
     v1::AcquireRequest request;
     Status missing;

@@ -87,6 +87,7 @@ class Core {
 
   Placement Empty(const std::vector<Wanted>& arrays, bool own) {
     std::vector<ArraySpec> specs;
+    specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
     return Ask([&] { return broker_.Empty(specs, own); });

@@ -9,12 +9,14 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FLAGS_OF_GCC = ("-fno-gnu-unique",)
 ROOMS = ("daemon", "client", "proto", "python")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "arraybridge" / "tidy"
 
@@ -57,11 +59,12 @@ def key_of(file: Path, command: str, tool: str) -> str:
     return digest.hexdigest()
 
 
-def tidy(file: Path, build: Path) -> str:
+def tidy(file: Path, command: str) -> str:
     """The findings, or nothing."""
     # g++ writes the commands: what only clang can check, the annotations of locks, is asked for here.
-    command = ["clang-tidy", "--quiet", "-p", str(build), "--extra-arg=-Wthread-safety", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    flags = [flag for flag in shlex.split(command)[1:] if flag not in FLAGS_OF_GCC]
+    command_line = ["clang-tidy", "--quiet", str(file), "--", *flags, "-Wthread-safety"]
+    done = subprocess.run(command_line, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode == 0:
         return ""
     return done.stdout + (done.stderr if not done.stdout.strip() else "")
@@ -70,17 +73,16 @@ def tidy(file: Path, build: Path) -> str:
 def main() -> int:
     tool = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True, check=True).stdout
     CACHE.mkdir(parents=True, exist_ok=True)
-    work: dict[Path, tuple[Path, str]] = {}
+    work: dict[Path, tuple[str, str]] = {}
     total = 0
     for name in sys.argv[1:]:
-        build = Path(name).resolve()
-        for file, command in sources_of(build):
+        for file, command in sources_of(Path(name).resolve()):
             if file in work:
                 continue
             total += 1
             key = key_of(file, command, tool)
             if not (CACHE / key).exists():
-                work[file] = (build, key)
+                work[file] = (command, key)
     findings = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         verdicts = pool.map(lambda item: (item, tidy(item[0], item[1][0])), work.items())

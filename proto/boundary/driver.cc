@@ -149,7 +149,8 @@ Result<Driver> Driver::Load(const std::string& path) {
   }
   Driver driver;
   const Resolver resolver(library);
-  driver.DriverGetVersion = reinterpret_cast<CUresult (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
+  driver.DriverGetVersion = reinterpret_cast<decltype(driver.DriverGetVersion)>(dlsym(library, "cuDriverGetVersion"));
+  driver.GetErrorName = reinterpret_cast<decltype(driver.GetErrorName)>(dlsym(library, "cuGetErrorName"));
   if (driver.DriverGetVersion == nullptr) {
     return Unavailable("the library has no cuDriverGetVersion: it is no CUDA driver").Because("CUDA_SYMBOL_MISSING");
   }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/file.h>
 
+#include "tests/simulated_cuda/alloc.h"
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/process.h"
 #include "tests/simulated_cuda/violation.h"
@@ -31,10 +32,12 @@ const char* LeftBehind(const Process& process, const Context& context) {
 
 // As hardware does for guests: what lives in the context goes with it.
 void DestroyWhatLives(Process& process, const Context& context) {
-  std::erase_if(process.space.ranges, [&](const auto& entry) {
-    const Range& range = entry.second;
-    return range.kind != RangeKind::kVmm && process.devices.OrdinalOf(range.block->device()) == context.ordinal;
-  });
+  std::vector<uint64_t> bases;
+  for (const auto& [base, range] : process.space.ranges) {
+    const bool here = process.devices.OrdinalOf(range.block->device()) == context.ordinal;
+    if (here && range.kind != RangeKind::kVmm) bases.push_back(base);
+  }
+  for (const uint64_t base : bases) Destroy(process, base);
   for (auto& [key, event] : process.events) event->alive = event->alive && event->context != &context;
   for (auto& [key, stream] : process.streams) stream->alive = stream->alive && stream->context != &context;
 }

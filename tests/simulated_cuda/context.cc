@@ -15,14 +15,14 @@ namespace arraybridge::simulated {
 namespace {
 
 // What a context may not leave behind; null if there is nothing.
-const char* LeftBehind(const Process& process, const Context& context) {
+const char* LeftBehind(Process& process, const Context& context) {
   for (const auto& [base, range] : process.space.ranges) {
     if (process.devices.OrdinalOf(range.block->device()) != context.ordinal) continue;
     if (range.kind == RangeKind::kAlloc) return "last release with live cuMemAlloc memory";
     if (range.kind == RangeKind::kLegacyImport) return "last release with an open legacy handle";
   }
   for (const auto& [key, event] : process.events) {
-    if (event->alive && event->context == &context) return "last release with live events";
+    if (event->context == &context) return "last release with live events";
   }
   for (const auto& stream : process.StreamsOf(context)) {
     if (!stream->idle()) return "last release with queued work";
@@ -38,8 +38,9 @@ void DestroyWhatLives(Process& process, const Context& context) {
     if (here && range.kind != RangeKind::kVmm) bases.push_back(base);
   }
   for (const uint64_t base : bases) Destroy(process, base);
-  for (auto& [key, event] : process.events) event->alive = event->alive && event->context != &context;
-  for (auto& [key, stream] : process.streams) stream->alive = stream->alive && stream->context != &context;
+  std::erase_if(process.events, [&](const auto& entry) { return entry.second->context == &context; });
+  std::erase_if(process.streams, [&](const auto& entry) { return entry.second->context == &context; });
+  std::erase_if(process.draining, [&](const auto& stream) { return stream->context == &context; });
 }
 
 bool TakeExclusive(const Process& process, Context& context) {

@@ -46,7 +46,6 @@ Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, in
       epoll_(epoll),
       peer_(std::move(connection.peer)),
       takes_no_descriptors_(connection.takes_no_descriptors),
-      process_(std::move(connection.process)),
       socket_(std::move(connection.socket)) {}
 
 void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,

@@ -29,7 +29,7 @@ class Lifeline {
   int socket() const { return socket_.get(); }
   bool takes_no_descriptors() const { return takes_no_descriptors_; }
   bool open() const { return socket_.valid(); }
-  int process() const { return process_.get(); }
+  int process() const { return peer_.process == nullptr ? -1 : peer_.process->get(); }
   const Peer& peer() const { return peer_; }
 
   // The loop's own notes.
@@ -73,7 +73,6 @@ class Lifeline {
   const int epoll_;
   const Peer peer_;
   const bool takes_no_descriptors_;
-  UniqueFd process_;
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);

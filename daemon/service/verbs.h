@@ -2,6 +2,7 @@
 // both doors. Every limit on a message is checked here. A door adds only how bytes travel.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -37,12 +38,13 @@ struct Answer {
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 
-// Thread-safe. Its threads: one for what may populate or destroy, one for seals that may sleep, and the lines' for
-// deadlines.
+// Thread-safe. Its threads: one for what may destroy or populate a little, one for what populates much, one for seals
+// that may sleep, and the lines' for deadlines.
 class Verbs {
  public:
   // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
   Verbs(const Config& config, Broker& broker, std::function<void()> allocated);
+  ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
 
@@ -105,7 +107,8 @@ class Verbs {
   // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
   void Reclaim();
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
-  void ServeMemorySoon();
+  void ServeMemory(Lane lane);
+  void ServeMemorySoon(Lane lane);
 
   const Config& config_;
   Broker& broker_;
@@ -115,10 +118,11 @@ class Verbs {
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};
-  std::atomic<bool> serve_posted_{false};
+  std::array<std::atomic<bool>, 2> serve_posted_{};  // by lane
   WaitingLine line_;
   Sweeper sweeper_;
-  Worker slow_;  // its tasks use all of the above
+  Worker large_;  // stopped before slow_, whose tasks post to it and the other way round
+  Worker slow_;   // its tasks use all of the above
   std::atomic<bool> seal_posted_{false};
   WaitingLine to_seal_;  // one of each user in turn
   Worker sealer_;        // last: what slow_ does must not wait for a seal

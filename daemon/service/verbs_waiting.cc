@@ -9,8 +9,16 @@
 #include "daemon/service/verbs.h"
 
 namespace arraybridge {
+namespace {
 
-// An Allocate from its arrival to its answer. Only the slow thread tries it; whoever finds it overdue expires it.
+// What clients' arenas grow to. Populating so much takes tens of milliseconds; what is larger has a lane of its own.
+constexpr uint64_t kShortBytesMax = 64ull << 20;
+
+Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
+
+}  // namespace
+
+// An Allocate from its arrival to its answer. Only its lane's thread tries it; whoever finds it overdue expires it.
 class Verbs::Pending {
  public:
   Pending(Verbs& verbs, const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply)
@@ -79,7 +87,9 @@ class Verbs::Pending {
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
     if (verbs_.sweeper_.SweepNow().freed_bytes == 0) return arena;
-    return verbs_.broker_.Allocate(caller_.session, call);
+    arena = verbs_.broker_.Allocate(caller_.session, call);
+    verbs_.ServeMemorySoon(Other(LaneOf(request_)));  // it may have been refused while this one swept
+    return arena;
   }
 
   // A descriptor cannot be copied, a std::function can: hence the shared result.
@@ -136,6 +146,7 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
   auto pending = std::make_shared<Pending>(*this, caller, request, reply);
   Waiter waiter;
   waiter.session = caller.session;
+  waiter.lane = LaneOf(request);
   if (request.timeout_ms() > 0) waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [pending](bool first) { return pending->Try(first); };
   waiter.lack = [pending] { return pending->lack(); };

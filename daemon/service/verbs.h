@@ -72,6 +72,10 @@ class Verbs {
   Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
+  // Undoes what an answer granted that its caller will never hear. Whatever has gone meanwhile is no failure.
+  void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
+  void TakeBack(const Caller& caller, const v1::AcquireResponse& granted);
+  void TakeBack(const Caller& caller, const v1::ExportResponse& granted);
   Result<Answer<v1::RedeemResponse>> Redeem(const Caller& caller, const v1::RedeemRequest& request);
   // The caller went away: its reply is dropped. Without effect on one that is being answered.
   void Cancel(WaiterId waiter) { line_.Cancel(waiter); }

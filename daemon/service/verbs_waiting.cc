@@ -158,8 +158,34 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
     line_.Cancel(*place);
     return WaiterId{};
   }
-  ServeMemorySoon();
+  ServeMemorySoon(LaneOf(request));
   return *place;
+}
+
+void Verbs::TakeBack(const Caller& caller, const v1::AllocateResponse& granted) {
+  std::vector<RangeOfArena> returned;
+  for (const v1::Range& range : granted.returned()) {
+    returned.push_back({ArenaId{range.arena()}, range.offset(), range.size()});
+  }
+  broker_.KeepReturned(caller.session, returned);
+  if (!granted.has_handle()) return;
+  const uint64_t arena = granted.handle().arena();
+  static_cast<void>(broker_.Release(caller.session, {}, {&arena, 1}, {}));
+  sweeper_.Soon();
+}
+
+// A client that was sent no descriptor has no mapping either.
+void Verbs::TakeBack(const Caller& caller, const v1::AcquireResponse& granted) {
+  std::vector<uint64_t> leases;
+  for (const auto& leased : granted.shares()) leases.push_back(leased.lease());
+  const uint64_t arena = granted.descriptor_arena();
+  static_cast<void>(broker_.Release(caller.session, leases, {}, {&arena, arena == 0 ? 0u : 1u}));
+  Reclaim();
+}
+
+void Verbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {
+  const uint64_t arena = granted.handle().arena();
+  static_cast<void>(broker_.Release(caller.session, {}, {}, {&arena, 1}));
 }
 
 WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& request,

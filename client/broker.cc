@@ -96,16 +96,16 @@ void Broker::Core::Forget() {
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own) {
-  return MakeRoom(*core_->connection(), core_->options().ns, specs, own, core_->Timeout());
+Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose) {
+  return MakeRoom(*core_->connection(), core_->options().ns, specs, own, purpose, core_->Timeout());
 }
 
-Result<Placement> Broker::Place(std::span<const View> sources, bool own) {
+Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose) {
   for (const View& source : sources) {
     if (source.device.type != kDeviceCpu) return Unimplemented("copying from device type ", source.device.type);
   }
   const std::vector<ArraySpec> specs = SpecsOf(sources);
-  auto placement = Empty(specs, own);
+  auto placement = Empty(specs, own, purpose);
   if (!placement.ok()) return placement;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (placement->views()[i].data != nullptr) CopyCompact(sources[i], placement->views()[i].data);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "client/arena.h"
+#include "client/purpose.h"
 
 namespace arraybridge {
 
@@ -160,12 +161,13 @@ Share ShareOf(codec::Published published, codec::Publish request, const Session&
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::span<const ArraySpec> specs, bool own,
-                           Deadline deadline) {
+                           const Broker::PublishOptions& purpose, Deadline deadline) {
   const auto layout = LayOut(specs);
   if (!layout.ok()) return layout.status();
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
+    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, specs, layout->offsets, purpose));
     auto carving = Carve(connection, **session, ns, layout->bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "client/coarse_clock.h"
+
 namespace arraybridge {
 namespace {
 
@@ -61,7 +63,7 @@ WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, u
   MutexLock lock(mutex_);
   const uint64_t id = arena->id;
   const uint64_t size = arena->size;
-  Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}};
+  Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}, .spare = {}};
   Entry& entry = entries_.insert_or_assign(id, std::move(fresh)).first->second;
   return CarveFrom(entry, bytes);
 }
@@ -69,8 +71,14 @@ WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, u
 WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes) {
   const auto offset = entry.carver.Carve(bytes);
   AB_CHECK(offset.has_value());
-  entry.ranges.emplace(*offset, Holders{.size = bytes, .range = {}});
-  entry.used = std::chrono::steady_clock::now();
+  if (entry.spare.empty()) {
+    entry.ranges.emplace(*offset, Holders{.size = bytes, .range = {}});
+  } else {
+    entry.spare.key() = *offset;
+    entry.spare.mapped() = Holders{.size = bytes, .range = {}};
+    entry.ranges.insert(std::move(entry.spare));
+  }
+  entry.used = CoarseNow();
   return {entry.arena, *offset};
 }
 
@@ -137,13 +145,13 @@ void WrittenArenas::Return(std::span<const codec::Returned> returned) {
     const auto entry = entries_.find(range.arena);
     if (entry == entries_.end()) continue;
     // Neighbours may come back as one range.
-    std::vector<uint64_t> offsets;
     auto& ranges = entry->second.ranges;
-    for (auto at = ranges.lower_bound(range.offset); at != ranges.end(); ++at) {
+    for (auto next = ranges.lower_bound(range.offset); next != ranges.end();) {
+      const auto at = next++;
       if (at->first - range.offset >= range.size) break;
-      offsets.push_back(at->first);
+      at->second.broker = false;
+      RecarveIfFree(entry->second, at);
     }
-    for (const uint64_t offset : offsets) Drop(range.arena, offset, &Holders::broker);
   }
 }
 
@@ -159,8 +167,8 @@ void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool Holders::*holder)
 void WrittenArenas::RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) {
   if (range->second.local || range->second.broker) return;
   entry.carver.GiveBack(range->first, range->second.size);
-  entry.ranges.erase(range);
-  entry.used = std::chrono::steady_clock::now();
+  entry.spare = entry.ranges.extract(range);
+  entry.used = CoarseNow();
 }
 
 void WrittenArenas::Forget(const WrittenArena& arena) {

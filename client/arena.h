@@ -108,7 +108,8 @@ class WrittenArenas {
     std::shared_ptr<WrittenArena> arena;
     bool large = false;  // made for one large range: small ones would pin it
     Carver carver;
-    std::map<uint64_t, Holders> ranges;  // by offset
+    std::map<uint64_t, Holders> ranges;            // by offset
+    std::map<uint64_t, Holders>::node_type spare;  // of the last range that went, for the next one
     Instant used{};
   };
 

@@ -1,21 +1,21 @@
 #include "client/arena_cache.h"
 
-namespace arraybridge {
+#include "client/coarse_clock.h"
 
-using std::chrono::steady_clock;
+namespace arraybridge {
 
 std::shared_ptr<ReadArena> ArenaCache::Find(uint64_t arena, uint64_t generation) {
   MutexLock lock(mutex_);
   const auto found = entries_.find({arena, generation});
   if (found == entries_.end()) return nullptr;
-  found->second.used = steady_clock::now();
+  found->second.used = CoarseNow();
   return found->second.arena;
 }
 
 std::shared_ptr<ReadArena> ArenaCache::Add(const std::shared_ptr<ReadArena>& arena) {
   const std::pair key{arena->handle.arena, arena->handle.generation};
   MutexLock lock(mutex_);
-  return entries_.try_emplace(key, Entry{arena, steady_clock::now()}).first->second.arena;
+  return entries_.try_emplace(key, Entry{arena, CoarseNow()}).first->second.arena;
 }
 
 std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
@@ -25,7 +25,7 @@ std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     // Nobody else can take a reference while the lock is held: arrays get theirs from Find and Add.
     const bool in_use = entry->second.arena.use_count() > 1;
-    if (in_use) entry->second.used = steady_clock::now();
+    if (in_use) entry->second.used = CoarseNow();
     if (in_use || entry->second.used > before) {
       ++entry;
       continue;

@@ -18,14 +18,6 @@ using std::chrono::steady_clock;
 // The broker decides when a wait is over; this side only watches that it answers.
 constexpr milliseconds kAnswerGrace{1000};
 
-std::vector<ArraySpec> SpecsOf(std::span<const View> views) {
-  std::vector<ArraySpec> specs;
-  for (const View& view : views) {
-    specs.push_back({.type = view.type, .dtype = view.dtype, .shape = view.shape, .strides = {}});
-  }
-  return specs;
-}
-
 // Ids begin anew with each life of the broker: those of another one would name somebody else's shares.
 Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
   for (const ShareRef& ref : refs) {
@@ -97,15 +89,30 @@ void Broker::Core::Forget() {
 const Broker::Options& Broker::options() const { return core_->options(); }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose) {
-  return MakeRoom(*core_->connection(), core_->options().ns, specs, own, purpose, core_->Timeout());
+  std::vector<View> arrays;
+  arrays.reserve(specs.size());
+  for (const ArraySpec& spec : specs) {
+    if (const auto bytes = spec.compact_bytes(); !bytes.ok()) return bytes.status();
+    View& array = arrays.emplace_back();
+    array.type = spec.type;
+    array.dtype = spec.dtype;
+    array.shape = spec.shape;
+  }
+  return MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, purpose, core_->Timeout());
 }
 
 Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose) {
+  std::vector<View> arrays;
+  arrays.reserve(sources.size());
   for (const View& source : sources) {
     if (source.device.type != kDeviceCpu) return Unimplemented("copying from device type ", source.device.type);
+    View& array = arrays.emplace_back();
+    array.type = source.type;
+    array.dtype = source.dtype;
+    array.shape = source.shape;
   }
-  const std::vector<ArraySpec> specs = SpecsOf(sources);
-  auto placement = Empty(specs, own, purpose);
+  auto placement =
+      MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, purpose, core_->Timeout());
   if (!placement.ok()) return placement;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (placement->views()[i].data != nullptr) CopyCompact(sources[i], placement->views()[i].data);

@@ -6,6 +6,11 @@
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
+namespace {
+
+constexpr size_t kRecentMax = 16;
+
+}  // namespace
 
 Carver::Carver(uint64_t size) {
   const uint64_t whole = size - size % kArrayAlignment;
@@ -18,13 +23,34 @@ uint64_t Carver::Granules(uint64_t bytes) {
   return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
 }
 
-std::optional<uint64_t> Carver::BestGap(uint64_t bytes) const {
+std::vector<Carver::Gap>::iterator Carver::FindRecent(uint64_t bytes) {
+  for (auto gap = recent_.end(); gap != recent_.begin();) {
+    if ((--gap)->bytes == bytes) return gap;
+  }
+  return recent_.end();
+}
+
+void Carver::Settle() {
+  for (const Gap& gap : recent_) Merge(gap.offset, gap.bytes);
+  recent_.clear();
+}
+
+std::optional<uint64_t> Carver::BestGap(uint64_t bytes) {
+  if (FindRecent(bytes) != recent_.end()) return bytes;
+  Settle();
   const auto found = by_size_.lower_bound({bytes, 0});
   if (found == by_size_.end()) return std::nullopt;
   return found->first;
 }
 
 std::optional<uint64_t> Carver::Carve(uint64_t bytes) {
+  if (const auto recent = FindRecent(bytes); recent != recent_.end()) {
+    const uint64_t offset = recent->offset;
+    recent_.erase(recent);
+    carved_ += bytes;
+    return offset;
+  }
+  Settle();
   const auto found = by_size_.lower_bound({bytes, 0});
   if (found == by_size_.end()) return std::nullopt;
   const auto [gap, offset] = *found;
@@ -37,6 +63,11 @@ std::optional<uint64_t> Carver::Carve(uint64_t bytes) {
 void Carver::GiveBack(uint64_t offset, uint64_t bytes) {
   AB_CHECK(bytes <= carved_);
   carved_ -= bytes;
+  if (recent_.size() == kRecentMax) Settle();
+  recent_.push_back({offset, bytes});
+}
+
+void Carver::Merge(uint64_t offset, uint64_t bytes) {
   auto next = gaps_.lower_bound(offset);
   AB_CHECK(next == gaps_.end() || next->first >= offset + bytes);
   if (next != gaps_.end() && next->first == offset + bytes) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "client/coarse_clock.h"
 #include "client/codec.h"
 
 namespace arraybridge {
@@ -264,7 +265,7 @@ ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
 ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
   const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
   for (;;) {
-    const bool far = deadline - kBlock > steady_clock::now();
+    const bool far = deadline - (kBlock + kCoarseTick) > CoarseNow();
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);
     if (outcome != ReceiveOutcome::kAgain) return outcome;
     if (far && interrupted_) return outcome;

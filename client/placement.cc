@@ -19,26 +19,23 @@ namespace {
 // Times that the broker may answer "ranges came back" and they do not fit, before we say so.
 constexpr int kCarvesMax = 8;
 
-struct Layout {
-  std::vector<uint64_t> offsets;
-  uint64_t bytes = 0;  // whole granules
-};
+// Bytes that the array takes in its range: whole granules, none if it is empty. 0 too if that overflows.
+uint64_t Room(const View& array) {
+  const uint64_t bytes = array.nbytes();
+  return bytes == 0 ? 0 : Carver::Granules(bytes);
+}
 
-Result<Layout> LayOut(std::span<const ArraySpec> specs) {
-  if (specs.empty()) return InvalidArgument("a share has at least one array");
-  Layout layout;
-  for (const ArraySpec& spec : specs) {
-    const auto bytes = spec.compact_bytes();
-    if (!bytes.ok()) return bytes.status();
-    const uint64_t granules = Carver::Granules(*bytes);
-    if (granules == 0 || granules > std::numeric_limits<uint64_t>::max() - layout.bytes) {
+Result<uint64_t> RoomOfAll(std::span<const View> arrays) {
+  if (arrays.empty()) return InvalidArgument("a share has at least one array");
+  uint64_t bytes = 0;
+  for (const View& array : arrays) {
+    const uint64_t room = Room(array);
+    if ((room == 0 && array.nbytes() > 0) || room > std::numeric_limits<uint64_t>::max() - bytes) {
       return InvalidArgument("the arrays have more than 2^64 bytes");
     }
-    layout.offsets.push_back(layout.bytes);
-    if (*bytes > 0) layout.bytes += granules;
+    bytes += room;
   }
-  layout.bytes = Carver::Granules(layout.bytes);
-  return layout;
+  return Carver::Granules(bytes);
 }
 
 uint64_t MillisecondsLeft(Deadline deadline) {
@@ -110,15 +107,16 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
   return ResourceExhausted("no contiguous room for ", bytes, " bytes in the arenas of this session");
 }
 
-View ViewOf(const ArraySpec& spec, std::byte* data, bool empty, const std::shared_ptr<Placement::Range>& range) {
-  View view;
-  view.data = empty ? nullptr : data;
-  view.type = spec.type;
-  view.dtype = spec.dtype.empty() ? NameOf(spec.type) : spec.dtype;
-  view.shape = spec.shape;
-  view.strides = CompactStrides(spec.shape);
-  view.owner = range;
-  return view;
+void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& range) {
+  std::byte* next = range->data();
+  for (View& array : arrays) {
+    const uint64_t room = Room(array);
+    array.data = room == 0 ? nullptr : next;
+    next += room;
+    if (array.dtype.empty()) array.dtype = NameOf(array.type);
+    array.strides = CompactStrides(array.shape);
+    array.owner = range;
+  }
 }
 
 codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
@@ -160,31 +158,26 @@ Share ShareOf(codec::Published published, codec::Publish request, const Session&
 
 }  // namespace
 
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::span<const ArraySpec> specs, bool own,
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::vector<View> arrays, bool own,
                            const Broker::PublishOptions& purpose, Deadline deadline) {
-  const auto layout = LayOut(specs);
-  if (!layout.ok()) return layout.status();
+  const auto bytes = RoomOfAll(arrays);
+  if (!bytes.ok()) return bytes.status();
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, specs, layout->offsets, purpose));
-    auto carving = Carve(connection, **session, ns, layout->bytes, own, deadline);
+    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
+    auto carving = Carve(connection, **session, ns, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = (*session)->reaper().Adopt(
-        std::make_unique<Placement::Range>(*session, carving->arena, carving->offset, layout->bytes));
+        std::make_unique<Placement::Range>(*session, carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
       (*session)->written().DropLocal(*carving->arena, carving->offset);
       return range.status();
     }
     (*session)->written().Name(*range);
-    std::vector<View> views;
-    views.reserve(specs.size());
-    for (size_t i = 0; i < specs.size(); ++i) {
-      const auto elements = specs[i].elements();
-      views.push_back(ViewOf(specs[i], (*range)->data() + layout->offsets[i], *elements == 0, *range));
-    }
-    return Placement(*std::move(range), std::move(views));
+    LayOut(arrays, *range);
+    return Placement(*std::move(range), std::move(arrays));
   }
 }
 

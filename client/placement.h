@@ -13,9 +13,10 @@
 
 namespace arraybridge {
 
-// Room for compact arrays of these specs in one range, out of what is there or out of a new arena. Waits for room until
-// the deadline, then RESOURCE_EXHAUSTED. What Publish with these options would find beyond a limit is refused before.
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::span<const ArraySpec> specs, bool own,
+// Room for compact arrays of these types and shapes in one range, out of what is there or out of a new arena; address,
+// strides and owner are filled in. Waits for room until the deadline, then RESOURCE_EXHAUSTED. What Publish, told
+// `purpose`, would find beyond a limit is refused before.
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::vector<View> arrays, bool own,
                            const Broker::PublishOptions& purpose, Deadline deadline);
 
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,

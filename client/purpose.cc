@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "client/carver.h"
 #include "client/codec.h"
-#include "client/layout.h"
 
 namespace arraybridge {
 namespace {
@@ -12,43 +12,48 @@ namespace {
 constexpr uint64_t kSpecBytesMost = 64;
 constexpr uint64_t kExtentBytesMost = 10;
 
-uint64_t SpecBytesMost(std::span<const ArraySpec> specs) {
+uint64_t SpecBytesMost(std::span<const View> arrays) {
   uint64_t most = 0;
-  for (const ArraySpec& spec : specs) most += kSpecBytesMost + spec.dtype.size() + kExtentBytesMost * spec.shape.size();
+  for (const View& array : arrays) {
+    most += kSpecBytesMost + array.dtype.size() + kExtentBytesMost * array.shape.size();
+  }
   return most;
 }
 
-uint64_t SpecBytes(std::span<const ArraySpec> specs, std::span<const uint64_t> offsets) {
-  std::vector<codec::PublishedArray> arrays;
-  arrays.reserve(specs.size());
-  for (size_t i = 0; i < specs.size(); ++i) {
-    codec::PublishedArray& array = arrays.emplace_back();
-    array.spec.type = specs[i].type;
-    array.spec.dtype = specs[i].dtype.empty() ? NameOf(specs[i].type) : specs[i].dtype;
-    array.spec.shape = specs[i].shape;
-    array.size = *specs[i].compact_bytes();
-    array.spec.offset = array.size == 0 ? 0 : offsets[i];
+uint64_t SpecBytes(std::span<const View> arrays) {
+  std::vector<codec::PublishedArray> published;
+  published.reserve(arrays.size());
+  uint64_t offset = 0;
+  for (const View& array : arrays) {
+    codec::PublishedArray& its = published.emplace_back();
+    its.spec.type = array.type;
+    its.spec.dtype = array.dtype.empty() ? NameOf(array.type) : array.dtype;
+    its.spec.shape = array.shape;
+    its.size = array.nbytes();
+    if (its.size == 0) continue;
+    its.spec.offset = offset;
+    offset += Carver::Granules(its.size);
   }
-  return codec::SpecBytes(arrays);
+  return codec::SpecBytes(published);
 }
 
 }  // namespace
 
-Status CheckPurpose(const ShareLimits& limits, std::string_view ns, std::span<const ArraySpec> specs,
-                    std::span<const uint64_t> offsets, const Broker::PublishOptions& purpose) {
+Status CheckPurpose(const ShareLimits& limits, std::string_view ns, std::span<const View> arrays,
+                    const Broker::PublishOptions& purpose) {
   ShareSizes share;
   share.namespace_bytes = ns.size();
   share.name_bytes = purpose.name.size();
-  share.arrays = specs.size();
+  share.arrays = arrays.size();
   share.structure_bytes = purpose.structure.size();
   share.metadata_bytes = purpose.metadata.size();
-  share.spec_bytes = SpecBytesMost(specs);
+  share.spec_bytes = SpecBytesMost(arrays);
   // Counted exactly only where it matters.
   if (!CheckShare(limits, share).ok()) {
-    share.spec_bytes = SpecBytes(specs, offsets);
+    share.spec_bytes = SpecBytes(arrays);
     AB_RETURN_IF_ERROR(CheckShare(limits, share));
   }
-  for (size_t i = 0; i < specs.size(); ++i) AB_RETURN_IF_ERROR(CheckRank(limits, specs[i].shape.size(), i));
+  for (size_t i = 0; i < arrays.size(); ++i) AB_RETURN_IF_ERROR(CheckRank(limits, arrays[i].shape.size(), i));
   return Ok();
 }
 

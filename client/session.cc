@@ -137,12 +137,19 @@ void Lease::GiveBack(codec::Release& release) {
 }
 
 void BurySessionRemains(Reaper::Batch batch) {
-  std::map<Session*, codec::Release> releases;
-  for (auto& one : batch) {
-    auto& remains = static_cast<SessionRemains&>(*one);
-    remains.GiveBack(releases[remains.session.get()]);
+  // Mostly there is one session.
+  std::sort(batch.begin(), batch.end(), [](const auto& one, const auto& other) {
+    return static_cast<SessionRemains&>(*one).session < static_cast<SessionRemains&>(*other).session;
+  });
+  for (auto next = batch.begin(); next != batch.end();) {
+    const std::shared_ptr<Session> session = static_cast<SessionRemains&>(**next).session;
+    codec::Release release;
+    for (; next != batch.end() && static_cast<SessionRemains&>(**next).session == session; ++next) {
+      static_cast<SessionRemains&>(**next).GiveBack(release);
+      next->reset();
+    }
+    session->Post(std::move(release));
   }
-  for (auto& [session, release] : releases) session->Post(std::move(release));
 }
 
 }  // namespace arraybridge

@@ -35,6 +35,7 @@ class Lifeline {
 
   uint64_t key() const { return key_; }
   int socket() const { return socket_.get(); }
+  bool takes_no_descriptors() const { return takes_no_descriptors_; }
   bool open() const { return socket_.valid(); }
   int process() const { return process_.get(); }
   const Peer& peer() const { return peer_; }

@@ -192,7 +192,8 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
   if (!line->open()) return false;
   if (const auto cause = line->cut()) return End(line, *cause), false;
   Frame frame;
-  const ReceiveOutcome outcome = ReceiveFrame(line->socket(), buffer_, false, &frame);
+  const auto receive = line->takes_no_descriptors() ? ReceivePlainFrame : ReceiveFrame;
+  const ReceiveOutcome outcome = receive(line->socket(), buffer_, false, &frame);
   const size_t descriptors = frame.descriptors();
   if (descriptors > 0) CloseAll(frame);
   switch (outcome) {

@@ -29,7 +29,50 @@ void TakeDescriptors(msghdr* message, Frame* frame) {
   }
 }
 
+// A frame up to this size is copied into one piece: cheaper than to describe two pieces to the kernel.
+constexpr size_t kOnePieceMax = 1024;
+
+ReceiveOutcome NothingReceived() {
+  const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  return again ? ReceiveOutcome::kAgain : ReceiveOutcome::kClosed;
+}
+
+ReceiveOutcome Split(std::span<const std::byte> message, Frame* frame) {
+  if (message.empty()) return ReceiveOutcome::kClosed;
+  if (message.size() < sizeof(FrameHeader)) return ReceiveOutcome::kMalformed;
+  std::memcpy(&frame->header, message.data(), sizeof(FrameHeader));
+  frame->payload = {reinterpret_cast<const char*>(message.data()) + sizeof(FrameHeader),
+                    message.size() - sizeof(FrameHeader)};
+  return ReceiveOutcome::kFrame;
+}
+
+SendOutcome OutcomeOf(ssize_t sent) {
+  if (sent >= 0) return SendOutcome::kSent;
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return SendOutcome::kAgain;
+  if (errno == ETOOMANYREFS) return SendOutcome::kTooManyDescriptors;
+  return SendOutcome::kClosed;
+}
+
+SendOutcome SendInOnePiece(int socket, const FrameHeader& header, std::string_view payload, int flags) {
+  char whole[sizeof header + kOnePieceMax];
+  std::memcpy(whole, &header, sizeof header);
+  payload.copy(whole + sizeof header, payload.size());
+  ssize_t size = 0;
+  do {
+    size = ::send(socket, whole, sizeof header + payload.size(), flags);
+  } while (size < 0 && errno == EINTR);
+  return OutcomeOf(size);
+}
+
 }  // namespace
+
+ReceiveOutcome ReceivePlainFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame) {
+  *frame = Frame{};
+  const ssize_t size = ::recv(socket, buffer.data(), buffer.size(), MSG_TRUNC | (wait ? 0 : MSG_DONTWAIT));
+  if (size < 0) return NothingReceived();
+  if (static_cast<size_t>(size) > buffer.size()) return ReceiveOutcome::kMalformed;
+  return Split(buffer.first(static_cast<size_t>(size)), frame);
+}
 
 ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame) {
   *frame = Frame{};
@@ -41,22 +84,16 @@ ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, 
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-  if (size < 0) {
-    const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-    return again ? ReceiveOutcome::kAgain : ReceiveOutcome::kClosed;
-  }
+  if (size < 0) return NothingReceived();
   TakeDescriptors(&message, frame);
-  if (size == 0) return ReceiveOutcome::kClosed;
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return ReceiveOutcome::kMalformed;
-  if (static_cast<size_t>(size) < sizeof(FrameHeader)) return ReceiveOutcome::kMalformed;
-  std::memcpy(&frame->header, buffer.data(), sizeof(FrameHeader));
-  frame->payload = {reinterpret_cast<const char*>(buffer.data()) + sizeof(FrameHeader),
-                    static_cast<size_t>(size) - sizeof(FrameHeader)};
-  return ReceiveOutcome::kFrame;
+  if (size > 0 && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return ReceiveOutcome::kMalformed;
+  return Split(buffer.first(static_cast<size_t>(size)), frame);
 }
 
 SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait) {
   AB_CHECK(sizeof(FrameHeader) + payload.size() <= kFrameBytesMax);
+  const int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
+  if (descriptor < 0 && payload.size() <= kOnePieceMax) return SendInOnePiece(socket, header, payload, flags);
   FrameHeader head = header;
   iovec parts[2] = {{&head, sizeof head}, {const_cast<char*>(payload.data()), payload.size()}};
   msghdr message{};
@@ -74,12 +111,9 @@ SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view pa
   }
   ssize_t size = 0;
   do {
-    size = ::sendmsg(socket, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
+    size = ::sendmsg(socket, &message, flags);
   } while (size < 0 && errno == EINTR);
-  if (size >= 0) return SendOutcome::kSent;
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return SendOutcome::kAgain;
-  if (errno == ETOOMANYREFS) return SendOutcome::kTooManyDescriptors;
-  return SendOutcome::kClosed;
+  return OutcomeOf(size);
 }
 
 }  // namespace arraybridge

@@ -67,6 +67,9 @@ enum class ReceiveOutcome {
 // anything is looked at. Never blocks when `wait` is false.
 ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
 
+// One recv, which is cheaper: for a socket that lets no descriptor in (SO_PASSRIGHTS off).
+ReceiveOutcome ReceivePlainFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
+
 enum class SendOutcome {
   kSent,
   kAgain,               // the peer does not read: its queue is full
@@ -74,8 +77,8 @@ enum class SendOutcome {
   kTooManyDescriptors,  // ETOOMANYREFS: too many descriptors of ours are in flight, unread
 };
 
-// One sendmsg; never blocks when `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The descriptor stays
-// the caller's. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
+// One system call; never blocks when `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The descriptor
+// stays the caller's. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
 SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait);
 
 }  // namespace arraybridge

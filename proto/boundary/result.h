@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -46,38 +47,54 @@ constexpr std::string_view CodeName(Code code) {
   return index < std::size(names) ? names[index] : names[2];
 }
 
+// One pointer wide, and null if all went well: most of them are made to be asked and forgotten.
 class [[nodiscard]] Status {
  public:
   using Metadata = std::vector<std::pair<std::string, std::string>>;
 
   Status() = default;
-  Status(Code code, std::string message, std::string reason = {})
-      : code_(code), message_(std::move(message)), reason_(std::move(reason)) {}
+  Status(Code code, std::string message, std::string reason = {}) {
+    if (code != Code::kOk) failure_.reset(new Failure{code, std::move(message), std::move(reason), {}});
+  }
+  Status(const Status& other) : failure_(other.ok() ? nullptr : new Failure(*other.failure_)) {}
+  Status& operator=(const Status& other) { return *this = Status(other); }
+  Status(Status&&) noexcept = default;
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
 
-  bool ok() const { return code_ == Code::kOk; }
-  Code code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return failure_ == nullptr; }
+  Code code() const { return ok() ? Code::kOk : failure_->code; }
+  const std::string& message() const { return Told().message; }
   // UPPER_SNAKE and stable: what a program may branch on. May be empty.
-  const std::string& reason() const { return reason_; }
+  const std::string& reason() const { return Told().reason; }
   // Names and numbers for google.rpc.ErrorInfo.
-  const Metadata& metadata() const { return metadata_; }
+  const Metadata& metadata() const { return Told().metadata; }
 
+  // Nothing is added to success.
   Status Because(std::string reason) && {
-    reason_ = std::move(reason);
+    if (!ok()) failure_->reason = std::move(reason);
     return std::move(*this);
   }
   Status With(std::string key, std::string value) && {
-    metadata_.emplace_back(std::move(key), std::move(value));
+    if (!ok()) failure_->metadata.emplace_back(std::move(key), std::move(value));
     return std::move(*this);
   }
 
-  std::string ToString() const { return ok() ? "OK" : std::string(CodeName(code_)) + ": " + message_; }
+  std::string ToString() const { return ok() ? "OK" : std::string(CodeName(code())) + ": " + message(); }
 
  private:
-  Code code_ = Code::kOk;
-  std::string message_;
-  std::string reason_;
-  Metadata metadata_;
+  struct Failure {
+    Code code = Code::kOk;
+    std::string message;
+    std::string reason;
+    Metadata metadata;
+  };
+  const Failure& Told() const {
+    static const auto* const nothing = new Failure;  // outlives whoever asks at exit
+    return ok() ? *nothing : *failure_;
+  }
+
+  std::unique_ptr<Failure> failure_;
 };
 
 inline Status Ok() { return {}; }

@@ -160,13 +160,15 @@ int main(int argc, char** argv) {
   using namespace arraybridge::bench;
   const Arguments arguments(argc, argv);
   const int rounds = arguments.Number("rounds", 15);
+  const std::string only = arguments.Text("only", "");  // rows whose id begins so
   Echo echo(arguments.Text("echo"));
-  PutFirst(arguments, rounds);
-  PutLarge(arguments, rounds);
-  PutSmall(arguments, echo, rounds);
-  AcquireOf(arguments, echo, rounds, "acquire_4kib", 4 * kKiB);
-  AcquireOf(arguments, echo, rounds, "acquire_1mib", kMiB);
-  AcquireOf(arguments, echo, rounds, "acquire_64mib", 64 * kMiB);
-  AcquireOf(arguments, echo, rounds, "acquire_1gib", 1024 * kMiB);
-  AcquireFirst(arguments, rounds);
+  const auto wanted = [&](std::string_view id) { return id.starts_with(only); };
+  if (wanted("put_64mib_first")) PutFirst(arguments, rounds);
+  if (wanted("put_64mib")) PutLarge(arguments, rounds);
+  if (wanted("put_4kib")) PutSmall(arguments, echo, rounds);
+  for (const auto& [id, size] : {std::pair{"acquire_4kib", 4 * kKiB}, std::pair{"acquire_1mib", kMiB},
+                                 std::pair{"acquire_64mib", 64 * kMiB}, std::pair{"acquire_1gib", 1024 * kMiB}}) {
+    if (wanted(id)) AcquireOf(arguments, echo, rounds, id, size);
+  }
+  if (wanted("acquire_first")) AcquireFirst(arguments, rounds);
 }

@@ -54,6 +54,11 @@ std::string Arguments::Text(const std::string& name) const {
   return found->second;
 }
 
+std::string Arguments::Text(const std::string& name, const std::string& otherwise) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? otherwise : found->second;
+}
+
 int Arguments::Number(const std::string& name, int otherwise) const {
   const auto found = values_.find(name);
   return found == values_.end() ? otherwise : std::atoi(found->second.c_str());

@@ -24,6 +24,7 @@ class Arguments {
  public:
   Arguments(int argc, char** argv);
   std::string Text(const std::string& name) const;  // exits if absent
+  std::string Text(const std::string& name, const std::string& otherwise) const;
   int Number(const std::string& name, int otherwise) const;
 
  private:

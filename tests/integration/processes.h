@@ -8,69 +8,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "proto/boundary/unique_fd.h"
+#include "tests/integration/process.h"
 
 namespace arraybridge {
-
-// Killed when it goes, unless it was waited for.
-class Process {
- public:
-  // `inherited` is descriptor 3 there, if it is one.
-  explicit Process(const std::vector<std::string>& command, int inherited = -1) {
-    int in[2];
-    int out[2];
-    EXPECT_EQ(::pipe2(in, O_CLOEXEC), 0);
-    EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    if (inherited >= 0) ::posix_spawn_file_actions_adddup2(&actions, inherited, 3);
-    std::vector<char*> words;
-    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    EXPECT_EQ(::posix_spawn(&id_, words[0], &actions, nullptr, words.data(), environ), 0) << command[0];
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    input_.reset(in[1]);
-    output_.reset(out[0]);
-  }
-  ~Process() { Kill(); }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  // One line of its output, or what came before its end.
-  std::string Line() {
-    std::string line;
-    char byte = 0;
-    while (::read(output_.get(), &byte, 1) == 1 && byte != '\n') line += byte;
-    return line;
-  }
-  // Ends its input and returns its exit status; -signal if one killed it.
-  int Wait() {
-    input_.reset();
-    int status = 0;
-    ::waitpid(id_, &status, 0);
-    id_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  void Kill() {
-    if (id_ <= 0) return;
-    ::kill(id_, SIGKILL);
-    Wait();
-  }
-
- private:
-  pid_t id_ = 0;
-  UniqueFd input_;
-  UniqueFd output_;
-};
 
 class DaemonTest : public ::testing::Test {
  protected:

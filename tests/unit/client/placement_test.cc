@@ -139,7 +139,8 @@ TEST_F(PlacementTest, IsFoundByItsViewsAndHasTwoHolders) {
   }
   EXPECT_EQ(second->range(), first->range());
   first.reset();
-  EXPECT_NE(AddressOf(Placed()), address);  // still held
+  const Placement while_held = Placed();
+  EXPECT_NE(AddressOf(while_held), address);
   second.reset();
   EXPECT_EQ(AddressOf(Placed()), address);
 }

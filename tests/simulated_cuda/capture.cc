@@ -1,0 +1,123 @@
+#include "tests/simulated_cuda/capture.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "tests/simulated_cuda/calls.h"
+#include "tests/simulated_cuda/process.h"
+
+namespace arraybridge::simulated {
+namespace {
+
+// Calls that a capture forbids to threads that have not relaxed.
+bool IsUnsafe(const std::string& symbol) {
+  static const std::set<std::string> unsafe = {"cuMemAlloc_v2",
+                                               "cuMemFree_v2",
+                                               "cuMemCreate",
+                                               "cuMemRelease",
+                                               "cuMemMap",
+                                               "cuMemUnmap",
+                                               "cuMemSetAccess",
+                                               "cuMemAddressFree",
+                                               "cuMemAddressReserve",
+                                               "cuIpcOpenMemHandle_v2",
+                                               "cuIpcCloseMemHandle",
+                                               "cuIpcGetMemHandle",
+                                               "cuEventQuery",
+                                               "cuEventSynchronize",
+                                               "cuStreamSynchronize",
+                                               "cuIpcOpenEventHandle",
+                                               "cuCtxSynchronize",
+                                               "cuMemHostAlloc",
+                                               "cuMemFreeHost",
+                                               "cuMemHostRegister_v2",
+                                               "cuMemHostUnregister",
+                                               "cuEventDestroy_v2",
+                                               "cuMemcpy",
+                                               "cuMemcpyHtoD_v2",
+                                               "cuMemcpyDtoH_v2",
+                                               "cuMemImportFromShareableHandle"};
+  return unsafe.count(symbol) != 0;
+}
+
+}  // namespace
+
+CUstreamCaptureMode& ThreadCaptureMode() {
+  static thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
+}
+
+bool Capture::Forbids(const char* symbol) {
+  if (!open || ThreadCaptureMode() == CU_STREAM_CAPTURE_MODE_RELAXED || mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return false;
+  }
+  const bool ours = maker == std::this_thread::get_id();
+  const bool concerned =
+      ours || (mode == CU_STREAM_CAPTURE_MODE_GLOBAL && ThreadCaptureMode() == CU_STREAM_CAPTURE_MODE_GLOBAL);
+  if (!concerned || !IsUnsafe(symbol)) return false;
+  invalidated = true;
+  return true;
+}
+
+SIM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  const Call call(__func__);
+  if (call.refused()) return call.refused();
+  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(ThreadCaptureMode(), *mode);
+  return CUDA_SUCCESS;
+}
+
+// Forbidden while a capture of that context is open, whatever the thread's mode.
+SIM_API cuCtxRecordEvent(CUcontext context, CUevent event) {
+  Call call(__func__);
+  if (call.refused()) return call.refused();
+  if (call.process.config.version < 12050) return CUDA_ERROR_NOT_SUPPORTED;
+  Context* known = call.process.devices.Known(context);
+  const auto found = call.process.FindEvent(event);
+  if (known == nullptr || !known->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (found == nullptr || found->imported || found->context != known) return CUDA_ERROR_INVALID_HANDLE;
+  if (call.process.capture.open) {
+    call.process.capture.invalidated = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  Record(found, call.process.StreamsOf(*known));
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindStream(__func__, stream, call.context());
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (found->legacy || call.process.capture.open || mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  found->capturing = true;
+  call.process.capture = {true, false, mode, std::this_thread::get_id(), stream};
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuStreamEndCapture(CUstream stream, void** graph) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindStream(__func__, stream, call.context());
+  if (found == nullptr || !found->capturing) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph != nullptr) *graph = nullptr;
+  found->capturing = false;
+  call.process.capture.open = false;
+  return call.process.capture.invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+SIM_API cuStreamIsCapturing(CUstream stream, unsigned int* status) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindStream(__func__, stream, call.context());
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool invalidated = found->capturing && call.process.capture.invalidated;
+  *status = invalidated ? 2 : found->capturing ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace arraybridge::simulated

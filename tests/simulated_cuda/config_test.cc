@@ -1,0 +1,196 @@
+// Machines: which devices a process sees, what is switched off, which call fails, what is left at the end.
+#include <fstream>
+#include <sstream>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "tests/simulated_cuda/driver_fixture.h"
+
+namespace arraybridge::cuda {
+namespace {
+
+using ConfigTest = FreshDriverTest;
+
+TEST_F(ConfigTest, OrdinalsAreOnesOwnAndUuidsEverybodys) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("devices=3;visible=2,0;uuid=0:00112233445566778899aabbccddeeff");
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    int count = 0;
+    ASSERT_CUDA(driver->DeviceGetCount(&count));
+    EXPECT_EQ(count, 2);
+    CUdevice device = -1;
+    EXPECT_EQ(driver->DeviceGet(&device, 2), CUDA_ERROR_INVALID_DEVICE);
+    CUuuid uuid{};
+    ASSERT_CUDA(driver->DeviceGetUuid(&uuid, 0));
+    EXPECT_EQ(uuid.bytes[0], 0x5A);
+    EXPECT_EQ(uuid.bytes[15], 2) << "the physical device";
+    ASSERT_CUDA(driver->DeviceGetUuid(&uuid, 1));
+    EXPECT_EQ(uuid.bytes[1], 0x11);
+    char name[6] = "xxxxx";
+    ASSERT_CUDA(driver->DeviceGetName(name, 4, 0));
+    EXPECT_STREQ(name, "Sim");
+    EXPECT_EQ(name[4], 'x');
+    EXPECT_EQ(driver->DeviceGetName(name, 0, 0), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST_F(ConfigTest, WhatIsOffIsRefused) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("off=102,103,113,125");
+    ASSERT_TRUE(driver.ok());
+    int value = 1;
+    ASSERT_CUDA(driver->DeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+    EXPECT_EQ(value, 0);
+    ASSERT_CUDA(driver->DeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0));
+    EXPECT_EQ(value, 1);
+    EXPECT_EQ(driver->DeviceGetAttribute(&value, static_cast<CUdevice_attribute>(92), 0), CUDA_ERROR_INVALID_VALUE)
+        << "an attribute that this project does not read";
+    CUmemGenericAllocationHandle handle = 0;
+    const auto properties = Properties();
+    EXPECT_EQ(driver->MemCreate(&handle, kBlock, &properties, 0), CUDA_ERROR_NOT_SUPPORTED);
+  });
+}
+
+TEST_F(ConfigTest, TheNthCallFails) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("fail=cuMemCreate:2:2;fail=cuMemFree:*:999");
+    ASSERT_TRUE(driver.ok());
+    CUmemGenericAllocationHandle handle = 0;
+    const auto properties = Properties();
+    for (const CUresult expected : {CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS}) {
+      EXPECT_EQ(driver->MemCreate(&handle, kBlock, &properties, 0), expected);
+    }
+    EXPECT_EQ(driver->MemFree(0), CUDA_ERROR_UNKNOWN) << "named without its version";
+    EXPECT_EQ(Counter("cuMemCreate"), 3);
+  });
+}
+
+TEST_F(ConfigTest, SomeCallsFailAtRandomTheSameWayEachTime) {
+  const auto run = [](const char* seed) {
+    const auto driver = LoadWith(std::string("fail=cuDeviceGetCount:1/4:999;seed=") + seed);
+    std::string outcome;
+    for (int i = 0; i < 100; ++i) {
+      int count = 0;
+      outcome += driver->DeviceGetCount(&count) == CUDA_SUCCESS ? '.' : 'x';
+    }
+    std::fprintf(stderr, "%s", outcome.c_str());
+    std::exit(0);
+  };
+  EXPECT_EXIT(run("1"), ::testing::ExitedWithCode(0), "\\.x");
+  EXPECT_EXIT(run("1"), ::testing::ExitedWithCode(0), "x\\.");
+}
+
+TEST_F(ConfigTest, MemoryIsWhatIsConfigured) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("memory=4194304;address_space=4194304");
+    ASSERT_TRUE(driver.ok());
+    CUmemGenericAllocationHandle handle = 0;
+    const auto properties = Properties();
+    EXPECT_EQ(driver->MemCreate(&handle, 3 * kBlock, &properties, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    ASSERT_CUDA(driver->MemCreate(&handle, kBlock, &properties, 0));
+    EXPECT_EQ(driver->MemCreate(&handle, 2 * kBlock, &properties, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CUdeviceptr address = 0;
+    EXPECT_EQ(driver->MemAddressReserve(&address, 3 * kBlock, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    ASSERT_CUDA(driver->MemAddressReserve(&address, 2 * kBlock, 0, 0, 0));
+    EXPECT_EQ(driver->MemAddressReserve(&address, kBlock, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  });
+}
+
+TEST_F(ConfigTest, AnExclusiveDeviceHasOneProcess) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    std::string directory = ::testing::TempDir() + "/exclusiveXXXXXX";
+    ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+    const auto driver = LoadWith("exclusive;dir=" + directory);
+    ASSERT_TRUE(driver.ok());
+    int mode = 0;
+    ASSERT_CUDA(driver->DeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 0));
+    EXPECT_EQ(mode, 3);
+    // What another process that has the device holds.
+    const int taken = ::open((directory + "/exclusive.0").c_str(), O_RDWR | O_CREAT, 0600);
+    ASSERT_EQ(::flock(taken, LOCK_EX), 0);
+    CUcontext context = nullptr;
+    EXPECT_EQ(driver->DevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    ::close(taken);
+    ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
+    ASSERT_CUDA(driver->DevicePrimaryCtxRelease(0));
+    EXPECT_EQ(system(("rm -r " + directory).c_str()), 0);
+  });
+}
+
+// Runs to its end with one live handle.
+void LeaveAHandle(const std::string& config) {
+  const auto driver = LoadWith(config);
+  CUmemGenericAllocationHandle handle = 0;
+  const auto properties = Properties();
+  driver->MemCreate(&handle, kBlock, &properties, 0);
+  std::exit(0);
+}
+
+TEST_F(ConfigTest, TheLedgerAbortsAProcessThatLeavesSomething) {
+  EXPECT_EXIT(LeaveAHandle("ledger"), ::testing::KilledBySignal(SIGABRT), "ledger: live_handles=1");
+  EXPECT_EXIT(LeaveAHandle(""), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ConfigTest, TheReportSaysWhatWasCalled) {
+  const std::string path = ::testing::TempDir() + "/report" + std::to_string(getpid());
+  ::setenv("REPORT", path.c_str(), 0);  // the process of the statement has another id
+  EXPECT_EXIT(LeaveAHandle(std::string("report=") + std::getenv("REPORT")), ::testing::ExitedWithCode(0), "");
+  std::ifstream file(std::getenv("REPORT"));
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find("cuMemCreate=1\n"), std::string::npos) << text.str();
+  EXPECT_NE(text.str().find("contexts_created=0\n"), std::string::npos) << text.str();
+  ::unlink(path.c_str());
+}
+
+TEST_F(ConfigTest, AGuestMayLeaveThingsInItsContext) {
+  const auto leave = [](const char* config) {
+    const auto driver = LoadWith(config);
+    CUcontext context = nullptr;
+    CUdeviceptr address = 0;
+    driver->DevicePrimaryCtxRetain(&context, 0);
+    driver->CtxSetCurrent(context);
+    driver->MemAlloc(&address, kBlock);
+    std::exit(static_cast<int>(driver->DevicePrimaryCtxRelease(0)));
+  };
+  EXPECT_EXIT(leave("guest"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(leave(""), ::testing::KilledBySignal(SIGABRT), "VIOLATION");
+}
+
+TEST_F(ConfigTest, AGuestsPageableSourceIsTakenAtOnce) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("guest");
+    CUcontext context = nullptr;
+    CUdeviceptr address = 0;
+    ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
+    ASSERT_CUDA(driver->CtxSetCurrent(context));
+    ASSERT_CUDA(driver->MemAlloc(&address, kBlock));
+    uint8_t byte = 1;
+    ASSERT_CUDA(driver->MemcpyHtoDAsync(address, &byte, 1, nullptr));
+    byte = 2;
+    ASSERT_CUDA(driver->MemcpyDtoHAsync(&byte, address, 1, nullptr));
+    ASSERT_CUDA(driver->StreamSynchronize(nullptr));
+    EXPECT_EQ(byte, 1);
+  });
+}
+
+std::string last_symbol;
+
+TEST_F(ConfigTest, AHookSeesEveryCallBeforeItHappens) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("");
+    void* library = ::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    using Hook = void (*)(const char*);
+    const auto set = reinterpret_cast<void (*)(Hook)>(::dlsym(library, "simulated_cuda_set_hook"));
+    set([](const char* symbol) { last_symbol = symbol; });
+    int count = 0;
+    ASSERT_CUDA(driver->DeviceGetCount(&count));
+    EXPECT_EQ(last_symbol, "cuDeviceGetCount");
+    set(nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace arraybridge::cuda

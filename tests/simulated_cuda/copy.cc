@@ -1,0 +1,107 @@
+#include "tests/simulated_cuda/copy.h"
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/simulated_cuda/calls.h"
+#include "tests/simulated_cuda/process.h"
+#include "tests/simulated_cuda/violation.h"
+
+namespace arraybridge::simulated {
+namespace {
+
+bool ToDevice(CopyKind kind) { return kind != CopyKind::kDeviceToHost; }
+bool FromDevice(CopyKind kind) { return kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice; }
+
+CUresult Fault(const Copy& copy, const char* what) {
+  std::fprintf(stderr, "simulated_cuda: %s of %llu bytes: %s -> 700, sticky\n", copy.symbol,
+               static_cast<unsigned long long>(copy.bytes), what);
+  return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+// The copy happens now.
+CUresult Execute(Process& process, const Copy& copy) {
+  ++process.work_done;
+  auto* to = reinterpret_cast<std::byte*>(copy.to);
+  const auto* from = reinterpret_cast<const std::byte*>(copy.from);
+  if (ToDevice(copy.kind)) {
+    to = process.space.Bytes(copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (to == nullptr) {
+      const bool mapped = process.space.Find(copy.to, copy.bytes) != nullptr;
+      return Fault(copy, mapped ? "the destination may not be written" : "the destination is not mapped");
+    }
+  }
+  if (FromDevice(copy.kind)) {
+    from = process.space.Bytes(copy.from, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    if (from == nullptr) return Fault(copy, "the source may not be read");
+  }
+  if (copy.kind == CopyKind::kFill) {
+    std::memset(to, copy.fill, copy.bytes);
+    return CUDA_SUCCESS;
+  }
+  if (to < from + copy.bytes && from < to + copy.bytes)
+    Violation(copy.symbol, "source and destination overlap", copy.to);
+  std::memcpy(to, from, copy.bytes);
+  return CUDA_SUCCESS;
+}
+
+bool IsPinned(const Process& process, uint64_t address) {
+  const auto after = process.host.upper_bound(address);
+  return after != process.host.begin() && address - std::prev(after)->first < std::prev(after)->second.size;
+}
+
+}  // namespace
+
+CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
+  Call call(copy.symbol, Needs::kContext);
+  if (call.refused()) return call.refused();
+  Process& process = call.process;
+  const auto found = process.FindStream(copy.symbol, stream, call.context());
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (copy.bytes == 0) return CUDA_SUCCESS;
+  if (copy.kind == CopyKind::kByAddress) {
+    const bool to = process.space.IsDevice(copy.to);
+    const bool from = process.space.IsDevice(copy.from);
+    if (!to && !from) return CUDA_ERROR_INVALID_VALUE;
+    copy.kind = to && from ? CopyKind::kDeviceToDevice : to ? CopyKind::kHostToDevice : CopyKind::kDeviceToHost;
+  }
+  if (ToDevice(copy.kind) && process.space.Find(copy.to, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (FromDevice(copy.kind) && process.space.Find(copy.from, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t to = ToDevice(copy.kind) ? copy.to : 0;
+  const uint64_t from = FromDevice(copy.kind) ? copy.from : 0;
+  Work work{.symbol = copy.symbol, .run = {}, .to = to, .from = from, .size = copy.bytes};
+  // Hardware takes pageable sources away before it returns; strictly, nobody may rely on that.
+  std::shared_ptr<std::vector<std::byte>> staged;
+  if (process.config.guest && copy.kind == CopyKind::kHostToDevice && !IsPinned(process, copy.from)) {
+    const auto* source = reinterpret_cast<const std::byte*>(copy.from);
+    staged = std::make_shared<std::vector<std::byte>>(source, source + copy.bytes);
+    copy.from = reinterpret_cast<uint64_t>(staged->data());
+  }
+  work.run = [&process, copy, staged](Lock&) { return Execute(process, copy); };
+  process.Enqueue(found, std::move(work));
+  return wait ? found->Run(call.lock, found->tail(), process.changed) : CUDA_SUCCESS;
+}
+
+SIM_API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kHostToDevice, to, reinterpret_cast<uint64_t>(from), bytes}, stream, false);
+}
+
+SIM_API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kDeviceToHost, reinterpret_cast<uint64_t>(to), from, bytes}, stream, false);
+}
+
+SIM_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kDeviceToDevice, to, from, bytes}, stream, false);
+}
+
+SIM_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kByAddress, to, from, bytes}, stream, false);
+}
+
+SIM_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, bytes, value}, stream, false);
+}
+
+}  // namespace arraybridge::simulated

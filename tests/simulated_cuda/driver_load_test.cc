@@ -1,0 +1,133 @@
+// Loading a driver: every outcome, and the guard that restores contexts.
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "proto/boundary/driver_context.h"
+#include "tests/simulated_cuda/driver_fixture.h"
+
+namespace arraybridge::cuda {
+namespace {
+
+struct Outcome {
+  const char* config;
+  const char* reason;
+};
+
+class DriverLoadTest : public FreshDriverTest, public ::testing::WithParamInterface<Outcome> {};
+
+TEST_P(DriverLoadTest, WithoutAUsableDriverItSaysWhy) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith(GetParam().config);
+    ASSERT_FALSE(driver.ok());
+    EXPECT_EQ(driver.status().code(), Code::kUnavailable) << driver.status().ToString();
+    EXPECT_EQ(driver.status().reason(), GetParam().reason) << driver.status().ToString();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Outcomes, DriverLoadTest,
+                         ::testing::Values(Outcome{"devices=0", "CUDA_ERROR_NO_DEVICE"},
+                                           Outcome{"fail=cuDriverGetVersion:*:34", "CUDA_ERROR_STUB_LIBRARY"},
+                                           Outcome{"fail=cuInit:1:34", "CUDA_ERROR_STUB_LIBRARY"},
+                                           Outcome{"fail=cuInit:1:100", "CUDA_ERROR_NO_DEVICE"},
+                                           Outcome{"fail=cuInit:1:803", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+                                           Outcome{"fail=cuInit:1:999", "CUDA_ERROR_UNKNOWN"},
+                                           Outcome{"version=11020", "CUDA_DRIVER_TOO_OLD"},
+                                           Outcome{"fail=cuGetProcAddress:20:1", "CUDA_SYMBOL_MISSING"}));
+
+using DriverLoadedTest = FreshDriverTest;
+
+TEST_F(DriverLoadedTest, EveryCallIsFound) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("version=12080");
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    EXPECT_EQ(driver->version, 12080);
+    EXPECT_NE(driver->CtxRecordEvent, nullptr);
+    EXPECT_EQ(driver->StreamWriteValue64, nullptr) << "optional, and not simulated";
+    EXPECT_EQ(driver->NameOf(CUDA_ERROR_OUT_OF_MEMORY), "CUDA_ERROR_OUT_OF_MEMORY");
+    EXPECT_EQ(driver->NameOf(static_cast<CUresult>(12345)), "CUDA_ERROR_12345");
+  });
+}
+
+TEST_F(DriverLoadedTest, AnOlderDriverLacksOnlyWhatIsOptional) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("version=12000");
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    EXPECT_EQ(driver->CtxRecordEvent, nullptr);
+    int value = 0;
+    EXPECT_EQ(driver->DriverGetVersion(&value), CUDA_SUCCESS);
+    EXPECT_EQ(value, 12000);
+  });
+}
+
+TEST_F(DriverLoadedTest, TheInterfaceOf32BitSizesIsNotWhatWeCall) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("");
+    ASSERT_TRUE(driver.ok());
+    void* library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    EXPECT_EQ(reinterpret_cast<void*>(driver->MemAlloc), dlsym(library, "cuMemAlloc_v2"));
+    EXPECT_NE(reinterpret_cast<void*>(driver->MemAlloc), dlsym(library, "cuMemAlloc"));
+  });
+  EXPECT_DEATH(
+      {
+        const auto driver = LoadWith("");
+        void* library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+        reinterpret_cast<void (*)()>(dlsym(library, "cuMemAlloc"))();
+      },
+      "VIOLATION in cuMemAlloc");
+}
+
+TEST_F(DriverLoadedTest, AForkedChildHasNoDriver) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("");
+    ASSERT_TRUE(driver.ok());
+    const pid_t child = fork();
+    int count = 0;
+    if (child == 0) _exit(driver->DeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  });
+}
+
+TEST_F(DriverLoadedTest, AMisspeltKeyEndsTheProcess) {
+  EXPECT_DEATH((void)LoadWith("devices=1;fial=cuInit:1:2"), "'fial': unknown key");
+}
+
+using ContextGuardTest = DriverFixture;
+
+TEST_F(ContextGuardTest, WhatWasCurrentIsCurrentAgain) {
+  CUcontext other = nullptr;
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
+  const auto current = [&] {
+    CUcontext now = nullptr;
+    EXPECT_EQ(driver_->CtxGetCurrent(&now), CUDA_SUCCESS);
+    return now;
+  };
+  {
+    auto outer = ContextGuard::Enter(*driver_, other);
+    ASSERT_TRUE(outer.ok()) << outer.status().ToString();
+    EXPECT_EQ(current(), other);
+    {
+      const auto inner = ContextGuard::Enter(*driver_, context_);
+      ASSERT_TRUE(inner.ok());
+      EXPECT_EQ(current(), context_);
+    }
+    EXPECT_EQ(current(), other);
+    const ContextGuard moved = *std::move(outer);
+    EXPECT_EQ(current(), other);
+  }
+  EXPECT_EQ(current(), context_);
+  std::thread([&] {
+    { const auto guard = ContextGuard::Enter(*driver_, other); }
+    EXPECT_EQ(current(), nullptr) << "none was current on that thread";
+  }).join();
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRelease(1));
+  const auto dead = ContextGuard::Enter(*driver_, other);
+  EXPECT_EQ(dead.status().code(), Code::kFailedPrecondition) << dead.status().ToString();
+  EXPECT_EQ(current(), context_);
+}
+
+}  // namespace
+}  // namespace arraybridge::cuda

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/simulated_cuda/calls.h"
+#include "tests/simulated_cuda/process.h"
+#include "tests/simulated_cuda/violation.h"
+
+namespace arraybridge::simulated {
+namespace {
+
+CUevent Add(Process& process, const std::shared_ptr<Event>& event) {
+  const auto key = reinterpret_cast<CUevent>(event.get());
+  process.events[key] = event;
+  return key;
+}
+
+size_t Living(const Process& process) {
+  return static_cast<size_t>(std::count_if(process.events.begin(), process.events.end(),
+                                           [](const auto& entry) { return entry.second->alive; }));
+}
+
+}  // namespace
+
+SIM_API cuEventCreate(CUevent* event, unsigned int flags) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  constexpr uint32_t kKnown = kEventBlockingSync | kEventDisableTiming | kEventInterprocess;
+  if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & kEventInterprocess) != 0 && (flags & kEventDisableTiming) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (Living(call.process) >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto made = std::make_shared<Event>();
+  made->flags = flags;
+  made->context = call.context();
+  made->maker = std::this_thread::get_id();
+  *event = Add(call.process, made);
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuEventRecord(CUevent event, CUstream stream) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const auto recorded = call.process.FindEvent(event);
+  const auto found = call.process.FindStream(__func__, stream, call.context());
+  if (recorded == nullptr || found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (recorded->imported) Violation(__func__, "this project never records an imported event");
+  if (recorded->context != found->context) return CUDA_ERROR_INVALID_HANDLE;
+  Record(recorded, {found});
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuEventQuery(CUevent event) {
+  Call call(__func__);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindEvent(event);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
+  const uint64_t record = found->Latest();
+  if (found->Done() >= record) return CUDA_SUCCESS;
+  if (found->imported && found->OwnerIsDead()) return CUDA_ERROR_INVALID_HANDLE;
+  if (!found->queried) {
+    found->queried = true;
+    return CUDA_ERROR_NOT_READY;
+  }
+  return Complete(call.lock, found, record);
+}
+
+SIM_API cuEventSynchronize(CUevent event) {
+  Call call(__func__);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindEvent(event);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
+  return Complete(call.lock, found, found->Latest());
+}
+
+SIM_API cuEventDestroy_v2(CUevent event) {
+  Call call(__func__);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.events.find(event);
+  if (found == call.process.events.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const std::shared_ptr<Event>& destroyed = found->second;
+  if (!destroyed->alive) Violation(__func__, "destroyed twice", reinterpret_cast<uintptr_t>(event));
+  destroyed->alive = false;
+  EventSlot* slot = destroyed->slot();
+  if (slot == nullptr) return CUDA_SUCCESS;
+  if (destroyed->imported) {
+    slot->importers.Remove(getpid(), destroyed->slot_number);
+  } else {
+    if (slot->importers.Any(destroyed->slot_number)) Violation(__func__, "importers still hold this event");
+    slot->alive = 0;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
+  Call call(__func__);
+  if (call.refused()) return call.refused();
+  if (call.process.Off(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = call.process.FindEvent(event);
+  if (found == nullptr || found->imported || (found->flags & kEventInterprocess) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (found->maker != std::this_thread::get_id()) return CUDA_ERROR_INVALID_HANDLE;
+  if (!call.process.event_file.Publish(found)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const EventHandleBytes bytes{kMagic, found->nonce, call.process.event_file.name(), getpid(), found->slot_number, {}};
+  std::memcpy(handle, &bytes, sizeof(bytes));
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  if (call.process.Off(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) return CUDA_ERROR_NOT_SUPPORTED;
+  EventHandleBytes bytes{};
+  std::memcpy(&bytes, &handle, sizeof(bytes));
+  if (event == nullptr || bytes.magic != kMagic || bytes.slot >= kEventsMax) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (Living(call.process) >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto opened = std::make_shared<Event>();
+  // Absent when the two processes do not see one directory, as with a private /dev/shm.
+  opened->file.reset(open(EventFile::PathOf(bytes.pid, bytes.file).c_str(), O_RDWR | O_CLOEXEC));
+  if (!opened->file.valid()) return CUDA_ERROR_MAP_FAILED;
+  if (opened->OwnerIsDead()) return CUDA_ERROR_INVALID_VALUE;
+  void* mapping = mmap(nullptr, sizeof(EventDoor), PROT_READ | PROT_WRITE, MAP_SHARED, opened->file.get(), 0);
+  if (mapping == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
+  opened->door = static_cast<EventDoor*>(mapping);
+  opened->imported = true;
+  opened->flags = kEventDisableTiming | kEventInterprocess;
+  opened->context = call.context();
+  opened->slot_number = bytes.slot;
+  opened->nonce = bytes.nonce;
+  if (!opened->OwnerKeepsIt()) return CUDA_ERROR_INVALID_VALUE;
+  if (!opened->slot()->importers.Add(getpid(), bytes.slot)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *event = Add(call.process, opened);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace arraybridge::simulated

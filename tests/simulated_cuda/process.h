@@ -1,0 +1,98 @@
+// The Process is all that a driver knows in one process. The driver's interface is C functions without an object, so
+// there is one, made by the first call and never destroyed: threads of ours may still run when the process ends.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/boundary/driver_abi.h"
+#include "tests/simulated_cuda/address_space.h"
+#include "tests/simulated_cuda/capture.h"
+#include "tests/simulated_cuda/config.h"
+#include "tests/simulated_cuda/device.h"
+#include "tests/simulated_cuda/event.h"
+#include "tests/simulated_cuda/memory_block.h"
+#include "tests/simulated_cuda/small_blocks.h"
+#include "tests/simulated_cuda/stream.h"
+
+namespace arraybridge::simulated {
+
+struct HostRange {
+  uint64_t size = 0;
+  bool registered = false;  // else allocated by us
+};
+
+struct Process {
+  static Process& Get();
+
+  std::mutex mutex;
+  std::condition_variable changed;  // a stream came further
+  const Config config = Config::Read();
+  bool initialised = false;
+  std::atomic<bool> forked = false;
+  cuda::CUresult sticky = cuda::CUDA_SUCCESS;
+  uint64_t last_id = 0;
+  std::mt19937_64 random{config.seed};
+  std::map<std::string, long> calls;  // by symbol without version
+  uint64_t work_done = 0;             // pieces of work that happened
+
+  DeviceTable devices{config};
+  AddressSpace space;
+  SmallBlocks small;
+  std::map<uint64_t, std::shared_ptr<MemoryBlock>> handles;   // cuMemCreate's and imports
+  std::map<uint64_t, HostRange> host;                         // pinned, by address
+  std::map<cuda::CUstream, std::shared_ptr<Stream>> streams;  // destroyed ones too
+  std::map<cuda::CUevent, std::shared_ptr<Event>> events;     // destroyed ones too
+  EventFile event_file;
+  Capture capture;
+
+  uint64_t NextId() { return ++last_id; }
+  bool Off(uint32_t attribute) const { return config.off.count(attribute) != 0; }
+  // Ends the process if work that has not happened uses these device addresses.
+  void RefuseQueuedWork(const char* symbol, uint64_t base, uint64_t size);
+  // Every stream of a context, the unnamed ones and destroyed ones with work included.
+  std::vector<std::shared_ptr<Stream>> StreamsOf(const Context& context) const;
+  std::vector<std::shared_ptr<Stream>> AllStreams() const;
+  // Null for what is no stream. A destroyed one ends the process.
+  std::shared_ptr<Stream> FindStream(const char* symbol, cuda::CUstream stream, Context* current);
+  // Null for what is no event, and for destroyed ones.
+  std::shared_ptr<Event> FindEvent(cuda::CUevent event) const;
+  // Enqueues with the order that the legacy stream imposes.
+  void Enqueue(const std::shared_ptr<Stream>& stream, Work work);
+};
+
+enum class Needs : uint8_t { kNothing, kInit, kContext };
+
+// A Call is one call from outside: counted, perhaps made to fail, and holding the lock. `if (call.refused()) return
+// call.refused();` comes first.
+class Call {
+ public:
+  explicit Call(const char* symbol, Needs needs = Needs::kInit);
+
+  cuda::CUresult refused() const { return refused_; }
+  // Null if no live context is current on this thread.
+  Context* context() const { return context_; }
+
+  const char* const symbol;
+  Process& process;
+  Lock lock;
+
+ private:
+  cuda::CUresult Refusal(Needs needs);
+
+  Context* context_ = nullptr;
+  cuda::CUresult refused_ = cuda::CUDA_SUCCESS;
+};
+
+// Called before every call, without our lock; null for none. A test aborts there if it holds a lock of its own.
+using Hook = void (*)(const char* symbol);
+
+}  // namespace arraybridge::simulated

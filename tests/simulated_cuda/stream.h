@@ -1,0 +1,79 @@
+// A Stream is a queue of work that has not happened. Enqueuing runs nothing; Run, which every synchronisation ends in,
+// is the only place where work happens. So whoever reads bytes without having waited for them sees the old ones,
+// always.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "proto/boundary/driver_abi.h"
+
+namespace arraybridge::simulated {
+
+using Lock = std::unique_lock<std::mutex>;
+
+class Stream;
+
+// A place in a stream's queue: everything enqueued before it.
+struct Point {
+  std::shared_ptr<Stream> stream;
+  uint64_t position = 0;
+};
+
+struct Work {
+  const char* symbol = "";
+  // Called with the process's lock held; may drop it while it waits.
+  std::function<cuda::CUresult(Lock&)> run;
+  // Device ranges that it will touch; 0 for none.
+  uint64_t to = 0;
+  uint64_t from = 0;
+  uint64_t size = 0;
+};
+
+class Stream {
+ public:
+  // Blocking: ordered against the legacy stream of the same context.
+  Stream(const void* of_context, bool is_blocking, bool is_legacy)
+      : context(of_context), blocking(is_blocking), legacy(is_legacy) {}
+
+  void Enqueue(Work work, std::vector<Point> after = {});
+  uint64_t tail() const { return executed_ + queue_.size(); }
+  bool idle() const { return queue_.empty(); }
+  // True if queued work touches a byte of [base, base + size).
+  bool Uses(uint64_t base, uint64_t size) const;
+
+  // Runs the queue up to `position`, and before each piece of work what it comes after. The first error is the answer
+  // to every later call too.
+  cuda::CUresult Run(Lock& lock, uint64_t position, std::condition_variable& changed);
+  // Runs the next piece of work, if any.
+  cuda::CUresult RunOne(Lock& lock, std::condition_variable& changed) { return Run(lock, executed_ + 1, changed); }
+
+  const void* const context;
+  const bool blocking;
+  const bool legacy;
+  bool alive = true;
+  bool capturing = false;
+
+ private:
+  struct Entry {
+    Work work;
+    std::vector<Point> after;
+  };
+  void Fail(cuda::CUresult result);
+  cuda::CUresult RunFront(Lock& lock, std::condition_variable& changed);
+
+  std::deque<Entry> queue_;
+  uint64_t executed_ = 0;
+  cuda::CUresult failed_ = cuda::CUDA_SUCCESS;
+  bool running_ = false;
+  std::thread::id runner_;
+};
+
+}  // namespace arraybridge::simulated

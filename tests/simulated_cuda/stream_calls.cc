@@ -1,0 +1,72 @@
+#include "tests/simulated_cuda/calls.h"
+#include "tests/simulated_cuda/process.h"
+#include "tests/simulated_cuda/violation.h"
+
+namespace arraybridge::simulated {
+
+SIM_API cuStreamCreate(CUstream* stream, unsigned int flags) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  if (stream == nullptr || flags > kStreamNonBlocking) return CUDA_ERROR_INVALID_VALUE;
+  auto made = std::make_shared<Stream>(call.context(), flags == 0, false);
+  *stream = reinterpret_cast<CUstream>(made.get());
+  call.process.streams[*stream] = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+// Queued work stays queued, and happens when something waits for it.
+SIM_API cuStreamDestroy_v2(CUstream stream) {
+  Call call(__func__);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.streams.find(stream);
+  if (found == call.process.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (!found->second->alive) Violation(__func__, "destroyed twice", reinterpret_cast<uintptr_t>(stream));
+  found->second->alive = false;
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuStreamSynchronize(CUstream stream) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindStream(__func__, stream, call.context());
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t tail = found->tail();
+  if (!found->legacy) return found->Run(call.lock, tail, call.process.changed);
+  // The legacy stream orders itself after the others only where it has work of its own.
+  for (const auto& other : call.process.StreamsOf(*call.context())) {
+    if (!other->blocking || other == found) continue;
+    const CUresult result = other->Run(call.lock, other->tail(), call.process.changed);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return found->Run(call.lock, tail, call.process.changed);
+}
+
+// Not ready, but a little further with each call.
+SIM_API cuStreamQuery(CUstream stream) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const auto found = call.process.FindStream(__func__, stream, call.context());
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (found->idle()) return CUDA_SUCCESS;
+  const CUresult result = found->RunOne(call.lock, call.process.changed);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
+}
+
+SIM_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto waiting = call.process.FindStream(__func__, stream, call.context());
+  const auto awaited = call.process.FindEvent(event);
+  if (waiting == nullptr || awaited == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!awaited->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
+  const uint64_t record = awaited->Latest();
+  if (record == 0) return CUDA_SUCCESS;  // never recorded counts as complete
+  // Keeps the event, which may be destroyed before this happens.
+  Work work{.symbol = __func__, .run = {}};
+  work.run = [awaited, record](Lock& lock) { return Complete(lock, awaited, record); };
+  call.process.Enqueue(waiting, std::move(work));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace arraybridge::simulated

@@ -1,0 +1,286 @@
+// Late execution: work happens when something waits for it, in the order that streams and events give it.
+#include <future>
+#include <thread>
+
+#include "tests/simulated_cuda/driver_fixture.h"
+
+namespace arraybridge::cuda {
+namespace {
+
+class StreamTest : public DriverFixture {
+ protected:
+  void SetUp() override {
+    DriverFixture::SetUp();
+    ASSERT_CUDA(driver_->MemAlloc(&memory_, kBlock));
+    ASSERT_CUDA(driver_->StreamCreate(&first_, kStreamNonBlocking));
+    ASSERT_CUDA(driver_->StreamCreate(&second_, kStreamNonBlocking));
+    ASSERT_CUDA(driver_->EventCreate(&event_, kEventDisableTiming));
+  }
+  void TearDown() override {
+    EXPECT_EQ(driver_->CtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->EventDestroy(event_), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->StreamDestroy(first_), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->StreamDestroy(second_), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->MemFree(memory_), CUDA_SUCCESS);
+    DriverFixture::TearDown();
+  }
+  void Fill(uint8_t value, CUstream stream) { ASSERT_CUDA(driver_->MemsetD8Async(memory_, value, kBlock, stream)); }
+  // What a copy on that stream finds once it is waited for.
+  uint8_t Seen(CUstream stream) {
+    uint8_t byte = 0;
+    EXPECT_EQ(driver_->MemcpyDtoHAsync(&byte, memory_ + kBlock - 1, 1, stream), CUDA_SUCCESS);
+    EXPECT_EQ(driver_->StreamSynchronize(stream), CUDA_SUCCESS);
+    return byte;
+  }
+
+  CUdeviceptr memory_ = 0;
+  CUstream first_ = nullptr;
+  CUstream second_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
+TEST_F(StreamTest, WhoDoesNotWaitReadsOldBytes) {
+  Fill(1, first_);
+  EXPECT_EQ(Seen(second_), 0xCD);
+  EXPECT_EQ(Seen(first_), 1);
+  EXPECT_EQ(Seen(second_), 1);
+}
+
+TEST_F(StreamTest, WhoWaitsForTheEventReadsNewBytes) {
+  Fill(1, first_);
+  ASSERT_CUDA(driver_->EventRecord(event_, first_));
+  Fill(2, first_);
+  ASSERT_CUDA(driver_->StreamWaitEvent(second_, event_, 0));
+  EXPECT_EQ(Seen(second_), 1) << "what was enqueued after the record has not happened";
+}
+
+TEST_F(StreamTest, AWaitCapturesTheLatestRecord) {
+  Fill(1, first_);
+  ASSERT_CUDA(driver_->EventRecord(event_, first_));
+  ASSERT_CUDA(driver_->StreamWaitEvent(second_, event_, 0));
+  Fill(2, first_);
+  ASSERT_CUDA(driver_->EventRecord(event_, first_));
+  EXPECT_EQ(Seen(second_), 1) << "the later record is none of its business";
+}
+
+TEST_F(StreamTest, AnEventThatWasNeverRecordedIsComplete) {
+  EXPECT_EQ(driver_->EventQuery(event_), CUDA_SUCCESS);
+  EXPECT_EQ(driver_->EventSynchronize(event_), CUDA_SUCCESS);
+  ASSERT_CUDA(driver_->StreamWaitEvent(second_, event_, 0));
+  EXPECT_EQ(Seen(second_), 0xCD);
+}
+
+TEST_F(StreamTest, AQueryIsNotReadyOnceAndThenMakesProgress) {
+  Fill(1, first_);
+  ASSERT_CUDA(driver_->EventRecord(event_, first_));
+  EXPECT_EQ(driver_->EventQuery(event_), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(driver_->EventQuery(event_), CUDA_SUCCESS);
+  EXPECT_EQ(Seen(second_), 1);
+}
+
+TEST_F(StreamTest, TheHostsSideIsReadLate) {
+  uint8_t source = 5;
+  ASSERT_CUDA(driver_->MemcpyHtoDAsync(memory_ + kBlock - 1, &source, 1, first_));
+  source = 6;
+  EXPECT_EQ(Seen(first_), 6) << "the source was given back before the copy";
+}
+
+TEST_F(StreamTest, BlockingStreamsAndTheLegacyStreamKeepTheirOrder) {
+  CUstream blocking = nullptr;
+  ASSERT_CUDA(driver_->StreamCreate(&blocking, 0));
+  Fill(1, blocking);
+  EXPECT_EQ(Seen(nullptr), 1) << "legacy comes after what was enqueued before";
+  Fill(2, reinterpret_cast<CUstream>(kStreamLegacy));
+  Fill(3, blocking);
+  EXPECT_EQ(Seen(blocking), 3) << "and before what was enqueued after";
+  Fill(4, nullptr);
+  EXPECT_EQ(Seen(reinterpret_cast<CUstream>(kStreamPerThread)), 4);
+  Fill(5, blocking);
+  EXPECT_EQ(Seen(first_), 4) << "a stream that does not block is not ordered";
+  ASSERT_CUDA(driver_->StreamSynchronize(blocking));
+  ASSERT_CUDA(driver_->StreamDestroy(blocking));
+}
+
+TEST_F(StreamTest, DestroyingAStreamKeepsItsWork) {
+  CUstream gone = nullptr;
+  ASSERT_CUDA(driver_->StreamCreate(&gone, kStreamNonBlocking));
+  Fill(1, gone);
+  ASSERT_CUDA(driver_->EventRecord(event_, gone));
+  ASSERT_CUDA(driver_->StreamDestroy(gone));
+  EXPECT_EQ(Seen(first_), 0xCD);
+  ASSERT_CUDA(driver_->EventSynchronize(event_));
+  EXPECT_EQ(Seen(first_), 1);
+}
+
+TEST_F(StreamTest, AnEventOfTheWholeContext) {
+  Fill(1, first_);
+  ASSERT_CUDA(driver_->MemsetD8Async(memory_, 2, 1, second_));
+  ASSERT_CUDA(driver_->CtxRecordEvent(context_, event_));
+  EXPECT_EQ(driver_->EventQuery(event_), CUDA_ERROR_NOT_READY);
+  const long before = Counter("copies_done");
+  ASSERT_CUDA(driver_->EventSynchronize(event_));
+  EXPECT_EQ(Counter("copies_done") - before, 2);
+}
+
+TEST_F(StreamTest, AWaitForAnotherThreadsStream) {
+  Fill(1, first_);
+  ASSERT_CUDA(driver_->EventRecord(event_, first_));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_EQ(driver_->CtxSetCurrent(context_), CUDA_SUCCESS);
+      CUstream own = nullptr;
+      EXPECT_EQ(driver_->StreamCreate(&own, kStreamNonBlocking), CUDA_SUCCESS);
+      EXPECT_EQ(driver_->StreamWaitEvent(own, event_, 0), CUDA_SUCCESS);
+      EXPECT_EQ(Seen(own), 1);
+      EXPECT_EQ(driver_->StreamDestroy(own), CUDA_SUCCESS);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST_F(StreamTest, Refusals) {
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  uint8_t byte = 0;
+  const auto nonsense = reinterpret_cast<CUstream>(uintptr_t{4096});
+  EXPECT_EQ(driver_->StreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver_->StreamSynchronize(nonsense), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(driver_->StreamWaitEvent(first_, event_, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver_->StreamWaitEvent(first_, nullptr, 0), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(driver_->EventCreate(&event, kEventInterprocess), CUDA_ERROR_INVALID_VALUE) << "with timing";
+  EXPECT_EQ(driver_->EventCreate(&event, 8), CUDA_ERROR_INVALID_VALUE);
+  CUipcEventHandle handle{};
+  EXPECT_EQ(driver_->IpcGetEventHandle(&handle, event_), CUDA_ERROR_INVALID_HANDLE) << "not interprocess";
+  EXPECT_EQ(driver_->IpcOpenEventHandle(&event, handle), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver_->MemcpyDtoHAsync(&byte, memory_ + kBlock, 1, first_), CUDA_ERROR_INVALID_VALUE) << "past the end";
+  EXPECT_EQ(driver_->MemcpyDtoHAsync(&byte, memory_ + kBlock, 0, first_), CUDA_SUCCESS) << "nothing to do";
+  EXPECT_EQ(
+      driver_->MemcpyAsync(reinterpret_cast<CUdeviceptr>(&byte), reinterpret_cast<CUdeviceptr>(&handle), 1, first_),
+      CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(StreamTest, AnInterprocessEventIsExportedByItsThreadAndNotOpenedHere) {
+  CUevent event = nullptr;
+  CUevent opened = nullptr;
+  CUipcEventHandle handle{};
+  ASSERT_CUDA(driver_->EventCreate(&event, kEventInterprocess | kEventDisableTiming));
+  std::thread([&] { EXPECT_EQ(driver_->IpcGetEventHandle(&handle, event), CUDA_ERROR_INVALID_HANDLE); }).join();
+  ASSERT_CUDA(driver_->IpcGetEventHandle(&handle, event));
+  EXPECT_EQ(driver_->IpcOpenEventHandle(&opened, handle), CUDA_ERROR_INVALID_CONTEXT);
+  ASSERT_CUDA(driver_->EventDestroy(event));
+}
+
+TEST_F(StreamTest, AThousandEventsAreTooMany) {
+  std::vector<CUevent> events;
+  CUevent event = nullptr;
+  while (driver_->EventCreate(&event, 0) == CUDA_SUCCESS) events.push_back(event);
+  EXPECT_EQ(events.size(), 999u) << "one is the fixture's";
+  EXPECT_EQ(driver_->EventCreate(&event, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  for (const CUevent each : events) ASSERT_CUDA(driver_->EventDestroy(each));
+}
+
+TEST_F(StreamTest, AWriteThroughAReadOnlyMappingPoisonsTheProcess) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const CUdeviceptr mapped = Mapped(CU_MEM_ACCESS_FLAGS_PROT_READ);
+    ASSERT_CUDA(driver_->MemsetD8Async(mapped, 1, 1, first_));
+    EXPECT_EQ(driver_->StreamSynchronize(first_), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CUdeviceptr other = 0;
+    EXPECT_EQ(driver_->MemAlloc(&other, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(driver_->StreamSynchronize(second_), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_TRUE(IsSticky(driver_->Check(driver_->CtxSynchronize(), "cuCtxSynchronize")));
+    EXPECT_EQ(driver_->NameOf(CUDA_ERROR_ILLEGAL_ADDRESS), "CUDA_ERROR_ILLEGAL_ADDRESS");
+    std::_Exit(::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
+  });
+}
+
+TEST_F(StreamTest, AccessIsCheckedWhenTheCopyHappens) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const CUdeviceptr mapped = Mapped(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    ASSERT_CUDA(driver_->MemsetD8Async(mapped, 1, 1, first_));
+    const CUmemAccessDesc none{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+    ASSERT_CUDA(driver_->MemSetAccess(mapped, kBlock, &none, 1));
+    EXPECT_EQ(driver_->StreamSynchronize(first_), CUDA_ERROR_ILLEGAL_ADDRESS);
+  });
+}
+
+TEST_F(StreamTest, Violations) {
+  EXPECT_DEATH(
+      {
+        driver_->EventDestroy(event_);
+        driver_->EventDestroy(event_);
+      },
+      "VIOLATION in cuEventDestroy_v2: destroyed twice");
+  EXPECT_DEATH(
+      {
+        driver_->StreamDestroy(first_);
+        driver_->StreamSynchronize(first_);
+      },
+      "VIOLATION in cuStreamSynchronize: this stream was destroyed");
+  EXPECT_DEATH(
+      {
+        driver_->MemcpyDtoDAsync(memory_, memory_ + 1, 2, first_);
+        driver_->StreamSynchronize(first_);
+      },
+      "VIOLATION in cuMemcpyDtoDAsync_v2: source and destination overlap");
+  EXPECT_DEATH(
+      {
+        driver_->MemFree(memory_);
+        driver_->DevicePrimaryCtxRelease(0);
+      },
+      "last release with live events");
+}
+
+class CaptureTest : public StreamTest {
+ protected:
+  // A call that a capture in GLOBAL mode forbids, from another thread in that mode.
+  CUresult MapInAnotherThread(CUstreamCaptureMode mode) {
+    return std::async(std::launch::async,
+                      [this, mode] {
+                        CUstreamCaptureMode exchanged = mode;
+                        EXPECT_EQ(driver_->ThreadExchangeStreamCaptureMode(&exchanged), CUDA_SUCCESS);
+                        EXPECT_EQ(exchanged, CU_STREAM_CAPTURE_MODE_GLOBAL);
+                        CUdeviceptr address = 0;
+                        const CUresult result = driver_->MemAddressReserve(&address, kBlock, 0, 0, 0);
+                        if (result == CUDA_SUCCESS) driver_->MemAddressFree(address, kBlock);
+                        return result;
+                      })
+        .get();
+  }
+  template <class Function>
+  Function Find(const char* name) {
+    return reinterpret_cast<Function>(::dlsym(::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD), name));
+  }
+  void Begin() {
+    const auto begin = Find<CUresult (*)(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
+    ASSERT_CUDA(begin(first_, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  }
+  CUresult End() {
+    void* graph = nullptr;
+    return Find<CUresult (*)(CUstream, void**)>("cuStreamEndCapture")(first_, &graph);
+  }
+};
+
+TEST_F(CaptureTest, ARelaxedThreadDisturbsNoCapture) {
+  Begin();
+  EXPECT_EQ(MapInAnotherThread(CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(End(), CUDA_SUCCESS);
+}
+
+TEST_F(CaptureTest, AnyOtherThreadInvalidatesIt) {
+  Begin();
+  EXPECT_EQ(MapInAnotherThread(CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(CaptureTest, AnEventOfTheContextInvalidatesItEvenWhenRelaxed) {
+  Begin();
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  ASSERT_CUDA(driver_->ThreadExchangeStreamCaptureMode(&mode));
+  EXPECT_EQ(driver_->CtxRecordEvent(context_, event_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  ASSERT_CUDA(driver_->ThreadExchangeStreamCaptureMode(&mode));
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+}  // namespace
+}  // namespace arraybridge::cuda

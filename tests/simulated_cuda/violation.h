@@ -1,0 +1,11 @@
+// A Violation is what hardware leaves undefined: the simulated driver says what was done and ends the process.
+#pragma once
+
+#include <cstdint>
+
+namespace arraybridge::simulated {
+
+// Prints symbol, reason, argument and a backtrace, then aborts.
+[[noreturn]] void Violation(const char* symbol, const char* why, uint64_t argument = 0);
+
+}  // namespace arraybridge::simulated

@@ -88,7 +88,7 @@ void Broker::Core::Forget() {
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own) {
+Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose) {
   std::vector<View> arrays;
   arrays.reserve(specs.size());
   for (const ArraySpec& spec : specs) {
@@ -98,10 +98,10 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own) {
     array.dtype = spec.dtype;
     array.shape = spec.shape;
   }
-  return MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, core_->Timeout());
+  return MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, purpose, core_->Timeout());
 }
 
-Result<Placement> Broker::Place(std::span<const View> sources, bool own) {
+Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose) {
   std::vector<View> arrays;
   arrays.reserve(sources.size());
   for (const View& source : sources) {
@@ -111,7 +111,8 @@ Result<Placement> Broker::Place(std::span<const View> sources, bool own) {
     array.dtype = source.dtype;
     array.shape = source.shape;
   }
-  auto placement = MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, core_->Timeout());
+  auto placement =
+      MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, purpose, core_->Timeout());
   if (!placement.ok()) return placement;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (placement->views()[i].data != nullptr) CopyCompact(sources[i], placement->views()[i].data);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "client/arena.h"
+#include "client/purpose.h"
 
 namespace arraybridge {
 
@@ -158,12 +159,13 @@ Share ShareOf(codec::Published published, codec::Publish request, const Session&
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::vector<View> arrays, bool own,
-                           Deadline deadline) {
+                           const Broker::PublishOptions& purpose, Deadline deadline) {
   const auto bytes = RoomOfAll(arrays);
   if (!bytes.ok()) return bytes.status();
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
+    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
     auto carving = Carve(connection, **session, ns, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();

@@ -183,6 +183,17 @@ std::vector<RangeOfArena> Broker::TakeReturned(SessionId session, size_t most) {
   return taken;
 }
 
+void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> ranges) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  Session* const found = state.FindSession(session);
+  if (found == nullptr) return;
+  for (const RangeOfArena& range : ranges) {
+    // It may have given the arena back since: then they are carved no more.
+    if (state.FindWritable(*found, range.arena) != nullptr) found->returned.push_back(range);
+  }
+}
+
 Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access access) {
   State& state = *state_;
   const Limits& limits = state.config.limits;

@@ -151,6 +151,8 @@ class Broker {
   // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
   // Each is handed out once; at most `most`.
   std::vector<RangeOfArena> TakeReturned(SessionId session, size_t most);
+  // Their answer did not reach the session: the next one brings them.
+  void KeepReturned(SessionId session, std::span<const RangeOfArena> ranges);
 
   // Tickets: a descriptor promised to a session. RESOURCE_EXHAUSTED: limits.tickets_per_session_max.
   Result<Token> IssueTicket(SessionId session, ArenaId arena, Access access);

@@ -47,10 +47,17 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       started_(Clock::now()),
       here_(RunsAt::Here()),
       line_(config.limits),
-      sweeper_(broker, slow_, [this] { line_.ServeMemory(); }),
+      sweeper_(broker, slow_,
+               [this] {
+                 ServeMemory(Lane::kShort);
+                 if (line_.waits_for_memory()) ServeMemorySoon(Lane::kLong);
+               }),
+      large_("ab-large"),
       slow_("ab-slow"),
       to_seal_(config.limits),
       sealer_("ab-seal") {}
+
+Verbs::~Verbs() { large_.Stop(); }
 
 v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   v1::GetServerInfoResponse info;
@@ -206,12 +213,17 @@ void Verbs::Reclaim() {
   if (broker_.sweep_wanted() || line_.waits_for_memory()) sweeper_.Soon();
 }
 
+void Verbs::ServeMemory(Lane lane) {
+  if (line_.ServeMemory(lane)) ServeMemorySoon(Other(lane));
+}
+
 // Many who come, one task: it serves all who stand in the line when it begins.
-void Verbs::ServeMemorySoon() {
-  if (serve_posted_.exchange(true)) return;
-  slow_.Post([this] {
-    serve_posted_.store(false);
-    line_.ServeMemory();
+void Verbs::ServeMemorySoon(Lane lane) {
+  std::atomic<bool>& posted = serve_posted_[static_cast<size_t>(lane)];
+  if (posted.exchange(true)) return;
+  (lane == Lane::kLong ? large_ : slow_).Post([this, lane, &posted] {
+    posted.store(false);
+    ServeMemory(lane);
   });
 }
 
@@ -223,6 +235,10 @@ void Verbs::Drain() {
 
 void Verbs::WaitIdle(Clock::time_point deadline) {
   sealer_.WaitIdle(deadline);
+  for (int turn = 0; turn < 2; ++turn) {  // each may have something for the other
+    slow_.WaitIdle(deadline);
+    large_.WaitIdle(deadline);
+  }
   slow_.WaitIdle(deadline);
 }
 

@@ -80,12 +80,6 @@ class Broker {
 
   const Options& options() const;
 
-  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
-  // an arena of its own, as Publish with `sealed` needs. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false);
-  // Empty, and a copy of each view into it.
-  Result<Placement> Place(std::span<const View> sources, bool own = false);
-
   struct PublishOptions {
     std::string name{};    // empty: the broker chooses
     bool replace = false;  // false: ALREADY_EXISTS
@@ -95,6 +89,14 @@ class Broker {
     std::string structure{};
     std::string metadata{};
   };
+  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
+  // an arena of its own, as Publish with `sealed` needs. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
+  // INVALID_ARGUMENT before that if the broker would not publish it: `purpose` is what Publish will be told.
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose);
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false) { return Empty(specs, own, {}); }
+  // Empty, and a copy of each view into it.
+  Result<Placement> Place(std::span<const View> sources, bool own, const PublishOptions& purpose);
+  Result<Placement> Place(std::span<const View> sources, bool own = false) { return Place(sources, own, {}); }
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
   // this session that is not yet published. NOT_FOUND if not: then Place them.

@@ -25,6 +25,7 @@ from arraybridge.source import Purpose, Source, copied, freeze, placed, placemen
 
 _Views = list[_core.View]  # inside the class, `list` is a verb
 _COUNT_MAX: Final = 2**63 - 1
+_DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
 
 
@@ -250,6 +251,8 @@ class Broker:
             chosen = planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
             plans.append(chosen)
             if plain and chosen.zero_copy:
+                if len(self._decided) >= _DECIDED_MAX:
+                    self._decided.clear()
                 self._decided[caps, view.dtype, view.dtype_code, view.ndim] = chosen
             return seen(target, copied(view, chosen, caps), chosen)
 

@@ -134,6 +134,12 @@ PyObject* ExportCopy(const View& view, bool versioned) {
 
 }  // namespace
 
+bool CheckDlpackSays(const View& view) {
+  if (view.dtype.empty() || view.dtype == NameOf(view.type)) return true;
+  PyErr_Format(PyExc_BufferError, "DLPack has no dtype '%.100s'", view.dtype.c_str());
+  return false;
+}
+
 int InternDlpackNames() {
   const char* const names[] = {"stream", "max_version", "dl_device", "copy"};
   for (int i = 0; i < kNames; ++i) {
@@ -151,7 +157,7 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
   return Guarded<>(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
     const View& view = reinterpret_cast<ViewObject*>(self)->view;
     Wish wish;
-    if (!ReadAll(view, arguments, names, wish)) return nullptr;
+    if (!ReadAll(view, arguments, names, wish) || !CheckDlpackSays(view)) return nullptr;
     return wish.copy ? ExportCopy(view, wish.versioned) : Export(view, wish.versioned);
   });
 }

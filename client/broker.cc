@@ -88,7 +88,7 @@ void Broker::Core::Forget() {
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own) {
+Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const Device& device) {
   std::vector<View> arrays;
   arrays.reserve(specs.size());
   for (const ArraySpec& spec : specs) {
@@ -98,23 +98,42 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own) {
     array.dtype = spec.dtype;
     array.shape = spec.shape;
   }
-  return MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, core_->Timeout());
+  const auto connection = core_->connection();
+  const auto local = connection->mappers().Local(device);
+  if (!local.ok()) return local.status();
+  return MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, core_->Timeout());
 }
 
 Result<Placement> Broker::Place(std::span<const View> sources, bool own) {
+  if (sources.empty()) return InvalidArgument("a share has at least one array");
+  const Device& device = sources.front().device;
+  for (const View& source : sources) {
+    if (source.device.type == device.type && source.device.id == device.id) continue;
+    return InvalidArgument("the arrays of one share lie on one device: devices (", device.type, ", ", device.id,
+                           ") and (", source.device.type, ", ", source.device.id, ")");
+  }
+  return Place(sources, own, device);
+}
+
+Result<Placement> Broker::Place(std::span<const View> sources, bool own, const Device& device) {
   std::vector<View> arrays;
   arrays.reserve(sources.size());
   for (const View& source : sources) {
-    if (source.device.type != kDeviceCpu) return Unimplemented("copying from device type ", source.device.type);
     View& array = arrays.emplace_back();
     array.type = source.type;
     array.dtype = source.dtype;
     array.shape = source.shape;
   }
-  auto placement = MakeRoom(*core_->connection(), core_->options().ns, std::move(arrays), own, core_->Timeout());
+  const auto connection = core_->connection();
+  const auto local = connection->mappers().Local(device);
+  if (!local.ok()) return local.status();
+  auto placement = MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, core_->Timeout());
   if (!placement.ok()) return placement;
+  WrittenArena& arena = *placement->range()->arena;
   for (size_t i = 0; i < sources.size(); ++i) {
-    if (placement->views()[i].data != nullptr) CopyCompact(sources[i], placement->views()[i].data);
+    const auto* const at = static_cast<const std::byte*>(placement->views()[i].data);
+    if (at == nullptr) continue;
+    AB_RETURN_IF_ERROR(arena.mapping().CopyFrom(sources[i], static_cast<uint64_t>(at - arena.data())));
   }
   return placement;
 }

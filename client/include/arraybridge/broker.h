@@ -25,7 +25,8 @@
 namespace arraybridge {
 
 // kShared: the arena's one read-only mapping. kPrivate: a copy-on-write mapping of its own, for frameworks that do not
-// know read-only memory: a write stays with the writer and never ends in SIGSEGV.
+// know read-only memory: a write stays with the writer and never ends in SIGSEGV. A GPU has no copy-on-write: there
+// kPrivate is kShared, and a write faults on the device (with cudaIpcMemHandle, it does not even do that).
 enum class MapMode : uint8_t { kShared, kPrivate };
 
 struct ServerInfo {
@@ -71,6 +72,9 @@ class Broker {
     // Asked ten times a second by a thread that waits for the broker, without any lock; true ends its call with
     // CANCELLED.
     std::function<bool()> interrupted{};
+    // The path of the CUDA driver library; empty: the system's libcuda.so.1. The first in a process that uses it
+    // decides.
+    std::string cuda_driver{};
   };
 
   explicit Broker(Options options);
@@ -81,10 +85,16 @@ class Broker {
   const Options& options() const;
 
   // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
-  // an arena of its own, as Publish with `sealed` needs. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false);
-  // Empty, and a copy of each view into it.
+  // an arena of its own, as Publish with `sealed` needs; host memory only, UNIMPLEMENTED otherwise. `device`: the host,
+  // or a GPU by UUID, or by this process's number for it. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
+  // Of a GPU: FAILED_PRECONDITION if it is not visible here, UNAVAILABLE without a driver.
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false, const Device& device = {});
+  // Empty, and a copy of each view into it, on the device where they lie: all on one, INVALID_ARGUMENT otherwise.
+  // Copies from a GPU come after what each view's producer has queued on its stream, and are done on return. Views of a
+  // GPU are compact row-major: UNIMPLEMENTED otherwise.
   Result<Placement> Place(std::span<const View> sources, bool own = false);
+  // The same, on a device of choice.
+  Result<Placement> Place(std::span<const View> sources, bool own, const Device& device);
 
   struct PublishOptions {
     std::string name{};    // empty: the broker chooses
@@ -95,6 +105,8 @@ class Broker {
     std::string structure{};
     std::string metadata{};
   };
+  // Of GPU memory: waits for the streams that the placement's views name, and for no other. REQUIRES: what else writes
+  // to it has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
   // this session that is not yet published. NOT_FOUND if not: then Place them.

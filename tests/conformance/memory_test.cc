@@ -82,9 +82,12 @@ class MemoryLaw : public testing::TestWithParam<Pair> {
 };
 
 TEST_P(MemoryLaw, TheMapperKnowsTheBackendsDevices) {
-  const auto known = mapper_->devices();
-  for (const Device& device : backend_->devices())
-    EXPECT_NE(std::find(known.begin(), known.end(), device), known.end());
+  EXPECT_EQ(mapper_->kind(), backend_->kind());
+  for (const Device& device : backend_->devices()) {
+    const auto local = mapper_->Local(device);
+    ASSERT_TRUE(local.ok()) << local.status().ToString();
+    EXPECT_EQ(*local, device);
+  }
 }
 
 TEST_P(MemoryLaw, SizesThatCannotBeAreRefused) {

@@ -88,7 +88,8 @@ void Broker::Core::Forget() {
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const Device& device) {
+Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose,
+                                const Device& device) {
   std::vector<View> arrays;
   arrays.reserve(specs.size());
   for (const ArraySpec& spec : specs) {
@@ -101,10 +102,10 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, cons
   const auto connection = core_->connection();
   const auto local = connection->mappers().Local(device);
   if (!local.ok()) return local.status();
-  return MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, core_->Timeout());
+  return MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, purpose, core_->Timeout());
 }
 
-Result<Placement> Broker::Place(std::span<const View> sources, bool own) {
+Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose) {
   if (sources.empty()) return InvalidArgument("a share has at least one array");
   const Device& device = sources.front().device;
   for (const View& source : sources) {
@@ -112,10 +113,11 @@ Result<Placement> Broker::Place(std::span<const View> sources, bool own) {
     return InvalidArgument("the arrays of one share lie on one device: devices (", device.type, ", ", device.id,
                            ") and (", source.device.type, ", ", source.device.id, ")");
   }
-  return Place(sources, own, device);
+  return Place(sources, own, purpose, device);
 }
 
-Result<Placement> Broker::Place(std::span<const View> sources, bool own, const Device& device) {
+Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose,
+                                const Device& device) {
   std::vector<View> arrays;
   arrays.reserve(sources.size());
   for (const View& source : sources) {
@@ -127,7 +129,8 @@ Result<Placement> Broker::Place(std::span<const View> sources, bool own, const D
   const auto connection = core_->connection();
   const auto local = connection->mappers().Local(device);
   if (!local.ok()) return local.status();
-  auto placement = MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, core_->Timeout());
+  auto placement =
+      MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, purpose, core_->Timeout());
   if (!placement.ok()) return placement;
   WrittenArena& arena = *placement->range()->arena;
   for (size_t i = 0; i < sources.size(); ++i) {

@@ -14,6 +14,7 @@
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
+#include "proto/boundary/share_limits.h"
 
 namespace arraybridge::codec {
 
@@ -38,6 +39,7 @@ struct Limits {
   uint64_t request_timeout_max_ms = 0;
   uint64_t arena_idle_ms = 0;
   uint64_t own_arena_bytes_min = 0;
+  ShareLimits share;
 };
 
 struct Server {
@@ -134,6 +136,8 @@ std::string Encode(const OpenSession& request);
 std::string Encode(const Allocate& request);
 std::string Encode(const Publish& request);
 std::string Encode(const Release& request);
+// Bytes that these arrays take in a Publish, as the broker counts them.
+uint64_t SpecBytes(std::span<const PublishedArray> arrays);
 std::string EncodeMapped(uint64_t arena);
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms);
 std::string EncodeExport(uint64_t arena, uint64_t generation);

@@ -7,6 +7,27 @@ namespace {
 void ParseLimits(Reader reader, Limits& limits) {
   while (reader.next()) {
     switch (reader.tag_and_type()) {
+      case Varint(1):
+        limits.share.frame_bytes_max = reader.get_uint64();
+        break;
+      case Varint(2):
+        limits.share.name_bytes_max = reader.get_uint64();
+        break;
+      case Varint(3):
+        limits.share.arrays_per_share_max = reader.get_uint64();
+        break;
+      case Varint(4):
+        limits.share.rank_max = reader.get_uint64();
+        break;
+      case Varint(5):
+        limits.share.spec_bytes_max = reader.get_uint64();
+        break;
+      case Varint(6):
+        limits.share.structure_bytes_max = reader.get_uint64();
+        break;
+      case Varint(7):
+        limits.share.metadata_bytes_max = reader.get_uint64();
+        break;
       case Varint(9):
         limits.names_per_request_max = reader.get_uint64();
         break;

@@ -41,7 +41,7 @@ void AddCapabilities(Writer& request, const Capabilities& capabilities) {
 
 void AddArray(Writer& specs, const PublishedArray& array) {
   Writer writer(specs, 1);
-  writer.add_uint32(kSpecCode, array.spec.type.code);
+  if (array.spec.type.code != 0) writer.add_uint32(kSpecCode, array.spec.type.code);  // 0 is what a broker counts not
   writer.add_uint32(kSpecBits, array.spec.type.bits);
   writer.add_uint32(kSpecLanes, array.spec.type.lanes);
   AddText(writer, kSpecDtype, array.spec.dtype);
@@ -50,7 +50,11 @@ void AddArray(Writer& specs, const PublishedArray& array) {
   if (!shape.empty()) writer.add_packed_int64(kSpecShape, shape.begin(), shape.end());
   if (!strides.empty()) writer.add_packed_int64(kSpecStrides, strides.begin(), strides.end());
   if (array.spec.offset != 0) writer.add_uint64(kSpecOffset, array.spec.offset);
-  writer.add_uint64(kSpecSize, array.size);
+  if (array.size != 0) writer.add_uint64(kSpecSize, array.size);
+}
+
+void AddArrays(Writer& specs, std::span<const PublishedArray> arrays) {
+  for (const PublishedArray& array : arrays) AddArray(specs, array);
 }
 
 }  // namespace
@@ -91,13 +95,20 @@ std::string Encode(const Publish& request) {
   writer.add_uint64(6, request.size);
   {
     Writer specs(writer, 7);
-    for (const PublishedArray& array : request.arrays) AddArray(specs, array);
+    AddArrays(specs, request.arrays);
   }
   if (request.replace) writer.add_bool(8, true);
   if (request.sealed) writer.add_bool(9, true);
   AddText(writer, 11, request.structure);
   AddText(writer, 12, request.metadata);
   return out;
+}
+
+uint64_t SpecBytes(std::span<const PublishedArray> arrays) {
+  std::string out;
+  Writer specs(out);
+  AddArrays(specs, arrays);
+  return out.size();
 }
 
 std::string Encode(const Release& request) {

@@ -5,6 +5,7 @@
 
 #include "client/arena.h"
 #include "client/memory/cuda_copy.h"
+#include "client/purpose.h"
 
 namespace arraybridge {
 
@@ -174,7 +175,7 @@ Share ShareOf(codec::Published published, codec::Publish request, const Device& 
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, Deadline deadline) {
+                           bool own, const Broker::PublishOptions& purpose, Deadline deadline) {
   if (own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
   }
@@ -183,6 +184,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
+    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
     auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();

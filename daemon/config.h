@@ -31,9 +31,10 @@ struct Limits {
   uint64_t structure_bytes_max = 32768;
   uint64_t metadata_bytes_max = 16384;
   uint64_t frame_bytes_max = 65536;
-  uint64_t descriptors_in_flight_max = 64;  // per session: unread ones pile up in the receiver
-  uint64_t output_frames_max = 256;         // per session: answers nobody reads; then the session is cut
-  uint64_t output_bytes_max = 256 << 10;    // the same in bytes, beyond what the socket holds
+  uint64_t descriptors_in_flight_max = 64;        // per session: unread ones pile up in the receiver
+  uint64_t descriptors_in_flight_per_uid = 1024;  // of lifelines that have ended included; the kernel counts them too
+  uint64_t output_frames_max = 256;               // per session: answers nobody reads; then the session is cut
+  uint64_t output_bytes_max = 256 << 10;          // the same in bytes, beyond what the socket holds
   uint64_t queued_requests_per_session = 64;
   uint64_t tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;     // concurrent calls per gRPC connection
@@ -56,8 +57,10 @@ struct Config {
 
   uint64_t host_capacity_bytes = 0;  // resolved: never 0 after LoadConfig
   uint64_t host_cache_bytes = 256ull << 20;
-  bool huge_pages = true;              // where the kernel allows it
-  uint64_t namespace_quota_bytes = 0;  // 0 = the capacity
+  bool huge_pages = true;               // where the kernel allows it
+  std::string cuda_driver = "auto";     // auto: the system's libcuda.so.1; none; or the path of a library
+  uint64_t cuda_capacity_percent = 90;  // of each GPU's memory, to hand out
+  uint64_t namespace_quota_bytes = 0;   // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
   std::chrono::milliseconds orphan_grace{60000};
   uint64_t own_arena_bytes_min = 16ull << 20;

@@ -61,17 +61,10 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
     *message_ = std::move(result->message);
     Finish(grpc::Status::OK);
   }
-  void GiveBack(const Caller& caller, const v1::AllocateResponse& granted) {
-    v1::ReleaseRequest release;
-    if (granted.has_handle()) release.add_arenas(granted.handle().arena());
-    static_cast<void>(verbs_.Release(caller, release));  // fails only if the session has ended, and all with it
+  template <class Granted>
+  void GiveBack(const Caller& caller, const Granted& granted) {
+    verbs_.TakeBack(caller, granted);
   }
-  void GiveBack(const Caller& caller, const v1::AcquireResponse& granted) {
-    v1::ReleaseRequest release;
-    for (const auto& leased : granted.shares()) release.add_leases(leased.lease());
-    static_cast<void>(verbs_.Release(caller, release));
-  }
-
   // A share stays, as it does when its answer is lost on the way.
   void GiveBack(const Caller&, const v1::PublishResponse&) {}
 

@@ -1,11 +1,8 @@
 #include "daemon/service/lifeline.h"
 
-#include <linux/sockios.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,8 +13,9 @@ namespace {
 
 constexpr size_t kPayloadBytesMax = kFrameBytesMax - sizeof(FrameHeader);
 constexpr size_t kErrorTextBytesMax = 4096;
-// A frame costs its sender's socket at least this much until it is read.
-constexpr uint64_t kFrameAccountedBytesMin = 512;
+// The kernel counts the unread descriptors of all: this peer need not be the one who hoards them.
+constexpr std::string_view kNoneLeft =
+    "too many of the broker's descriptors are in flight, unread by others: try again";
 
 // One a thread that answers: the loop, the worker, gRPC's.
 std::vector<char>& Scratch() {
@@ -30,23 +28,17 @@ FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_want
   return {request.verb, flags, static_cast<uint32_t>(code), request.request};
 }
 
-// The kernel counts the unread descriptors of all: this peer need not be the one who hoards them.
-std::string NoRoomInFlight() {
-  v1::Error error;
-  error.set_message("too many of the broker's descriptors are in flight, unread by others: try again");
-  error.set_reason("DESCRIPTORS");
-  return error.SerializeAsString();
-}
-
 }  // namespace
 
-Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll)
+Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
+                   std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered)
     : key_(key),
       limits_(limits),
       epoll_(epoll),
       peer_(std::move(connection.peer)),
       takes_no_descriptors_(connection.takes_no_descriptors),
-      process_(std::move(connection.process)),
+      in_flight_(std::move(in_flight)),
+      undelivered_(undelivered),
       socket_(std::move(connection.socket)) {}
 
 void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,
@@ -83,60 +75,74 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
 void Lifeline::Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
   MutexLock lock(mutex_);
   if (closed_ || cut_ != kNotCut) return;
-  if (descriptor.valid() && !MayCarryDescriptor()) return CutLocked(EndCause::kLimit);
+  Outgoing frame{header, payload, std::move(descriptor), {}};
+  if (frame.descriptor.valid()) {
+    const auto room = in_flight_->Reserve(socket_.get());
+    if (room == DescriptorsInFlight::Room::kNoneInSession) return CutLocked(EndCause::kLimit);
+    if (room == DescriptorsInFlight::Room::kNoneForUser) {
+      BecomeRefusal(&frame, Concat("user ", peer_.uid, " has so many descriptors unread that it gets no more (",
+                                   "limits.descriptors_in_flight_per_uid ", limits_.descriptors_in_flight_per_uid,
+                                   "): read them and try again"));
+    }
+  }
   if (owed_.empty()) {
-    const SendOutcome outcome = SendNow(header, payload, descriptor);
+    const SendOutcome outcome = SendNow(&frame);
     if (outcome == SendOutcome::kSent) return;
     if (outcome != SendOutcome::kAgain) return CutLocked(EndCause::kClean);
   }
-  Owe(header, payload, std::move(descriptor));
+  Owe(std::move(frame));
 }
 
-void Lifeline::Owe(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
-  const uint64_t bytes = owed_bytes_ + sizeof header + payload.size();
+void Lifeline::Owe(Outgoing frame) {
+  const uint64_t bytes = owed_bytes_ + sizeof frame.header + frame.payload.size();
   if (owed_.size() >= limits_.output_frames_max || bytes > limits_.output_bytes_max) {
     return CutLocked(EndCause::kLimit);
   }
   owed_bytes_ = bytes;
-  if (descriptor.valid()) ++owed_descriptors_;
-  owed_.push_back({header, std::string(payload), std::move(descriptor)});
+  owed_.push_back({frame.header, std::string(frame.payload), std::move(frame.descriptor)});
   if (owed_.size() == 1) WantWritable(true);
 }
 
 void Lifeline::ForgetOwed() {
   owed_.clear();
-  owed_bytes_ = owed_descriptors_ = 0;
+  owed_bytes_ = 0;
 }
 
-SendOutcome Lifeline::SendNow(const FrameHeader& header, std::string_view payload, const UniqueFd& descriptor) {
-  if (!descriptor.valid()) return SendFrame(socket_.get(), header, payload, -1, false);
-  const SendOutcome outcome = SendFrame(socket_.get(), header, payload, descriptor.get(), false);
-  if (outcome == SendOutcome::kSent) ++descriptors_unread_;
+// First all is as if it had not been asked for: the client may ask again at once.
+void Lifeline::BecomeRefusal(Outgoing* frame, std::string_view message) {
+  if (session) undelivered_(*session, Verb{frame->header.verb}, frame->payload);
+  v1::Error error;
+  error.set_message(std::string(message));
+  error.set_reason("DESCRIPTORS");
+  frame->header.status = static_cast<uint32_t>(Code::kResourceExhausted);
+  frame->refusal = error.SerializeAsString();
+  frame->payload = frame->refusal;
+  frame->descriptor.reset();
+}
+
+SendOutcome Lifeline::SendNow(Outgoing* frame) {
+  if (!frame->descriptor.valid()) return SendFrame(socket_.get(), frame->header, frame->payload, -1, false);
+  const SendOutcome outcome = SendFrame(socket_.get(), frame->header, frame->payload, frame->descriptor.get(), false);
+  if (outcome == SendOutcome::kSent) in_flight_->NoteSent(socket_.get());
   if (outcome != SendOutcome::kTooManyDescriptors) return outcome;
-  FrameHeader refused = header;
-  refused.status = static_cast<uint32_t>(Code::kResourceExhausted);
-  return SendFrame(socket_.get(), refused, NoRoomInFlight(), -1, false);
-}
-
-// Descriptors that nobody reads count against this daemon's own limit. The kernel says how many bytes are unread, which
-// bounds the frames, which bound the descriptors.
-bool Lifeline::MayCarryDescriptor() {
-  if (owed_descriptors_ + descriptors_unread_ < limits_.descriptors_in_flight_max) return true;
-  int bytes = 0;
-  if (::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) return false;
-  descriptors_unread_ = std::min(descriptors_unread_, static_cast<uint64_t>(bytes) / kFrameAccountedBytesMin);
-  return owed_descriptors_ + descriptors_unread_ < limits_.descriptors_in_flight_max;
+  in_flight_->NoteDropped(socket_.get());
+  BecomeRefusal(frame, kNoneLeft);
+  return SendFrame(socket_.get(), frame->header, frame->payload, -1, false);
 }
 
 void Lifeline::Flush() {
   MutexLock lock(mutex_);
   while (!owed_.empty() && !closed_ && cut_ == kNotCut) {
-    const Owed& next = owed_.front();
-    const SendOutcome outcome = SendNow(next.header, next.payload, next.descriptor);
-    if (outcome == SendOutcome::kAgain) return;
-    if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean);
+    Owed& next = owed_.front();
     owed_bytes_ -= sizeof next.header + next.payload.size();
-    if (next.descriptor.valid()) --owed_descriptors_;
+    Outgoing frame{next.header, next.payload, std::move(next.descriptor), {}};
+    const SendOutcome outcome = SendNow(&frame);
+    if (outcome == SendOutcome::kAgain) {
+      next = {frame.header, std::string(frame.payload), std::move(frame.descriptor)};
+      owed_bytes_ += sizeof next.header + next.payload.size();
+      return;
+    }
+    if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean);
     owed_.pop_front();
   }
   WantWritable(false);
@@ -172,8 +178,10 @@ void Lifeline::Close() {
   MutexLock lock(mutex_);
   closed_ = true;
   ForgetOwed();
-  if (takes_no_descriptors_ || !socket_.valid()) return socket_.reset();
+  if (!socket_.valid()) return;
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once
+  socket_ = in_flight_->Bury(std::move(socket_));
+  if (takes_no_descriptors_) return socket_.reset();
   CloseAside(std::move(socket_));
 }
 

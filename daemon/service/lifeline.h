@@ -5,12 +5,15 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/config.h"
+#include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
@@ -22,14 +25,19 @@ enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain };
 // Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
 class Lifeline {
  public:
+  // Takes back what an answer granted whose descriptor could not be sent: the client hears a refusal instead. Called
+  // with a lock held.
+  using Undelivered = std::function<void(SessionId session, Verb verb, std::string_view answer)>;
+
   // Asks the loop for EPOLLOUT through `epoll`, which outlives the socket, as (2 * key).
-  Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll);
+  Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
+           std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered);
 
   uint64_t key() const { return key_; }
   int socket() const { return socket_.get(); }
   bool takes_no_descriptors() const { return takes_no_descriptors_; }
   bool open() const { return socket_.valid(); }
-  int process() const { return process_.get(); }
+  int process() const { return peer_.process == nullptr ? -1 : peer_.process->get(); }
   const Peer& peer() const { return peer_; }
 
   // The loop's own notes.
@@ -53,6 +61,12 @@ class Lifeline {
 
  private:
   static constexpr int kNotCut = -1;
+  struct Outgoing {
+    FrameHeader header;
+    std::string_view payload;
+    UniqueFd descriptor;
+    std::string refusal;  // the payload, if it became one
+  };
   struct Owed {
     FrameHeader header;
     std::string payload;
@@ -60,10 +74,9 @@ class Lifeline {
   };
 
   void Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) AB_EXCLUDES(mutex_);
-  SendOutcome SendNow(const FrameHeader& header, std::string_view payload, const UniqueFd& descriptor)
-      AB_REQUIRES(mutex_);
-  bool MayCarryDescriptor() AB_REQUIRES(mutex_);
-  void Owe(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) AB_REQUIRES(mutex_);
+  SendOutcome SendNow(Outgoing* frame) AB_REQUIRES(mutex_);
+  void BecomeRefusal(Outgoing* frame, std::string_view message) AB_REQUIRES(mutex_);
+  void Owe(Outgoing frame) AB_REQUIRES(mutex_);
   void ForgetOwed() AB_REQUIRES(mutex_);
   void CutLocked(EndCause cause) AB_REQUIRES(mutex_);
   void WantWritable(bool wanted) AB_REQUIRES(mutex_);
@@ -73,14 +86,13 @@ class Lifeline {
   const int epoll_;
   const Peer peer_;
   const bool takes_no_descriptors_;
-  UniqueFd process_;
+  const std::shared_ptr<DescriptorsInFlight> in_flight_;  // of its user
+  const Undelivered& undelivered_;
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
-  uint64_t owed_descriptors_ AB_GUARDED_BY(mutex_) = 0;
-  uint64_t descriptors_unread_ AB_GUARDED_BY(mutex_) = 0;  // at most so many
-  std::atomic<int> cut_{kNotCut};                          // an EndCause; written under the mutex
+  std::atomic<int> cut_{kNotCut};  // an EndCause; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 

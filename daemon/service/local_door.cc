@@ -61,6 +61,7 @@ struct LocalDoor::Requests {
 LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
     : config_(config),
       verbs_(verbs),
+      undelivered_([this](SessionId session, Verb verb, std::string_view answer) { TakeBack(session, verb, answer); }),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       requests_(std::make_unique<Requests>()),
@@ -131,8 +132,11 @@ void LocalDoor::AdmitIncoming() {
 
 void LocalDoor::Admit(Connection connection) {
   const uint64_t key = ++last_key_;
-  const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get());
-  const uint64_t others = of_uid_[line->peer().uid]++;
+  User& user = of_uid_[connection.peer.uid];
+  if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits);
+  const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
+                                               undelivered_);
+  const uint64_t others = user.lifelines++;
   lifelines_.emplace(key, line);
   if (others >= config_.limits.connections_per_uid) {
     Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
@@ -337,6 +341,16 @@ void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, c
   line->Refuse(header, status, verbs_.memory_wanted(line->peer().uid));
 }
 
+void LocalDoor::TakeBack(SessionId session, Verb verb, std::string_view answer) {
+  const auto take_back = [&](auto message) {
+    const bool ours = message.ParseFromArray(answer.data(), static_cast<int>(answer.size()));
+    if (ours) verbs_.TakeBack({session, Door::kLifeline}, message);
+  };
+  if (verb == Verb::kAllocate) take_back(v1::AllocateResponse());
+  if (verb == Verb::kAcquire) take_back(v1::AcquireResponse());
+  if (verb == Verb::kExport) take_back(v1::ExportResponse());
+}
+
 // Whoever breaks the frame's rules is told and cut: what it would send next cannot be trusted.
 void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
   FrameHeader asked = header;
@@ -352,10 +366,12 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
 // Exactly once for each lifeline: who is not in the table has ended.
 void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (lifelines_.erase(line->key()) == 0) return;
-  const auto mine = of_uid_.find(line->peer().uid);
-  if (--mine->second == 0) of_uid_.erase(mine);
+  --of_uid_.at(line->peer().uid).lifelines;
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
+  // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   line->Close();
+  std::erase_if(of_uid_, [](const auto& user) { return user.second.lifelines == 0 && user.second.in_flight->Empty(); });
   if (cause == EndCause::kProtocol || cause == EndCause::kLimit) verbs_.CountCut();
   if (line->session && !line->joined) verbs_.EndSession(*line->session);
 }

@@ -10,12 +10,14 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "daemon/config.h"
+#include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/lifeline.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/log_throttle.h"
@@ -38,6 +40,11 @@ class LocalDoor {
  private:
   struct Requests;  // reused from frame to frame, so that a request costs no allocation of its own
   using LifelinePointer = std::shared_ptr<Lifeline>;
+  // What one user has here. It stays until the last of its descriptors was read, or its process has gone.
+  struct User {
+    uint64_t lifelines = 0;
+    std::shared_ptr<DescriptorsInFlight> in_flight;
+  };
 
   void Run();
   int WaitForEvents(bool busy, std::span<epoll_event> events);
@@ -53,6 +60,7 @@ class LocalDoor {
   void ServeVerb(const LifelinePointer& line, const Frame& frame);
   void Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status);
   void Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status);
+  void TakeBack(SessionId session, Verb verb, std::string_view answer);
   void End(const LifelinePointer& line, EndCause cause);
 
   template <class Message>
@@ -69,6 +77,7 @@ class LocalDoor {
 
   const Config& config_;
   Verbs& verbs_;
+  const Lifeline::Undelivered undelivered_;
   UniqueFd epoll_;
   UniqueFd wake_;
   std::unique_ptr<Requests> requests_;
@@ -76,7 +85,7 @@ class LocalDoor {
   uint64_t last_key_ = 0;
   LogThrottle violations_;
   std::unordered_map<uint64_t, LifelinePointer> lifelines_;
-  std::unordered_map<uint32_t, uint64_t> of_uid_;
+  std::unordered_map<uint32_t, User> of_uid_;
   // In the order they came, which is the order in which they are due.
   std::deque<std::pair<Clock::time_point, uint64_t>> hellos_;
   std::atomic<bool> stopping_{false};

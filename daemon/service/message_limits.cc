@@ -4,33 +4,24 @@
 
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
+#include "proto/boundary/share_limits.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr uint64_t kClientNameBytesMax = 64;
-constexpr uint64_t kFenceBytesMax = 64;   // an interprocess event
-constexpr uint64_t kGrantBytesMax = 512;  // of an answer to Acquire, beside names and what a share's maker described
 constexpr uint64_t kPageTokenBytesMax = 512;
 constexpr int kHandleKindsMax = 16;
 constexpr int kGpusMax = 256;
 
-Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most) {
-  if (bytes <= most) return Ok();
-  return InvalidArgument(what, " has ", bytes, " bytes (", limit, " ", most, ")").Because("TOO_LARGE");
+ShareLimits ShareLimitsOf(const Limits& limits) {
+  return {limits.frame_bytes_max, limits.name_bytes_max,      limits.arrays_per_share_max, limits.rank_max,
+          limits.spec_bytes_max,  limits.structure_bytes_max, limits.metadata_bytes_max};
 }
 
-Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most) {
-  if (count <= most) return Ok();
-  return InvalidArgument(count, " ", what, " in one request (", limit, " ", most, ")").Because("TOO_MANY");
-}
-
-Status CheckShape(const Limits& limits, const v1::ArraySpec& spec, int index) {
+Status CheckShape(const ShareLimits& limits, const v1::ArraySpec& spec, int index) {
   const auto rank = static_cast<uint64_t>(spec.shape_size());
-  if (rank > limits.rank_max) {
-    return InvalidArgument("array ", index, " has rank ", rank, " (limits.rank_max ", limits.rank_max, ")")
-        .Because("TOO_LARGE");
-  }
+  AB_RETURN_IF_ERROR(CheckRank(limits, rank, static_cast<uint64_t>(index)));
   if (spec.strides_size() != 0 && spec.strides_size() != spec.shape_size()) {
     return InvalidArgument("array ", index, " has ", spec.strides_size(), " strides for rank ", rank);
   }
@@ -40,7 +31,7 @@ Status CheckShape(const Limits& limits, const v1::ArraySpec& spec, int index) {
   return Ok();
 }
 
-Status CheckSpec(const Limits& limits, const v1::ArraySpec& spec, int index, uint64_t share_bytes) {
+Status CheckSpec(const ShareLimits& limits, const v1::ArraySpec& spec, int index, uint64_t share_bytes) {
   if (spec.lanes() != 1) return InvalidArgument("array ", index, " has ", spec.lanes(), " lanes; only 1 is known");
   if (spec.bits() == 0) return InvalidArgument("array ", index, " has elements of 0 bits");
   AB_RETURN_IF_ERROR(CheckShape(limits, spec, index));
@@ -52,14 +43,6 @@ Status CheckSpec(const Limits& limits, const v1::ArraySpec& spec, int index, uin
                            " of a share of ", share_bytes, " bytes");
   }
   return Ok();
-}
-
-// What is published has to fit into one answer to Acquire, or nobody could ever get it.
-Status CheckDescription(const Limits& limits, const v1::PublishRequest& request) {
-  const uint64_t bytes = request.specs().ByteSizeLong() + request.structure().size() + request.metadata().size();
-  const uint64_t beside = kGrantBytesMax + kFenceBytesMax + 2 * limits.name_bytes_max;
-  const uint64_t room = std::max<uint64_t>(AnswerBytesMax(limits), beside) - beside;
-  return CheckBytes("the description (specs, structure, metadata)", bytes, "what a frame holds", room);
 }
 
 Status CheckFence(const v1::Fence& fence) {
@@ -90,21 +73,18 @@ Status CheckNamespace(const Limits& limits, std::string_view ns) {
 }
 
 Status CheckPublish(const Limits& limits, const v1::PublishRequest& request) {
-  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
-  AB_RETURN_IF_ERROR(CheckBytes("the name", request.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
-  const auto arrays = static_cast<uint64_t>(request.specs().arrays_size());
-  if (arrays == 0) return InvalidArgument("a share holds at least one array");
-  AB_RETURN_IF_ERROR(CheckCount("arrays", arrays, "limits.arrays_per_share_max", limits.arrays_per_share_max));
-  AB_RETURN_IF_ERROR(
-      CheckBytes("specs", request.specs().ByteSizeLong(), "limits.spec_bytes_max", limits.spec_bytes_max));
-  AB_RETURN_IF_ERROR(
-      CheckBytes("structure", request.structure().size(), "limits.structure_bytes_max", limits.structure_bytes_max));
-  AB_RETURN_IF_ERROR(
-      CheckBytes("metadata", request.metadata().size(), "limits.metadata_bytes_max", limits.metadata_bytes_max));
-  AB_RETURN_IF_ERROR(CheckDescription(limits, request));
+  const ShareLimits share_limits = ShareLimitsOf(limits);
+  ShareSizes share;
+  share.namespace_bytes = request.namespace_().size();
+  share.name_bytes = request.name().size();
+  share.arrays = static_cast<uint64_t>(request.specs().arrays_size());
+  share.spec_bytes = request.specs().ByteSizeLong();
+  share.structure_bytes = request.structure().size();
+  share.metadata_bytes = request.metadata().size();
+  AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
   AB_RETURN_IF_ERROR(CheckFence(request.fence()));
   for (int i = 0; i < request.specs().arrays_size(); ++i) {
-    AB_RETURN_IF_ERROR(CheckSpec(limits, request.specs().arrays(i), i, request.size()));
+    AB_RETURN_IF_ERROR(CheckSpec(share_limits, request.specs().arrays(i), i, request.size()));
   }
   return Ok();
 }

@@ -23,7 +23,7 @@ class Sweeper {
   void Soon();
   // Once more when `delay` has passed, within kGrain.
   void After(std::chrono::milliseconds delay);
-  // Here and now, without `swept`. REQUIRES: on the worker.
+  // Here and now, without `swept`. O(bytes): on a worker. What another thread sweeps meanwhile is not counted.
   Broker::Swept SweepNow() AB_EXCLUDES(mutex_);
 
  private:

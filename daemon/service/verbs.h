@@ -2,6 +2,7 @@
 // both doors. Every limit on a message is checked here. A door adds only how bytes travel.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/handle_offer.h"
 #include "daemon/service/sweeper.h"
 #include "daemon/service/waiting_line.h"
 #include "daemon/service/worker.h"
@@ -37,12 +39,13 @@ struct Answer {
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 
-// Thread-safe. Its threads: one for what may populate or destroy, one for seals that may sleep, and the lines' for
-// deadlines.
+// Thread-safe. Its threads: one for what may destroy or populate a little, one for what populates much, one for seals
+// that may sleep, and the lines' for deadlines.
 class Verbs {
  public:
   // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
   Verbs(const Config& config, Broker& broker, std::function<void()> allocated);
+  ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
 
@@ -70,6 +73,10 @@ class Verbs {
   Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
+  // Undoes what an answer granted that its caller will never hear. Whatever has gone meanwhile is no failure.
+  void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
+  void TakeBack(const Caller& caller, const v1::AcquireResponse& granted);
+  void TakeBack(const Caller& caller, const v1::ExportResponse& granted);
   Result<Answer<v1::RedeemResponse>> Redeem(const Caller& caller, const v1::RedeemRequest& request);
   // The caller went away: its reply is dropped. Without effect on one that is being answered.
   void Cancel(WaiterId waiter) { line_.Cancel(waiter); }
@@ -105,20 +112,22 @@ class Verbs {
   // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
   void Reclaim();
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
-  void ServeMemorySoon();
+  void ServeMemory(Lane lane);
+  void ServeMemorySoon(Lane lane);
 
   const Config& config_;
   Broker& broker_;
   const std::function<void()> allocated_;
   const Clock::time_point started_;
-  const std::string boot_id_;
+  const RunsAt here_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};
-  std::atomic<bool> serve_posted_{false};
+  std::array<std::atomic<bool>, 2> serve_posted_{};  // by lane
   WaitingLine line_;
   Sweeper sweeper_;
-  Worker slow_;  // its tasks use all of the above
+  Worker large_;  // stopped before slow_, whose tasks post to it and the other way round
+  Worker slow_;   // its tasks use all of the above
   std::atomic<bool> seal_posted_{false};
   WaitingLine to_seal_;  // one of each user in turn
   Worker sealer_;        // last: what slow_ does must not wait for a seal

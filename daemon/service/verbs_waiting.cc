@@ -9,8 +9,16 @@
 #include "daemon/service/verbs.h"
 
 namespace arraybridge {
+namespace {
 
-// An Allocate from its arrival to its answer. Only the slow thread tries it; whoever finds it overdue expires it.
+// What clients' arenas grow to. Populating so much takes tens of milliseconds; what is larger has a lane of its own.
+constexpr uint64_t kShortBytesMax = 64ull << 20;
+
+Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
+
+}  // namespace
+
+// An Allocate from its arrival to its answer. Only its lane's thread tries it; whoever finds it overdue expires it.
 class Verbs::Pending {
  public:
   Pending(Verbs& verbs, const Caller& caller, const v1::AllocateRequest& request, Reply<v1::AllocateResponse> reply)
@@ -79,7 +87,9 @@ class Verbs::Pending {
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
     if (verbs_.sweeper_.SweepNow().freed_bytes == 0) return arena;
-    return verbs_.broker_.Allocate(caller_.session, call);
+    arena = verbs_.broker_.Allocate(caller_.session, call);
+    verbs_.ServeMemorySoon(Other(LaneOf(request_)));  // it may have been refused while this one swept
+    return arena;
   }
 
   // A descriptor cannot be copied, a std::function can: hence the shared result.
@@ -136,6 +146,7 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
   auto pending = std::make_shared<Pending>(*this, caller, request, reply);
   Waiter waiter;
   waiter.session = caller.session;
+  waiter.lane = LaneOf(request);
   if (request.timeout_ms() > 0) waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [pending](bool first) { return pending->Try(first); };
   waiter.lack = [pending] { return pending->lack(); };
@@ -147,8 +158,34 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
     line_.Cancel(*place);
     return WaiterId{};
   }
-  ServeMemorySoon();
+  ServeMemorySoon(LaneOf(request));
   return *place;
+}
+
+void Verbs::TakeBack(const Caller& caller, const v1::AllocateResponse& granted) {
+  std::vector<RangeOfArena> returned;
+  for (const v1::Range& range : granted.returned()) {
+    returned.push_back({ArenaId{range.arena()}, range.offset(), range.size()});
+  }
+  broker_.KeepReturned(caller.session, returned);
+  if (!granted.has_handle()) return;
+  const uint64_t arena = granted.handle().arena();
+  static_cast<void>(broker_.Release(caller.session, {}, {&arena, 1}, {}));
+  sweeper_.Soon();
+}
+
+// A client that was sent no descriptor has no mapping either.
+void Verbs::TakeBack(const Caller& caller, const v1::AcquireResponse& granted) {
+  std::vector<uint64_t> leases;
+  for (const auto& leased : granted.shares()) leases.push_back(leased.lease());
+  const uint64_t arena = granted.descriptor_arena();
+  static_cast<void>(broker_.Release(caller.session, leases, {}, {&arena, arena == 0 ? 0u : 1u}));
+  Reclaim();
+}
+
+void Verbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {
+  const uint64_t arena = granted.handle().arena();
+  static_cast<void>(broker_.Release(caller.session, {}, {}, {&arena, 1}));
 }
 
 WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& request,
@@ -217,6 +254,10 @@ Result<UniqueFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireReq
 Status Verbs::AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response) {
   v1::AcquireResponse tickets;
   for (const LeasedShare& leased : acquired.shares) {
+    if (!leased.handle.opaque.empty()) {
+      tickets.add_tickets();  // its handle is all there
+      continue;
+    }
     auto ticket = TicketFor(session, ArenaId{leased.handle.arena}, Access::kRead);
     if (!ticket.ok()) return ticket.status();
     *tickets.add_tickets() = *std::move(ticket);

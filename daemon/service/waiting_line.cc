@@ -13,6 +13,7 @@ struct WaitingLine::Entry {
   bool busy = false;                   // its retry runs
   bool again = false;                  // something happened while it ran
   bool overdue = false;                // its deadline came while it ran
+  bool tried = false;                  // at least once
   bool gone = false;                   // answered, cancelled or expired: not in the tables any more
   bool posted = false;                 // it is about to be tried
   Lack lack = Lack::kNothing;          // counted in refused_, or refused_own_ and refused_of_
@@ -146,6 +147,7 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
       if (deliver) Remove(*entry);
       if (!entry->gone && std::exchange(entry->again, false)) continue;
       entry->busy = false;
+      entry->tried = true;
       waits_on = !entry->gone;
       if (waits_on && first && entry->memory) Mark(*entry, lack);
     }
@@ -168,12 +170,14 @@ void WaitingLine::Expire(const EntryPointer& entry) {
   entry->waiter.expire();
 }
 
-void WaitingLine::ServeMemory() {
+bool WaitingLine::ServeMemory(Lane lane) {
   Turns turns;
   for (bool more = true; more;) {
     more = false;
-    for (const uint32_t uid : UsersWaiting()) more |= ServeOne(uid, &turns);
+    for (const uint32_t uid : UsersWaiting()) more |= ServeOne(uid, lane, &turns);
   }
+  MutexLock lock(mutex_);
+  return std::exchange(go_on_[static_cast<size_t>(Other(lane))], false) && !for_memory_.empty();
 }
 
 std::vector<uint32_t> WaitingLine::UsersWaiting() const {
@@ -185,26 +189,47 @@ std::vector<uint32_t> WaitingLine::UsersWaiting() const {
   return users;
 }
 
+// Null: nobody of this lane can be tried now.
+WaitingLine::EntryPointer WaitingLine::NextInTurn(const std::set<uint64_t>& queue, Lane lane, Turn* turn) {
+  for (auto next = queue.upper_bound(turn->last); next != queue.end(); ++next) {
+    const EntryPointer& entry = entries_.at(*next);
+    if (entry->waiter.lane == lane) return entry;
+    if (entry->busy || !entry->tried) {
+      go_on_[static_cast<size_t>(lane)] = true;  // once the other lane, which has been asked to try it, is through
+      return nullptr;
+    }
+    turn->last = *next;
+    turn->first = false;
+  }
+  return nullptr;
+}
+
 // In order inside a namespace. The first that must wait keeps the place: those behind it only look at what is theirs
 // already. Of several namespaces the one that was served least.
-bool WaitingLine::ServeOne(uint32_t uid, Turns* turns) {
+bool WaitingLine::ServeOne(uint32_t uid, Lane lane, Turns* turns) {
   Turn* turn = nullptr;
   EntryPointer entry;
   {
     MutexLock lock(mutex_);
     for (auto at = for_memory_.lower_bound({uid, {}}); at != for_memory_.end() && at->first.first == uid; ++at) {
       Turn& its = (*turns)[at->first];
-      const auto next = at->second.upper_bound(its.last);
-      if (next == at->second.end() || (turn != nullptr && turn->tries <= its.tries)) continue;
+      if (turn != nullptr && turn->tries <= its.tries) continue;
+      EntryPointer next = NextInTurn(at->second, lane, &its);
+      if (next == nullptr) continue;
       turn = &its;
-      entry = entries_.at(*next);
+      entry = std::move(next);
     }
     if (turn == nullptr) return false;
     turn->last = entry->id;
     ++turn->tries;
     if (!entry->waiter.deadline) entry->overdue = true;  // tried once, then it expires
   }
-  if (!Try(entry, turn->first)) turn->first = false;
+  if (!Try(entry, turn->first)) {
+    turn->first = false;
+    return true;
+  }
+  MutexLock lock(mutex_);
+  go_on_[static_cast<size_t>(Other(lane))] = true;
   return true;
 }
 

@@ -2,6 +2,7 @@
 // a namespace, or a name. Every wait has a deadline and an answer. It knows no verb: a Waiter brings its own retry.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -33,8 +34,14 @@ using Deliver = std::function<void()>;
 // What is in the way of one that waits for memory: something that its user alone can give back, or anybody.
 enum class Lack : uint8_t { kNothing, kOwn, kShared };
 
+// Populating takes as long as there are bytes: who asks for many is tried by another thread than who asks for few, so
+// that nobody of another namespace waits for it.
+enum class Lane : uint8_t { kShort, kLong };
+inline Lane Other(Lane lane) { return lane == Lane::kShort ? Lane::kLong : Lane::kShort; }
+
 struct Waiter {
   SessionId session{};
+  Lane lane = Lane::kShort;  // of one that waits for memory
   // None: it is tried once and then expires.
   std::optional<Clock::time_point> deadline;
   // Empty: it waits on. `first`: nobody of its namespace stands before it; who is not may take only what nobody else
@@ -60,10 +67,11 @@ class WaitingLine {
   Result<WaiterId> WaitForNames(uint32_t uid, std::string_view ns, std::span<const std::string_view> names,
                                 Waiter waiter);
 
-  // Memory may have become free: tries who waits, inside a namespace in order. One of each user in turn, those who came
-  // meanwhile included, so that a long queue is a wait for its own user alone. May populate: on a worker, one thread at
-  // a time.
-  void ServeMemory();
+  // Memory may have become free: tries who waits in this lane, inside a namespace in order. One of each user in turn,
+  // those who came meanwhile included, so that a long queue is a wait for its own user alone. Nobody overtakes one of
+  // the other lane that was not tried yet or is being tried. May populate: on a worker, one thread a lane at a time.
+  // True: the other lane is to be served, too; somebody there was in the way of this one, or the other way round.
+  bool ServeMemory(Lane lane = Lane::kShort);
   // Tries who waits for it: the first few on this thread, the others soon.
   void NamePublished(uint32_t uid, std::string_view ns, std::string_view name);
   // Cheap: without it nobody need find out whose name was published.
@@ -103,7 +111,8 @@ class WaitingLine {
   using Turns = std::map<MemoryKey, Turn>;
   std::vector<uint32_t> UsersWaiting() const AB_EXCLUDES(mutex_);
   // False: nobody of this user is left to be tried.
-  bool ServeOne(uint32_t uid, Turns* turns) AB_EXCLUDES(mutex_);
+  bool ServeOne(uint32_t uid, Lane lane, Turns* turns) AB_EXCLUDES(mutex_);
+  EntryPointer NextInTurn(const std::set<uint64_t>& queue, Lane lane, Turn* turn) AB_REQUIRES(mutex_);
   using Batch = std::vector<EntryPointer>;
   void TryLater(std::shared_ptr<const Batch> batch, size_t begin) AB_EXCLUDES(mutex_);
 
@@ -114,6 +123,8 @@ class WaitingLine {
   std::unordered_map<uint64_t, std::set<uint64_t>> of_session_ AB_GUARDED_BY(mutex_);
   // In the order they came: ids only grow.
   std::map<MemoryKey, std::set<uint64_t>> for_memory_ AB_GUARDED_BY(mutex_);
+  // By lane: it found one of the other lane in its way, or one that stood before it has been answered.
+  std::array<bool, 2> go_on_ AB_GUARDED_BY(mutex_){};
   std::unordered_map<std::string, std::set<uint64_t>> for_name_ AB_GUARDED_BY(mutex_);
   std::set<std::pair<Clock::time_point, uint64_t>> deadlines_ AB_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);

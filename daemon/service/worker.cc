@@ -10,14 +10,16 @@ Worker::Worker(const std::string& name) : thread_([this] { Run(); }) {
   ::pthread_setname_np(thread_.native_handle(), name.c_str());
 }
 
-Worker::~Worker() {
+Worker::~Worker() { Stop(); }
+
+void Worker::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
     timers_.clear();
   }
   changed_.NotifyAll();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Worker::Post(Task task) {

@@ -24,6 +24,8 @@ class Worker {
   explicit Worker(const std::string& name);
   // Runs what was posted before, drops what was not due yet. What its own last tasks post is dropped.
   ~Worker();
+  // The same, before it dies: whoever still posts to it then, posts in vain. Idempotent, not thread-safe.
+  void Stop() AB_EXCLUDES(mutex_);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 

@@ -72,9 +72,18 @@ class ShareInfo:
 
 class Core:
     def __init__(self, address: str, namespace: str, timeout_s: float, client: str) -> None: ...
-    def empty(self, arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]], own: bool = False) -> Placement:
-        """arrays: dtype name, code, shape."""
-    def place(self, views: Sequence[View], own: bool = False) -> Placement: ...
+    def empty(
+        self,
+        arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],
+        own: bool = False,
+        name: str = "",
+        structure: bytes = b"",
+        metadata: bytes = b"",
+    ) -> Placement:
+        """arrays: dtype name, code, shape. What the publish that follows would find beyond a limit is refused here."""
+    def place(
+        self, views: Sequence[View], own: bool = False, name: str = "", structure: bytes = b"", metadata: bytes = b""
+    ) -> Placement: ...
     def placement_of(self, views: Sequence[View]) -> Placement | None: ...
     def publish(
         self,

@@ -21,7 +21,7 @@ from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArr
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.share import Listed, Share, record_of
-from arraybridge.source import Source, copied, freeze, placed, placement_of, source_of
+from arraybridge.source import Purpose, Source, copied, freeze, placed, placement_of, source_of
 
 _Views = list[_core.View]  # inside the class, `list` is a verb
 _COUNT_MAX: Final = 2**63 - 1
@@ -156,12 +156,13 @@ class Broker:
             raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
         structure, leaves = tree.flatten(array)
         sources = [source_of(leaf) for leaf in leaves]
+        purpose = Purpose(sealed, name or "", structure, metadata or b"")
 
         def published(core: _core.Core) -> _core.ShareInfo:
             # Both in one: after a broker's end the bytes have to be placed anew, too.
             born_there = None if sealed else placement_of(core, sources)
-            placement = born_there or placed(core, sources, own=sealed)
-            info = core.publish(placement, name or "", replace, sealed, structure, metadata or b"")
+            placement = born_there or placed(core, sources, purpose)
+            info = core.publish(placement, purpose.name, replace, sealed, structure, purpose.metadata)
             if born_there is not None:
                 freeze(sources)
             return info

@@ -51,11 +51,21 @@ def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement
     return core.placement_of([source.view() for source in sources])
 
 
-def placed(core: _core.Core, sources: Sequence[Source], own: bool = False) -> _core.Placement:
-    """The arrays in broker memory after the one copy. `own`: in an arena of their own."""
+class Purpose(NamedTuple):
+    """What arrays are placed for: what is known already of the publish that will follow."""
+
+    own: bool = False
+    name: str = ""
+    structure: bytes = b""
+    metadata: bytes = b""
+
+
+def placed(core: _core.Core, sources: Sequence[Source], purpose: Purpose = Purpose()) -> _core.Placement:
+    """The arrays in broker memory after the one copy; what could not be published is refused before. `own`: in an
+    arena of their own."""
     if any(source.description.fill for source in sources):
-        return _filled(core, sources, own)
-    return core.place([source.view() for source in sources], own)
+        return _filled(core, sources, purpose)
+    return core.place([source.view() for source in sources], *purpose)
 
 
 def freeze(sources: Sequence[Source]) -> None:
@@ -74,9 +84,9 @@ def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
     return _core.copy_to_heap(view)
 
 
-def _filled(core: _core.Core, sources: Sequence[Source], own: bool) -> _core.Placement:
+def _filled(core: _core.Core, sources: Sequence[Source], purpose: Purpose) -> _core.Placement:
     specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-    placement = core.empty(specs, own)
+    placement = core.empty(specs, *purpose)
     for source, room in zip(sources, placement.views, strict=True):
         fill = source.description.fill or numpy_adapter.filler(source.view())
         fill(room)

@@ -85,17 +85,22 @@ class Core {
       : broker_({std::move(address), std::move(ns), Milliseconds(timeout_s, "timeout_s"), std::move(client),
                  Interrupted}) {}
 
-  Placement Empty(const std::vector<Wanted>& arrays, bool own) {
+  // Of Place and Empty: what is known already of the Publish that will follow.
+  Placement Empty(const std::vector<Wanted>& arrays, bool own, std::string name, const std::string& structure,
+                  const std::string& metadata) {
+    const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
     std::vector<ArraySpec> specs;
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
-    return Ask([&] { return broker_.Empty(specs, own); });
+    return Ask([&] { return broker_.Empty(specs, own, purpose); });
   }
 
-  Placement Place(const py::sequence& objects, bool own) {
+  Placement Place(const py::sequence& objects, bool own, std::string name, const std::string& structure,
+                  const std::string& metadata) {
+    const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
     const std::vector<View> views = ViewsOf(objects);
-    return Ask([&] { return broker_.Place(views, own); });
+    return Ask([&] { return broker_.Place(views, own, purpose); });
   }
 
   std::optional<Placement> PlacementOf(const py::sequence& objects) {
@@ -215,8 +220,10 @@ void AddCore(py::module_& module) {
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
       .def(py::init<std::string, std::string, double, std::string>(), arg("address"), arg("namespace"),
            arg("timeout_s"), arg("client"))
-      .def("empty", &Core::Empty, arg("arrays"), arg("own") = false)
-      .def("place", &Core::Place, arg("views"), arg("own") = false)
+      .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
+           arg("metadata") = py::bytes())
+      .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
+           arg("metadata") = py::bytes())
       .def("placement_of", &Core::PlacementOf, arg("views"))
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
            arg("structure") = py::bytes(), arg("metadata") = py::bytes())

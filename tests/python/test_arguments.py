@@ -106,6 +106,33 @@ def test_a_tree_that_is_too_large_is_refused_with_the_way_out(broker):
     assert not broker.list()
 
 
+@pytest.mark.parametrize(
+    ("tree", "name", "metadata", "limit"),
+    [
+        ([np.zeros(1)] * 1100, "x", b"", "arrays_per_share_max"),
+        ([np.zeros((1,) * 32)] * 1000, "x", b"", "spec_bytes_max"),
+        ({"k" * 40000: np.zeros(1)}, "x", b"", "structure_bytes_max"),
+        (np.zeros(1), "x", b"m" * 20000, "metadata_bytes_max"),
+        (np.zeros(1), "n" * 300, b"", "name_bytes_max"),
+    ],
+)
+def test_what_cannot_be_published_is_not_copied(broker, tree, name, metadata, limit):
+    with arraybridge.Broker(broker.address) as fresh:
+        with pytest.raises(InvalidRequest, match=f"limits.{limit} ") as refused:
+            fresh.put(tree, name, metadata=metadata)
+        assert refused.value.reason in ("TOO_MANY", "TOO_LARGE")
+        assert fresh.stats()["client_arenas_written"] == 0
+
+
+def test_the_broker_says_it_in_the_same_words(broker):
+    born_there = broker.empty(3, "int8")  # nothing is placed: only the broker can refuse it
+    with pytest.raises(InvalidRequest) as its:
+        broker.put(born_there, "x", metadata=b"m" * 20000)
+    with pytest.raises(InvalidRequest) as ours:
+        broker.put(np.zeros(3, "int8"), "x", metadata=b"m" * 20000)
+    assert (str(its.value), its.value.code, its.value.reason) == (str(ours.value), ours.value.code, ours.value.reason)
+
+
 def test_a_truth_is_no_shape(broker):
     with pytest.raises(InvalidRequest, match="a shape is"):
         broker.empty(True, "u1")

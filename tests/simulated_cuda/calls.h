@@ -127,16 +127,16 @@
     (const char* name, void** found, int version, uint64_t flags, CUdriverProcAddressQueryResult* why))
 
 // Interfaces of before CUDA 4 under the plain names, with 32-bit sizes and addresses: calling one is a violation.
-#define SIM_OLD_CALLS(X)                                                                                       \
-  X(cuDeviceTotalMem)                                                                                          \
-  X(cuMemGetInfo)                                                                                              \
-  X(cuMemAlloc)                                                                                                \
-  X(cuMemFree)                                                                                                 \
-  X(cuMemGetAddressRange)                                                                                      \
-  X(cuMemcpyHtoDAsync)                                                                                         \
-  X(cuMemcpyDtoHAsync)                                                                                         \
-  X(cuMemcpyDtoDAsync) X(cuIpcOpenMemHandle) X(cuEventDestroy) X(cuStreamDestroy) X(cuDevicePrimaryCtxRelease) \
-      X(cuMemHostRegister)
+#define SIM_OLD_CALLS(X)  \
+  X(cuDeviceTotalMem)     \
+  X(cuMemGetInfo)         \
+  X(cuMemAlloc)           \
+  X(cuMemFree)            \
+  X(cuMemGetAddressRange) \
+  X(cuMemcpyHtoDAsync)    \
+  X(cuMemcpyDtoHAsync)    \
+  X(cuMemcpyDtoDAsync)    \
+  X(cuIpcOpenMemHandle) X(cuEventDestroy) X(cuStreamDestroy) X(cuDevicePrimaryCtxRelease) X(cuMemHostRegister)
 
 namespace arraybridge::simulated {
 

@@ -119,6 +119,24 @@ TEST_F(ConfigTest, AnExclusiveDeviceHasOneProcess) {
   });
 }
 
+TEST_F(ConfigTest, WithoutTheVariableAFileBesideTheLibraryIsRead) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    std::string directory = ::testing::TempDir() + "/besideXXXXXX";
+    ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+    const std::string library = directory + "/libcuda.so.1";
+    ASSERT_EQ(::symlink(SIMULATED_CUDA_LIBRARY, library.c_str()), 0);
+    std::ofstream(library + ".conf") << "# a machine\ndevices=3\nversion=12040\n";
+    ::unsetenv("SIMULATED_CUDA");
+    const auto driver = Driver::Load(library);
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    EXPECT_EQ(driver->version, 12040);
+    int count = 0;
+    ASSERT_CUDA(driver->DeviceGetCount(&count));
+    EXPECT_EQ(count, 3);
+    EXPECT_EQ(system(("rm -r " + directory).c_str()), 0);
+  });
+}
+
 // Runs to its end with one live handle.
 void LeaveAHandle(const std::string& config) {
   const auto driver = LoadWith(config);

@@ -125,9 +125,9 @@ TEST_F(StreamTest, AnEventOfTheWholeContext) {
 TEST_F(StreamTest, AWaitForAnotherThreadsStream) {
   Fill(1, first_);
   ASSERT_CUDA(driver_->EventRecord(event_, first_));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] {
+  std::thread threads[8];
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
       EXPECT_EQ(driver_->CtxSetCurrent(context_), CUDA_SUCCESS);
       CUstream own = nullptr;
       EXPECT_EQ(driver_->StreamCreate(&own, kStreamNonBlocking), CUDA_SUCCESS);
@@ -136,7 +136,7 @@ TEST_F(StreamTest, AWaitForAnotherThreadsStream) {
       EXPECT_EQ(driver_->StreamDestroy(own), CUDA_SUCCESS);
     });
   }
-  for (auto& thread : threads) thread.join();
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(StreamTest, Refusals) {

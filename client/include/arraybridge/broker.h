@@ -84,18 +84,6 @@ class Broker {
 
   const Options& options() const;
 
-  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
-  // an arena of its own, as Publish with `sealed` needs; host memory only, UNIMPLEMENTED otherwise. `device`: the host,
-  // or a GPU by UUID, or by this process's number for it. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
-  // Of a GPU: FAILED_PRECONDITION if it is not visible here, UNAVAILABLE without a driver.
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false, const Device& device = {});
-  // Empty, and a copy of each view into it, on the device where they lie: all on one, INVALID_ARGUMENT otherwise.
-  // Copies from a GPU come after what each view's producer has queued on its stream, and are done on return. Views of a
-  // GPU are compact row-major: UNIMPLEMENTED otherwise.
-  Result<Placement> Place(std::span<const View> sources, bool own = false);
-  // The same, on a device of choice.
-  Result<Placement> Place(std::span<const View> sources, bool own, const Device& device);
-
   struct PublishOptions {
     std::string name{};    // empty: the broker chooses
     bool replace = false;  // false: ALREADY_EXISTS
@@ -105,6 +93,21 @@ class Broker {
     std::string structure{};
     std::string metadata{};
   };
+  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
+  // an arena of its own, as Publish with `sealed` needs; host memory only, UNIMPLEMENTED otherwise. `device`: the host,
+  // or a GPU by UUID, or by this process's number for it. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
+  // INVALID_ARGUMENT before that if the broker would not publish it: `purpose` is what Publish will be told. Of a GPU:
+  // FAILED_PRECONDITION if it is not visible here, UNAVAILABLE without a driver.
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose,
+                          const Device& device = {});
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false) { return Empty(specs, own, {}); }
+  // Empty, and a copy of each view into it, on the device where they lie: all on one, INVALID_ARGUMENT otherwise.
+  // Copies from a GPU come after what each view's producer has queued on its stream, and are done on return. Views of a
+  // GPU are compact row-major: UNIMPLEMENTED otherwise.
+  Result<Placement> Place(std::span<const View> sources, bool own, const PublishOptions& purpose);
+  Result<Placement> Place(std::span<const View> sources, bool own = false) { return Place(sources, own, {}); }
+  // The same, on a device of choice.
+  Result<Placement> Place(std::span<const View> sources, bool own, const PublishOptions& purpose, const Device& device);
   // Of GPU memory: waits for the streams that the placement's views name, and for no other. REQUIRES: what else writes
   // to it has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);

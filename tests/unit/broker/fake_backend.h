@@ -28,6 +28,7 @@ struct FakeWorld {
   std::atomic<uint64_t> final_seals{0};  // tried
   std::atomic<uint64_t> hold_checks{0};
   std::function<void()> on_final_seal;
+  std::function<void(uint64_t size)> on_allocate;
 };
 
 class FakeBlock final : public MemoryBlock {
@@ -83,6 +84,7 @@ class FakeBackend final : public MemoryBackend {
       return ResourceExhausted("full").Because("DEVICE_FULL");
     }
     world->allocated += footprint;
+    if (world->on_allocate) world->on_allocate(size);
     return std::unique_ptr<MemoryBlock>(std::make_unique<FakeBlock>(world, footprint));
   }
   Usage usage(const Device&) const override { return {capacity_, world->allocated, 0}; }

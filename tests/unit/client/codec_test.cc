@@ -78,6 +78,11 @@ v1::GetServerInfoResponse SomeServer() {
   server.set_uptime_ms(99);
   auto* limits = server.mutable_limits();
   limits->set_frame_bytes_max(65536);
+  limits->set_name_bytes_max(2);
+  limits->set_arrays_per_share_max(3);
+  limits->set_rank_max(4);
+  limits->set_spec_bytes_max(5);
+  limits->set_structure_bytes_max(6);
   limits->set_names_per_request_max(256);
   limits->set_request_timeout_max_ms(60000);
   limits->set_arena_idle_ms(5000);
@@ -190,6 +195,14 @@ TEST(CodecTest, OpenSession) {
   EXPECT_EQ(opened->server.limits.request_timeout_max_ms, 60000u);
   EXPECT_EQ(opened->server.limits.arena_idle_ms, 5000u);
   EXPECT_EQ(opened->server.limits.own_arena_bytes_min, 1u << 24);
+  const ShareLimits& share = opened->server.limits.share;
+  EXPECT_EQ(share.frame_bytes_max, 65536u);
+  EXPECT_EQ(share.name_bytes_max, 2u);
+  EXPECT_EQ(share.arrays_per_share_max, 3u);
+  EXPECT_EQ(share.rank_max, 4u);
+  EXPECT_EQ(share.spec_bytes_max, 5u);
+  EXPECT_EQ(share.structure_bytes_max, 6u);
+  EXPECT_EQ(share.metadata_bytes_max, ShareLimits::kNone) << "the broker said nothing";
 }
 
 TEST(CodecTest, AllocateMappedExport) {
@@ -245,6 +258,9 @@ TEST(CodecTest, Publish) {
   EXPECT_EQ(sent.specs().arrays(0).offset(), 512u);
   EXPECT_EQ(sent.specs().arrays(0).lanes(), 1u);
   EXPECT_EQ(sent.specs().arrays(1).shape_size(), 0);
+  request.arrays.push_back({.spec = {.type = {0, 8, 1}, .dtype = "int8", .shape = {0}, .strides = {}}, .size = 0});
+  const auto more = Parsed<v1::PublishRequest>(codec::Encode(request));
+  EXPECT_EQ(codec::SpecBytes(request.arrays), more.specs().ByteSizeLong()) << "the broker counts otherwise";
 
   v1::PublishResponse message;
   message.set_share(4);

@@ -33,12 +33,12 @@ class VerbsTest : public ::testing::Test {
     }
     return *verbs_;
   }
-  Caller Open(Door door = Door::kLifeline) {
+  Caller Open(Door door = Door::kLifeline, uint32_t uid = 1000) {
     v1::OpenSessionRequest hello;
     hello.set_protocol_min(1);
     hello.set_protocol_max(1);
     Peer peer;
-    peer.uid = 1000;
+    peer.uid = uid;
     peer.door = door;
     const auto opened = verbs().OpenSession(hello, peer);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
@@ -53,8 +53,9 @@ class VerbsTest : public ::testing::Test {
     Result<Answer<Message>> Get() { return future.get(); }
   };
   std::unique_ptr<Awaited<v1::AllocateResponse>> StartAllocate(const Caller& caller, uint64_t size,
-                                                               uint64_t timeout_ms = 0) {
+                                                               uint64_t timeout_ms = 0, const std::string& ns = {}) {
     v1::AllocateRequest request;
+    request.set_namespace_(ns);
     request.set_size(size);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::AllocateResponse>>();
@@ -498,6 +499,29 @@ TEST_F(VerbsTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   // The sweep asked for by Release, the waiter's own, and for each one that a timer begins another of the waiter.
   EXPECT_LE(world->hold_checks.load(), 2 * (grains + 2));
   world->held = false;
+}
+
+// Populating 2 GiB takes a second: it is the wait of those alone who stand behind it in its namespace.
+TEST_F(VerbsTest, AnArenaThatTakesLongToPopulateIsNobodyElsesWait) {
+  constexpr uint64_t kLarge = 2048 * kMiB;
+  const auto world = FakeMemory(4096 * kMiB);
+  std::promise<void> populating;
+  std::promise<void> go_on;
+  world->on_allocate = [&](uint64_t size) {
+    if (size < kLarge) return;
+    populating.set_value();
+    go_on.get_future().wait();
+  };
+  const Caller caller = Open();
+  auto large = StartAllocate(caller, kLarge);
+  populating.get_future().wait();
+  auto behind = StartAllocate(caller, 2 * kMiB);
+  EXPECT_TRUE(StartAllocate(Open(Door::kLifeline, 1001), 2 * kMiB)->Get().ok()) << "another user";
+  EXPECT_TRUE(StartAllocate(caller, 2 * kMiB, 0, "other")->Get().ok()) << "another namespace";
+  EXPECT_NE(behind->future.wait_for(std::chrono::seconds(0)), std::future_status::ready) << "it overtook";
+  go_on.set_value();
+  EXPECT_TRUE(large->Get().ok());
+  EXPECT_TRUE(behind->Get().ok());
 }
 
 // The kernel may sleep over a last seal (pinned pages): nobody else may wait for that.

@@ -299,6 +299,47 @@ TEST_F(WaitingLineTest, UsersAreServedInTurn) {
   EXPECT_EQ(answered_, (Names{"other namespace", "other user", "1", "came meanwhile", "2", "3"}));
 }
 
+// Inside a namespace the lanes keep the order: who is behind one of the other lane is tried once that one was.
+TEST_F(WaitingLineTest, NobodyOvertakesOneOfTheOtherLane) {
+  const auto wait = [&](const char* ns, const char* who, int need, Lane lane) {
+    Waiter waiter = ForMemory(kAlice, who, need);
+    waiter.lane = lane;
+    ASSERT_TRUE(line_.WaitForMemory(7, ns, std::move(waiter)).ok());
+  };
+  wait("n", "large", 10, Lane::kLong);
+  wait("n", "behind", 1, Lane::kShort);
+  wait("n", "large behind", 1, Lane::kLong);
+  wait("m", "elsewhere", 1, Lane::kShort);
+  free_ = 13;
+  line_.ServeMemory(Lane::kShort);
+  EXPECT_EQ(tried_, Names{"elsewhere"});
+  EXPECT_TRUE(line_.ServeMemory(Lane::kLong)) << "the other lane may go on";
+  EXPECT_EQ(answered_, (Names{"elsewhere", "large"}));
+  EXPECT_TRUE(line_.ServeMemory(Lane::kShort));
+  EXPECT_EQ(answered_, (Names{"elsewhere", "large", "behind"}));
+  EXPECT_FALSE(line_.ServeMemory(Lane::kLong)) << "nobody is left whom it kept waiting";
+  EXPECT_EQ(answered_, (Names{"elsewhere", "large", "behind", "large behind"}));
+}
+
+TEST_F(WaitingLineTest, OneOfTheOtherLaneThatWaitsOnStopsNobodyFromBeingTried) {
+  Waiter large = ForMemory(kAlice, "large", 10);
+  large.lane = Lane::kLong;
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", std::move(large)).ok());
+  bool first = true;
+  Waiter behind = ForMemory(kBob, "behind", 1);
+  behind.retry = [&](bool is_first) -> Deliver {
+    first = is_first;
+    return [this] { answered_.push_back("behind"); };
+  };
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", std::move(behind)).ok());
+  line_.ServeMemory(Lane::kShort);
+  EXPECT_EQ(answered_, Names{}) << "large was not tried yet";
+  EXPECT_TRUE(line_.ServeMemory(Lane::kLong));
+  line_.ServeMemory(Lane::kShort);
+  EXPECT_EQ(answered_, Names{"behind"});
+  EXPECT_FALSE(first) << "the place is the other's";
+}
+
 TEST_F(WaitingLineTest, DrainingExpiresEverybodyOnce) {
   ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "alice", 1)).ok());
   line_.ExpireAll();

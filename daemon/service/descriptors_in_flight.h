@@ -1,0 +1,50 @@
+// DescriptorsInFlight are those that one user's clients were sent and have not read. The kernel counts them, whoever
+// hoards them, against the daemon, and beyond its limit lets it send none to anybody: so every user has a limit.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/config.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// Thread-safe. Sockets are known by their numbers from the first Reserve until Bury.
+class DescriptorsInFlight {
+ public:
+  explicit DescriptorsInFlight(const Limits& limits);
+  DescriptorsInFlight(const DescriptorsInFlight&) = delete;
+  DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
+
+  enum class Room : uint8_t { kOne, kNoneInSession, kNoneForUser };
+  // Counts one more that is owed to this socket's peer, if descriptors_in_flight_max and _per_uid allow.
+  Room Reserve(int socket) AB_EXCLUDES(mutex_);
+  // One that was owed has been sent, or never will be.
+  void NoteSent(int socket) AB_EXCLUDES(mutex_);
+  void NoteDropped(int socket) AB_EXCLUDES(mutex_);
+  // Before it is closed: what the peer has not read stays in flight, and counted, for as long as the peer has its end.
+  // Gives the socket back if that is nothing.
+  UniqueFd Bury(UniqueFd socket) AB_EXCLUDES(mutex_);
+  // Neither owed nor unread by anybody, as far as the kernel knows now.
+  bool Empty() AB_EXCLUDES(mutex_);
+
+ private:
+  struct Count {
+    uint64_t owed = 0;
+    uint64_t unread = 0;  // at most so many
+  };
+  static void Recount(int socket, Count* count);
+  void RecountAll() AB_REQUIRES(mutex_);
+  uint64_t Total() const AB_REQUIRES(mutex_);
+
+  const uint64_t most_of_session_;
+  const uint64_t most_of_user_;
+  Mutex mutex_;
+  std::unordered_map<int, Count> counts_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<int, UniqueFd> buried_ AB_GUARDED_BY(mutex_);  // their counts are not 0
+};
+
+}  // namespace arraybridge

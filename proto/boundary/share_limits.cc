@@ -1,0 +1,54 @@
+#include "proto/boundary/share_limits.h"
+
+#include <algorithm>
+
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kGrantBytesMax = 512;  // of an answer to Acquire, beside names and what a share's maker described
+
+// What is published has to fit into one answer to Acquire, or nobody could ever get it.
+Status CheckDescription(const ShareLimits& limits, const ShareSizes& share) {
+  const uint64_t bytes = share.spec_bytes + share.structure_bytes + share.metadata_bytes;
+  const uint64_t frame = std::min<uint64_t>(limits.frame_bytes_max, kFrameBytesMax) - sizeof(FrameHeader);
+  const uint64_t name = limits.name_bytes_max == ShareLimits::kNone ? 0 : limits.name_bytes_max;
+  const uint64_t beside = kGrantBytesMax + kFenceBytesMax + 2 * name;
+  return CheckBytes("the description (specs, structure, metadata)", bytes, "what a frame holds",
+                    std::max(frame, beside) - beside);
+}
+
+}  // namespace
+
+Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most) {
+  if (bytes <= most) return Ok();
+  return InvalidArgument(what, " has ", bytes, " bytes (", limit, " ", most, ")").Because("TOO_LARGE");
+}
+
+Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most) {
+  if (count <= most) return Ok();
+  return InvalidArgument(count, " ", what, " in one request (", limit, " ", most, ")").Because("TOO_MANY");
+}
+
+Status CheckShare(const ShareLimits& limits, const ShareSizes& share) {
+  constexpr std::string_view kName = "limits.name_bytes_max";
+  AB_RETURN_IF_ERROR(CheckBytes("the namespace", share.namespace_bytes, kName, limits.name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckBytes("the name", share.name_bytes, kName, limits.name_bytes_max));
+  if (share.arrays == 0) return InvalidArgument("a share holds at least one array");
+  AB_RETURN_IF_ERROR(CheckCount("arrays", share.arrays, "limits.arrays_per_share_max", limits.arrays_per_share_max));
+  AB_RETURN_IF_ERROR(CheckBytes("specs", share.spec_bytes, "limits.spec_bytes_max", limits.spec_bytes_max));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("structure", share.structure_bytes, "limits.structure_bytes_max", limits.structure_bytes_max));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("metadata", share.metadata_bytes, "limits.metadata_bytes_max", limits.metadata_bytes_max));
+  return CheckDescription(limits, share);
+}
+
+Status CheckRank(const ShareLimits& limits, uint64_t rank, uint64_t index) {
+  if (rank <= limits.rank_max) return Ok();
+  return InvalidArgument("array ", index, " has rank ", rank, " (limits.rank_max ", limits.rank_max, ")")
+      .Because("TOO_LARGE");
+}
+
+}  // namespace arraybridge

@@ -40,7 +40,6 @@ Status CheckShare(const codec::DescribedShare& described) {
   const Share& share = described.share;
   const Handle& handle = described.handle;
   if (!described.fence_done) return Unimplemented("share '", share.name, "' waits for a device event");
-  if (handle.kind != HandleKind::kMemfd) return Unimplemented("share '", share.name, "' is not in host memory");
   if (handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
   for (const ArraySpec& spec : share.arrays) {
     if (spec.shape.size() > layout::kRankMax) {
@@ -71,6 +70,11 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_vie
     return Internal("the broker answered nonsense to an Acquire");
   }
   AB_RETURN_IF_ERROR(CheckShare(*described));
+  auto mapper = session.mappers().Of(described->handle.kind);
+  if (!mapper.ok()) return mapper.status();
+  auto device = (*mapper)->Local(described->handle.device);
+  if (!device.ok()) return device.status();
+  described->handle.device = described->share.device = *std::move(device);
   auto fresh = std::make_shared<KnownShare>();
   fresh->description = description;
   fresh->share = std::move(described->share);
@@ -93,13 +97,17 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->handle.generation = of.generation;
   arena->handle.size = arena->handle.arena_size = of.arena_size;
   arena->handle.device = of.device;
-  auto mapping = session.mapper().Map(arena->handle, of.device, Access::kRead);
+  arena->handle.opaque = of.opaque;
+  const auto mapper = session.mappers().Of(of.kind);
+  auto mapping = mapper.ok() ? (*mapper)->Map(arena->handle, of.device, Access::kRead) : mapper.status();
   if (!mapping.ok()) {
     // The broker thinks that this client has it.
     session.Post({.leases = {}, .arenas = {}, .unmapped = {of.arena}});
     return mapping.status();
   }
   arena->shared = *std::move(mapping);
+  // Only private mappings of host memory need it again.
+  if (of.kind != HandleKind::kMemfd) arena->handle.descriptor.reset();
   return session.read().Add(arena);
 }
 
@@ -107,18 +115,20 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
 Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, UniqueFd& arrived,
                                            uint64_t arrived_arena, Deadline deadline) {
   if (auto known = session.read().Find(of.arena, of.generation)) return known;
-  if (arrived.valid() && arrived_arena == of.arena) return MapArena(session, of, std::move(arrived));
+  const bool here = of.kind == HandleKind::kCudaIpc || (arrived.valid() && arrived_arena == of.arena);
+  if (here) return MapArena(session, of, std::move(arrived));
   const auto late = [weak = session.weak_from_this(), arena = of.arena](const Result<Answer>& answer) {
     const auto self = weak.lock();
     if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
   };
   auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, late);
   if (!answer.ok()) return answer.status();
-  const auto exported = codec::DecodeExported(answer->payload);
+  auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
   if (exported->arena != of.arena || exported->generation != of.generation) {
     return Internal("the broker exported another arena than was asked for");
   }
+  exported->device = of.device;
   return MapArena(session, *exported, std::move(answer->descriptor));
 }
 
@@ -129,8 +139,12 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
   const ReadArena& arena = *lease->arena;
   if (handle.arena_size != arena.handle.arena_size) return Internal("the broker changed the size of an arena");
   std::byte* base = arena.shared->data() + handle.offset;
-  if (mode == MapMode::kPrivate) {
-    auto mapping = session.mapper().MapPrivate(arena.handle, handle.offset, handle.size);
+  // A GPU has no copy-on-write: there everybody reads the arena itself.
+  const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
+  if (own) {
+    const auto mapper = session.mappers().Of(handle.kind);
+    if (!mapper.ok()) return mapper.status();
+    auto mapping = (*mapper)->MapPrivate(arena.handle, handle.offset, handle.size);
     if (!mapping.ok()) return mapping.status();
     lease->private_mapping = *std::move(mapping);
     base = lease->private_mapping->data();
@@ -140,7 +154,7 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
   for (const KnownArray& array : known.arrays) {
     View& view = views.emplace_back(array.view);
     if (!array.empty) view.data = base + array.offset;
-    view.read_only = mode == MapMode::kShared;
+    view.read_only = !own;
     view.owner = lease;
   }
   return views;

@@ -8,6 +8,9 @@
 namespace arraybridge {
 namespace {
 
+// Of this process, so the number is enough.
+bool Same(const Device& one, const Device& other) { return one.type == other.type && one.id == other.id; }
+
 // A session's first arena is small, because an arena is given back whole; each further one doubles.
 constexpr uint64_t kFirstArena = 2ull << 20;
 constexpr uint64_t kLargestArena = 64ull << 20;
@@ -18,6 +21,7 @@ WrittenArena::WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mappin
     : id(handle.arena),
       generation(handle.generation),
       size(handle.arena_size),
+      device(handle.device),
       own(own_arena),
       mapping_(std::move(mapping)),
       data_(mapping_->data()) {
@@ -37,18 +41,19 @@ Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenAren
     : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
 void Placement::Range::GiveBack(codec::Release& /*release*/) {
+  if (Waits() && !session->Drained(arena->mapping(), arena)) return;
   // First of all this claim on the mapping: who finds the arena empty unmaps it.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
   session->written().DropLocal(*gone, offset);
 }
 
-std::optional<WrittenArenas::Carving> WrittenArenas::Carve(uint64_t bytes) {
+std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes) {
   MutexLock lock(mutex_);
   Entry* best = nullptr;
   uint64_t best_gap = 0;
   for (auto& [id, entry] : entries_) {
     // A large arena that would stay half empty is worth a new one.
-    if (entry.arena->own || entry.large != (bytes >= large_)) continue;
+    if (entry.arena->own || entry.large != (bytes >= large_) || !Same(entry.arena->device, device)) continue;
     const auto gap = entry.carver.BestGap(bytes);
     if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
     if (best != nullptr && *gap >= best_gap) continue;
@@ -82,12 +87,13 @@ WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes) {
   return {entry.arena, *offset};
 }
 
-uint64_t WrittenArenas::NextSize(uint64_t bytes, bool own) const {
+uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own) const {
   if (own || bytes >= large_) return bytes;
   MutexLock lock(mutex_);
   uint64_t next = kFirstArena;
   for (const auto& [id, entry] : entries_) {
-    if (!entry.large && !entry.arena->own && next < kLargestArena) next *= 2;
+    const bool alike = !entry.large && !entry.arena->own && Same(entry.arena->device, device);
+    if (alike && next < kLargestArena) next *= 2;
   }
   return std::max(next, bytes);
 }
@@ -101,10 +107,11 @@ void WrittenArenas::Name(const std::shared_ptr<Placement::Range>& range) {
   }
 }
 
-std::shared_ptr<Placement::Range> WrittenArenas::Find(const void* data, uint64_t bytes) const {
+std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, const void* data, uint64_t bytes) const {
   const auto address = std::bit_cast<uintptr_t>(data);
   MutexLock lock(mutex_);
   for (const auto& [id, entry] : entries_) {
+    if (!Same(entry.arena->device, device)) continue;
     const auto base = std::bit_cast<uintptr_t>(entry.arena->data());
     if (address < base || address - base >= entry.arena->size) continue;
     const uint64_t offset = address - base;

@@ -32,6 +32,7 @@ class WrittenArena : public ForkParticipant {
   WrittenArena& operator=(const WrittenArena&) = delete;
 
   std::byte* data() const { return data_; }
+  Mapping& mapping() { return *mapping_; }
   // REQUIRES: nobody reads or writes it any more.
   void Unmap();
   // A child must not write into what its parent produces.
@@ -40,6 +41,7 @@ class WrittenArena : public ForkParticipant {
   const uint64_t id;
   const uint64_t generation;
   const uint64_t size;
+  const Device device;
   const bool own;  // for one placement alone, to be sealed for everybody
 
  private:
@@ -49,6 +51,7 @@ class WrittenArena : public ForkParticipant {
 
 struct Placement::Range final : SessionRemains {
   Range(std::shared_ptr<Session> session, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
+  bool Waits() const override { return arena->device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
 
   std::byte* data() const { return arena->data() + offset; }
@@ -71,17 +74,17 @@ class WrittenArenas {
     std::shared_ptr<WrittenArena> arena;
     uint64_t offset = 0;
   };
-  // A range with this process as its holder, out of the arenas that are there. REQUIRES: whole granules.
-  std::optional<Carving> Carve(uint64_t bytes);
+  // A range with this process as its holder, out of the arenas that are there on `device`. REQUIRES: whole granules.
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes);
   // As Carve, out of a new arena.
   Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
-  // How large the next arena should be for a range of `bytes`.
-  uint64_t NextSize(uint64_t bytes, bool own) const;
+  // How large the next arena on `device` should be for a range of `bytes`.
+  uint64_t NextSize(const Device& device, uint64_t bytes, bool own) const;
 
   // The range's views can be found by their address from now on.
   void Name(const std::shared_ptr<Placement::Range>& range);
   // The unpublished range in which all of [data, data + bytes) lies; null if there is none.
-  std::shared_ptr<Placement::Range> Find(const void* data, uint64_t bytes) const;
+  std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
   void DropLocal(const WrittenArena& arena, uint64_t offset);
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);

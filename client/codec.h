@@ -18,9 +18,19 @@
 
 namespace arraybridge::codec {
 
+// What a client can open.
+struct Capabilities {
+  std::vector<HandleKind> kinds;
+  std::string boot_id;
+  uint64_t pid_namespace = 0;
+  std::vector<std::string> gpu_uuids;
+  uint32_t cuda_driver_version = 0;
+};
+
 struct OpenSession {
   std::string client;
   uint64_t process_id = 0;
+  Capabilities capabilities;
 };
 
 // What the broker allows; 0 where it said nothing.

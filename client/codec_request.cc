@@ -1,6 +1,4 @@
 // Requests.
-#include <iterator>
-
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {
@@ -30,6 +28,17 @@ void AddText(Writer& writer, uint32_t tag, std::string_view text) {
   if (!text.empty()) writer.add_bytes(tag, text.data(), text.size());
 }
 
+void AddCapabilities(Writer& request, const Capabilities& capabilities) {
+  Writer writer(request, 4);
+  std::vector<uint32_t> kinds;
+  for (const HandleKind kind : capabilities.kinds) kinds.push_back(static_cast<uint32_t>(kind));
+  if (!kinds.empty()) writer.add_packed_uint32(1, kinds.begin(), kinds.end());
+  AddText(writer, 2, capabilities.boot_id);
+  if (capabilities.pid_namespace != 0) writer.add_uint64(3, capabilities.pid_namespace);
+  for (const std::string& uuid : capabilities.gpu_uuids) writer.add_string(4, uuid);
+  if (capabilities.cuda_driver_version != 0) writer.add_uint32(5, capabilities.cuda_driver_version);
+}
+
 void AddArray(Writer& specs, const PublishedArray& array) {
   Writer writer(specs, 1);
   if (array.spec.type.code != 0) writer.add_uint32(kSpecCode, array.spec.type.code);  // 0 is what a broker counts not
@@ -56,11 +65,7 @@ std::string Encode(const OpenSession& request) {
   writer.add_uint32(1, kProtocolVersion);
   writer.add_uint32(2, kProtocolVersion);
   AddText(writer, 3, request.client);
-  {
-    Writer capabilities(writer, 4);
-    const uint32_t kinds[] = {kKindMemfd};
-    capabilities.add_packed_uint32(1, std::begin(kinds), std::end(kinds));
-  }
+  AddCapabilities(writer, request.capabilities);
   writer.add_uint64(6, request.process_id);
   return out;
 }

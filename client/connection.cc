@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "client/arena.h"
-#include "client/memory/host_mapper.h"
 
 namespace arraybridge {
 namespace {
@@ -30,7 +29,9 @@ std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
 }
 
 Connection::Connection(const Broker::Options& options)
-    : options_(options), mapper_(MakeHostMapper()), reaper_(Reaper::Make(BurySessionRemains)) {}
+    : options_(options),
+      mappers_(MapperTable::OfThisProcess(options.cuda_driver)),
+      reaper_(Reaper::Make(BurySessionRemains)) {}
 
 // Arrays that live on keep their session, and the reaper lives until they are gone.
 Connection::~Connection() { reaper_->Retire(); }
@@ -53,7 +54,7 @@ Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
       return Status(Code::kCancelled, "interrupted while another thread connects to the broker");
     }
   }
-  auto opened = Session::Open(options_, reaper_, mapper_, deadline);
+  auto opened = Session::Open(options_, reaper_, mappers_, deadline);
   MutexLock lock(mutex_);
   connecting_ = false;
   if (opened.ok()) session_ = *opened;

@@ -7,7 +7,7 @@
 
 #include <arraybridge/broker.h>
 
-#include "client/memory/memory_mapper.h"
+#include "client/memory/mapper_table.h"
 #include "client/reaper.h"
 #include "client/session.h"
 #include "proto/boundary/mutex.h"
@@ -33,13 +33,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Gives back what this process does not use, and waits for the answer.
   Status Flush(Deadline deadline);
   Reaper& reaper() { return *reaper_; }
+  const MapperTable& mappers() const { return *mappers_; }
 
  private:
   explicit Connection(const Broker::Options& options);
   std::chrono::milliseconds Idle();
 
   const Broker::Options options_;
-  const std::shared_ptr<MemoryMapper> mapper_;
+  const std::shared_ptr<const MapperTable> mappers_;
   const std::shared_ptr<Reaper> reaper_;
 
   mutable Mutex mutex_;

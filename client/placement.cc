@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "client/arena.h"
+#include "client/memory/cuda_copy.h"
 #include "client/purpose.h"
 
 namespace arraybridge {
@@ -44,9 +45,9 @@ uint64_t MillisecondsLeft(Deadline deadline) {
 }
 
 // One Allocate. Nothing, if ranges came back instead.
-Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, uint64_t size, uint64_t timeout_ms,
-                                  Deadline deadline) {
-  const codec::Allocate request{.ns = ns, .device = Device{}, .size = size, .timeout_ms = timeout_ms};
+Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
+                                  uint64_t timeout_ms, Deadline deadline) {
+  const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
   const auto late = [weak = session.weak_from_this()](Result<Answer> answer) {
     const auto self = weak.lock();
     if (!self || !answer.ok()) return;
@@ -65,13 +66,20 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, uint64_
   return std::optional<Handle>(std::move(allocated->handle));
 }
 
-Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, uint64_t bytes, bool own) {
+Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
+                                           bool own) {
   const auto give_back = [&] { session.Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
     return Internal("the broker gave ", handle.arena_size, " bytes where ", bytes, " were asked for");
   }
-  auto mapping = session.mapper().Map(handle, handle.device, Access::kWrite);
+  if (handle.device.type != device.type || handle.device.uuid != device.uuid) {
+    give_back();
+    return Internal("the broker gave memory of another device than was asked for");
+  }
+  handle.device = device;
+  const auto mapper = session.mappers().Of(handle.kind);
+  auto mapping = mapper.ok() ? (*mapper)->Map(handle, device, Access::kWrite) : mapper.status();
   if (!mapping.ok()) {
     handle.descriptor.reset();
     give_back();
@@ -86,19 +94,19 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, uint
 }
 
 // The ladder: what is there; a new arena; local reclaim and a new arena; waiting for one.
-Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns, uint64_t bytes,
-                                     bool own, Deadline deadline) {
+Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
+                                     const Device& device, uint64_t bytes, bool own, Deadline deadline) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
-    session.reaper().Collect();
+    session.reaper().CollectReady();
     if (!own) {
-      if (auto carving = session.written().Carve(bytes)) return *std::move(carving);
+      if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
-    const uint64_t size = session.written().NextSize(bytes, own);
+    const uint64_t size = session.written().NextSize(device, bytes, own);
     const uint64_t wait = reclaimed ? MillisecondsLeft(deadline) : 0;
     // The broker decides when time is up; this side only watches that it answers.
-    auto handle = Ask(session, ns, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
-    if (handle.ok() && handle->has_value()) return MapAndCarve(session, std::move(**handle), bytes, own);
+    auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
+    if (handle.ok() && handle->has_value()) return MapAndCarve(session, std::move(**handle), device, bytes, own);
     if (handle.ok()) continue;
     if (handle.status().code() != Code::kResourceExhausted || reclaimed) return handle.status();
     reclaimed = true;
@@ -116,6 +124,7 @@ void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& 
     if (array.dtype.empty()) array.dtype = NameOf(array.type);
     array.strides = CompactStrides(array.shape);
     array.owner = range;
+    array.device = range->arena->device;
   }
 }
 
@@ -139,7 +148,13 @@ Status UnmapForSealing(const Placement& placement) {
   return Ok();
 }
 
-Share ShareOf(codec::Published published, codec::Publish request, const Session& session) {
+// The fence is "done": what readers are told to read is there.
+Status WaitForProducers(const Placement& placement) {
+  for (const View& view : placement.views()) AB_RETURN_IF_ERROR(WaitForProducer(view));
+  return Ok();
+}
+
+Share ShareOf(codec::Published published, codec::Publish request, const Device& device, const Session& session) {
   Share share;
   share.id = published.share;
   share.broker_id = session.server().info.broker_id;
@@ -147,6 +162,7 @@ Share ShareOf(codec::Published published, codec::Publish request, const Session&
   share.name = std::move(published.name);
   share.generation = published.generation;
   share.size = request.size;
+  share.device = device;
   share.immutability = published.immutability;
   share.structure = request.structure;
   share.metadata = request.metadata;
@@ -158,15 +174,18 @@ Share ShareOf(codec::Published published, codec::Publish request, const Session&
 
 }  // namespace
 
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::vector<View> arrays, bool own,
-                           const Broker::PublishOptions& purpose, Deadline deadline) {
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           bool own, const Broker::PublishOptions& purpose, Deadline deadline) {
+  if (own && device.type != kDeviceCpu) {
+    return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
+  }
   const auto bytes = RoomOfAll(arrays);
   if (!bytes.ok()) return bytes.status();
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
-    auto carving = Carve(connection, **session, ns, *bytes, own, deadline);
+    auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = (*session)->reaper().Adopt(
@@ -197,6 +216,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.metadata = options.metadata;
   request.arrays.reserve(placement.views().size());
   for (const View& view : placement.views()) request.arrays.push_back(SpecOf(view, range->data()));
+  AB_RETURN_IF_ERROR(WaitForProducers(placement));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
@@ -221,7 +241,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   if (!published.ok()) return published.status();
   session.written().Return(published->returned);
   if (options.sealed) session.written().Forget(*range->arena);
-  return ShareOf(*std::move(published), std::move(request), session);
+  return ShareOf(*std::move(published), std::move(request), range->arena->device, session);
 }
 
 Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
@@ -231,9 +251,9 @@ Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
   for (View& view : found) {
     view.owner = nullptr;
     if (view.data == nullptr) continue;
-    if (view.device.type != kDeviceCpu || !view.compact()) return none();
+    if (!view.compact()) return none();
     if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
-    auto its = session.written().Find(view.data, view.nbytes());
+    auto its = session.written().Find(view.device, view.data, view.nbytes());
     if (!its || (range && its != range)) return none();
     range = std::move(its);
   }

@@ -13,11 +13,11 @@
 
 namespace arraybridge {
 
-// Room for compact arrays of these types and shapes in one range, out of what is there or out of a new arena; address,
-// strides and owner are filled in. Waits for room until the deadline, then RESOURCE_EXHAUSTED. What Publish, told
-// `purpose`, would find beyond a limit is refused before.
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, std::vector<View> arrays, bool own,
-                           const Broker::PublishOptions& purpose, Deadline deadline);
+// Room for compact arrays of these types and shapes in one range on `device`, a local one, out of what is there or out
+// of a new arena; address, strides, device and owner are filled in. Waits for room until the deadline, then
+// RESOURCE_EXHAUSTED. What Publish, told `purpose`, would find beyond a limit is refused before.
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           bool own, const Broker::PublishOptions& purpose, Deadline deadline);
 
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline);

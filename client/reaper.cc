@@ -98,30 +98,49 @@ void Reaper::Retire() {
   if (started_) Wake();
 }
 
-void Reaper::Collect() {
-  MutexLock one_at_a_time(burying_);
+Reaper::Batch Reaper::Take(bool waiting) {
   Batch batch;
-  Remains* next = dropped_.exchange(nullptr, std::memory_order_acquire);
+  // What waits has been deferred by whoever took the rest.
+  Remains* next = waiting ? nullptr : dropped_.exchange(nullptr, std::memory_order_acquire);
   while (next != nullptr) {
     Remains* const one = std::exchange(next, next->next_);
     batch.emplace_back(one);
   }
   {
     MutexLock lock(mutex_);
-    if (batch.empty() && deferred_.empty()) return;
+    if (batch.empty() && deferred_.empty()) return batch;
     uint64_t held = 0;
     for (const ChildHold& hold : holds_) held = std::max(held, hold.serial);
     for (auto& one : deferred_) batch.push_back(std::move(one));
     deferred_.clear();
-    const auto kept = std::partition(batch.begin(), batch.end(), [&](const auto& one) { return one->serial_ > held; });
+    const auto unread = [held](const auto& one) { return one->serial_ > held; };
+    const auto ripe = [&](const auto& one) { return unread(one) && one->Waits() == waiting; };
+    const auto kept = std::partition(batch.begin(), batch.end(), ripe);
+    const bool more = !waiting && std::any_of(kept, batch.end(), unread);
     std::move(kept, batch.end(), std::back_inserter(deferred_));
     batch.erase(kept, batch.end());
+    if (more) Wake();
   }
+  return batch;
+}
+
+void Reaper::BuryNow(Batch batch) {
   if (batch.empty()) return;
   const uint64_t count = batch.size();
   bury_(std::move(batch));
   pending_.fetch_sub(count, std::memory_order_relaxed);
   living_.fetch_sub(count, std::memory_order_seq_cst);
+}
+
+void Reaper::CollectReady() {
+  MutexLock one_at_a_time(burying_);
+  BuryNow(Take(false));
+}
+
+void Reaper::Collect() {
+  CollectReady();
+  MutexLock one_at_a_time(burying_what_waits_);
+  BuryNow(Take(true));
 }
 
 void Reaper::Run() {

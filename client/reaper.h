@@ -23,6 +23,8 @@ class Reaper;
 class Remains {
  public:
   virtual ~Remains() = default;
+  // Burying it waits for a device: no work for a thread in a hurry.
+  virtual bool Waits() const { return false; }
 
  private:
   friend class Reaper;
@@ -36,7 +38,8 @@ class Remains {
 class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reaper> {
  public:
   using Batch = std::vector<std::unique_ptr<Remains>>;
-  // Runs on the reaper's thread or a caller of Collect, one at a time. Gives back what the batch stands for.
+  // Runs on the reaper's thread or a caller of Collect; at most one that waits, and one that does not, at a time. Gives
+  // back what the batch stands for.
   using Bury = std::function<void(Batch)>;
   // Runs on the reaper's thread every so often; returns when it wants to run again.
   using Idle = std::function<std::chrono::milliseconds()>;
@@ -58,6 +61,8 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
 
   // Buries what was dropped until now; when it returns, all of that is buried.
   void Collect();
+  // As Collect, but what waits for a device is left to the reaper's thread.
+  void CollectReady();
   // Runs the idle work soon.
   void Nudge();
   // No idle work any more; the thread ends when the last adopted has been buried.
@@ -81,6 +86,9 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   static void Drop(Remains* remains);
   void Push(Remains* remains);
   void Wake();
+  // What was dropped and nobody reads any more: what waits for a device, or what does not.
+  Batch Take(bool waiting);
+  void BuryNow(Batch batch);
   void Run();
   // Sleeps until a drop, a nudge, a child's end or the timeout.
   void Sleep(std::chrono::milliseconds timeout);
@@ -96,11 +104,13 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   std::atomic<bool> asleep_{false};
   std::atomic<bool> nudged_{false};
   std::atomic<bool> retired_{false};
-  Mutex burying_;  // one at a time: who has collected knows that everything dropped before is buried
+  // One at a time: who has collected knows that everything dropped before is buried.
+  Mutex burying_;
+  Mutex burying_what_waits_;
   Mutex mutex_;
   std::atomic<bool> started_{false};  // set under the lock
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);
-  Batch deferred_ AB_GUARDED_BY(mutex_);  // dropped here, maybe still read in a child
+  Batch deferred_ AB_GUARDED_BY(mutex_);  // dropped, and maybe still read in a child, or waiting
 };
 
 }  // namespace arraybridge

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/arena.h"
+#include "client/capabilities.h"
 
 namespace arraybridge {
 namespace {
@@ -40,10 +41,11 @@ codec::Release TakeMessage(codec::Release& release) {
 }  // namespace
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
-                                               std::shared_ptr<MemoryMapper> mapper, Deadline deadline) {
+                                               std::shared_ptr<const MapperTable> mappers, Deadline deadline) {
   auto lifeline = Lifeline::Connect(options.address, deadline, options.interrupted);
   if (!lifeline.ok()) return lifeline.status();
-  const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid())};
+  const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
+                                 CapabilitiesOf(*mappers)};
   auto answer = (*lifeline)->Call(Verb::kOpenSession, codec::Encode(hello), deadline);
   if (!answer.ok()) return answer.status();
   auto opened = codec::DecodeOpened(answer->payload);
@@ -52,13 +54,13 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
   return std::shared_ptr<Session>(
-      new Session(*std::move(lifeline), std::move(opened->server), std::move(reaper), std::move(mapper)));
+      new Session(*std::move(lifeline), std::move(opened->server), std::move(reaper), std::move(mappers)));
 }
 
 Session::Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::shared_ptr<Reaper> reaper,
-                 std::shared_ptr<MemoryMapper> mapper)
+                 std::shared_ptr<const MapperTable> mappers)
     : reaper_(std::move(reaper)),
-      mapper_(std::move(mapper)),
+      mappers_(std::move(mappers)),
       server_(std::move(server)),
       arena_idle_(server_.limits.arena_idle_ms == 0 ? kArenaIdle
                                                     : std::chrono::milliseconds(server_.limits.arena_idle_ms)),
@@ -125,6 +127,15 @@ codec::Release Session::TakeUnused(std::chrono::steady_clock::time_point before)
   return release;
 }
 
+bool Session::Drained(Mapping& mapping, std::shared_ptr<const void> memory) {
+  const Status drained = mapping.Drain();
+  // After an error that ends all work on a device nothing is running there either.
+  if (drained.ok() || drained.code() == Code::kAborted) return true;
+  MutexLock lock(mutex_);
+  undrained_.push_back(std::move(memory));
+  return false;
+}
+
 Lease::Lease(std::shared_ptr<Session> of, uint64_t lease) : SessionRemains(std::move(of)), id(lease) {
   session->leases_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -132,6 +143,7 @@ Lease::Lease(std::shared_ptr<Session> of, uint64_t lease) : SessionRemains(std::
 void Lease::GiveBack(codec::Release& release) {
   session->leases_.fetch_sub(1, std::memory_order_relaxed);
   private_mapping.reset();
+  if (Waits() && !session->Drained(*arena->shared, arena)) return;
   arena.reset();
   release.leases.push_back(id);
 }

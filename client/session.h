@@ -8,13 +8,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <arraybridge/broker.h>
 
 #include "client/arena_cache.h"
 #include "client/codec.h"
 #include "client/lifeline.h"
-#include "client/memory/memory_mapper.h"
+#include "client/memory/mapper_table.h"
 #include "client/reaper.h"
 #include "client/share_cache.h"
 
@@ -27,14 +28,14 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   // UNAVAILABLE: nobody answers. FAILED_PRECONDITION: no protocol in common.
   static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
-                                               std::shared_ptr<MemoryMapper> mapper, Deadline deadline);
+                                               std::shared_ptr<const MapperTable> mappers, Deadline deadline);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   Lifeline& lifeline() { return *lifeline_; }
   Reaper& reaper() { return *reaper_; }
-  MemoryMapper& mapper() { return *mapper_; }
+  const MapperTable& mappers() const { return *mappers_; }
   WrittenArenas& written() { return *written_; }
   ArenaCache& read() { return read_; }
   ShareCache& known() { return known_; }
@@ -51,16 +52,19 @@ class Session : public std::enable_shared_from_this<Session> {
   Status Sync(codec::Release release, Deadline deadline);
   // Unmaps what nobody has used since `before`.
   codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
+  // Whether the device is done with memory that is about to be given back. If nobody can tell, `memory` stays as it is
+  // for as long as the session: bytes that may still be used are nobody else's.
+  bool Drained(Mapping& mapping, std::shared_ptr<const void> memory);
 
  private:
   Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::shared_ptr<Reaper> reaper,
-          std::shared_ptr<MemoryMapper> mapper);
+          std::shared_ptr<const MapperTable> mappers);
 
   codec::Release WithUnsent(codec::Release release);
   Status Say(const codec::Release& message);
 
   const std::shared_ptr<Reaper> reaper_;
-  const std::shared_ptr<MemoryMapper> mapper_;
+  const std::shared_ptr<const MapperTable> mappers_;
   const codec::Server server_;
   const std::chrono::milliseconds arena_idle_;
   // The connection ends before the mappings go, so nothing is given back twice.
@@ -71,6 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::atomic<uint64_t> leases_{0};
   Mutex mutex_;
   codec::Release unsent_ AB_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const void>> undrained_ AB_GUARDED_BY(mutex_);
   const std::shared_ptr<Lifeline> lifeline_;
 };
 
@@ -88,6 +93,7 @@ class SessionRemains : public Remains {
 class Lease final : public SessionRemains {
  public:
   Lease(std::shared_ptr<Session> of, uint64_t lease);
+  bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
 
   const uint64_t id;

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "client/layout.h"
+#include "client/memory/cuda_copy.h"
 
 namespace arraybridge {
 
@@ -108,9 +109,9 @@ void CopyCompact(const View& source, void* destination) {
 }
 
 Result<View> CopyToHeap(const View& source) {
-  if (source.device.type != kDeviceCpu)
-    return InvalidArgument("a copy of device (", source.device.type, ", ", source.device.id, ") memory to the heap");
   View copy = source;
+  copy.device = {};
+  copy.stream.reset();
   copy.strides = CompactStrides(source.shape);
   copy.read_only = false;
   copy.legacy_may_alias_read_only = false;
@@ -123,7 +124,11 @@ Result<View> CopyToHeap(const View& source) {
   copy.data = std::aligned_alloc(kArrayAlignment, rounded);
   if (copy.data == nullptr) return ResourceExhausted("no memory for a private copy of ", bytes, " bytes");
   copy.owner = std::shared_ptr<void>(copy.data, std::free);
-  CopyCompact(source, copy.data);
+  if (source.device.type != kDeviceCpu) {
+    AB_RETURN_IF_ERROR(CopyOverDevice(source, copy.data, copy.device));
+  } else {
+    CopyCompact(source, copy.data);
+  }
   return copy;
 }
 

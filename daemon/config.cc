@@ -42,7 +42,7 @@ using Reader = std::function<Status(std::string_view text, Draft& draft)>;
 
 struct Setting {
   std::string flag;      // without dashes
-  std::string variable;  // without the prefix
+  std::string variable;  // without the prefix; empty: what is loaded into the daemon is not its environment's to say
   std::string help;
   Reader read;
 };
@@ -56,6 +56,23 @@ Status Store(Result<Parsed> parsed, T* place) {
 
 Status StoreText(std::string_view text, std::string* place) {
   *place = std::string(text);
+  return Ok();
+}
+
+// dlopen would look for a bare name in places that the environment names.
+Status StoreCudaDriver(std::string_view text, std::string* place) {
+  if (text != "auto" && text != "none" && !text.starts_with('/')) {
+    return InvalidArgument("'", text, "' is neither auto nor none nor an absolute path");
+  }
+  return StoreText(text, place);
+}
+
+Status StorePercent(std::string_view text, uint64_t* place) {
+  const auto read = ReadBytesOrPercent(text);
+  if (!read.ok()) return read.status();
+  const auto* percent = std::get_if<Percent>(&*read);
+  if (percent == nullptr || percent->value == 0) return InvalidArgument("'", text, "' is not 1% to 100%");
+  *place = percent->value;
   return Ok();
 }
 
@@ -97,6 +114,10 @@ const std::vector<Setting>& Settings() {
        [](auto text, Draft& d) { return StoreBool(text, &d.config.huge_pages); }},
       {"cache", "MEMORY__HOST__CACHE", "bytes of fresh memory populated ahead of demand",
        [](auto text, Draft& d) { return Store(ReadBytes(text), &d.config.host_cache_bytes); }},
+      {"cuda-driver", "", "auto (the system's, if there is one), none, or the path of a library",
+       [](auto text, Draft& d) { return StoreCudaDriver(text, &d.config.cuda_driver); }},
+      {"cuda-capacity", "MEMORY__CUDA__CAPACITY", "how much of each GPU's memory to hand out, in %",
+       [](auto text, Draft& d) { return StorePercent(text, &d.config.cuda_capacity_percent); }},
       {"arena-idle", "MEMORY__HOST__ARENA_IDLE", "clients give back what they have not used for so long",
        [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.arena_idle); }},
       {"own-arena", "MEMORY__HOST__OWN_ARENA", "arrays of at least so many bytes get an arena of their own",
@@ -172,7 +193,7 @@ std::string UpperCase(std::string text) {
 Status ReadVariable(std::string_view name, std::string_view value, Draft& draft) {
   const std::string_view key = name.substr(kPrefix.size());
   for (const Setting& setting : Settings()) {
-    if (setting.variable == key) return Named(name, setting.read(value, draft));
+    if (!key.empty() && setting.variable == key) return Named(name, setting.read(value, draft));
   }
   for (const auto& [limit, read] : LimitReaders()) {
     if ("LIMITS__" + UpperCase(limit) == key) return Named(name, read(value, draft));

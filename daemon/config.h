@@ -57,8 +57,10 @@ struct Config {
 
   uint64_t host_capacity_bytes = 0;  // resolved: never 0 after LoadConfig
   uint64_t host_cache_bytes = 256ull << 20;
-  bool huge_pages = true;              // where the kernel allows it
-  uint64_t namespace_quota_bytes = 0;  // 0 = the capacity
+  bool huge_pages = true;               // where the kernel allows it
+  std::string cuda_driver = "auto";     // auto: the system's libcuda.so.1; none; or the path of a library
+  uint64_t cuda_capacity_percent = 90;  // of each GPU's memory, to hand out
+  uint64_t namespace_quota_bytes = 0;   // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
   std::chrono::milliseconds orphan_grace{60000};
   uint64_t own_arena_bytes_min = 16ull << 20;

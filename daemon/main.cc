@@ -15,6 +15,8 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/memory/cuda_ipc_backend.h"
+#include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/service/grpc_door.h"
@@ -162,6 +164,20 @@ class Ending {
   uint64_t sessions_total_ = 0;
 };
 
+// The GPUs to serve; none is no error, but one line says why.
+std::vector<std::shared_ptr<CudaGpu>> FindGpus(const Config& config) {
+  if (config.cuda_driver == "none") return {};
+  const bool is_asked_for = config.cuda_driver != "auto";
+  auto found = FindCudaGpus(is_asked_for ? config.cuda_driver : "", config.cuda_capacity_percent);
+  if (found.ok()) return *std::move(found);
+  if (is_asked_for) {
+    log::Warn("no GPU: {}", found.status().message());
+  } else {
+    log::Info("no GPU: {}", found.status().message());
+  }
+  return {};
+}
+
 int Serve(const Config& config, UniqueFd signals) {
   auto listener = Listener::Open(config);
   if (!listener.ok()) {
@@ -171,7 +187,10 @@ int Serve(const Config& config, UniqueFd signals) {
   const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
   WarmBackend warm(*host, {config.host_cache_bytes, !config.embedded});
   Refiller refiller(warm);
-  Broker broker(config, {&warm});
+  const auto gpus = FindGpus(config);
+  const auto vmm = MakeCudaVmmBackend(gpus);
+  const auto ipc = MakeCudaIpcBackend(gpus);
+  Broker broker(config, {&warm, vmm.get(), ipc.get()});  // of two that serve a device, the first is preferred
   Verbs verbs(config, broker, [&refiller] { refiller.Wish(); });
   LocalDoor local_door(config, verbs);
   GrpcDoor grpc_door(config, broker, verbs);
@@ -180,6 +199,7 @@ int Serve(const Config& config, UniqueFd signals) {
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); });
   log::Info("serving {} bytes of host memory", config.host_capacity_bytes);
+  for (const auto& gpu : gpus) log::Info("serving {} bytes of {}", gpu->capacity()->bytes(), gpu->device().uuid);
   SayReady(config);
 
   const std::string_view reason = ending.Wait();

@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "client/memory/cuda_copy.h"
+
 namespace arraybridge {
 namespace {
 
@@ -36,6 +38,14 @@ class HostMapping final : public Mapping {
 
   std::byte* data() const override { return static_cast<std::byte*>(base_) + skip_; }
   uint64_t size() const override { return size_; }
+
+  Status CopyFrom(const View& source, uint64_t offset) override {
+    AB_RETURN_IF_ERROR(CheckRoom(source, offset));
+    if (source.device.type != kDeviceCpu) return CopyOverDevice(source, data() + offset, Device{});
+    CopyCompact(source, data() + offset);
+    return Ok();
+  }
+  Status Drain() override { return Ok(); }
 
   void Detach() noexcept override {
     constexpr int kInPlace = MAP_FIXED | MAP_PRIVATE | MAP_NORESERVE;
@@ -114,7 +124,11 @@ UniqueFd Reader(const Handle& handle) {
 
 class HostMapper final : public MemoryMapper {
  public:
-  std::vector<Device> devices() const override { return {Device{}}; }
+  HandleKind kind() const override { return HandleKind::kMemfd; }
+  Result<Device> Local(const Device& device) const override {
+    AB_RETURN_IF_ERROR(CheckDevice(device));
+    return Device{};
+  }
 
   Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) override {
     AB_RETURN_IF_ERROR(CheckDevice(device));

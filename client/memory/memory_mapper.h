@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include <arraybridge/view.h>
 
@@ -23,16 +22,33 @@ class Mapping {
   // Of the first byte that was asked for; a device address on devices.
   virtual std::byte* data() const = 0;
   virtual uint64_t size() const = 0;
+  // Copies every element of `source`, wherever it lies, to `offset` bytes from the first, compact row-major, in the
+  // order of its producer's stream; the bytes are there when it returns. INVALID_ARGUMENT: it does not fit.
+  // REQUIRES: mapped for writing.
+  virtual Status CopyFrom(const View& source, uint64_t offset) = 0;
+  // Waits until whatever work this process queued on these bytes has ended; at once for host memory.
+  virtual Status Drain() = 0;
   // A forked child must not write into what its parent produces: from now on what it writes stays with it. Called
   // between fork and anything else.
   virtual void Detach() noexcept = 0;
+
+ protected:
+  Status CheckRoom(const View& source, uint64_t offset) const {
+    const uint64_t bytes = source.nbytes();
+    if (offset <= size() && bytes <= size() - offset) return Ok();
+    return InvalidArgument(bytes, " bytes at offset ", offset, " do not fit into a mapping of ", size());
+  }
 };
 
 class MemoryMapper {
  public:
   virtual ~MemoryMapper() = default;
 
-  virtual std::vector<Device> devices() const = 0;
+  // What it maps.
+  virtual HandleKind kind() const = 0;
+  // The device as this process numbers it. UNIMPLEMENTED: no device of this mapper. FAILED_PRECONDITION: not visible
+  // here. UNAVAILABLE: no driver.
+  virtual Result<Device> Local(const Device& device) const = 0;
   // The whole arena. The handle stays the caller's; its descriptor is not needed by the mapping.
   // FAILED_PRECONDITION: the memory is not what the handle says, or not sealed as a reader must insist on.
   virtual Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) = 0;

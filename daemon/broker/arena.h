@@ -35,6 +35,7 @@ class Arena {
   // Without a descriptor: a range of it, or all of it.
   Handle Describe(uint64_t offset, uint64_t size) const;
   Handle Describe() const { return Describe(0, size_); }
+  HandleKind kind() const { return kind_; }
 
   // INVALID_ARGUMENT, or FAILED_PRECONDITION if it overlaps a share that is still there.
   Status CheckRange(uint64_t offset, uint64_t size) const;
@@ -46,6 +47,8 @@ class Arena {
   const std::map<uint64_t, Share*>& shares() const { return shares_; }
 
   std::optional<Immutability> immutability;  // nothing: not sealed yet
+  // What opens it, where that is no descriptor. A secret: only for sessions that write or lease it.
+  std::string opaque;
   // The session that may write it and publish out of it; null once that has given it back or gone.
   Session* writer = nullptr;
   // The session that asked for it, while that lives: its limits count this arena.

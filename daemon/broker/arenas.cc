@@ -16,12 +16,10 @@ Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
   if (limits.allocation_bytes_max != 0 && call.size > limits.allocation_bytes_max) {
     return AtLimit("ALLOCATION_TOO_LARGE", "allocation_bytes_max", limits.allocation_bytes_max);
   }
-  MemoryBackend* const backend = state.BackendOf(call.device);
-  if (backend == nullptr) {
-    return InvalidArgument("no device of type ", call.device.type, ", id ", call.device.id).Because("UNKNOWN_DEVICE");
-  }
-  const uint64_t footprint = backend->Footprint(call.device, call.size);
-  const uint64_t capacity = backend->usage(call.device).capacity_bytes;
+  const auto served = state.BackendFor(session, call.device);
+  if (!served.ok()) return served.status();
+  const uint64_t footprint = served->backend->Footprint(served->device, call.size);
+  const uint64_t capacity = served->backend->usage(served->device).capacity_bytes;
   if (footprint == 0 || footprint > capacity) {
     return ResourceExhausted(call.size, " bytes can never fit: the device has ", capacity).Because("DEVICE_TOO_SMALL");
   }
@@ -90,13 +88,16 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   AB_RETURN_IF_ERROR(CheckAllocate(session, call));
   State& state = *state_;
   const std::string_view ns = NamespaceNameOf(call.ns);
-  MemoryBackend& backend = *state.BackendOf(call.device);
+  const auto served = state.BackendFor(session, call.device);
+  if (!served.ok()) return served.status();
+  MemoryBackend& backend = *served->backend;
+  const Device& device = served->device;
   std::optional<Charge> charge;
   {
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
-    auto reserved = state.Reserve(*found, ns, backend.Footprint(call.device, call.size));
+    auto reserved = state.Reserve(*found, ns, backend.Footprint(device, call.size));
     if (!reserved.ok()) return reserved.status();
     charge.emplace(*std::move(reserved));
     ++found->allocating;
@@ -104,7 +105,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   const auto generation = RandomBytes<uint64_t>();
   std::shared_ptr<MemoryBlock> block;  // with the Charge dies after the lock below if the session has gone
   auto writable = [&]() -> Result<Handle> {
-    auto allocated = backend.Allocate(call.device, call.size);
+    auto allocated = backend.Allocate(device, call.size);
     if (!allocated.ok()) return allocated.status();
     block = *std::move(allocated);
     return block->Export(Access::kWrite);
@@ -117,11 +118,12 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   if (!writable.ok()) return writable.status();
   const ArenaId id{++state.last_arena};
   Namespace* const owner = state.FindNamespace(found->peer.uid, ns);  // there: the Charge keeps it
-  auto arena = std::make_unique<Arena>(id, generation, owner, found, *std::move(charge), std::move(block), call.device,
+  auto arena = std::make_unique<Arena>(id, generation, owner, found, *std::move(charge), std::move(block), device,
                                        backend.kind());
   AllocatedArena answer{arena->Describe()};
   answer.handle.descriptor = std::move(writable->descriptor);
-  answer.handle.opaque = std::move(writable->opaque);
+  answer.handle.opaque = arena->opaque = std::move(writable->opaque);
+  state.AddHolder(*arena, *found, Access::kWrite);
   found->arenas.emplace(id, arena.get());
   state.arenas.emplace(id, std::move(arena));
   return answer;

@@ -42,21 +42,83 @@ Arena* Broker::State::FindReadable(const Session& session, ArenaId id) const {
   return use != session.uses.end() && use->second.leases > 0 ? arena : nullptr;
 }
 
-MemoryBackend* Broker::State::BackendOf(const Device& device) const {
-  for (MemoryBackend* backend : backends) {
+namespace {
+
+std::string_view NameOf(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::kMemfd:
+      return "MEMFD";
+    case HandleKind::kCudaVmm:
+      return "CUDA_VMM";
+    case HandleKind::kCudaIpc:
+      return "CUDA_IPC";
+  }
+  return "?";
+}
+
+bool IsMeant(const Device& asked, const Device& served) {
+  if (asked.type != served.type) return false;
+  return asked.uuid.empty() ? asked.id == served.id : asked.uuid == served.uuid;
+}
+
+std::string NameOf(const Device& device) {
+  if (device.type == kDeviceCpu && device.id == 0) return "CPU";
+  if (!device.uuid.empty()) return device.uuid;
+  return Concat("type ", device.type, ", id ", device.id);
+}
+
+void Append(std::string& list, std::string_view name) {
+  if (!list.empty()) list += ", ";
+  list += name;
+}
+
+}  // namespace
+
+bool Peer::Opens(HandleKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
+
+Status Peer::CannotOpen(std::string_view what, std::string_view shared_as) const {
+  std::string own;
+  for (const HandleKind kind : kinds) Append(own, NameOf(kind));
+  return FailedPrecondition(what, " is shared as ", shared_as, "; this session opens ", own,
+                            refused.empty() ? "" : "; ", refused)
+      .Because("KIND_NOT_OFFERED");
+}
+
+Status Peer::CannotOpen(std::string_view what, HandleKind kind) const { return CannotOpen(what, NameOf(kind)); }
+
+Result<Broker::State::Served> Broker::State::BackendFor(SessionId session, const Device& device) const {
+  Peer peer;
+  {
+    const MutexLock lock(mutex);
+    const Session* const found = FindSession(session);
+    if (found == nullptr) return NoSession();
+    peer = found->peer;
+  }
+  std::string kinds;
+  std::string devices;
+  for (MemoryBackend* const backend : backends) {
     for (const Device& served : backend->devices()) {
-      const bool same_uuid = device.uuid.empty() || device.uuid == served.uuid;
-      if (served.type == device.type && served.id == device.id && same_uuid) return backend;
+      Append(devices, NameOf(served));
+      if (!IsMeant(device, served)) continue;
+      if (peer.Opens(backend->kind())) return Served{backend, served};
+      Append(kinds, NameOf(backend->kind()));
     }
   }
-  return nullptr;
+  if (!kinds.empty()) return peer.CannotOpen("device " + NameOf(device), kinds);
+  return InvalidArgument("no device ", NameOf(device), "; there are: ", devices).Because("UNKNOWN_DEVICE");
 }
 
 uint64_t Broker::State::quota_bytes() const {
   if (config.namespace_quota_bytes != 0) return config.namespace_quota_bytes;
+  // A device may have several backends, and is counted once.
+  std::vector<Device> counted;
   uint64_t capacity = 0;
   for (const MemoryBackend* backend : backends) {
-    for (const Device& device : backend->devices()) capacity += backend->usage(device).capacity_bytes;
+    for (const Device& device : backend->devices()) {
+      if (std::ranges::find(counted, device) != counted.end()) continue;
+      counted.push_back(device);
+      capacity += backend->usage(device).capacity_bytes;
+    }
   }
   return capacity;
 }
@@ -124,9 +186,11 @@ Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64
     if (state.EndLease(*found, LeaseId{lease})) ++released.released;
   }
   for (const uint64_t id : unmapped) {
+    state.DropHolder(ArenaId{id}, session, Access::kRead);
     if (Arena* const arena = state.FindArena(ArenaId{id}); arena != nullptr) state.Forget(*found, *arena);
   }
   for (const uint64_t id : arenas) {
+    state.DropHolder(ArenaId{id}, session, Access::kWrite);
     if (Arena* const arena = state.FindWritable(*found, ArenaId{id}); arena != nullptr) state.GiveBack(*arena);
   }
   return released;
@@ -136,6 +200,11 @@ std::vector<DeviceFacts> Broker::Devices() const {
   std::vector<DeviceFacts> facts;
   for (const MemoryBackend* backend : state_->backends) {
     for (const Device& device : backend->devices()) {
+      const auto known = std::ranges::find(facts, device, &DeviceFacts::device);
+      if (known != facts.end()) {
+        known->kinds.push_back(backend->kind());
+        continue;
+      }
       const MemoryBackend::Usage usage = backend->usage(device);
       facts.push_back({device, {backend->kind()}, usage.capacity_bytes, usage.allocated_bytes, usage.cached_bytes});
     }

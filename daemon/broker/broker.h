@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/broker/holders.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config.h"
@@ -36,7 +37,14 @@ struct Peer {
   uint64_t process_id = 0;
   std::string client;
   Door door = Door::kLifeline;
-  std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // what it can open
+  std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // what it can open, and may be offered
+  std::string refused;                                   // why it is not offered other kinds that it could open
+  ProcessFd process;                                     // null where the kernel has no pidfd for it
+
+  bool Opens(HandleKind kind) const;
+  // FAILED_PRECONDITION that says what it can open, and why not more.
+  Status CannotOpen(std::string_view what, HandleKind kind) const;
+  Status CannotOpen(std::string_view what, std::string_view shared_as) const;
 };
 
 struct OpenedSession {

@@ -57,6 +57,18 @@ void Broker::State::Drop(const Share& share) {
 void Broker::State::Give(Session& session, Arena& arena) {
   session.uses[&arena].given = true;
   arena.readers.insert(&session);
+  AddHolder(arena, session, Access::kRead);
+}
+
+void Broker::State::AddHolder(const Arena& arena, const Session& session, Access access) {
+  if (!arena.block()->KnowsHolders()) holders[arena.id()].Add(session.id, access, session.peer.process);
+}
+
+void Broker::State::DropHolder(ArenaId arena, SessionId session, Access access) {
+  const auto found = holders.find(arena);
+  if (found == holders.end()) return;
+  found->second.Drop(session, access);
+  sweep_wanted.store(true);
 }
 
 void Broker::State::Forget(Session& session, Arena& arena) {
@@ -71,7 +83,7 @@ void Broker::State::Forget(Session& session, Arena& arena) {
 void Broker::State::GiveBack(Arena& arena) {
   std::erase_if(arena.writer->returned, [&](const RangeOfArena& range) { return range.arena == arena.id(); });
   arena.writer = nullptr;
-  to_enforce.emplace(&arena, Enforcement{});
+  if (arena.block()->MayBeEnforced()) to_enforce.emplace(&arena, Enforcement{});
   sweep_wanted.store(true);
   RetireIfIdle(arena);
 }
@@ -135,6 +147,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   State& state = *state_;
   std::vector<std::unique_ptr<Arena>> dying;
   std::vector<std::pair<ArenaId, std::shared_ptr<MemoryBlock>>> unsealed;
+  std::unordered_map<ArenaId, Holders> holders;
   {
     const MutexLock lock(state.mutex);
     state.WithdrawOrphans(now);
@@ -143,6 +156,9 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
       if (enforcement.due <= now) unsealed.emplace_back(arena->id(), arena->block());
     }
     dying.swap(state.dying);
+    for (const auto& arena : dying) {
+      if (const auto held = state.holders.find(arena->id()); held != state.holders.end()) holders.insert(*held);
+    }
     state.sweep_wanted.store(false);  // what is let go from here on is for the next one
     state.being_swept += dying.size();
   }
@@ -155,15 +171,23 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   unsealed.clear();
 
   // A block that a verb still exports right now is held, too: after that nobody can get at it any more.
+  for (auto& [arena, held] : holders) held.DropDead();
   const auto taken = dying.size();
-  const auto dead = std::partition(dying.begin(), dying.end(), [](const std::unique_ptr<Arena>& arena) {
-    return arena->block().use_count() > 1 || arena->block()->HeldElsewhere();
+  const auto dead = std::partition(dying.begin(), dying.end(), [&](const std::unique_ptr<Arena>& arena) {
+    const auto held = holders.find(arena->id());
+    const bool mapped = held != holders.end() && !held->second.empty();
+    return mapped || arena->block().use_count() > 1 || arena->block()->HeldElsewhere();
   });
   Swept swept;
-  for (auto arena = dead; arena != dying.end(); ++arena) swept.freed_bytes += (*arena)->footprint();
+  std::vector<ArenaId> freed;
+  for (auto arena = dead; arena != dying.end(); ++arena) {
+    swept.freed_bytes += (*arena)->footprint();
+    freed.push_back((*arena)->id());
+  }
   dying.erase(dead, dying.end());  // O(bytes)
 
   const MutexLock lock(state.mutex);
+  for (const ArenaId arena : freed) state.holders.erase(arena);
   state.being_swept -= taken;
   std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
   for (const auto& [id, sealed] : seals) state.NoteSeal(id, sealed, now);

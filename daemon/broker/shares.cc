@@ -86,6 +86,10 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
     AB_RETURN_IF_ERROR(CheckPublish(*found, call, name, call.description.size()));
     const Arena* const arena = FindArena(call.arena);
     if (arena->immutability == Immutability::kEnforced) return Ok();
+    if (!arena->block()->MayBeEnforced()) {
+      return FailedPrecondition("arena ", Number(call.arena), " is device memory, which cannot be sealed")
+          .Because("CANNOT_BE_SEALED");
+    }
     block = arena->block();
   }
   auto sealed = block->Seal();
@@ -150,8 +154,12 @@ LeasedShare Broker::State::Lease(Session& session, Share& share) {
   ++session.uses[share.arena].leases;
   ++share.leases;
   ++leases;
-  return {id, share.facts, share.arena->Describe(share.offset, share.size),
-          share.arena->immutability.value_or(Immutability::kByContract)};
+  LeasedShare leased{id, share.facts, share.arena->Describe(share.offset, share.size),
+                     share.arena->immutability.value_or(Immutability::kByContract)};
+  if (share.arena->opaque.empty()) return leased;
+  leased.handle.opaque = share.arena->opaque;
+  Give(session, *share.arena);
+  return leased;
 }
 
 void Broker::State::Undo(Session& session, const std::vector<LeasedShare>& leased) {
@@ -178,6 +186,10 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     for (const ShareKey& key : keys) {
       shares.push_back(Find(owner, key));
       if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
+      const HandleKind kind = shares.back()->arena->kind();
+      if (!found->peer.Opens(kind)) {
+        return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), kind);
+      }
     }
     Arena* lacking = nullptr;
     for (Share* const share : shares) {

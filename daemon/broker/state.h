@@ -60,7 +60,13 @@ struct Broker::State {
   Arena* FindArena(ArenaId id) const AB_REQUIRES(mutex);
   Arena* FindWritable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
   Arena* FindReadable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
-  MemoryBackend* BackendOf(const Device& device) const;
+  // Who serves this device to this session, and the device's full name.
+  struct Served {
+    MemoryBackend* backend = nullptr;
+    Device device;
+  };
+  // INVALID_ARGUMENT: no such device. FAILED_PRECONDITION: by no handle that the session may be offered.
+  Result<Served> BackendFor(SessionId session, const Device& device) const AB_EXCLUDES(mutex);
   uint64_t quota_bytes() const;
 
   // Arenas (arenas.cc).
@@ -89,6 +95,8 @@ struct Broker::State {
   void Settle(Share& share) AB_REQUIRES(mutex);
   void Drop(const Share& share) AB_REQUIRES(mutex);
   void Give(Session& session, Arena& arena) AB_REQUIRES(mutex);
+  void AddHolder(const Arena& arena, const Session& session, Access access) AB_REQUIRES(mutex);
+  void DropHolder(ArenaId arena, SessionId session, Access access) AB_REQUIRES(mutex);
   void Forget(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void GiveBack(Arena& arena) AB_REQUIRES(mutex);
   void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
@@ -114,6 +122,8 @@ struct Broker::State {
   std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);  // unnamed ones whose maker is gone
   // Without a writer, not yet immutable for everybody.
   std::unordered_map<Arena*, Enforcement> to_enforce AB_GUARDED_BY(mutex);
+  // Of arenas whose block does not know its holders, dying ones included.
+  std::unordered_map<ArenaId, Holders> holders AB_GUARDED_BY(mutex);
   uint64_t being_swept AB_GUARDED_BY(mutex) = 0;  // dying arenas that a Sweep has in its hands
   uint64_t leases AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen

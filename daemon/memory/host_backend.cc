@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/memory/capacity.h"
 #include "daemon/memory/memfd.h"
 #include "proto/boundary/mutex.h"
 
@@ -17,57 +18,6 @@ namespace {
 constexpr uint64_t kHugePage = 2ull << 20;
 constexpr int kContractSeals = F_SEAL_FUTURE_WRITE;  // beside those against resizing, which a memfd is born with
 constexpr int kFinalSeals = F_SEAL_WRITE | F_SEAL_SEAL;
-
-// What may be used, and what is: reserved before a page is touched, because a cgroup's answer to too much is SIGKILL.
-class Capacity {
- public:
-  explicit Capacity(uint64_t bytes) : bytes_(bytes) {}
-
-  Status Reserve(uint64_t footprint) AB_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    if (footprint > bytes_ - used_) {
-      return ResourceExhausted("host memory: ", footprint, " bytes do not fit (", used_, " of ", bytes_, " in use)")
-          .Because("DEVICE_FULL")
-          .With("wanted_bytes", std::to_string(footprint))
-          .With("used_bytes", std::to_string(used_))
-          .With("capacity_bytes", std::to_string(bytes_));
-    }
-    used_ += footprint;
-    return Ok();
-  }
-  void Return(uint64_t footprint) AB_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    AB_CHECK(footprint <= used_);
-    used_ -= footprint;
-  }
-  uint64_t used() const AB_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return used_;
-  }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  const uint64_t bytes_;
-  mutable Mutex mutex_;
-  uint64_t used_ AB_GUARDED_BY(mutex_) = 0;
-};
-
-// The receipt for reserved capacity: returned when it dies. Survives the backend if a block does.
-class Reservation {
- public:
-  Reservation(std::shared_ptr<Capacity> capacity, uint64_t bytes) : capacity_(std::move(capacity)), bytes_(bytes) {}
-  Reservation(Reservation&& other) noexcept : capacity_(std::move(other.capacity_)), bytes_(other.bytes_) {}
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
-  Reservation& operator=(Reservation&&) = delete;
-  ~Reservation() {
-    if (capacity_ != nullptr) capacity_->Return(bytes_);
-  }
-
- private:
-  std::shared_ptr<Capacity> capacity_;
-  const uint64_t bytes_;
-};
 
 // Thread-safe: readers are exported while a worker seals.
 class HostBlock final : public MemoryBlock {
@@ -156,7 +106,7 @@ bool HostBlock::HeldElsewhere() const {
 class HostBackend final : public MemoryBackend {
  public:
   explicit HostBackend(const HostBackendOptions& options)
-      : capacity_(std::make_shared<Capacity>(options.capacity_bytes)),
+      : capacity_(std::make_shared<Capacity>("host memory", options.capacity_bytes)),
         huge_pages_(options.huge_pages && MemfdHugePagesAllowed()),
         page_(static_cast<uint64_t>(::sysconf(_SC_PAGESIZE))) {}
 

@@ -24,8 +24,12 @@ class MemoryBlock {
   // As far as the kernel lets now: kByContract while its producer maps it, later kEnforced. Call again to get further.
   // FAILED_PRECONDITION if it cannot even be sealed against new writers.
   virtual Result<Immutability> Seal() = 0;
-  // Open or mapped by somebody else. The test before a Charge is returned.
+  // Open or mapped by somebody else, as far as KnowsHolders. The test before a Charge is returned.
   virtual bool HeldElsewhere() const = 0;
+  // False where nobody can be asked: then the Broker goes by what sessions say and by whose processes live.
+  virtual bool KnowsHolders() const { return true; }
+  // Whether Seal can ever get to kEnforced.
+  virtual bool MayBeEnforced() const { return true; }
 };
 
 // Thread-safe.

@@ -39,7 +39,6 @@ Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, in
       takes_no_descriptors_(connection.takes_no_descriptors),
       in_flight_(std::move(in_flight)),
       undelivered_(undelivered),
-      process_(std::move(connection.process)),
       socket_(std::move(connection.socket)) {}
 
 void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,

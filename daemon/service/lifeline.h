@@ -37,7 +37,7 @@ class Lifeline {
   int socket() const { return socket_.get(); }
   bool takes_no_descriptors() const { return takes_no_descriptors_; }
   bool open() const { return socket_.valid(); }
-  int process() const { return process_.get(); }
+  int process() const { return peer_.process == nullptr ? -1 : peer_.process->get(); }
   const Peer& peer() const { return peer_; }
 
   // The loop's own notes.
@@ -88,7 +88,6 @@ class Lifeline {
   const bool takes_no_descriptors_;
   const std::shared_ptr<DescriptorsInFlight> in_flight_;  // of its user
   const Undelivered& undelivered_;
-  UniqueFd process_;
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);

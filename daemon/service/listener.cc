@@ -110,7 +110,8 @@ Connection Identify(UniqueFd socket, Door kind) {
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
   connection.peer.door = kind;
-  if (kind == Door::kLifeline) connection.process = ProcessOf(socket.get(), credentials.pid);
+  // None where the kernel has no pidfd for it: other PID namespaces before Linux 6.5.
+  connection.peer.process = std::make_shared<const UniqueFd>(ProcessOf(socket.get(), credentials.pid));
   connection.socket = std::move(socket);
   return connection;
 }

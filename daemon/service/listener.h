@@ -19,9 +19,8 @@ namespace arraybridge {
 
 // A connection that was accepted, and who is at its other end.
 struct Connection {
-  UniqueFd socket;   // non-blocking
-  UniqueFd process;  // the peer's pidfd; invalid where the kernel has none (other PID namespaces before Linux 6.5)
-  Peer peer;         // uid, gid, process_id, door
+  UniqueFd socket;  // non-blocking
+  Peer peer;        // uid, gid, process_id, door, process
   // The kernel refuses what the peer attaches to a message. Otherwise closing the socket, with unread messages in it,
   // may sleep for as long as the peer likes: CloseAside.
   bool takes_no_descriptors = false;

@@ -131,15 +131,4 @@ std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::S
   return keys;
 }
 
-std::vector<HandleKind> KindsOf(const v1::ClientCapabilities& capabilities) {
-  std::vector<HandleKind> kinds;
-  for (const int kind : capabilities.kinds()) {
-    if (kind != v1::HANDLE_KIND_UNSPECIFIED && v1::HandleKind_IsValid(kind)) {
-      kinds.push_back(static_cast<HandleKind>(kind));
-    }
-  }
-  if (kinds.empty()) kinds.push_back(HandleKind::kMemfd);
-  return kinds;
-}
-
 }  // namespace arraybridge

@@ -27,6 +27,5 @@ Device FromMessage(const v1::Device& message);
 // The views point into `refs`.
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
 // Kinds that this broker has never heard of are left out; none at all: memfd.
-std::vector<HandleKind> KindsOf(const v1::ClientCapabilities& capabilities);
 
 }  // namespace arraybridge

@@ -1,7 +1,6 @@
 #include "daemon/service/verbs.h"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -16,13 +15,6 @@ namespace {
 constexpr size_t kReturnedMax = 64;  // ranges that one answer brings back
 constexpr size_t kPageTokenBytes = 512;
 constexpr uint32_t kPageRowsMax = 512;  // before bytes are looked at
-
-std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
 
 std::string_view Bytes(const Token& token) { return {reinterpret_cast<const char*>(token.data()), token.size()}; }
 
@@ -53,7 +45,7 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       broker_(broker),
       allocated_(std::move(allocated)),
       started_(Clock::now()),
-      boot_id_(BootId()),
+      here_(RunsAt::Here()),
       line_(config.limits),
       sweeper_(broker, slow_,
                [this] {
@@ -73,7 +65,7 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   info.set_broker_id(std::string(Bytes(broker_.broker_id())));
   info.set_protocol_min(kProtocolVersion);
   info.set_protocol_max(kProtocolVersion);
-  info.set_boot_id(boot_id_);
+  info.set_boot_id(here_.boot_id);
   const auto uptime = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started_);
   info.set_uptime_ms(static_cast<uint64_t>(uptime.count()));
   Fill(info.mutable_limits(), config_);
@@ -87,7 +79,7 @@ Result<v1::OpenSessionResponse> Verbs::OpenSession(const v1::OpenSessionRequest&
   AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
   AB_RETURN_IF_ERROR(CheckNotDraining());
   peer.client = request.client();
-  peer.kinds = KindsOf(request.capabilities());
+  OfferHandles(request.capabilities(), here_, peer);
   if (peer.process_id == 0) peer.process_id = request.process_id();
   auto opened = broker_.OpenSession(std::move(peer));
   if (!opened.ok()) return opened.status();

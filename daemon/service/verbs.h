@@ -13,6 +13,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/handle_offer.h"
 #include "daemon/service/sweeper.h"
 #include "daemon/service/waiting_line.h"
 #include "daemon/service/worker.h"
@@ -118,7 +119,7 @@ class Verbs {
   Broker& broker_;
   const std::function<void()> allocated_;
   const Clock::time_point started_;
-  const std::string boot_id_;
+  const RunsAt here_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};

@@ -254,6 +254,10 @@ Result<UniqueFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireReq
 Status Verbs::AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response) {
   v1::AcquireResponse tickets;
   for (const LeasedShare& leased : acquired.shares) {
+    if (!leased.handle.opaque.empty()) {
+      tickets.add_tickets();  // its handle is all there
+      continue;
+    }
     auto ticket = TicketFor(session, ArenaId{leased.handle.arena}, Access::kRead);
     if (!ticket.ok()) return ticket.status();
     *tickets.add_tickets() = *std::move(ticket);

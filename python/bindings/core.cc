@@ -93,14 +93,14 @@ class Core {
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
-    return Ask([&] { return broker_.Empty(specs, own, purpose); });
+    return Ask([&] { return broker_.Empty(specs, {.own = own, .device = {}, .purpose = purpose}); });
   }
 
   Placement Place(const py::sequence& objects, bool own, std::string name, const std::string& structure,
                   const std::string& metadata) {
     const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
     const std::vector<View> views = ViewsOf(objects);
-    return Ask([&] { return broker_.Place(views, own, purpose); });
+    return Ask([&] { return broker_.Place(views, {.own = own, .device = {}, .purpose = purpose}); });
   }
 
   std::optional<Placement> PlacementOf(const py::sequence& objects) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -17,7 +18,8 @@ namespace arraybridge {
 
 class DaemonTest : public ::testing::Test {
  protected:
-  DaemonTest() {
+  // `options`: the daemon's, beside those that every test gives it.
+  explicit DaemonTest(std::vector<std::string> options = {}) : options_(std::move(options)) {
     std::string pattern = ::testing::TempDir() + "/abXXXXXX";
     directory_ = ::mkdtemp(pattern.data());
     Start();
@@ -30,16 +32,18 @@ class DaemonTest : public ::testing::Test {
   void Start() {
     int ready[2];
     ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    daemon_ = std::make_unique<Process>(
-        std::vector<std::string>{ARRAYBRIDGED, "--directory", directory_, "--ready-fd", "3", "--cache", "0",
-                                 "--arena-idle", "100ms", "--listen", "off", "--log-level", "error"},
-        ready[1]);
+    std::vector<std::string> words{ARRAYBRIDGED, "--directory", directory_,     "--ready-fd", "3",
+                                   "--cache",    "0",           "--arena-idle", "100ms",      "--listen",
+                                   "off",        "--log-level", "error"};
+    words.insert(words.end(), options_.begin(), options_.end());
+    daemon_ = std::make_unique<Process>(words, ready[1]);
     ::close(ready[1]);
     char line[6] = {};
     const UniqueFd reader(ready[0]);
     ASSERT_EQ(::read(reader.get(), line, sizeof line), 6) << "the daemon did not start";
   }
 
+  const std::vector<std::string> options_;
   std::string directory_;
   std::unique_ptr<Process> daemon_;
 };

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "tests/simulated_cuda/alloc.h"
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/process.h"
 #include "tests/simulated_cuda/violation.h"
@@ -65,6 +66,23 @@ Range* FindImport(Process& process, uint64_t nonce) {
 
 }  // namespace
 
+void Destroy(Process& process, uint64_t base) {
+  const Range range = std::move(process.space.ranges.at(base));
+  process.space.ranges.erase(base);
+  if (range.kind == RangeKind::kLegacyImport) {
+    range.block->header().importers.Remove(getpid(), UnitOf(range.opened - range.base));
+    process.space.Free(range.reservation_base, range.reservation_size);
+    return;
+  }
+  NonceOf(range) = 0;
+  std::memset(range.block->bytes() + range.offset, kFreed, range.size);
+  if (range.size < kGranularity) {
+    process.small.Free(process.space, range.reservation_base, range.offset, range.size);
+  } else {
+    process.space.Free(range.reservation_base, range.reservation_size);
+  }
+}
+
 SIM_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
@@ -92,19 +110,12 @@ SIM_API cuMemFree_v2(CUdeviceptr address) {
     if (process.space.Find(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
     Violation(__func__, "not the address of a live allocation", address);
   }
-  const Range range = std::move(found->second);
+  const Range& range = found->second;
   process.RefuseQueuedWork(__func__, range.base, range.size);
   if (range.block->header().importers.Any(UnitOf(range.offset)) && !process.config.guest) {
     Violation(__func__, "another process still has this memory open", address);
   }
-  NonceOf(range) = 0;
-  std::memset(range.block->bytes() + range.offset, kFreed, range.size);
-  process.space.ranges.erase(address);
-  if (range.reservation_size == kGranularity && range.size < kGranularity) {
-    process.small.Free(process.space, range.reservation_base, range.offset, range.size);
-  } else {
-    process.space.Free(range.reservation_base, range.reservation_size);
-  }
+  Destroy(process, address);
   return CUDA_SUCCESS;
 }
 
@@ -185,11 +196,8 @@ SIM_API cuIpcCloseMemHandle(CUdeviceptr address) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (--found->opens > 0) return CUDA_SUCCESS;
-  const Range range = *found;
-  if (!call.process.config.guest) call.process.RefuseQueuedWork(__func__, range.base, range.size);
-  range.block->header().importers.Remove(getpid(), UnitOf(range.opened - range.base));
-  call.process.space.ranges.erase(range.base);
-  call.process.space.Free(range.reservation_base, range.reservation_size);
+  if (!call.process.config.guest) call.process.RefuseQueuedWork(__func__, found->base, found->size);
+  Destroy(call.process, found->base);
   return CUDA_SUCCESS;
 }
 

@@ -74,7 +74,7 @@ SIM_API cuCtxRecordEvent(CUcontext context, CUevent event) {
   if (call.refused()) return call.refused();
   if (call.process.config.version < 12050) return CUDA_ERROR_NOT_SUPPORTED;
   Context* known = call.process.devices.Known(context);
-  const auto found = call.process.FindEvent(event);
+  const auto found = call.process.FindEvent(__func__, event);
   if (known == nullptr || !known->alive()) return CUDA_ERROR_INVALID_CONTEXT;
   if (found == nullptr || found->imported || found->context != known) return CUDA_ERROR_INVALID_HANDLE;
   if (call.process.capture.open) {

@@ -67,6 +67,18 @@ TEST_F(ConfigTest, TheNthCallFails) {
   });
 }
 
+TEST_F(ConfigTest, AnInjectedStickyErrorStays) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("fail=cuDeviceGetCount:2:719");
+    ASSERT_TRUE(driver.ok());
+    int count = 0;
+    ASSERT_CUDA(driver->DeviceGetCount(&count));
+    EXPECT_EQ(driver->DeviceGetCount(&count), CUDA_ERROR_LAUNCH_FAILED);
+    CUdevice device = 0;
+    EXPECT_EQ(driver->DeviceGet(&device, 0), CUDA_ERROR_LAUNCH_FAILED);
+  });
+}
+
 TEST_F(ConfigTest, SomeCallsFailAtRandomTheSameWayEachTime) {
   const auto run = [](const char* seed) {
     const auto driver = LoadWith(std::string("fail=cuDeviceGetCount:1/4:999;seed=") + seed);
@@ -115,6 +127,24 @@ TEST_F(ConfigTest, AnExclusiveDeviceHasOneProcess) {
     ::close(taken);
     ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
     ASSERT_CUDA(driver->DevicePrimaryCtxRelease(0));
+    EXPECT_EQ(system(("rm -r " + directory).c_str()), 0);
+  });
+}
+
+TEST_F(ConfigTest, WithoutTheVariableAFileBesideTheLibraryIsRead) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    std::string directory = ::testing::TempDir() + "/besideXXXXXX";
+    ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+    const std::string library = directory + "/libcuda.so.1";
+    ASSERT_EQ(::symlink(SIMULATED_CUDA_LIBRARY, library.c_str()), 0);
+    std::ofstream(library + ".conf") << "# a machine\ndevices=3\nversion=12040\n";
+    ::unsetenv("SIMULATED_CUDA");
+    const auto driver = Driver::Load(library);
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    EXPECT_EQ(driver->version, 12040);
+    int count = 0;
+    ASSERT_CUDA(driver->DeviceGetCount(&count));
+    EXPECT_EQ(count, 3);
     EXPECT_EQ(system(("rm -r " + directory).c_str()), 0);
   });
 }

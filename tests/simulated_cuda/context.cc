@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/file.h>
 
+#include "tests/simulated_cuda/alloc.h"
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/process.h"
 #include "tests/simulated_cuda/violation.h"
@@ -14,14 +15,14 @@ namespace arraybridge::simulated {
 namespace {
 
 // What a context may not leave behind; null if there is nothing.
-const char* LeftBehind(const Process& process, const Context& context) {
+const char* LeftBehind(Process& process, const Context& context) {
   for (const auto& [base, range] : process.space.ranges) {
     if (process.devices.OrdinalOf(range.block->device()) != context.ordinal) continue;
     if (range.kind == RangeKind::kAlloc) return "last release with live cuMemAlloc memory";
     if (range.kind == RangeKind::kLegacyImport) return "last release with an open legacy handle";
   }
   for (const auto& [key, event] : process.events) {
-    if (event->alive && event->context == &context) return "last release with live events";
+    if (event->context == &context) return "last release with live events";
   }
   for (const auto& stream : process.StreamsOf(context)) {
     if (!stream->idle()) return "last release with queued work";
@@ -31,12 +32,15 @@ const char* LeftBehind(const Process& process, const Context& context) {
 
 // As hardware does for guests: what lives in the context goes with it.
 void DestroyWhatLives(Process& process, const Context& context) {
-  std::erase_if(process.space.ranges, [&](const auto& entry) {
-    const Range& range = entry.second;
-    return range.kind != RangeKind::kVmm && process.devices.OrdinalOf(range.block->device()) == context.ordinal;
-  });
-  for (auto& [key, event] : process.events) event->alive = event->alive && event->context != &context;
-  for (auto& [key, stream] : process.streams) stream->alive = stream->alive && stream->context != &context;
+  std::vector<uint64_t> bases;
+  for (const auto& [base, range] : process.space.ranges) {
+    const bool here = process.devices.OrdinalOf(range.block->device()) == context.ordinal;
+    if (here && range.kind != RangeKind::kVmm) bases.push_back(base);
+  }
+  for (const uint64_t base : bases) Destroy(process, base);
+  std::erase_if(process.events, [&](const auto& entry) { return entry.second->context == &context; });
+  std::erase_if(process.streams, [&](const auto& entry) { return entry.second->context == &context; });
+  std::erase_if(process.draining, [&](const auto& stream) { return stream->context == &context; });
 }
 
 bool TakeExclusive(const Process& process, Context& context) {

@@ -47,7 +47,7 @@ template <class Body>
 }
 // Runs a block in a process of its own, which must end without a failure.
 #define EXPECT_FINE_IN_FRESH_PROCESS(...) \
-  EXPECT_EXIT(ExitAfter([&]() __VA_ARGS__), ::testing::ExitedWithCode(EXIT_SUCCESS), "")
+  EXPECT_EXIT(::arraybridge::cuda::ExitAfter([&]() __VA_ARGS__), ::testing::ExitedWithCode(EXIT_SUCCESS), "")
 
 class FreshDriverTest : public ::testing::Test {
  protected:

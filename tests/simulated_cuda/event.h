@@ -22,7 +22,6 @@ struct Event {
   uint32_t flags = 0;
   const void* context = nullptr;
   std::thread::id maker;
-  bool alive = true;
   bool queried = false;  // since the latest record
   uint64_t recorded = 0;
   uint64_t done = 0;

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstring>
 
 #include <fcntl.h>
@@ -15,12 +14,8 @@ namespace {
 CUevent Add(Process& process, const std::shared_ptr<Event>& event) {
   const auto key = reinterpret_cast<CUevent>(event.get());
   process.events[key] = event;
+  process.destroyed.erase(key);
   return key;
-}
-
-size_t Living(const Process& process) {
-  return static_cast<size_t>(std::count_if(process.events.begin(), process.events.end(),
-                                           [](const auto& entry) { return entry.second->alive; }));
 }
 
 }  // namespace
@@ -31,7 +26,7 @@ SIM_API cuEventCreate(CUevent* event, unsigned int flags) {
   constexpr uint32_t kKnown = kEventBlockingSync | kEventDisableTiming | kEventInterprocess;
   if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & kEventInterprocess) != 0 && (flags & kEventDisableTiming) == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (Living(call.process) >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (call.process.events.size() >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
   auto made = std::make_shared<Event>();
   made->flags = flags;
   made->context = call.context();
@@ -43,11 +38,13 @@ SIM_API cuEventCreate(CUevent* event, unsigned int flags) {
 SIM_API cuEventRecord(CUevent event, CUstream stream) {
   Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
-  const auto recorded = call.process.FindEvent(event);
+  const auto recorded = call.process.FindEvent(__func__, event);
   const auto found = call.process.FindStream(__func__, stream, call.context());
   if (recorded == nullptr || found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (recorded->imported) Violation(__func__, "this project never records an imported event");
   if (recorded->context != found->context) return CUDA_ERROR_INVALID_HANDLE;
+  const EventSlot* slot = recorded->slot();
+  if (slot != nullptr && slot->importers.Any(recorded->slot_number)) ++call.process.recorded_while_imported;
   Record(recorded, {found});
   return CUDA_SUCCESS;
 }
@@ -55,7 +52,7 @@ SIM_API cuEventRecord(CUevent event, CUstream stream) {
 SIM_API cuEventQuery(CUevent event) {
   Call call(__func__);
   if (call.refused()) return call.refused();
-  const auto found = call.process.FindEvent(event);
+  const auto found = call.process.FindEvent(__func__, event);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   const uint64_t record = found->Latest();
@@ -71,7 +68,7 @@ SIM_API cuEventQuery(CUevent event) {
 SIM_API cuEventSynchronize(CUevent event) {
   Call call(__func__);
   if (call.refused()) return call.refused();
-  const auto found = call.process.FindEvent(event);
+  const auto found = call.process.FindEvent(__func__, event);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   return Complete(call.lock, found, found->Latest());
@@ -80,19 +77,22 @@ SIM_API cuEventSynchronize(CUevent event) {
 SIM_API cuEventDestroy_v2(CUevent event) {
   Call call(__func__);
   if (call.refused()) return call.refused();
+  if (call.process.destroyed.count(event) != 0) {
+    Violation(__func__, "destroyed twice", reinterpret_cast<uintptr_t>(event));
+  }
   const auto found = call.process.events.find(event);
   if (found == call.process.events.end()) return CUDA_ERROR_INVALID_HANDLE;
-  const std::shared_ptr<Event>& destroyed = found->second;
-  if (!destroyed->alive) Violation(__func__, "destroyed twice", reinterpret_cast<uintptr_t>(event));
-  destroyed->alive = false;
-  EventSlot* slot = destroyed->slot();
+  const std::shared_ptr<Event> gone = std::move(found->second);  // queued work may keep it
+  call.process.events.erase(found);
+  call.process.destroyed.insert(event);
+  EventSlot* slot = gone->slot();
   if (slot == nullptr) return CUDA_SUCCESS;
-  if (destroyed->imported) {
-    slot->importers.Remove(getpid(), destroyed->slot_number);
-  } else {
-    if (slot->importers.Any(destroyed->slot_number)) Violation(__func__, "importers still hold this event");
-    slot->alive = 0;
+  if (gone->imported) {
+    slot->importers.Remove(getpid(), gone->slot_number);
+    return CUDA_SUCCESS;
   }
+  if (slot->importers.Any(gone->slot_number)) Violation(__func__, "importers still hold this event");
+  slot->alive = 0;
   return CUDA_SUCCESS;
 }
 
@@ -101,7 +101,7 @@ SIM_API cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
   if (call.refused()) return call.refused();
   if (call.process.Off(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) return CUDA_ERROR_NOT_SUPPORTED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto found = call.process.FindEvent(event);
+  const auto found = call.process.FindEvent(__func__, event);
   if (found == nullptr || found->imported || (found->flags & kEventInterprocess) == 0) return CUDA_ERROR_INVALID_HANDLE;
   if (found->maker != std::this_thread::get_id()) return CUDA_ERROR_INVALID_HANDLE;
   if (!call.process.event_file.Publish(found)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -118,7 +118,7 @@ SIM_API cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   std::memcpy(&bytes, &handle, sizeof(bytes));
   if (event == nullptr || bytes.magic != kMagic || bytes.slot >= kEventsMax) return CUDA_ERROR_INVALID_VALUE;
   if (bytes.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (Living(call.process) >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (call.process.events.size() >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
   auto opened = std::make_shared<Event>();
   // Absent when the two processes do not see one directory, as with a private /dev/shm.
   opened->file.reset(open(EventFile::PathOf(bytes.pid, bytes.file).c_str(), O_RDWR | O_CLOEXEC));

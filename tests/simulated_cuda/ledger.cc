@@ -20,17 +20,13 @@ std::map<std::string, long> Counters(const Process& process) {
     return static_cast<size_t>(std::count_if(process.space.ranges.begin(), process.space.ranges.end(),
                                              [&](const auto& entry) { return entry.second.kind == kind; }));
   };
-  const auto living = [](const auto& objects) {
-    return static_cast<size_t>(
-        std::count_if(objects.begin(), objects.end(), [](const auto& entry) { return entry.second->alive; }));
-  };
   count("live_mappings", of_kind(RangeKind::kVmm));
   count("live_allocations", of_kind(RangeKind::kAlloc));
   count("live_legacy_imports", of_kind(RangeKind::kLegacyImport));
   count("live_handles", process.handles.size());
   count("live_reservations", process.space.reservations.size());
-  count("live_streams", living(process.streams));
-  count("live_events", living(process.events));
+  count("live_streams", process.streams.size());
+  count("live_events", process.events.size());
   count("live_pinned", process.host.size());
   size_t contexts = 0;
   size_t created = 0;
@@ -44,6 +40,7 @@ std::map<std::string, long> Counters(const Process& process) {
   for (const auto& [device, used] : process.devices.used) bytes += used;
   count("bytes_used", bytes);
   count("copies_done", process.work_done);
+  count("recorded_while_imported", process.recorded_while_imported);
   return counters;
 }
 
@@ -56,6 +53,7 @@ void WriteReport(const std::string& path, const std::map<std::string, long>& cou
 __attribute__((destructor)) void CloseLedger() {
   Process& process = Process::Get();
   if (process.forked) return;
+  const Lock lock(process.mutex, std::try_to_lock);  // a thread that ended with it held keeps nobody waiting
   process.event_file.Remove();
   const auto counters = Counters(process);
   if (!process.config.report.empty()) WriteReport(process.config.report, counters);

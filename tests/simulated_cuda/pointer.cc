@@ -19,7 +19,7 @@ bool OfDevice(Process& process, const Context* current, const Range& range, uint
   const bool vmm = range.kind == RangeKind::kVmm;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Put(value, vmm ? nullptr : const_cast<Context*>(current));
+      return Put(value, vmm ? 0 : reinterpret_cast<uint64_t>(current));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put(value, uint32_t{CU_MEMORYTYPE_DEVICE});
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -60,7 +60,7 @@ bool OfDevice(Process& process, const Context* current, const Range& range, uint
 bool OfPinned(const Context* current, uint64_t address, CUpointer_attribute attribute, void* value) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Put(value, const_cast<Context*>(current));
+      return Put(value, reinterpret_cast<uint64_t>(current));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put(value, uint32_t{CU_MEMORYTYPE_HOST});
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "proto/boundary/driver.h"
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/violation.h"
 
@@ -51,6 +52,7 @@ CUresult Call::Refusal(Needs needs) {
   const long nth = ++process.calls[name];
   if (process.config.trace) std::fprintf(stderr, "simulated_cuda: [%d] %s %ld\n", getpid(), symbol, nth);
   const CUresult injected = Injected(process, name, nth);
+  if (IsSticky(injected)) process.sticky = injected;
   if (injected != CUDA_SUCCESS) return injected;
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   if (!process.initialised) return CUDA_ERROR_NOT_INITIALIZED;
@@ -61,8 +63,9 @@ CUresult Call::Refusal(Needs needs) {
   return needs == Needs::kContext && context_ == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-std::vector<std::shared_ptr<Stream>> Process::AllStreams() const {
-  std::vector<std::shared_ptr<Stream>> all;
+std::vector<std::shared_ptr<Stream>> Process::AllStreams() {
+  std::erase_if(draining, [](const auto& stream) { return stream->idle(); });
+  std::vector<std::shared_ptr<Stream>> all = draining;
   for (const auto& [key, stream] : streams) all.push_back(stream);
   for (const Context& context : devices.contexts) {
     if (context.legacy != nullptr) all.push_back(context.legacy);
@@ -71,7 +74,7 @@ std::vector<std::shared_ptr<Stream>> Process::AllStreams() const {
   return all;
 }
 
-std::vector<std::shared_ptr<Stream>> Process::StreamsOf(const Context& context) const {
+std::vector<std::shared_ptr<Stream>> Process::StreamsOf(const Context& context) {
   std::vector<std::shared_ptr<Stream>> own = AllStreams();
   std::erase_if(own, [&](const auto& stream) { return stream->context != &context; });
   return own;
@@ -92,15 +95,15 @@ std::shared_ptr<Stream> Process::FindStream(const char* symbol, CUstream stream,
     if (own == nullptr) own = std::make_shared<Stream>(current, true, false);
     return own;
   }
+  if (destroyed.count(stream) != 0) Violation(symbol, "this stream was destroyed", number);
   const auto found = streams.find(stream);
-  if (found == streams.end()) return nullptr;
-  if (!found->second->alive) Violation(symbol, "this stream was destroyed", number);
-  return found->second;
+  return found == streams.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Event> Process::FindEvent(CUevent event) const {
+std::shared_ptr<Event> Process::FindEvent(const char* symbol, CUevent event) const {
+  if (destroyed.count(event) != 0) Violation(symbol, "this event was destroyed", reinterpret_cast<uintptr_t>(event));
   const auto found = events.find(event);
-  return found == events.end() || !found->second->alive ? nullptr : found->second;
+  return found == events.end() ? nullptr : found->second;
 }
 
 void Process::Enqueue(const std::shared_ptr<Stream>& stream, Work work) {

@@ -47,10 +47,13 @@ struct Process {
   DeviceTable devices{config};
   AddressSpace space;
   SmallBlocks small;
-  std::map<uint64_t, std::shared_ptr<MemoryBlock>> handles;   // cuMemCreate's and imports
-  std::map<uint64_t, HostRange> host;                         // pinned, by address
-  std::map<cuda::CUstream, std::shared_ptr<Stream>> streams;  // destroyed ones too
-  std::map<cuda::CUevent, std::shared_ptr<Event>> events;     // destroyed ones too
+  std::map<uint64_t, std::shared_ptr<MemoryBlock>> handles;  // cuMemCreate's and imports
+  std::map<uint64_t, HostRange> host;                        // pinned, by address
+  std::map<cuda::CUstream, std::shared_ptr<Stream>> streams;
+  std::map<cuda::CUevent, std::shared_ptr<Event>> events;
+  std::vector<std::shared_ptr<Stream>> draining;  // destroyed with work, which still happens when it is waited for
+  std::set<const void*> destroyed;                // streams and events: who uses one ends the process
+  uint64_t recorded_while_imported = 0;
   EventFile event_file;
   Capture capture;
 
@@ -59,12 +62,12 @@ struct Process {
   // Ends the process if work that has not happened uses these device addresses.
   void RefuseQueuedWork(const char* symbol, uint64_t base, uint64_t size);
   // Every stream of a context, the unnamed ones and destroyed ones with work included.
-  std::vector<std::shared_ptr<Stream>> StreamsOf(const Context& context) const;
-  std::vector<std::shared_ptr<Stream>> AllStreams() const;
+  std::vector<std::shared_ptr<Stream>> StreamsOf(const Context& context);
+  std::vector<std::shared_ptr<Stream>> AllStreams();
   // Null for what is no stream. A destroyed one ends the process.
   std::shared_ptr<Stream> FindStream(const char* symbol, cuda::CUstream stream, Context* current);
-  // Null for what is no event, and for destroyed ones.
-  std::shared_ptr<Event> FindEvent(cuda::CUevent event) const;
+  // Null for what is no event. A destroyed one ends the process.
+  std::shared_ptr<Event> FindEvent(const char* symbol, cuda::CUevent event) const;
   // Enqueues with the order that the legacy stream imposes.
   void Enqueue(const std::shared_ptr<Stream>& stream, Work work);
 };

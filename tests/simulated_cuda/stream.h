@@ -58,7 +58,6 @@ class Stream {
   const void* const context;
   const bool blocking;
   const bool legacy;
-  bool alive = true;
   bool capturing = false;
 
  private:

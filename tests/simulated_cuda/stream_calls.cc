@@ -10,6 +10,7 @@ SIM_API cuStreamCreate(CUstream* stream, unsigned int flags) {
   if (stream == nullptr || flags > kStreamNonBlocking) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_shared<Stream>(call.context(), flags == 0, false);
   *stream = reinterpret_cast<CUstream>(made.get());
+  call.process.destroyed.erase(*stream);
   call.process.streams[*stream] = std::move(made);
   return CUDA_SUCCESS;
 }
@@ -18,10 +19,14 @@ SIM_API cuStreamCreate(CUstream* stream, unsigned int flags) {
 SIM_API cuStreamDestroy_v2(CUstream stream) {
   Call call(__func__);
   if (call.refused()) return call.refused();
+  if (call.process.destroyed.count(stream) != 0) {
+    Violation(__func__, "destroyed twice", reinterpret_cast<uintptr_t>(stream));
+  }
   const auto found = call.process.streams.find(stream);
   if (found == call.process.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
-  if (!found->second->alive) Violation(__func__, "destroyed twice", reinterpret_cast<uintptr_t>(stream));
-  found->second->alive = false;
+  call.process.draining.push_back(std::move(found->second));
+  call.process.streams.erase(found);
+  call.process.destroyed.insert(stream);
   return CUDA_SUCCESS;
 }
 
@@ -57,7 +62,7 @@ SIM_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
   if (call.refused()) return call.refused();
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto waiting = call.process.FindStream(__func__, stream, call.context());
-  const auto awaited = call.process.FindEvent(event);
+  const auto awaited = call.process.FindEvent(__func__, event);
   if (waiting == nullptr || awaited == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!awaited->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   const uint64_t record = awaited->Latest();

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@
 namespace arraybridge {
 
 // kShared: the arena's one read-only mapping. kPrivate: a copy-on-write mapping of its own, for frameworks that do not
-// know read-only memory: a write stays with the writer and never ends in SIGSEGV.
+// know read-only memory: a write stays with the writer and never ends in SIGSEGV. A GPU has no copy-on-write: there
+// kPrivate is kShared, and a write faults on the device (with cudaIpcMemHandle, it does not even do that).
 enum class MapMode : uint8_t { kShared, kPrivate };
 
 struct ServerInfo {
@@ -71,6 +73,9 @@ class Broker {
     // Asked ten times a second by a thread that waits for the broker, without any lock; true ends its call with
     // CANCELLED.
     std::function<bool()> interrupted{};
+    // The path of the CUDA driver library; empty: the system's libcuda.so.1. The first in a process that uses it
+    // decides.
+    std::string cuda_driver{};
   };
 
   explicit Broker(Options options);
@@ -89,14 +94,31 @@ class Broker {
     std::string structure{};
     std::string metadata{};
   };
-  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
-  // an arena of its own, as Publish with `sealed` needs. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
-  // INVALID_ARGUMENT before that if the broker would not publish it: `purpose` is what Publish will be told.
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose);
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false) { return Empty(specs, own, {}); }
-  // Empty, and a copy of each view into it.
-  Result<Placement> Place(std::span<const View> sources, bool own, const PublishOptions& purpose);
-  Result<Placement> Place(std::span<const View> sources, bool own = false) { return Place(sources, own, {}); }
+  struct PlaceOptions {
+    bool own = false;                // an arena of its own, as Publish with `sealed` needs; host memory only
+    std::optional<Device> device{};  // the host, or a GPU by UUID or by this process's number for it
+    PublishOptions purpose{};        // what Publish will be told
+  };
+  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range on
+  // `device`, the host unless given. Waits for room until the timeout, then RESOURCE_EXHAUSTED; INVALID_ARGUMENT before
+  // that if the broker would not publish it for that purpose. Of a GPU: FAILED_PRECONDITION if it is not visible here,
+  // UNAVAILABLE without a driver.
+  Result<Placement> Empty(std::span<const ArraySpec> specs, const PlaceOptions& options);
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false, const Device& device = {}) {
+    return Empty(specs, {.own = own, .device = device, .purpose = {}});
+  }
+  // Empty, and a copy of each view into it; on the device where they lie, unless one is given: all on one,
+  // INVALID_ARGUMENT otherwise. Copies from a GPU come after what each view's producer has queued on its stream, and
+  // are done on return. Views of a GPU are compact row-major: UNIMPLEMENTED otherwise.
+  Result<Placement> Place(std::span<const View> sources, const PlaceOptions& options);
+  Result<Placement> Place(std::span<const View> sources, bool own = false) {
+    return Place(sources, {.own = own, .device = {}, .purpose = {}});
+  }
+  Result<Placement> Place(std::span<const View> sources, bool own, const Device& device) {
+    return Place(sources, {.own = own, .device = device, .purpose = {}});
+  }
+  // Of GPU memory: waits for the streams that the placement's views name, and for no other. REQUIRES: what else writes
+  // to it has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
   // this session that is not yet published. NOT_FOUND if not: then Place them.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct View {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;  // elements; as long as shape; compact values on dimensions of size 1
   Device device;                 // pinned memory shows as CPU, managed as CUDA
+  // On a GPU: where the work that makes these bytes is queued, in DLPack's numbers (1 legacy default, 2 per-thread
+  // default, else a pointer). Absent: they are final.
+  std::optional<uintptr_t> stream{};
   bool read_only = false;
   // The consumer's arrays are immutable (JAX, TensorFlow): it may alias read-only memory through the unversioned
   // dialect, which cannot say so.
@@ -58,7 +62,8 @@ Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std
 // REQUIRES: destination holds source.nbytes() bytes and does not overlap it.
 void CopyCompact(const View& source, void* destination);
 
-// A private, writable, compact, 256-byte aligned copy in this process's own memory (no broker). RESOURCE_EXHAUSTED.
+// A private, writable, compact, 256-byte aligned copy in this process's own host memory (no broker), also of what lies
+// on a GPU. RESOURCE_EXHAUSTED; of a GPU's errors, those of Broker::Place.
 Result<View> CopyToHeap(const View& source);
 
 }  // namespace arraybridge

@@ -160,13 +160,23 @@ void AddReturned(Message& message) {
 const std::vector<codec::Returned> kReturned{{1, 256, 512}};
 
 TEST(CodecTest, OpenSession) {
-  const auto sent = Parsed<v1::OpenSessionRequest>(codec::Encode(codec::OpenSession{"me", 42}));
+  const auto sent = Parsed<v1::OpenSessionRequest>(codec::Encode(codec::OpenSession{
+      "me",
+      42,
+      {{HandleKind::kMemfd, HandleKind::kCudaVmm, HandleKind::kCudaIpc}, "boot", 7, {"GPU-a", "GPU-b"}, 12080}}));
   EXPECT_EQ(sent.client(), "me");
   EXPECT_EQ(sent.process_id(), 42u);
   EXPECT_EQ(sent.protocol_min(), kProtocolVersion);
   EXPECT_EQ(sent.protocol_max(), kProtocolVersion);
-  ASSERT_EQ(sent.capabilities().kinds_size(), 1);
+  ASSERT_EQ(sent.capabilities().kinds_size(), 3);
   EXPECT_EQ(sent.capabilities().kinds(0), v1::HANDLE_KIND_MEMFD);
+  EXPECT_EQ(sent.capabilities().kinds(1), v1::HANDLE_KIND_CUDA_VMM);
+  EXPECT_EQ(sent.capabilities().kinds(2), v1::HANDLE_KIND_CUDA_IPC);
+  EXPECT_EQ(sent.capabilities().boot_id(), "boot");
+  EXPECT_EQ(sent.capabilities().pid_namespace(), 7u);
+  ASSERT_EQ(sent.capabilities().gpu_uuids_size(), 2);
+  EXPECT_EQ(sent.capabilities().gpu_uuids(1), "GPU-b");
+  EXPECT_EQ(sent.capabilities().cuda_driver_version(), 12080u);
 
   v1::OpenSessionResponse message;
   message.set_session(5);

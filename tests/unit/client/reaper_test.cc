@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -11,8 +12,10 @@ namespace arraybridge {
 namespace {
 
 struct Numbered : Remains {
-  explicit Numbered(int of) : number(of) {}
+  explicit Numbered(int of, bool waits = false) : number(of), waits_for_a_device(waits) {}
+  bool Waits() const override { return waits_for_a_device; }
   const int number;
+  const bool waits_for_a_device;
 };
 
 // Counts what was buried, and where.
@@ -56,6 +59,34 @@ std::shared_ptr<Numbered> Adopt(Reaper& reaper, int number) {
   auto adopted = reaper.Adopt(std::make_unique<Numbered>(number));
   EXPECT_TRUE(adopted.ok()) << adopted.status().ToString();
   return *std::move(adopted);
+}
+
+TEST(ReaperTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReaper) {
+  Graveyard graveyard;
+  std::atomic<bool> waits_buried_here{false};
+  const auto caller = std::this_thread::get_id();
+  const auto bury = [&](Reaper::Batch batch) {
+    for (const auto& one : batch) {
+      if (one->Waits() && std::this_thread::get_id() == caller) waits_buried_here = true;
+    }
+    graveyard.bury()(std::move(batch));
+  };
+  const auto reaper = Reaper::Make(bury);
+  for (int i = 0; i < 100; ++i) {
+    auto waits = reaper->Adopt(std::make_unique<Numbered>(2 * i, true));
+    auto ready = reaper->Adopt(std::make_unique<Numbered>(2 * i + 1));
+    ASSERT_TRUE(waits.ok() && ready.ok());
+    waits->reset();
+    ready->reset();
+    reaper->CollectReady();
+    EXPECT_EQ(graveyard.numbers().count(2 * i + 1), 1u) << "what is ready is buried when it returns";
+  }
+  graveyard.WaitFor(200);  // by the reaper, without being asked again
+  EXPECT_FALSE(waits_buried_here);
+  auto last = reaper->Adopt(std::make_unique<Numbered>(200, true));
+  last->reset();
+  reaper->Collect();
+  EXPECT_EQ(graveyard.numbers().count(200), 1u) << "who collects everything waits";
 }
 
 TEST(ReaperTest, BuriesWhatForeignThreadsDropExactlyOnce) {

@@ -113,8 +113,8 @@ TEST(CopyToHeap, RefusesWhatCannotBeHadOrReached) {
   const auto huge = Describe(&one, {2, 32, 1}, {int64_t{1} << 55}, {0}, {}, true, nullptr);
   ASSERT_TRUE(huge.ok());
   EXPECT_EQ(CopyToHeap(*huge).status().code(), Code::kResourceExhausted);
-  const auto device = Describe(&one, {2, 32, 1}, {1}, {}, {kDeviceCuda, 0, {}}, true, nullptr);
-  EXPECT_EQ(CopyToHeap(*device).status().code(), Code::kInvalidArgument);
+  const auto nowhere = Describe(&one, {2, 32, 1}, {1}, {}, {kDeviceCuda, 9999, {}}, true, nullptr);
+  EXPECT_FALSE(CopyToHeap(*nowhere).ok());  // no driver, or no such GPU
 }
 
 TEST(CopyToHeap, OfNothing) {

@@ -68,7 +68,7 @@ TEST_F(ListenerTest, TellsWhoIsAtTheOtherEndOfEachDoor) {
   EXPECT_EQ(local.peer.uid, ::getuid());
   EXPECT_EQ(local.peer.process_id, static_cast<uint64_t>(::getpid()));
   EXPECT_EQ(local.peer.door, Door::kLifeline);
-  EXPECT_TRUE(local.process.valid());
+  EXPECT_TRUE(local.peer.process->valid());
   EXPECT_EQ(grpc.get_future().get().peer.door, Door::kGrpc);
 }
 

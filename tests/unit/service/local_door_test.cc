@@ -28,7 +28,7 @@ class LocalDoorTest : public ::testing::Test {
   LifelineClient Connect(uint32_t uid = 1000, UniqueFd process = {}) {
     if (!door_) door_.emplace(config_, verbs());
     auto [client, connection] = LifelineClient::Pair(uid);
-    connection.process = std::move(process);
+    connection.peer.process = std::make_shared<const UniqueFd>(std::move(process));
     door_->Adopt(std::move(connection));
     return std::move(client);
   }

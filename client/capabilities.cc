@@ -1,0 +1,41 @@
+#include "client/capabilities.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+
+#include "client/memory/cuda_devices.h"
+
+namespace arraybridge {
+namespace {
+
+// Empty if the kernel does not say.
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+// 0 if the kernel does not say.
+uint64_t PidNamespace() {
+  struct stat found {};
+  return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
+}
+
+}  // namespace
+
+codec::Capabilities CapabilitiesOf(const MapperTable& mappers) {
+  codec::Capabilities capabilities;
+  capabilities.kinds = mappers.kinds();
+  capabilities.boot_id = BootId();
+  capabilities.pid_namespace = PidNamespace();
+  if (const CudaDevices* devices = CudaDevices::IfUsed(); devices != nullptr) {
+    for (const Device& device : devices->all()) capabilities.gpu_uuids.push_back(device.uuid);
+    capabilities.cuda_driver_version = static_cast<uint32_t>(devices->driver().version);
+  }
+  return capabilities;
+}
+
+}  // namespace arraybridge

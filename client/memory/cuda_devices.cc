@@ -1,0 +1,143 @@
+#include "client/memory/cuda_devices.h"
+
+#include <dlfcn.h>
+
+#include "client/fork_guard.h"
+#include "proto/boundary/driver_uuid.h"
+
+namespace arraybridge {
+
+using cuda::ContextGuard;
+using cuda::CUcontext;
+using cuda::CUstream;
+using cuda::Driver;
+
+namespace {
+
+// Never destroyed: arrays may outlive everything else. Without a lock, which a fork could leave locked in the child.
+std::atomic<const CudaDevices*> g_of_this_process{nullptr};
+
+}  // namespace
+
+Result<CudaScope> CudaScope::Enter(const Driver& driver, CUcontext context) {
+  CudaScope scope(driver);
+  const Status relaxed =
+      driver.Check(driver.ThreadExchangeStreamCaptureMode(&scope.mode_), "cuThreadExchangeStreamCaptureMode");
+  if (!relaxed.ok()) {
+    scope.driver_ = nullptr;
+    return relaxed;
+  }
+  auto inside = ContextGuard::Enter(driver, context);
+  if (!inside.ok()) return inside.status();
+  scope.context_.emplace(*std::move(inside));
+  return scope;
+}
+
+CudaScope::~CudaScope() {
+  if (driver_ == nullptr) return;
+  context_.reset();
+  driver_->ThreadExchangeStreamCaptureMode(&mode_);
+}
+
+CudaDevices::CudaDevices(const Driver& driver) : driver_(driver), fork_generation_(ForkGeneration()) {}
+
+Result<std::unique_ptr<CudaDevices>> CudaDevices::Load(const std::string& library) {
+  auto driver = Driver::Load(library);
+  if (!driver.ok()) return driver.status();
+  std::unique_ptr<CudaDevices> loaded(new CudaDevices(*driver));
+  int count = 0;
+  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    auto gpu = std::make_unique<Gpu>();
+    cuda::CUuuid uuid{};
+    AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&gpu->number, ordinal), "cuDeviceGet"));
+    AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetUuid(&uuid, gpu->number), "cuDeviceGetUuid"));
+    gpu->device = {kDeviceCuda, ordinal, cuda::UuidText(uuid)};
+    loaded->gpus_.push_back(std::move(gpu));
+  }
+  return loaded;
+}
+
+Result<const CudaDevices*> CudaDevices::OfThisProcess(const std::string& library) {
+  const CudaDevices* known = g_of_this_process.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    auto loaded = Load(library);
+    if (!loaded.ok()) return loaded.status();
+    // Another thread may have been first; then this one's table, which holds nothing yet, goes again.
+    if (g_of_this_process.compare_exchange_strong(known, loaded->get(), std::memory_order_acq_rel))
+      known = loaded->release();
+  }
+  AB_RETURN_IF_ERROR(known->CheckNotForked());
+  return known;
+}
+
+const CudaDevices* CudaDevices::IfUsed() {
+  const CudaDevices* known = g_of_this_process.load(std::memory_order_acquire);
+  return known != nullptr && known->CheckNotForked().ok() ? known : nullptr;
+}
+
+bool CudaDevices::Present(const std::string& library) {
+  // Stays loaded: a driver does not survive being unloaded.
+  return ::dlopen(library.empty() ? "libcuda.so.1" : library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
+
+Status CudaDevices::CheckNotForked() const {
+  if (fork_generation_ == ForkGeneration()) return Ok();
+  return FailedPrecondition("CUDA cannot be used in a forked process whose parent has used it: start it with spawn")
+      .Because("CUDA_FORKED");
+}
+
+std::vector<Device> CudaDevices::all() const {
+  std::vector<Device> devices;
+  for (const auto& gpu : gpus_) devices.push_back(gpu->device);
+  return devices;
+}
+
+Result<Device> CudaDevices::Find(const Device& device) const {
+  std::string visible;
+  for (const auto& gpu : gpus_) {
+    const Device& here = gpu->device;
+    if (device.uuid.empty() ? here.id == device.id : here.uuid == device.uuid) return here;
+    visible += Concat(visible.empty() ? "" : ", ", here.uuid);
+  }
+  const std::string name = device.uuid.empty() ? Concat("cuda:", device.id) : device.uuid;
+  return FailedPrecondition("this process does not see GPU ", name, "; visible: ", visible.empty() ? "none" : visible)
+      .Because("DEVICE_NOT_VISIBLE");
+}
+
+Result<Device> CudaDevices::Local(const Device& device, const std::string& library) {
+  if (device.type != kDeviceCuda) return Unimplemented("device type ", device.type, " is no GPU");
+  const auto devices = OfThisProcess(library);
+  if (!devices.ok()) return devices.status();
+  return (*devices)->Find(device);
+}
+
+Result<CudaScope> CudaDevices::Enter(int32_t ordinal) const {
+  AB_RETURN_IF_ERROR(CheckNotForked());
+  const Gpu& gpu = *gpus_.at(static_cast<size_t>(ordinal));
+  CUcontext context = gpu.context.load(std::memory_order_acquire);
+  if (context == nullptr) {
+    CUcontext retained = nullptr;
+    AB_RETURN_IF_ERROR(driver_.Check(driver_.DevicePrimaryCtxRetain(&retained, gpu.number), "cuDevicePrimaryCtxRetain",
+                                     gpu.device.uuid));
+    if (gpu.context.compare_exchange_strong(context, retained, std::memory_order_acq_rel)) {
+      context = retained;
+    } else {
+      driver_.DevicePrimaryCtxRelease(gpu.number);  // another thread was first
+    }
+  }
+  return CudaScope::Enter(driver_, context);
+}
+
+Result<CUstream> CudaDevices::OwnStream(int32_t ordinal) const {
+  const Gpu& gpu = *gpus_.at(static_cast<size_t>(ordinal));
+  CUstream stream = gpu.stream.load(std::memory_order_acquire);
+  if (stream != nullptr) return stream;
+  CUstream made = nullptr;
+  AB_RETURN_IF_ERROR(driver_.Check(driver_.StreamCreate(&made, cuda::kStreamNonBlocking), "cuStreamCreate"));
+  if (gpu.stream.compare_exchange_strong(stream, made, std::memory_order_acq_rel)) return made;
+  driver_.StreamDestroy(made);  // another thread was first
+  return stream;
+}
+
+}  // namespace arraybridge

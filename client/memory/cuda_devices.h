@@ -1,0 +1,84 @@
+// The CudaDevices are the GPUs that this process sees: the driver, loaded and initialised when the first array needs
+// it, each GPU's name across processes, and its primary context, retained with its first use and never released, since
+// frameworks work in it. One per process, as the driver itself is. After a fork nothing here works in the child: CUDA
+// does not.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/boundary/driver.h"
+#include "proto/boundary/driver_context.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// While it lives the calling thread is inside a GPU's primary context, and a graph that somebody captures meanwhile is
+// not disturbed by what this thread calls. Destroyed on the same thread, it restores both.
+class CudaScope {
+ public:
+  static Result<CudaScope> Enter(const cuda::Driver& driver, cuda::CUcontext context);
+
+  CudaScope(CudaScope&& other) noexcept
+      : driver_(std::exchange(other.driver_, nullptr)), mode_(other.mode_), context_(std::move(other.context_)) {}
+  CudaScope& operator=(CudaScope&&) = delete;
+  CudaScope(const CudaScope&) = delete;
+  CudaScope& operator=(const CudaScope&) = delete;
+  ~CudaScope();
+
+ private:
+  explicit CudaScope(const cuda::Driver& driver) : driver_(&driver) {}
+
+  const cuda::Driver* driver_;  // null: nothing to restore
+  cuda::CUstreamCaptureMode mode_ = cuda::CU_STREAM_CAPTURE_MODE_RELAXED;
+  std::optional<cuda::ContextGuard> context_;
+};
+
+// Thread-safe.
+class CudaDevices {
+ public:
+  // `library`: the driver's path, empty for libcuda.so.1; the first call that succeeds decides for all. UNAVAILABLE as
+  // Driver::Load says; FAILED_PRECONDITION in a forked child whose parent has used CUDA.
+  static Result<const CudaDevices*> OfThisProcess(const std::string& library = {});
+  // Null while no array has needed a GPU, and in a forked child.
+  static const CudaDevices* IfUsed();
+  // Whether the library can be loaded: it is, and nothing is initialised.
+  static bool Present(const std::string& library);
+
+  const cuda::Driver& driver() const { return driver_; }
+  std::vector<Device> all() const;
+  // The same device by this process's number: found by its UUID, or by the number if it has none. FAILED_PRECONDITION
+  // lists the devices that are visible here.
+  Result<Device> Find(const Device& device) const;
+  // Find, for mappers. UNIMPLEMENTED for a device that is no GPU.
+  static Result<Device> Local(const Device& device, const std::string& library);
+  // REQUIRES: an ordinal that Find gave. FAILED_PRECONDITION in a forked child.
+  Result<CudaScope> Enter(int32_t ordinal) const;
+  // A stream of our own, which waits for nobody else's. REQUIRES: Enter's scope lives.
+  Result<cuda::CUstream> OwnStream(int32_t ordinal) const;
+
+ private:
+  struct Gpu {
+    Device device;
+    cuda::CUdevice number = 0;
+    mutable std::atomic<cuda::CUcontext> context{nullptr};
+    mutable std::atomic<cuda::CUstream> stream{nullptr};
+  };
+
+  explicit CudaDevices(const cuda::Driver& driver);
+  static Result<std::unique_ptr<CudaDevices>> Load(const std::string& library);
+  // FAILED_PRECONDITION in a forked child.
+  Status CheckNotForked() const;
+
+  const cuda::Driver driver_;
+  const uint64_t fork_generation_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;  // by ordinal
+};
+
+}  // namespace arraybridge

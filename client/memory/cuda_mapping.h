@@ -1,0 +1,36 @@
+// A CudaMapping is a block of GPU memory, mapped: what both kinds of sharing give a borrower. How it is unmapped is the
+// business of what it holds.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "client/memory/cuda_copy.h"
+#include "client/memory/memory_mapper.h"
+
+namespace arraybridge {
+
+class CudaMapping final : public Mapping {
+ public:
+  // `memory` unmaps when it dies. `device` is local.
+  CudaMapping(std::shared_ptr<const void> memory, std::byte* data, uint64_t size, Device device)
+      : memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
+
+  std::byte* data() const override { return data_; }
+  uint64_t size() const override { return size_; }
+  Status CopyFrom(const View& source, uint64_t offset) override {
+    AB_RETURN_IF_ERROR(CheckRoom(source, offset));
+    return CopyOverDevice(source, data_ + offset, device_);
+  }
+  Status Drain() override { return DrainDevice(device_); }
+  // A child has no CUDA: it can neither write nor unmap.
+  void Detach() noexcept override {}
+
+ private:
+  const std::shared_ptr<const void> memory_;
+  std::byte* const data_;
+  const uint64_t size_;
+  const Device device_;
+};
+
+}  // namespace arraybridge

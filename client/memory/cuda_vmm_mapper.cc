@@ -1,0 +1,160 @@
+// Import, check, reserve exactly the block's size, map all of it, set access, let go of the import: mappings alone keep
+// the memory. What arrives is trusted as little as the host's memfds are: a wrong device or size is refused by the
+// checks or by the driver, and nothing stays behind.
+#include "client/memory/cuda_vmm_mapper.h"
+
+#include <utility>
+
+#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda_mapping.h"
+
+namespace arraybridge {
+
+using cuda::CUdeviceptr;
+using cuda::Driver;
+
+namespace {
+
+// What a driver refuses of a handle is the handle's fault.
+Status AsSaid(Status status, uint64_t arena) {
+  if (status.code() != Code::kInvalidArgument) return status;
+  return FailedPrecondition("arena ", arena, " is not what its handle says: ", status.message());
+}
+
+// An import, for as long as it takes to map it.
+class Import {
+ public:
+  Import(const Driver& driver, const Handle& handle) : driver_(driver) {
+    const auto descriptor = static_cast<uintptr_t>(handle.descriptor.get());
+    status_ = driver.CheckInput(driver.MemImportFromShareableHandle(&imported_, reinterpret_cast<void*>(descriptor),
+                                                                    cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                                "cuMemImportFromShareableHandle", handle.arena_size, " bytes");
+  }
+  ~Import() {
+    if (status_.ok()) driver_.MemRelease(imported_);
+  }
+  Import(const Import&) = delete;
+  Import& operator=(const Import&) = delete;
+
+  const Status& status() const { return status_; }
+  cuda::CUmemGenericAllocationHandle get() const { return imported_; }
+
+  // The block is one of this GPU, which can be passed as a descriptor.
+  Status Check(const Device& device) const {
+    cuda::CUmemAllocationProp properties{};
+    AB_RETURN_IF_ERROR(driver_.CheckInput(driver_.MemGetAllocationPropertiesFromHandle(&properties, imported_),
+                                          "cuMemGetAllocationPropertiesFromHandle"));
+    const bool of_device = properties.type == cuda::CU_MEM_ALLOCATION_TYPE_PINNED &&
+                           properties.location.type == cuda::CU_MEM_LOCATION_TYPE_DEVICE;
+    if (!of_device) return FailedPrecondition("the memory is not one of a GPU");
+    if (properties.location.id != device.id) {
+      return FailedPrecondition("the memory lies on GPU ", properties.location.id, " of this process, not on ",
+                                device.uuid, " (GPU ", device.id, ")");
+    }
+    if ((properties.requestedHandleTypes & cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
+      return FailedPrecondition("the memory is not one that descriptors stand for");
+    }
+    return Ok();
+  }
+
+ private:
+  const Driver& driver_;
+  cuda::CUmemGenericAllocationHandle imported_ = 0;
+  Status status_;
+};
+
+// A reserved range of addresses and what is mapped there.
+class VmmMemory {
+ public:
+  VmmMemory(const CudaDevices& devices, int32_t ordinal, uint64_t bytes)
+      : devices_(devices), ordinal_(ordinal), bytes_(bytes) {}
+  ~VmmMemory() {
+    if (address_ == 0) return;
+    // Refused in a forked child: there the mapping is the parent's.
+    const auto inside = devices_.Enter(ordinal_);
+    if (!inside.ok()) return;
+    const Driver& driver = devices_.driver();
+    if (mapped_) {
+      // Better never unmapped than under work that still uses it.
+      const cuda::CUresult done = driver.CtxSynchronize();
+      if (done != cuda::CUDA_SUCCESS && !cuda::IsSticky(done)) return;
+      if (driver.MemUnmap(address_, bytes_) != cuda::CUDA_SUCCESS) return;
+    }
+    driver.MemAddressFree(address_, bytes_);
+  }
+  VmmMemory(const VmmMemory&) = delete;
+  VmmMemory& operator=(const VmmMemory&) = delete;
+
+  CUdeviceptr address() const { return address_; }
+
+  Status Map(const Import& import, Access access) {
+    const Driver& driver = devices_.driver();
+    AB_RETURN_IF_ERROR(driver.CheckInput(driver.MemAddressReserve(&address_, bytes_, 0, 0, 0), "cuMemAddressReserve",
+                                         bytes_, " bytes"));
+    AB_RETURN_IF_ERROR(
+        driver.CheckInput(driver.MemMap(address_, bytes_, 0, import.get(), 0), "cuMemMap", bytes_, " bytes"));
+    mapped_ = true;
+    const cuda::CUmemAccessDesc rights{
+        {cuda::CU_MEM_LOCATION_TYPE_DEVICE, ordinal_},
+        access == Access::kWrite ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE : cuda::CU_MEM_ACCESS_FLAGS_PROT_READ};
+    AB_RETURN_IF_ERROR(
+        driver.CheckInput(driver.MemSetAccess(address_, bytes_, &rights, 1), "cuMemSetAccess", bytes_, " bytes"));
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    AB_RETURN_IF_ERROR(driver.CheckInput(driver.MemGetAddressRange(&base, &size, address_), "cuMemGetAddressRange"));
+    if (base == address_ && size == bytes_) return Ok();
+    return FailedPrecondition("the memory has ", size, " bytes, its handle says ", bytes_);
+  }
+
+ private:
+  const CudaDevices& devices_;
+  const int32_t ordinal_;
+  const uint64_t bytes_;
+  CUdeviceptr address_ = 0;
+  bool mapped_ = false;
+};
+
+class CudaVmmMapper final : public MemoryMapper {
+ public:
+  explicit CudaVmmMapper(std::string library) : library_(std::move(library)) {}
+
+  HandleKind kind() const override { return HandleKind::kCudaVmm; }
+
+  Result<Device> Local(const Device& device) const override { return CudaDevices::Local(device, library_); }
+
+  Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) override {
+    if (handle.kind != kind()) return Unimplemented("the handle is not one of CUDA virtual memory");
+    if (!handle.descriptor.valid()) return FailedPrecondition("arena ", handle.arena, " came without a descriptor");
+    if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
+    auto local = Local(device);
+    if (!local.ok()) return local.status();
+    const auto devices = CudaDevices::OfThisProcess(library_);
+    if (!devices.ok()) return devices.status();
+    const auto inside = (*devices)->Enter(local->id);
+    if (!inside.ok()) return inside.status();
+    const Import import((*devices)->driver(), handle);
+    if (!import.status().ok()) return AsSaid(import.status(), handle.arena);
+    if (Status right = import.Check(*local); !right.ok()) return AsSaid(std::move(right), handle.arena);
+    auto memory = std::make_shared<VmmMemory>(**devices, local->id, handle.arena_size);
+    if (Status mapped = memory->Map(import, access); !mapped.ok()) return AsSaid(std::move(mapped), handle.arena);
+    auto* const data = reinterpret_cast<std::byte*>(memory->address());
+    return std::unique_ptr<Mapping>(
+        std::make_unique<CudaMapping>(std::move(memory), data, handle.arena_size, *std::move(local)));
+  }
+
+  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& /*arena*/, uint64_t /*offset*/,
+                                              uint64_t /*size*/) override {
+    return Unimplemented("GPU memory cannot be mapped copy-on-write");
+  }
+
+ private:
+  const std::string library_;
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryMapper> MakeCudaVmmMapper(std::string library) {
+  return std::make_unique<CudaVmmMapper>(std::move(library));
+}
+
+}  // namespace arraybridge

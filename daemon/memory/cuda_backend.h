@@ -1,0 +1,83 @@
+// What both backends of GPU memory have in common: which GPUs, and how much of them is in use.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "daemon/memory/cuda_gpu.h"
+#include "daemon/memory/memory_backend.h"
+
+namespace arraybridge {
+
+class CudaBackend : public MemoryBackend {
+ public:
+  explicit CudaBackend(std::vector<std::shared_ptr<CudaGpu>> gpus) : gpus_(std::move(gpus)) {}
+
+  std::vector<Device> devices() const override {
+    std::vector<Device> devices;
+    devices.reserve(gpus_.size());
+    for (const auto& gpu : gpus_) devices.push_back(gpu->device());
+    return devices;
+  }
+  Usage usage(const Device& device) const override {
+    const auto gpu = Find(device);
+    return gpu == nullptr ? Usage{} : Usage{gpu->capacity()->bytes(), gpu->capacity()->used(), 0};
+  }
+  uint64_t Trim() override { return 0; }
+
+ protected:
+  // Null if it is none of ours.
+  std::shared_ptr<CudaGpu> Find(const Device& device) const {
+    for (const auto& gpu : gpus_) {
+      if (gpu->device() == device) return gpu;
+    }
+    return nullptr;
+  }
+  // Whole units; 0 if that overflows.
+  static uint64_t RoundUp(uint64_t size, uint64_t unit) {
+    if (size == 0 || unit == 0 || size > std::numeric_limits<uint64_t>::max() - (unit - 1)) return 0;
+    return (size + unit - 1) / unit * unit;
+  }
+  static Result<Reservation> Reserve(const CudaGpu& gpu, uint64_t footprint) {
+    AB_RETURN_IF_ERROR(gpu.CheckServing());
+    if (footprint == 0) return InvalidArgument("a block of 0 bytes, or of more than 2^64");
+    AB_RETURN_IF_ERROR(gpu.capacity()->Reserve(footprint));
+    return Reservation(gpu.capacity(), footprint);
+  }
+
+ private:
+  const std::vector<std::shared_ptr<CudaGpu>> gpus_;
+};
+
+// On what a block lives: its GPU, and the capacity that it takes. Returned after the bytes have gone.
+class CudaBlock : public MemoryBlock {
+ public:
+  CudaBlock(std::shared_ptr<CudaGpu> gpu, Reservation reservation, uint64_t size)
+      : reservation_(std::move(reservation)), gpu_(std::move(gpu)), size_(size) {}
+
+  uint64_t size() const override { return size_; }
+  // No handle of device memory can be made read-only by its owner.
+  Result<Immutability> Seal() override { return Immutability::kByContract; }
+  bool MayBeEnforced() const override { return false; }
+  bool KnowsHolders() const override { return false; }
+  bool HeldElsewhere() const override { return false; }
+
+ protected:
+  const CudaGpu& gpu() const { return *gpu_; }
+  Handle Described(HandleKind kind) const {
+    Handle handle;
+    handle.kind = kind;
+    handle.size = handle.arena_size = size_;
+    handle.device = gpu_->device();
+    return handle;
+  }
+
+ private:
+  const Reservation reservation_;
+  const std::shared_ptr<CudaGpu> gpu_;
+  const uint64_t size_;
+};
+
+}  // namespace arraybridge

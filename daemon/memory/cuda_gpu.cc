@@ -1,0 +1,132 @@
+#include "daemon/memory/cuda_gpu.h"
+
+#include <utility>
+
+#include "proto/boundary/driver_uuid.h"
+
+namespace arraybridge {
+
+using cuda::ContextGuard;
+using cuda::CUdevice;
+using cuda::Driver;
+
+namespace {
+
+int Attribute(const Driver& driver, cuda::CUdevice_attribute attribute, CUdevice ordinal) {
+  int value = 0;
+  return driver.DeviceGetAttribute(&value, attribute, ordinal) == cuda::CUDA_SUCCESS ? value : 0;
+}
+
+CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal) {
+  const auto has = [&](cuda::CUdevice_attribute attribute) { return Attribute(driver, attribute, ordinal) != 0; };
+  CudaGpu::Refusals refusals;
+  if (!has(cuda::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+    refusals.vmm = "the device has no virtual memory management";
+  } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+    refusals.vmm = "the driver exports no descriptors (WSL2 does not)";
+  }
+  if (has(cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
+    refusals.ipc = "an integrated GPU has no cudaIpcMemHandle";
+  } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
+    refusals.ipc = "the device has no unified addressing";
+  } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) {
+    refusals.ipc = "the driver has no interprocess handles here";
+  }
+  return refusals;
+}
+
+Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, int index, uint64_t percent) {
+  CUdevice ordinal = 0;
+  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&ordinal, index), "cuDeviceGet"));
+  cuda::CUuuid uuid{};
+  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetUuid(&uuid, ordinal), "cuDeviceGetUuid"));
+  size_t bytes = 0;
+  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceTotalMem(&bytes, ordinal), "cuDeviceTotalMem"));
+  CudaGpu::Refusals refusals = RefusalsOf(*driver, ordinal);
+  size_t granularity = 0;
+  if (refusals.vmm.empty()) {
+    cuda::CUmemAllocationProp properties{};
+    properties.type = cuda::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.requestedHandleTypes = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+    const Status asked = driver->Check(
+        driver->MemGetAllocationGranularity(&granularity, &properties, cuda::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+        "cuMemGetAllocationGranularity");
+    if (!asked.ok()) refusals.vmm = asked.message();
+    if (asked.ok() && granularity == 0) refusals.vmm = "the driver names no granularity";
+  }
+  if (!refusals.vmm.empty()) granularity = 0;
+  return std::make_shared<CudaGpu>(driver, ordinal, Device{kDeviceCuda, index, UuidText(uuid)}, std::move(refusals),
+                                   granularity, bytes / 100 * percent + bytes % 100 * percent / 100);
+}
+
+}  // namespace
+
+CudaGpu::CudaGpu(std::shared_ptr<const Driver> driver, CUdevice ordinal, Device device, Refusals refusals,
+                 uint64_t granularity, uint64_t capacity_bytes)
+    : driver_(std::move(driver)),
+      ordinal_(ordinal),
+      device_(std::move(device)),
+      refusals_(std::move(refusals)),
+      granularity_(granularity),
+      capacity_(std::make_shared<Capacity>(device_.uuid, capacity_bytes)) {}
+
+CudaGpu::~CudaGpu() {
+  if (context_ == nullptr || lost_.load()) return;  // what was lost goes with this process
+  if (stream_ != nullptr) {
+    if (const auto inside = ContextGuard::Enter(*driver_, context_); inside.ok()) driver_->StreamDestroy(stream_);
+  }
+  driver_->DevicePrimaryCtxRelease(ordinal_);
+}
+
+Result<ContextGuard> CudaGpu::Enter() const {
+  AB_RETURN_IF_ERROR(CheckServing());
+  const MutexLock lock(mutex_);
+  if (context_ == nullptr) {
+    AB_RETURN_IF_ERROR(
+        Note(driver_->Check(driver_->DevicePrimaryCtxRetain(&context_, ordinal_), "cuDevicePrimaryCtxRetain")));
+  }
+  auto inside = ContextGuard::Enter(*driver_, context_);
+  if (!inside.ok()) return Note(inside.status());
+  return inside;
+}
+
+Status CudaGpu::Zero(cuda::CUdeviceptr address, uint64_t bytes) const {
+  const MutexLock lock(mutex_);
+  if (stream_ == nullptr) {
+    AB_RETURN_IF_ERROR(
+        Note(driver_->Check(driver_->StreamCreate(&stream_, cuda::kStreamNonBlocking), "cuStreamCreate")));
+  }
+  AB_RETURN_IF_ERROR(Note(driver_->Check(driver_->MemsetD8Async(address, 0, bytes, stream_), "cuMemsetD8Async")));
+  const Status done = Note(driver_->Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
+  if (!done.ok()) driver_->CtxSynchronize();  // the bytes are freed next: nothing may still be writing them
+  return done;
+}
+
+Status CudaGpu::CheckServing() const {
+  if (!lost_.load()) return Ok();
+  return Unavailable("device ", device_.uuid, " is out of service since a CUDA call failed for good")
+      .Because("DEVICE_LOST");
+}
+
+Status CudaGpu::Note(Status status) const {
+  if (cuda::IsSticky(status)) lost_.store(true);
+  return status;
+}
+
+Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent) {
+  auto loaded = Driver::Load(path);
+  if (!loaded.ok()) return loaded.status();
+  const auto driver = std::make_shared<const Driver>(*std::move(loaded));
+  int count = 0;
+  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
+  std::vector<std::shared_ptr<CudaGpu>> gpus;
+  for (int index = 0; index < count; ++index) {
+    auto gpu = Describe(driver, index, percent);
+    if (!gpu.ok()) return gpu.status();
+    gpus.push_back(*std::move(gpu));
+  }
+  return gpus;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,71 @@
+// A CudaGpu is one GPU as the daemon uses it: what it can share, how much of it may be handed out, and the primary
+// context for what needs one (zeroing, blocks for cudaIpcMemHandle). No context is made before the first such need: it
+// costs hundreds of megabytes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/memory/capacity.h"
+#include "proto/boundary/driver.h"
+#include "proto/boundary/driver_context.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class CudaGpu {
+ public:
+  // What kinds of handle this GPU cannot be shared by, and why not. Empty: it can.
+  struct Refusals {
+    std::string vmm;
+    std::string ipc;
+  };
+
+  CudaGpu(std::shared_ptr<const cuda::Driver> driver, cuda::CUdevice ordinal, Device device, Refusals refusals,
+          uint64_t granularity, uint64_t capacity_bytes);
+  ~CudaGpu();
+  CudaGpu(const CudaGpu&) = delete;
+  CudaGpu& operator=(const CudaGpu&) = delete;
+
+  const cuda::Driver& driver() const { return *driver_; }
+  cuda::CUdevice ordinal() const { return ordinal_; }
+  const Device& device() const { return device_; }
+  const Refusals& refusals() const { return refusals_; }
+  // Bytes: blocks are multiples of this. 0 if VMM is refused.
+  uint64_t granularity() const { return granularity_; }
+  const std::shared_ptr<Capacity>& capacity() const { return capacity_; }
+
+  // Makes the primary context current on this thread until the guard dies; retained with the first call.
+  Result<cuda::ContextGuard> Enter() const AB_EXCLUDES(mutex_);
+  // Clears bytes that may hold what others left there, and waits for it. REQUIRES: Enter's guard lives.
+  Status Zero(cuda::CUdeviceptr address, uint64_t bytes) const AB_EXCLUDES(mutex_);
+
+  // UNAVAILABLE once a call has failed in a way that no later one recovers from: this GPU is out of service, others go
+  // on.
+  Status CheckServing() const;
+  // Looks at what a call returned, and passes it on.
+  Status Note(Status status) const;
+
+ private:
+  const std::shared_ptr<const cuda::Driver> driver_;
+  const cuda::CUdevice ordinal_;
+  const Device device_;
+  const Refusals refusals_;
+  const uint64_t granularity_;
+  const std::shared_ptr<Capacity> capacity_;
+  mutable std::atomic<bool> lost_{false};
+  mutable Mutex mutex_;
+  mutable cuda::CUcontext context_ AB_GUARDED_BY(mutex_) = nullptr;
+  mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;
+};
+
+// Every GPU that the driver at `path` shows (empty: the system's), each with `percent` of its memory to hand out.
+// UNAVAILABLE says why there is none: no library, no device, too old (proto/boundary/driver.h).
+Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent);
+
+}  // namespace arraybridge

@@ -1,0 +1,115 @@
+#include "daemon/memory/cuda_vmm_backend.h"
+
+#include <fcntl.h>
+
+#include <utility>
+
+#include "daemon/memory/cuda_backend.h"
+
+namespace arraybridge {
+namespace {
+
+using cuda::CUdeviceptr;
+using cuda::CUmemGenericAllocationHandle;
+
+class VmmBlock final : public CudaBlock {
+ public:
+  VmmBlock(std::shared_ptr<CudaGpu> on, Reservation reservation, uint64_t size, CUmemGenericAllocationHandle memory)
+      : CudaBlock(std::move(on), std::move(reservation), size), memory_(memory) {}
+  ~VmmBlock() override { gpu().driver().MemRelease(memory_); }
+  VmmBlock(const VmmBlock&) = delete;
+  VmmBlock& operator=(const VmmBlock&) = delete;
+
+  // The descriptor carries no rights: what its importer may do is the importer's own promise.
+  Result<Handle> Export(Access) const override {
+    AB_RETURN_IF_ERROR(gpu().CheckServing());
+    int fd = -1;
+    const auto exported =
+        gpu().driver().MemExportToShareableHandle(&fd, memory_, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    AB_RETURN_IF_ERROR(gpu().Note(gpu().driver().Check(exported, "cuMemExportToShareableHandle", size(), " bytes")));
+    Handle handle = Described(HandleKind::kCudaVmm);
+    handle.descriptor = UniqueFd(fd);
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return handle;
+  }
+
+  // New device memory may hold what others left in it.
+  Status Clear() const;
+
+ private:
+  const CUmemGenericAllocationHandle memory_;
+};
+
+// Mapped for the moment of clearing only: the daemon reads nobody's arrays.
+class PassingMap {
+ public:
+  PassingMap(const cuda::Driver& driver, uint64_t bytes) : driver_(driver), bytes_(bytes) {}
+  ~PassingMap() {
+    if (mapped_) driver_.MemUnmap(address_, bytes_);
+    if (address_ != 0) driver_.MemAddressFree(address_, bytes_);
+  }
+  PassingMap(const PassingMap&) = delete;
+  PassingMap& operator=(const PassingMap&) = delete;
+
+  Status Map(CUmemGenericAllocationHandle memory, cuda::CUdevice ordinal) {
+    AB_RETURN_IF_ERROR(driver_.Check(driver_.MemAddressReserve(&address_, bytes_, 0, 0, 0), "cuMemAddressReserve"));
+    AB_RETURN_IF_ERROR(driver_.Check(driver_.MemMap(address_, bytes_, 0, memory, 0), "cuMemMap"));
+    mapped_ = true;
+    cuda::CUmemAccessDesc access{};
+    access.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+    access.flags = cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return driver_.Check(driver_.MemSetAccess(address_, bytes_, &access, 1), "cuMemSetAccess");
+  }
+  CUdeviceptr address() const { return address_; }
+
+ private:
+  const cuda::Driver& driver_;
+  const uint64_t bytes_;
+  CUdeviceptr address_ = 0;
+  bool mapped_ = false;
+};
+
+Status VmmBlock::Clear() const {
+  const auto inside = gpu().Enter();
+  if (!inside.ok()) return inside.status();
+  PassingMap map(gpu().driver(), size());
+  AB_RETURN_IF_ERROR(gpu().Note(map.Map(memory_, gpu().ordinal())));
+  return gpu().Zero(map.address(), size());
+}
+
+class VmmBackend final : public CudaBackend {
+ public:
+  using CudaBackend::CudaBackend;
+
+  HandleKind kind() const override { return HandleKind::kCudaVmm; }
+  uint64_t Footprint(const Device& device, uint64_t size) const override {
+    const auto gpu = Find(device);
+    return gpu == nullptr ? 0 : RoundUp(size, gpu->granularity());
+  }
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    const auto gpu = Find(device);
+    if (gpu == nullptr) return InvalidArgument("no such device: ", device.uuid);
+    const uint64_t footprint = Footprint(device, size);
+    auto reservation = Reserve(*gpu, footprint);
+    if (!reservation.ok()) return reservation.status();
+    cuda::CUmemAllocationProp properties{};
+    properties.type = cuda::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.requestedHandleTypes = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu->ordinal()};
+    CUmemGenericAllocationHandle memory = 0;
+    const auto created = gpu->driver().MemCreate(&memory, footprint, &properties, 0);
+    AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(created, "cuMemCreate", footprint, " bytes")));
+    auto block = std::make_unique<VmmBlock>(gpu, *std::move(reservation), footprint, memory);
+    AB_RETURN_IF_ERROR(block->Clear());
+    return std::unique_ptr<MemoryBlock>(std::move(block));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryBackend> MakeCudaVmmBackend(std::vector<std::shared_ptr<CudaGpu>> gpus) {
+  std::erase_if(gpus, [](const auto& gpu) { return !gpu->refusals().vmm.empty(); });
+  return std::make_unique<VmmBackend>(std::move(gpus));
+}
+
+}  // namespace arraybridge

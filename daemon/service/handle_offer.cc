@@ -1,0 +1,49 @@
+#include "daemon/service/handle_offer.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+
+namespace arraybridge {
+namespace {
+
+// Empty: a cudaIpcMemHandle of ours can be opened there.
+std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
+  if (peer.process == nullptr || !peer.process->valid()) {
+    return "its process cannot be watched, so nobody would know when it has let go";
+  }
+  if (capabilities.boot_id().empty() || capabilities.pid_namespace() == 0) {
+    return "it does not say its boot id and PID namespace";
+  }
+  if (capabilities.boot_id() != here.boot_id) return "it runs under another kernel";
+  if (capabilities.pid_namespace() != here.pid_namespace) return "it runs in another PID namespace";
+  return {};
+}
+
+}  // namespace
+
+RunsAt RunsAt::Here() {
+  RunsAt here;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> here.boot_id;
+  struct stat found {};
+  if (::stat("/proc/self/ns/pid", &found) == 0) here.pid_namespace = found.st_ino;
+  return here;
+}
+
+void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer) {
+  peer.kinds.clear();
+  peer.refused.clear();
+  for (const int kind : capabilities.kinds()) {
+    if (kind == v1::HANDLE_KIND_UNSPECIFIED || !v1::HandleKind_IsValid(kind)) continue;
+    std::string why;
+    if (kind == v1::HANDLE_KIND_CUDA_IPC) why = WhyNoCudaIpc(capabilities, here, peer);
+    if (why.empty()) {
+      peer.kinds.push_back(static_cast<HandleKind>(kind));
+    } else {
+      peer.refused = "CUDA_IPC is refused: " + why;
+    }
+  }
+  if (peer.kinds.empty() && peer.refused.empty()) peer.kinds.push_back(HandleKind::kMemfd);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,24 @@
+// Which kinds of handle a session is offered: those that it says it opens and that will work between its process and
+// this one. What is refused is refused with a reason, never silently.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+
+namespace arraybridge {
+
+// Where this process runs.
+struct RunsAt {
+  std::string boot_id;         // of the kernel
+  uint64_t pid_namespace = 0;  // inode of /proc/self/ns/pid; 0: unknown
+
+  static RunsAt Here();
+};
+
+// Fills the peer's `kinds` and `refused`. REQUIRES: its `process` is known, if it ever will be.
+void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer);
+
+}  // namespace arraybridge

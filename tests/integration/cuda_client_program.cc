@@ -1,0 +1,133 @@
+// A client process with arrays in GPU memory: `cuda_client_program <address> <driver>`. Each line of standard input is
+// a command, each answered by one line: what was asked for, "ok", or the error.
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <arraybridge/broker.h>
+
+#include "client/memory/cuda_devices.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr int64_t kBytes = 1 << 20;
+
+const ArraySpec kSpec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
+
+const Device kFirstGpu{kDeviceCuda, 0, {}};
+
+class Client {
+ public:
+  Client(const std::string& address, const std::string& driver)
+      : driver_path_(driver),
+        broker_({.address = address, .timeout = std::chrono::seconds(3), .cuda_driver = driver}) {}
+
+  std::string Do(const std::string& verb, const std::string& name, int value) {
+    const auto byte = static_cast<uint8_t>(value);
+    if (verb == "put") return Put(name, byte);
+    if (verb == "put_from_stream") return PutFromStream(name, byte, true);
+    if (verb == "put_unordered") return PutFromStream(name, byte, false);
+    if (verb == "publish_in_place") return PublishInPlace(name, byte);
+    if (verb == "get") return Get(name);
+    if (verb == "look") return AllBytesOf(arrays_.at(name).views[0]);
+    if (verb == "device") return std::to_string(arrays_.at(name).views[0].device.id);
+    if (verb == "drop") return arrays_.erase(name), "ok";
+    if (verb == "withdraw") return broker_.Withdraw({.name = name}).ToString();
+    if (verb == "flush") return broker_.Flush().ToString();
+    if (verb == "mapped") return std::to_string(broker_.client_stats().arenas_mapped);
+    if (verb == "leases") return std::to_string(broker_.GetStats()->leases);
+    if (verb == "arenas") return std::to_string(broker_.GetStats()->arenas + broker_.GetStats()->dying_arenas);
+    return "no such command";
+  }
+
+ private:
+  std::string Published(const Result<Placement>& placement, const std::string& name) {
+    if (!placement.ok()) return placement.status().ToString();
+    const auto share = broker_.Publish(*placement, {.name = name, .replace = true});
+    return share.ok() ? "ok" : share.status().ToString();
+  }
+  std::string Put(const std::string& name, uint8_t byte) {
+    std::vector<uint8_t> content(kBytes, byte);
+    const auto view = Describe(content.data(), kSpec.type, kSpec.shape, {}, {}, true, nullptr);
+    return Published(broker_.Place({&*view, 1}, false, kFirstGpu), name);
+  }
+  // An array of this process's own on the GPU, whose bytes come late. `says_so`: the view names its stream.
+  std::string PutFromStream(const std::string& name, uint8_t byte, bool says_so) {
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(driver_path_);
+    const auto inside = devices.Enter(0);
+    if (!inside.ok()) return inside.status().ToString();
+    cuda::CUstream stream = nullptr;
+    cuda::CUdeviceptr memory = 0;
+    devices.driver().StreamCreate(&stream, cuda::kStreamNonBlocking);
+    devices.driver().MemAlloc(&memory, kBytes);
+    devices.driver().MemsetD8Async(memory, byte, kBytes, stream);
+    auto view =
+        Describe(reinterpret_cast<void*>(memory), kSpec.type, kSpec.shape, {}, {kDeviceCuda, 0, {}}, false, nullptr);
+    if (says_so) view->stream = reinterpret_cast<uintptr_t>(stream);
+    std::string published = Published(broker_.Place({&*view, 1}), name);
+    devices.driver().StreamSynchronize(stream);
+    devices.driver().MemFree(memory);
+    devices.driver().StreamDestroy(stream);
+    return published;
+  }
+  // Work queued into broker memory is done before anybody is told of the share.
+  std::string PublishInPlace(const std::string& name, uint8_t byte) {
+    auto placement = broker_.Empty({&kSpec, 1}, false, kFirstGpu);
+    if (!placement.ok()) return placement.status().ToString();
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(driver_path_);
+    const auto inside = devices.Enter(0);
+    cuda::CUstream stream = nullptr;
+    devices.driver().StreamCreate(&stream, cuda::kStreamNonBlocking);
+    View view = placement->views()[0];
+    devices.driver().MemsetD8Async(reinterpret_cast<cuda::CUdeviceptr>(view.data), byte, kBytes, stream);
+    view.stream = reinterpret_cast<uintptr_t>(stream);
+    std::string published = Published(broker_.PlacementOf({&view, 1}), name);
+    devices.driver().StreamDestroy(stream);
+    return published;
+  }
+  // What all bytes are; the array stays until it is dropped.
+  std::string Get(const std::string& name) {
+    auto acquired = broker_.Acquire({.name = name}, {.mode = MapMode::kPrivate});
+    if (!acquired.ok()) return acquired.status().ToString();
+    const View& view = acquired->views[0];
+    if (!view.read_only) return "is not read-only";
+    std::string answer = AllBytesOf(view);
+    arrays_.insert_or_assign(name, *std::move(acquired));
+    return answer;
+  }
+
+  // Their value, if they have one.
+  static std::string AllBytesOf(const View& view) {
+    const auto copy = CopyToHeap(view);
+    if (!copy.ok()) return copy.status().ToString();
+    const auto* const bytes = static_cast<const uint8_t*>(copy->data);
+    return std::count(bytes, bytes + kBytes, bytes[0]) == kBytes ? std::to_string(bytes[0]) : "mixed";
+  }
+
+  const std::string driver_path_;
+  Broker broker_;
+  std::map<std::string, Acquired> arrays_;
+};
+
+int Main(const std::string& address, const std::string& driver) {
+  Client client(address, driver);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string verb;
+    std::string name;
+    int value = 0;
+    words >> verb >> name >> value;
+    std::cout << client.Do(verb, name, value) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace arraybridge
+
+int main(int count, char** words) { return count == 3 ? arraybridge::Main(words[1], words[2]) : 64; }

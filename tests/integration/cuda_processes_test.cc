@@ -1,0 +1,154 @@
+// Arrays in GPU memory through a real arraybridged, between exec'd processes, on the simulated driver: by descriptor
+// and by cudaIpcMemHandle. Freeing what somebody has open, or touching what nobody has mapped, ends the process that
+// does.
+#include <string>
+
+#include "tests/integration/processes.h"
+
+namespace arraybridge {
+namespace {
+
+// Of every driver of the test, each in its own process; before the daemon starts.
+struct SimulatedMachine {
+  explicit SimulatedMachine(std::string without) : off(std::move(without)) { Of("devices=2"); }
+  void Of(const std::string& configuration) const { ::setenv("SIMULATED_CUDA", (configuration + off).c_str(), 1); }
+  const std::string off;
+};
+
+// A driver that exports no descriptors leaves cudaIpcMemHandle.
+std::string WithoutVmm(bool vmm) { return vmm ? "" : ";off=103"; }
+
+class CudaProcessesTest : public ::testing::WithParamInterface<bool>, SimulatedMachine, public DaemonTest {
+ protected:
+  CudaProcessesTest()
+      : SimulatedMachine(WithoutVmm(GetParam())), DaemonTest({"--cuda-driver", SIMULATED_CUDA_LIBRARY}) {}
+
+  std::unique_ptr<Process> Client(const std::string& machine = "devices=2") {
+    Of(machine);
+    return std::make_unique<Process>(std::vector<std::string>{CUDA_CLIENT_PROGRAM, directory_, SIMULATED_CUDA_LIBRARY});
+  }
+  static std::string Do(const std::unique_ptr<Process>& client, const std::string& command) {
+    client->Say(command);
+    return client->Line();
+  }
+  // Daemons look every so often; nothing here has an upper limit of time.
+  static void WaitUntil(const std::unique_ptr<Process>& client, const std::string& command, const std::string& answer) {
+    for (std::string got = Do(client, command); got != answer; got = Do(client, command)) ASSERT_NE(got, "");
+  }
+};
+
+TEST_P(CudaProcessesTest, BytesPutInOneAreReadInAnotherUnderItsOwnNumberOfTheDevice) {
+  const auto writer = Client();
+  const auto reader = Client("devices=2;visible=1,0");
+  EXPECT_EQ(Do(writer, "put frame 42"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "42");
+  EXPECT_EQ(Do(reader, "device frame"), "1");
+  EXPECT_EQ(Do(writer, "get frame"), "42");
+  EXPECT_EQ(Do(writer, "device frame"), "0");
+}
+
+TEST_P(CudaProcessesTest, APutComesAfterItsProducersStream) {
+  const auto writer = Client();
+  const auto reader = Client();
+  EXPECT_EQ(Do(writer, "put_from_stream frame 43"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "43");
+  EXPECT_EQ(Do(writer, "put_unordered frame 44"), "ok");
+  EXPECT_NE(Do(reader, "get frame"), "44") << "work happens late here: the stream is what made it right";
+}
+
+TEST_P(CudaProcessesTest, WhatWasWrittenInPlaceIsThereWhenItIsPublished) {
+  const auto writer = Client();
+  const auto reader = Client();
+  EXPECT_EQ(Do(writer, "publish_in_place frame 45"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "45");
+}
+
+TEST_P(CudaProcessesTest, ManyGenerationsAreToldApart) {
+  const auto writer = Client();
+  const auto reader = Client();
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_EQ(Do(writer, "put frame " + std::to_string(i)), "ok");
+    EXPECT_EQ(Do(reader, "get frame"), std::to_string(i));
+  }
+  EXPECT_LE(std::stoi(Do(reader, "mapped")), 4) << "an arena is mapped once, and its ranges are used again";
+}
+
+TEST_P(CudaProcessesTest, AShareOutlivesItsMakerAndGoesWithItsLastReader) {
+  auto writer = Client();
+  const auto reader = Client();
+  EXPECT_EQ(Do(writer, "put frame 46"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "46");
+  writer->Kill();
+  EXPECT_EQ(Do(reader, "get frame"), "46");
+  EXPECT_EQ(Do(reader, "withdraw frame"), "OK");
+  EXPECT_EQ(Do(reader, "drop frame"), "ok");
+  WaitUntil(reader, "leases", "0");
+  WaitUntil(reader, "flush", "OK");
+  EXPECT_EQ(Do(reader, "mapped"), "0");
+  WaitUntil(reader, "arenas", "0");
+  // The daemon still serves: it freed nothing too early.
+  EXPECT_EQ(Do(reader, "put next 47"), "ok");
+}
+
+TEST_P(CudaProcessesTest, AReadersDeathFreesWhatItHad) {
+  const auto writer = Client();
+  auto reader = Client();
+  EXPECT_EQ(Do(writer, "put frame 48"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "48");
+  EXPECT_EQ(Do(writer, "withdraw frame"), "OK");
+  reader->Kill();
+  WaitUntil(writer, "leases", "0");
+  EXPECT_EQ(Do(writer, "flush"), "OK");
+  WaitUntil(writer, "arenas", "0");
+}
+
+TEST_P(CudaProcessesTest, BytesOfALiveArrayAreNotWrittenAgain) {
+  const auto writer = Client();
+  const auto reader = Client();
+  EXPECT_EQ(Do(writer, "put frame 1"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "1");
+  for (int i = 2; i <= 20; ++i) ASSERT_EQ(Do(writer, "put frame " + std::to_string(i)), "ok");
+  EXPECT_EQ(Do(reader, "look frame"), "1");
+}
+
+TEST_P(CudaProcessesTest, AFullGpuSaysSoAndServesAgain) {
+  const auto writer = Client();
+  const auto reader = Client();
+  int held = 0;
+  std::string said = "ok";  // a machine of 256 MiB, arrays of one
+  for (; said == "ok" && held < 300; ++held) said = Do(writer, "put a" + std::to_string(held) + " 1");
+  EXPECT_EQ(said.substr(0, 18), "RESOURCE_EXHAUSTED") << said;
+  EXPECT_GT(held, 100);
+  for (int i = 0; i < held - 1; ++i) ASSERT_EQ(Do(writer, "withdraw a" + std::to_string(i)), "OK");
+  EXPECT_EQ(Do(writer, "put again 3"), "ok");
+  EXPECT_EQ(Do(reader, "get again"), "3");
+}
+
+TEST_P(CudaProcessesTest, AShareOnADeviceThatIsNotVisibleIsRefusedWithThoseThatAre) {
+  const auto writer = Client();
+  const auto reader = Client("devices=2;visible=1");
+  EXPECT_EQ(Do(writer, "put frame 49"), "ok");
+  const std::string refused = Do(reader, "get frame");
+  EXPECT_NE(refused.find("FAILED_PRECONDITION"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("visible: GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01"), std::string::npos) << refused;
+  WaitUntil(reader, "leases", "0");
+}
+
+TEST_P(CudaProcessesTest, MappedMemoryStaysWhenTheDaemonIsKilled) {
+  if (!GetParam()) GTEST_SKIP() << "a cudaIpcMemHandle's memory is its owner's";
+  const auto writer = Client();
+  EXPECT_EQ(Do(writer, "put frame 50"), "ok");
+  EXPECT_EQ(Do(writer, "get frame"), "50");
+  daemon_->Kill();
+  EXPECT_EQ(Do(writer, "drop frame"), "ok");
+  EXPECT_NE(Do(writer, "put frame 51"), "ok");
+  Start();
+  EXPECT_EQ(Do(writer, "put frame 52"), "ok");
+  EXPECT_EQ(Do(writer, "get frame"), "52");
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, CudaProcessesTest, ::testing::Bool(),
+                         [](const auto& param) { return param.param ? "Vmm" : "Ipc"; });
+
+}  // namespace
+}  // namespace arraybridge

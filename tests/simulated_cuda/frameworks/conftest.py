@@ -1,0 +1,80 @@
+"""Runs programs that use real frameworks on the simulated CUDA driver: as libcuda.so.1, with a small libcudart before it.
+
+A program is a process of its own, since what it preloads cannot be changed later.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+DRIVER = (
+    Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build" / "dev"))
+    / "tests"
+    / "simulated_cuda"
+    / "libsimulated_cuda.so"
+)
+
+Program = Callable[..., list[str]]
+
+
+def runtime_headers() -> Path:
+    """The headers of the runtime that torch came with: the libcudart of ours must have its types."""
+    found = importlib.util.find_spec("nvidia.cu13")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("the CUDA runtime's headers are not installed")
+    return Path(next(iter(found.submodule_search_locations))) / "include"
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with libcuda.so.1 and libcudart_simulated.so."""
+    if not DRIVER.exists():
+        pytest.skip(f"{DRIVER.name} is not built")
+    folder = tmp_path_factory.mktemp("lib")
+    (folder / "libcuda.so.1").symlink_to(DRIVER)
+    subprocess.run(
+        [os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
+         f"-I{ROOT}", "-isystem", str(runtime_headers()), str(HERE / "libcudart.cc"), str(DRIVER),
+         f"-Wl,-rpath,{DRIVER.parent}", "-o", str(folder / "libcudart_simulated.so")],
+        check=True,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def environment(libraries: Path) -> Iterator[dict[str, str]]:
+    """Environment variables of a process that sees one simulated GPU."""
+    # In memory, where drivers of several processes look for each other's events.
+    shared = tempfile.mkdtemp(prefix="simulated_cuda_", dir="/dev/shm")
+    yield os.environ | {
+        "LD_LIBRARY_PATH": str(libraries),
+        "LD_PRELOAD": str(libraries / "libcudart_simulated.so"),
+        "SIMULATED_CUDA": f"guest;dir={shared}",
+        "PYTHONWARNINGS": "ignore",
+    }
+    shutil.rmtree(shared)
+
+
+@pytest.fixture
+def program(environment: dict[str, str]) -> Program:
+    """Runs a file of this folder with arguments; gives the lines that it printed."""
+
+    def run(name: str, *words: str, preload: bool = True) -> list[str]:
+        chosen = environment if preload else {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
+        done = subprocess.run(
+            [sys.executable, str(HERE / name), *words],
+            env=chosen, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    return run

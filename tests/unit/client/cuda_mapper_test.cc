@@ -1,0 +1,256 @@
+// What a borrower does with GPU memory of another process, on the simulated driver: both kinds of handle, every check,
+// and what is left when a call fails. Each body is a process of its own, with its own driver.
+#include <sys/wait.h>
+
+#include <thread>
+
+#include "client/memory/cuda_ipc_mapper.h"
+#include "client/memory/cuda_vmm_mapper.h"
+#include "client/memory/mapper_table.h"
+#include "tests/unit/client/cuda_owner.h"
+
+namespace arraybridge {
+namespace {
+
+std::unique_ptr<MemoryMapper> MapperOf(HandleKind kind) {
+  return kind == HandleKind::kCudaVmm ? MakeCudaVmmMapper(kLibrary) : MakeCudaIpcMapper(kLibrary);
+}
+
+class CudaMapperTest : public ::testing::TestWithParam<HandleKind> {
+ protected:
+  CudaMapperTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+  static std::unique_ptr<Mapping> Mapped(const Handle& handle, Access access = Access::kRead) {
+    auto mapping = MapperOf(handle.kind)->Map(handle, handle.device, access);
+    EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
+    return mapping.ok() ? *std::move(mapping) : nullptr;
+  }
+  static Code CodeOf(const Handle& handle) {
+    return MapperOf(handle.kind)->Map(handle, handle.device, Access::kRead).status().code();
+  }
+};
+
+TEST_P(CudaMapperTest, ReadsWhatTheOwnerWroteUnderItsOwnNumberOfTheDevice) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "devices=2");
+    const Handle handle = owner.Share();
+    Machine("devices=2;visible=1,0");
+    auto mapping = Mapped(handle);
+    ASSERT_NE(mapping, nullptr);
+    EXPECT_EQ(mapping->size(), kBlock);
+    const auto local = MapperOf(GetParam())->Local(handle.device);
+    EXPECT_EQ(local->id, 1);
+    EXPECT_EQ(All(*mapping, *local), 'A');
+    EXPECT_TRUE(mapping->Drain().ok());
+    mapping.reset();
+    ExpectNothingLeft();
+  });
+}
+
+TEST_P(CudaMapperTest, TheProducerWritesAndTheOwnerSeesIt) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    const auto mapping = Mapped(owner.Share(), Access::kWrite);
+    ASSERT_NE(mapping, nullptr);
+    std::vector<uint8_t> content(kBlock, 'B');
+    const Status written = mapping->CopyFrom(Bytes(content.data(), Device{}), 0);
+    EXPECT_TRUE(written.ok()) << written.ToString();
+    EXPECT_EQ(owner.Read(), "all 66");
+    EXPECT_EQ(mapping->CopyFrom(Bytes(content.data(), Device{}), 1).code(), Code::kInvalidArgument);
+    EXPECT_EQ(mapping->CopyFrom(Bytes(content.data(), Device{}), UINT64_MAX).code(), Code::kInvalidArgument);
+  });
+}
+
+TEST_P(CudaMapperTest, LeavesTheCallersContextAsItWas) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "devices=2");
+    const Handle handle = owner.Share();
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    const cuda::Driver& driver = devices.driver();
+    cuda::CUcontext theirs = nullptr;
+    ASSERT_CUDA(driver.DevicePrimaryCtxRetain(&theirs, 1));
+    for (const cuda::CUcontext current : {theirs, cuda::CUcontext{nullptr}}) {
+      ASSERT_CUDA(driver.CtxSetCurrent(current));
+      auto mapping = Mapped(handle);
+      ASSERT_NE(mapping, nullptr);
+      EXPECT_EQ(All(*mapping, {kDeviceCuda, 0, {}}), 'A');
+      EXPECT_FALSE(mapping->CopyFrom(Bytes(mapping->data(), {kDeviceCuda, 9, {}}), 0).ok());
+      mapping.reset();
+      cuda::CUcontext after = nullptr;
+      ASSERT_CUDA(driver.CtxGetCurrent(&after));
+      EXPECT_EQ(after, current);
+      cuda::CUstreamCaptureMode mode = cuda::CU_STREAM_CAPTURE_MODE_GLOBAL;
+      ASSERT_CUDA(driver.ThreadExchangeStreamCaptureMode(&mode));
+      EXPECT_EQ(mode, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL);
+    }
+  });
+}
+
+TEST_P(CudaMapperTest, RefusesAWrongSizeAndLeavesNothing) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    Handle handle = owner.Share();
+    for (const uint64_t size : {uint64_t{0}, 2 * kBlock, kBlock + 1, UINT64_MAX}) {
+      handle.arena_size = size;
+      EXPECT_FALSE(MapperOf(GetParam())->Map(handle, handle.device, Access::kRead).ok()) << size;
+    }
+    handle.arena_size = 2 * kBlock;
+    EXPECT_EQ(CodeOf(handle), Code::kFailedPrecondition);
+    ExpectNothingLeft();
+    handle.arena_size = kBlock;
+    EXPECT_NE(Mapped(handle), nullptr);
+  });
+}
+
+TEST_P(CudaMapperTest, RefusesWhatIsNoHandleOfItsKind) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    Handle handle = owner.Share();
+    const std::string opaque = handle.opaque;
+    for (const size_t size : {size_t{0}, size_t{63}, size_t{65}}) {
+      handle.kind = HandleKind::kCudaIpc;
+      handle.opaque.assign(size, 'x');
+      EXPECT_EQ(CodeOf(handle), Code::kFailedPrecondition) << size;
+    }
+    handle.opaque.assign(64, 'x');
+    EXPECT_EQ(CodeOf(handle), Code::kFailedPrecondition);
+    handle.kind = HandleKind::kCudaVmm;
+    handle.descriptor.reset();
+    EXPECT_EQ(CodeOf(handle), Code::kFailedPrecondition);
+    handle.descriptor.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(CodeOf(handle), Code::kFailedPrecondition);
+    handle.kind = HandleKind::kMemfd;
+    EXPECT_EQ(MapperOf(GetParam())->Map(handle, handle.device, Access::kRead).status().code(), Code::kUnimplemented);
+    EXPECT_EQ(MapperOf(GetParam())->Local(Device{}).status().code(), Code::kUnimplemented);
+    EXPECT_EQ(MapperOf(GetParam())->MapPrivate(handle, 0, 256).status().code(), Code::kUnimplemented);
+    ExpectNothingLeft();
+  });
+}
+
+TEST_P(CudaMapperTest, ADeviceThatIsNotVisibleIsNamedBesideThoseThatAre) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "devices=2");
+    const Handle handle = owner.Share();
+    Machine("devices=2;visible=1");
+    const auto mapping = MapperOf(GetParam())->Map(handle, handle.device, Access::kRead);
+    EXPECT_EQ(mapping.status().code(), Code::kFailedPrecondition);
+    EXPECT_EQ(mapping.status().reason(), "DEVICE_NOT_VISIBLE");
+    EXPECT_EQ(mapping.status().message(), std::string("this process does not see GPU ") + kUuid +
+                                              "; visible: GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01");
+  });
+}
+
+TEST_P(CudaMapperTest, MemoryOfAnotherDeviceThanItsHandleSaysIsRefused) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "devices=2");
+    Handle handle = owner.Share();
+    handle.device.uuid.back() = '1';
+    EXPECT_FALSE(MapperOf(GetParam())->Map(handle, handle.device, Access::kRead).ok());
+    ExpectNothingLeft();
+  });
+}
+
+TEST_P(CudaMapperTest, WhateverCallFailsLeavesNothingAndTheNextMapWorks) {
+  const std::vector<std::string> vmm = {"cuDevicePrimaryCtxRetain",
+                                        "cuThreadExchangeStreamCaptureMode",
+                                        "cuCtxSetCurrent",
+                                        "cuMemImportFromShareableHandle",
+                                        "cuMemGetAllocationPropertiesFromHandle",
+                                        "cuMemAddressReserve",
+                                        "cuMemMap",
+                                        "cuMemSetAccess",
+                                        "cuMemGetAddressRange"};
+  const std::vector<std::string> ipc = {"cuDevicePrimaryCtxRetain", "cuThreadExchangeStreamCaptureMode",
+                                        "cuCtxSetCurrent", "cuIpcOpenMemHandle", "cuMemGetAddressRange"};
+  for (const std::string& symbol : GetParam() == HandleKind::kCudaVmm ? vmm : ipc) {
+    EXPECT_FINE_IN_FRESH_PROCESS({
+      CudaOwner owner(GetParam(), "");
+      const Handle handle = owner.Share();
+      Machine("fail=" + symbol + ":1:2");
+      const auto failed = MapperOf(GetParam())->Map(handle, handle.device, Access::kRead);
+      EXPECT_EQ(failed.status().code(), Code::kResourceExhausted) << failed.status().ToString();
+      EXPECT_NE(failed.status().message().find(symbol), std::string::npos) << failed.status().ToString();
+      ExpectNothingLeft();
+      EXPECT_NE(Mapped(handle), nullptr) << symbol;
+    }) << symbol;
+  }
+}
+
+TEST_P(CudaMapperTest, TwoMappingsOfOneBlockLiveAndDieApart) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    const Handle handle = owner.Share();
+    auto first = Mapped(handle, Access::kWrite);
+    const auto second = Mapped(owner.Share());
+    ASSERT_TRUE(first != nullptr && second != nullptr);
+    std::vector<uint8_t> content(kBlock, 'C');
+    ASSERT_TRUE(first->CopyFrom(Bytes(content.data(), Device{}), 0).ok());
+    first.reset();
+    EXPECT_EQ(All(*second, handle.device), 'C');
+  });
+}
+
+TEST_P(CudaMapperTest, AnOwnerMayFreeWhenTheLastMappingHasGone) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    if (GetParam() == HandleKind::kCudaIpc) {
+      CudaOwner owner(GetParam(), "");
+      const Handle handle = owner.Share();
+      auto first = Mapped(handle);
+      auto second = Mapped(handle);
+      first.reset();
+      second.reset();
+      EXPECT_EQ(owner.Free(), "0");  // with an importer it would be the owner's end
+    }
+  });
+}
+
+TEST_P(CudaMapperTest, AForkedChildNeitherMapsNorUnmaps) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    const Handle handle = owner.Share();
+    auto mapping = Mapped(handle);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      mapping->Detach();
+      const bool refused = CodeOf(handle) == Code::kFailedPrecondition && CudaDevices::IfUsed() == nullptr;
+      mapping.reset();
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(All(*mapping, handle.device), 'A');
+    mapping.reset();
+    ExpectNothingLeft();
+  });
+}
+
+TEST_P(CudaMapperTest, ACaptureInTheProcessIsNotDisturbed) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    const Handle handle = owner.Share();
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    const auto inside = devices.Enter(0);
+    void* const library = ::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    using Begin = cuda::CUresult (*)(cuda::CUstream, cuda::CUstreamCaptureMode);
+    using End = cuda::CUresult (*)(cuda::CUstream, void**);
+    const auto begin = reinterpret_cast<Begin>(::dlsym(library, "cuStreamBeginCapture_v2"));
+    const auto end = reinterpret_cast<End>(::dlsym(library, "cuStreamEndCapture"));
+    cuda::CUstream stream = nullptr;
+    ASSERT_CUDA(devices.driver().StreamCreate(&stream, cuda::kStreamNonBlocking));
+    ASSERT_CUDA(begin(stream, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL));
+    std::thread([&] {
+      auto mapping = Mapped(handle);
+      EXPECT_EQ(All(*mapping, handle.device), 'A');
+      EXPECT_TRUE(mapping->Drain().ok());
+    }).join();
+    EXPECT_EQ(end(stream, nullptr), cuda::CUDA_SUCCESS);
+    ASSERT_CUDA(devices.driver().StreamDestroy(stream));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, CudaMapperTest, ::testing::Values(HandleKind::kCudaVmm, HandleKind::kCudaIpc),
+                         [](const auto& param) { return param.param == HandleKind::kCudaVmm ? "Vmm" : "Ipc"; });
+
+}  // namespace
+}  // namespace arraybridge

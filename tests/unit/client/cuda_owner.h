@@ -1,0 +1,118 @@
+// An owner of simulated GPU memory in a process of its own, and a block of it as a broker would hand it out. The block
+// is full of 'A'.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/socket.h>
+
+#include "client/memory/cuda_copy.h"
+#include "client/memory/cuda_devices.h"
+#include "client/memory/memory_mapper.h"
+#include "proto/boundary/handle.h"
+#include "tests/integration/process.h"
+#include "tests/simulated_cuda/driver_fixture.h"
+
+namespace arraybridge {
+
+// Of the simulated machine's first GPU.
+inline constexpr const char* kUuid = "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
+
+using cuda::Counter;
+using cuda::ExitAfter;
+using cuda::kBlock;
+
+inline const std::string kLibrary = SIMULATED_CUDA_LIBRARY;
+
+// A borrower's machine: its driver is loaded with the first call after this.
+inline void Machine(const std::string& configuration) { ::setenv("SIMULATED_CUDA", configuration.c_str(), 1); }
+
+inline void ExpectNothingLeft() {
+  for (const char* name : {"live_mappings", "live_legacy_imports", "live_handles", "live_reservations"}) {
+    EXPECT_EQ(Counter(name), 0) << name;
+  }
+}
+
+inline View Bytes(void* data, const Device& device, uint64_t size = kBlock) {
+  View view;
+  view.data = data;
+  view.type = {1, 8, 1};
+  view.dtype = "uint8";
+  view.shape = {static_cast<int64_t>(size)};
+  view.strides = {1};
+  view.device = device;
+  return view;
+}
+
+// What all bytes of a mapping are; -1 if they differ.
+inline int All(const Mapping& mapping, const Device& device) {
+  const auto copy = CopyToHeap(Bytes(mapping.data(), device, mapping.size()));
+  EXPECT_TRUE(copy.ok()) << copy.status().ToString();
+  const auto* const bytes = static_cast<const uint8_t*>(copy->data);
+  for (uint64_t i = 0; i < mapping.size(); ++i) {
+    if (bytes[i] != bytes[0]) return -1;
+  }
+  return bytes[0];
+}
+
+class CudaOwner {
+ public:
+  // `machine`: the configuration of the owner's driver; `kind`: how it shares.
+  CudaOwner(HandleKind kind, const std::string& machine) : kind_(kind) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    socket_.reset(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    ::setenv("SIMULATED_CUDA", machine.c_str(), 1);
+    const std::string way = kind == HandleKind::kCudaVmm ? "vmm" : "legacy";
+    process_ = std::make_unique<Process>(std::vector<std::string>{PEER_PROGRAM, way}, ends[1]);
+    for (const char* step : {"create", "fill", "synchronize"}) EXPECT_EQ(Do(step), "0") << step;
+  }
+
+  // "A" if every byte is that, else what they are.
+  std::string Read() { return Do("read"); }
+  std::string Free() { return Do("free"); }
+
+  Handle Share() {
+    EXPECT_EQ(Do("send"), "0");
+    struct {
+      cuda::CUipcMemHandle memory;
+      cuda::CUipcEventHandle event;
+    } message{};
+    iovec bytes{&message, sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &bytes;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    EXPECT_EQ(::recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC), static_cast<ssize_t>(sizeof message));
+    Handle handle;
+    handle.kind = kind_;
+    handle.arena = 7;
+    handle.size = handle.arena_size = cuda::kBlock;
+    handle.device = {kDeviceCuda, 5, kUuid};  // the number is the owner's
+    if (kind_ == HandleKind::kCudaIpc) {
+      handle.opaque.assign(reinterpret_cast<const char*>(&message.memory), sizeof message.memory);
+    } else if (const cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
+      handle.descriptor.reset(descriptor);
+    }
+    return handle;
+  }
+
+ private:
+  std::string Do(const std::string& command) {
+    process_->Say(command);
+    return process_->Line();
+  }
+
+  const HandleKind kind_;
+  UniqueFd socket_;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,164 @@
+// Both backends of GPU memory on the simulated driver. What a block's bytes look like to a borrower is the conformance
+// test's; here: sizes, limits, failures, and that nothing is left.
+#include <gmock/gmock.h>
+
+#include "daemon/memory/cuda_ipc_backend.h"
+#include "daemon/memory/cuda_vmm_backend.h"
+#include "tests/simulated_cuda/driver_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+using cuda::Counter;
+using cuda::kBlock;
+
+struct Made {
+  std::vector<std::shared_ptr<CudaGpu>> gpus;
+  std::unique_ptr<MemoryBackend> backend;
+};
+
+Made Make(HandleKind kind, const std::string& machine, uint64_t percent = 90) {
+  ::setenv("SIMULATED_CUDA", machine.c_str(), 1);
+  auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, percent);
+  EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
+  Made made{*gpus, nullptr};
+  made.backend = kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend(*gpus) : MakeCudaIpcBackend(*gpus);
+  return made;
+}
+
+void ExpectNothingLeft() {
+  for (const char* name : {"live_mappings", "live_allocations", "live_handles", "live_reservations", "live_streams",
+                           "live_contexts", "bytes_used"}) {
+    EXPECT_EQ(Counter(name), 0) << name;
+  }
+}
+
+// Each body runs in a process of its own, because each has a machine of its own.
+class CudaBackendTest : public cuda::FreshDriverTest, public ::testing::WithParamInterface<HandleKind> {};
+
+TEST_P(CudaBackendTest, BlocksAreWholeUnitsAndGoCompletely) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    {
+      const Made made = Make(GetParam(), "devices=2;memory=67108864");
+      const auto devices = made.backend->devices();
+      ASSERT_EQ(devices.size(), 2u);
+      EXPECT_EQ(devices[0].type, kDeviceCuda);
+      EXPECT_EQ(devices[0].uuid.size(), 40u);
+      EXPECT_NE(devices[0].uuid, devices[1].uuid);
+      EXPECT_EQ(made.backend->Footprint(devices[1], 1), kBlock);
+      EXPECT_EQ(made.backend->Footprint(devices[1], kBlock + 1), 2 * kBlock);
+      EXPECT_EQ(made.backend->Footprint(devices[1], 0), 0u);
+      EXPECT_EQ(made.backend->Footprint(devices[1], UINT64_MAX), 0u);
+      auto block = made.backend->Allocate(devices[1], 3'000'000);
+      ASSERT_TRUE(block.ok()) << block.status().ToString();
+      EXPECT_EQ((*block)->size(), 2 * kBlock);
+      EXPECT_EQ(made.backend->usage(devices[1]).allocated_bytes, 2 * kBlock);
+      EXPECT_EQ(made.backend->usage(devices[0]).allocated_bytes, 0u);
+      const auto handle = (*block)->Export(Access::kWrite);
+      ASSERT_TRUE(handle.ok()) << handle.status().ToString();
+      EXPECT_EQ(handle->kind, GetParam());
+      EXPECT_EQ(handle->descriptor.valid(), GetParam() == HandleKind::kCudaVmm);
+      EXPECT_EQ(handle->opaque.size(), GetParam() == HandleKind::kCudaIpc ? 64u : 0u);
+      EXPECT_EQ(handle->device, devices[1]);
+      EXPECT_EQ(*(*block)->Seal(), Immutability::kByContract);
+    }
+    ExpectNothingLeft();
+  });
+}
+
+TEST_P(CudaBackendTest, NoContextIsMadeBeforeTheFirstBlock) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(GetParam(), "");
+    EXPECT_EQ(Counter("live_contexts"), 0);
+    ASSERT_TRUE(made.backend->Allocate(made.backend->devices()[0], 1).ok());
+    EXPECT_EQ(Counter("live_contexts"), 1);
+  });
+}
+
+TEST_P(CudaBackendTest, NoMoreIsHandedOutThanTheShareOfTheDevice) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(GetParam(), "memory=20971520", 50);  // ten blocks, of which five
+    const Device device = made.backend->devices()[0];
+    std::vector<std::unique_ptr<MemoryBlock>> blocks;
+    for (int i = 0; i < 5; ++i) {
+      auto block = made.backend->Allocate(device, kBlock);
+      ASSERT_TRUE(block.ok()) << block.status().ToString();
+      blocks.push_back(*std::move(block));
+    }
+    const auto refused = made.backend->Allocate(device, kBlock);
+    EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+    EXPECT_EQ(refused.status().reason(), "DEVICE_FULL");
+    blocks.pop_back();
+    EXPECT_TRUE(made.backend->Allocate(device, kBlock).ok());
+  });
+}
+
+// Whatever call fails: an error that names it, and nothing is left.
+TEST_P(CudaBackendTest, EveryCallMayFail) {
+  const std::vector<std::string> vmm = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"};
+  const std::vector<std::string> both = {"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuMemsetD8Async",
+                                         "cuStreamSynchronize"};
+  std::vector<std::string> symbols = GetParam() == HandleKind::kCudaVmm ? vmm : std::vector<std::string>{"cuMemAlloc"};
+  symbols.insert(symbols.end(), both.begin(), both.end());
+  for (const std::string& symbol : symbols) {
+    SCOPED_TRACE(symbol);
+    EXPECT_FINE_IN_FRESH_PROCESS({
+      {
+        const Made made = Make(GetParam(), "fail=" + symbol + ":1:2");
+        const Device device = made.backend->devices()[0];
+        const auto failed = made.backend->Allocate(device, kBlock);
+        EXPECT_EQ(failed.status().code(), Code::kResourceExhausted) << failed.status().ToString();
+        EXPECT_THAT(failed.status().message(), testing::HasSubstr(symbol));
+        EXPECT_EQ(made.backend->usage(device).allocated_bytes, 0u);
+        EXPECT_TRUE(made.backend->Allocate(device, kBlock).ok()) << "the next one works";
+      }
+      ExpectNothingLeft();
+    });
+  }
+}
+
+TEST_P(CudaBackendTest, AGpuThatFailedForGoodIsOutOfServiceAlone) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(GetParam(), "devices=2;fail=cuMemsetD8Async:1:700");
+    const auto devices = made.backend->devices();
+    EXPECT_EQ(made.backend->Allocate(devices[0], kBlock).status().code(), Code::kAborted);
+    const auto later = made.backend->Allocate(devices[0], kBlock);
+    EXPECT_EQ(later.status().code(), Code::kUnavailable);
+    EXPECT_EQ(later.status().reason(), "DEVICE_LOST");
+    EXPECT_TRUE(made.gpus[1]->CheckServing().ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaBackendTest, ::testing::Values(HandleKind::kCudaVmm, HandleKind::kCudaIpc),
+                         [](const auto& kind) { return kind.param == HandleKind::kCudaVmm ? "Vmm" : "Ipc"; });
+
+class CudaGpuTest : public cuda::FreshDriverTest {};
+
+TEST_F(CudaGpuTest, WhatADeviceCannotDoIsSaidAndNotServed) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(HandleKind::kCudaVmm, "off=103");
+    EXPECT_THAT(made.gpus[0]->refusals().vmm, testing::HasSubstr("descriptors"));
+    EXPECT_TRUE(made.gpus[0]->refusals().ipc.empty());
+    EXPECT_TRUE(made.backend->devices().empty());
+    EXPECT_EQ(MakeCudaIpcBackend(made.gpus)->devices().size(), 1u);
+  });
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(HandleKind::kCudaIpc, "off=125");
+    EXPECT_FALSE(made.gpus[0]->refusals().ipc.empty());
+    EXPECT_TRUE(made.backend->devices().empty());
+  });
+}
+
+TEST_F(CudaGpuTest, WithoutADriverThereIsAReasonAndNoGpu) {
+  const auto absent = FindCudaGpus("/nowhere/libcuda.so.1", 90);
+  EXPECT_EQ(absent.status().code(), Code::kUnavailable);
+  EXPECT_EQ(absent.status().reason(), "CUDA_LIBRARY_ABSENT");
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "devices=0", 1);
+    const auto none = FindCudaGpus(SIMULATED_CUDA_LIBRARY, 90);
+    EXPECT_EQ(none.status().reason(), "CUDA_ERROR_NO_DEVICE") << none.status().ToString();
+  });
+}
+
+}  // namespace
+}  // namespace arraybridge

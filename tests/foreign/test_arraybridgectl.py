@@ -169,7 +169,7 @@ def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., D
     ("driver", "machine", "why"),
     [
         ("none", "", "the broker was told to use none"),
-        ("/nowhere/libcuda.so.1", "", "libcuda"),
+        ("/nowhere/libcuda.so.1", "", "cannot be loaded"),
         (None, "devices=0", "CUDA_ERROR_NO_DEVICE"),
         (None, "version=11000", "11"),
     ],

@@ -18,7 +18,7 @@ inline std::string Built(const std::string& path) {
   return moved + path.substr(from.size());
 }
 
-// The driver library under test: $ARRAYBRIDGE_CUDA_DRIVER (a path, or libcuda.so.1), else `simulated`, where it was
+// The driver library under test: $ARRAYBRIDGE_CUDA_DRIVER, an absolute path, else `simulated`, where it was
 // built.
 inline std::string DriverUnderTest(const std::string& simulated) {
   const char* const chosen = std::getenv("ARRAYBRIDGE_CUDA_DRIVER");

@@ -68,7 +68,7 @@ def main() -> None:
         ours.recv()
 
     for size in (int(text) for text in wish.sizes.split(",")):
-        source = torch.ones(size, dtype=torch.uint8, device="cuda")
+        source = torch.ones(size, dtype=torch.uint8).to("cuda")
         torch.cuda.synchronize()
         emit("torch_resend", size, median(wish.rounds, lambda: hop(source)))
         emit("torch_new", size, median(wish.rounds, lambda: hop(source.clone())))

@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, required=True, help="the build folder, or what stands for it in a bundle")
     parser.add_argument("--simulated", action="store_true", help="libcuda.so.1 is the simulated driver")
     parser.add_argument("--out", type=Path, help="where results are written; with a card tests/gpu/results unless given")
-    parser.add_argument("--seconds", type=float, default=WHOLE_RUN_S, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=WHOLE_RUN_S, help="how long all of it may take")
     wish = parser.parse_args()
     begun = time.monotonic()
     try:

@@ -41,6 +41,9 @@ class Broker::Core : public ForkParticipant {
   const Options& options() const { return options_; }
   Deadline Timeout() const { return steady_clock::now() + options_.timeout; }
 
+  // Room for these on the device, which another process may have named.
+  Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
+
   std::shared_ptr<Connection> connection() {
     if (auto known = known_connection()) return known;
     auto fresh = Connection::Make(options_);  // joins the fork guard: never under the lock
@@ -88,8 +91,14 @@ void Broker::Core::Forget() {
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose,
-                                const Device& device) {
+Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options) {
+  const auto at = connection();
+  const auto local = at->mappers().Local(device);
+  if (!local.ok()) return local.status();
+  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.purpose, Timeout());
+}
+
+Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {
   std::vector<View> arrays;
   arrays.reserve(specs.size());
   for (const ArraySpec& spec : specs) {
@@ -99,38 +108,25 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, bool own, cons
     array.dtype = spec.dtype;
     array.shape = spec.shape;
   }
-  const auto connection = core_->connection();
-  const auto local = connection->mappers().Local(device);
-  if (!local.ok()) return local.status();
-  return MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, purpose, core_->Timeout());
+  return core_->Room(options.device.value_or(Device{}), std::move(arrays), options);
 }
 
-Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose) {
+Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOptions& options) {
   if (sources.empty()) return InvalidArgument("a share has at least one array");
-  const Device& device = sources.front().device;
-  for (const View& source : sources) {
-    if (source.device.type == device.type && source.device.id == device.id) continue;
-    return InvalidArgument("the arrays of one share lie on one device: devices (", device.type, ", ", device.id,
-                           ") and (", source.device.type, ", ", source.device.id, ")");
-  }
-  return Place(sources, own, purpose, device);
-}
-
-Result<Placement> Broker::Place(std::span<const View> sources, bool own, const PublishOptions& purpose,
-                                const Device& device) {
+  const Device& first = sources.front().device;
   std::vector<View> arrays;
   arrays.reserve(sources.size());
   for (const View& source : sources) {
+    if (!options.device && (source.device.type != first.type || source.device.id != first.id)) {
+      return InvalidArgument("the arrays of one share lie on one device: devices (", first.type, ", ", first.id,
+                             ") and (", source.device.type, ", ", source.device.id, ")");
+    }
     View& array = arrays.emplace_back();
     array.type = source.type;
     array.dtype = source.dtype;
     array.shape = source.shape;
   }
-  const auto connection = core_->connection();
-  const auto local = connection->mappers().Local(device);
-  if (!local.ok()) return local.status();
-  auto placement =
-      MakeRoom(*connection, core_->options().ns, *local, std::move(arrays), own, purpose, core_->Timeout());
+  auto placement = core_->Room(options.device.value_or(first), std::move(arrays), options);
   if (!placement.ok()) return placement;
   WrittenArena& arena = *placement->range()->arena;
   for (size_t i = 0; i < sources.size(); ++i) {

@@ -14,6 +14,8 @@ constexpr milliseconds kIdleStepMin{10};
 constexpr milliseconds kIdleStepMax{1000};
 constexpr milliseconds kNothingToDo{-1};
 constexpr milliseconds kSyncTimeout{2000};
+// So often a thread that waits for another's connect looks whether it is interrupted.
+constexpr milliseconds kLook{100};
 
 }  // namespace
 
@@ -36,15 +38,21 @@ Connection::~Connection() { reaper_->Retire(); }
 
 Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
   std::shared_ptr<Session> dead;  // dies outside the lock
-  {
-    MutexLock lock(mutex_);
-    while (connecting_) {
-      if (steady_clock::now() >= deadline) return DeadlineExceeded("another thread is still connecting to the broker");
-      connected_.WaitUntil(mutex_, deadline);
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      if (connecting_) connected_.WaitUntil(mutex_, std::min(deadline, steady_clock::now() + kLook));
+      if (!connecting_) {
+        if (session_ && !session_->lifeline().lost()) return session_;
+        dead = std::move(session_);
+        connecting_ = true;
+        break;
+      }
     }
-    if (session_ && !session_->lifeline().lost()) return session_;
-    dead = std::move(session_);
-    connecting_ = true;
+    if (steady_clock::now() >= deadline) return DeadlineExceeded("another thread is still connecting to the broker");
+    if (options_.interrupted && options_.interrupted()) {
+      return Status(Code::kCancelled, "interrupted while another thread connects to the broker");
+    }
   }
   auto opened = Session::Open(options_, reaper_, mappers_, deadline);
   MutexLock lock(mutex_);

@@ -14,14 +14,12 @@ constexpr uint64_t kVisitsMax = 1024;
 
 Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
 
-// "number:text". An empty token is {0, ""}.
-Result<std::pair<uint64_t, std::string>> ParseToken(const std::string& token) {
-  if (token.empty()) return std::pair<uint64_t, std::string>{};
+Result<uint64_t> ReadNumber(std::string_view text) {
   uint64_t number = 0;
-  const char* const last = token.data() + token.size();
-  const auto [end, error] = std::from_chars(token.data(), last, number);
-  if (error != std::errc{} || end == last || *end != ':') return BadToken();
-  return std::pair{number, std::string(end + 1, last)};
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc{} || end != last) return BadToken();
+  return number;
 }
 
 std::chrono::milliseconds Age(Clock::time_point born, Clock::time_point now) {
@@ -35,21 +33,33 @@ bool Matches(const ListFilter& filter, const Share& share) {
 
 }  // namespace
 
+Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilter& filter) const {
+  ListPosition position;
+  if (!filter.page_token.empty()) {
+    const size_t colon = filter.page_token.find(':');
+    if (colon == std::string::npos) return BadToken();
+    const auto number = ReadNumber(std::string_view(filter.page_token).substr(0, colon));
+    if (!number.ok()) return number.status();
+    position.number = *number;
+    position.text = filter.page_token.substr(colon + 1);
+  }
+  position.asker = FindSession(session);
+  if (position.asker == nullptr) return NoSession();
+  return position;
+}
+
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
-  const auto after = ParseToken(filter.page_token);
-  if (!after.ok()) return after.status();
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const asker = state.FindSession(session);
-  if (asker == nullptr) return NoSession();
+  const auto after = state.PositionOf(session, filter);
+  if (!after.ok()) return after.status();
   const auto now = Clock::now();
-  const auto& [last_id, last_ns] = *after;
   SharePage page;
   uint64_t visits = 0;
-  auto ns = state.namespaces.lower_bound(NamespaceKey{asker->peer.uid, last_ns});
-  for (; ns != state.namespaces.end() && ns->first.uid == asker->peer.uid; ++ns) {
+  auto ns = state.namespaces.lower_bound(NamespaceKey{after->asker->peer.uid, after->text});
+  for (; ns != state.namespaces.end() && ns->first.uid == after->asker->peer.uid; ++ns) {
     const auto& shares = ns->second->shares();
-    auto at = ns->first.name == last_ns ? shares.upper_bound(ShareId{last_id}) : shares.begin();
+    auto at = ns->first.name == after->text ? shares.upper_bound(ShareId{after->number}) : shares.begin();
     for (; at != shares.end(); ++at) {
       const Share& share = *at->second;
       if (++visits > kVisitsMax) {
@@ -74,18 +84,16 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
 }
 
 Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& filter) const {
-  const auto after = ParseToken(filter.page_token);
-  if (!after.ok()) return after.status();
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const asker = state.FindSession(session);
-  if (asker == nullptr) return NoSession();
+  const auto after = state.PositionOf(session, filter);
+  if (!after.ok()) return after.status();
   const auto now = Clock::now();
   SessionPage page;
   uint64_t visits = 0;
-  for (auto at = state.sessions.upper_bound(SessionId{after->first}); at != state.sessions.end(); ++at) {
+  for (auto at = state.sessions.upper_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
-    if (one.peer.uid != asker->peer.uid) continue;
+    if (one.peer.uid != after->asker->peer.uid) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
     if (page.rows.size() == filter.page_size || visits > kVisitsMax) {
       page.next = Concat(Number(page.rows.back().session), ":");
@@ -102,26 +110,20 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
 
 // By session, then by lease: the token is "session:lease".
 Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter) const {
-  const auto after = ParseToken(filter.page_token);
-  if (!after.ok()) return after.status();
-  const auto& [last_session, last_text] = *after;
-  uint64_t last_lease = 0;
-  const char* const text_end = last_text.data() + last_text.size();
-  const auto [end, error] = std::from_chars(last_text.data(), text_end, last_lease);
-  if (!filter.page_token.empty() && (error != std::errc{} || end != text_end)) return BadToken();
-
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const asker = state.FindSession(session);
-  if (asker == nullptr) return NoSession();
+  const auto after = state.PositionOf(session, filter);
+  if (!after.ok()) return after.status();
+  const auto last_lease = after->text.empty() ? Result<uint64_t>(uint64_t{0}) : ReadNumber(after->text);
+  if (!last_lease.ok()) return last_lease.status();
   LeasePage page;
   uint64_t visits = 0;
-  for (auto at = state.sessions.lower_bound(SessionId{last_session}); at != state.sessions.end(); ++at) {
+  for (auto at = state.sessions.lower_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
-    if (one.peer.uid != asker->peer.uid) continue;
+    if (one.peer.uid != after->asker->peer.uid) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
-    const bool goes_on = one.id == SessionId{last_session};
-    for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? last_lease : 0}); lease != one.leases.end(); ++lease) {
+    const bool goes_on = one.id == SessionId{after->number};
+    for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? *last_lease : 0}); lease != one.leases.end(); ++lease) {
       if (++visits > kVisitsMax) {
         const uint64_t last = lease == one.leases.begin() ? 0 : Number(std::prev(lease)->first);
         page.next = Concat(Number(one.id), ":", last);
@@ -140,15 +142,13 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
 
 // By name: the token is "0:name".
 Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter& filter) const {
-  const auto after = ParseToken(filter.page_token);
-  if (!after.ok()) return after.status();
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const asker = state.FindSession(session);
-  if (asker == nullptr) return NoSession();
+  const auto after = state.PositionOf(session, filter);
+  if (!after.ok()) return after.status();
   NamespacePage page;
-  auto at = state.namespaces.upper_bound(NamespaceKey{asker->peer.uid, after->second});
-  for (; at != state.namespaces.end() && at->first.uid == asker->peer.uid; ++at) {
+  auto at = state.namespaces.upper_bound(NamespaceKey{after->asker->peer.uid, after->text});
+  for (; at != state.namespaces.end() && at->first.uid == after->asker->peer.uid; ++at) {
     const Namespace& ns = *at->second;
     if (ns.unused() || (!filter.ns.empty() && ns.name() != filter.ns)) continue;
     if (page.rows.size() == filter.page_size) {

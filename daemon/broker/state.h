@@ -44,6 +44,13 @@ struct Enforcement {
   std::chrono::milliseconds pause{50};
 };
 
+// Where a list goes on, and for whom. A page token is "number:text"; what they mean is each list's own.
+struct ListPosition {
+  const Session* asker = nullptr;
+  uint64_t number = 0;
+  std::string text;
+};
+
 struct Broker::State {
   State(const Config& chosen, std::vector<MemoryBackend*> all) : config(chosen), backends(std::move(all)) {}
 
@@ -78,6 +85,9 @@ struct Broker::State {
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
   LeasedShare Lease(Session& session, Share& share) AB_REQUIRES(mutex);
   void Undo(Session& session, const std::vector<LeasedShare>& leased) AB_REQUIRES(mutex);
+
+  // Lists (listing.cc). INVALID_ARGUMENT: the token is none; NOT_FOUND: the session.
+  Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
 
   // Endings (reclaim.cc).
   bool EndLease(Session& session, LeaseId lease) AB_REQUIRES(mutex);

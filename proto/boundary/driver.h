@@ -11,8 +11,7 @@
 #include "proto/boundary/driver_symbols.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
-namespace cuda {
+namespace arraybridge::cuda {
 
 struct Driver {
   // Loads `path`, or the system's libcuda.so.1 if it is empty, resolves every call and initialises the driver.
@@ -32,7 +31,7 @@ struct Driver {
 
   // What `symbol` returned, as a Status: its code by the table in driver.cc, its reason the error's name, its message
   // symbol, name, number and `detail` (sizes and names; no pointers, no handle bytes). An argument that the driver
-  // refuses is our mistake: INTERNAL.
+  // refuses is our mistake: INTERNAL. CUDA_ERROR_NOT_READY is an answer, not an error: compare it before.
   template <class... Detail>
   Status Check(CUresult result, std::string_view symbol, const Detail&... detail) const {
     if (result == CUDA_SUCCESS) return Ok();
@@ -57,5 +56,4 @@ struct Driver {
 bool IsSticky(CUresult result);
 bool IsSticky(const Status& status);
 
-}  // namespace cuda
-}  // namespace arraybridge
+}  // namespace arraybridge::cuda

@@ -8,14 +8,14 @@ gone.
 from __future__ import annotations
 
 import math
-import operator
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypedDict, Unpack, overload
+from typing import Any, Final, Literal, Unpack, overload
 
 from arraybridge import _core, adapters, devices, discovery, planner, references, tree
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import Wishes, check_text, copy_wish, sizes_of
 from arraybridge.connection import UNAVAILABLE, Connection
 from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
 from arraybridge.outcomes import Outcomes, seen
@@ -25,16 +25,8 @@ from arraybridge.source import Purpose, Source, copied, freeze, placed, placemen
 
 _Views = list[_core.View]  # inside the class, `list` is a verb
 _COUNT_MAX: Final = 2**63 - 1
+_DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
-
-
-class Wishes(TypedDict, total=False):
-    """What may be wished of every result, as get says."""
-
-    copy: bool | None
-    require: Literal["zero-copy"] | None
-    device: object
-    allow_downcast: bool
 
 
 class Broker:
@@ -62,7 +54,7 @@ class Broker:
             raise InvalidRequest("a private broker has no address of somebody else's choice")
         if not isinstance(namespace, str) or not namespace:
             raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
-        _check_text(namespace, "a namespace")
+        check_text(namespace, "a namespace")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
         self._connection = Connection(address, namespace, start, timeout_s)
@@ -148,7 +140,7 @@ class Broker:
         """
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
-        _check_text(name or "", "a name")
+        check_text(name or "", "a name")
         for word, wish in (("replace", replace), ("sealed", sealed)):
             if not isinstance(wish, bool):
                 raise InvalidRequest(f"{word} is True or False, not {wish!r}")
@@ -243,7 +235,7 @@ class Broker:
             if known is not None and view.compact and not view.address & _ALIGNED:
                 self._outcomes.note(known)
                 return seen(target, view, known)
-        copy = _copy_wish(copy, require)
+        copy = copy_wish(copy, require)
         plans: list[Plan] = []
 
         def delivered(view: _core.View) -> Any:
@@ -253,6 +245,8 @@ class Broker:
             )
             plans.append(chosen)
             if plain and chosen.zero_copy:
+                if len(self._decided) >= _DECIDED_MAX:
+                    self._decided.clear()
                 self._decided[caps, view.dtype, view.dtype_code, view.ndim, view.device] = chosen
             return seen(target, self._delivered(view, chosen, caps), chosen)
 
@@ -285,7 +279,7 @@ class Broker:
             ZeroCopyUnavailable: `copy=False` or require="zero-copy", and a copy is needed.
         """
         target = adapters.named(framework)
-        copy = _copy_wish(copy, require)
+        copy = copy_wish(copy, require)
         plans: list[Plan] = []
 
         def converted(leaf: Any) -> Any:
@@ -341,7 +335,7 @@ class Broker:
             reason = f"arrays of {caps.name} cannot be written: compute, and put the result"
             raise UnsupportedArray("array", caps.name, "place", reason)
         name = planner.dtype_name(dtype)
-        sizes = _sizes(shape)
+        sizes = sizes_of(shape)
         code = planner.CODES.get(name, (0, 0, 1))
         if name not in planner.CODES:
             name, code, more = numpy_adapter.traveling(dtype)
@@ -362,7 +356,7 @@ class Broker:
             ShareNotFound: no such share.
         """
         if isinstance(name, str) and name:
-            _check_text(name, "a name")
+            check_text(name, "a name")
             return self._connection.ask(lambda core: core.withdraw(name))
         if not isinstance(name, Share):
             raise InvalidRequest("a share is withdrawn by its non-empty name, or by a Share")
@@ -373,7 +367,7 @@ class Broker:
         """The shares of this namespace whose names start with `prefix`."""
         if not isinstance(prefix, str):
             raise InvalidRequest(f"a prefix is a str, not {type(prefix).__name__}")
-        _check_text(prefix, "a prefix")
+        check_text(prefix, "a prefix")
         # A row does not say which life of the broker it is of.
         rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
@@ -394,7 +388,7 @@ class Broker:
 
     def _acquired(self, name: str | Share, private: bool, wait: float) -> tuple[_core.ShareInfo, _Views]:
         if isinstance(name, str) and name:
-            _check_text(name, "a name")
+            check_text(name, "a name")
             return self._connection.acquire(name, private=private, wait_s=wait)
         if not isinstance(name, Share):
             raise InvalidRequest("a share is asked for by a non-empty name, or by a Share")
@@ -430,36 +424,3 @@ class Broker:
 def _gpus(wish: object) -> Sequence[str]:
     """The GPUs that a wish may mean; no driver is asked about the host."""
     return () if wish is None or wish == "cpu" else _core.gpus()
-
-
-def _check_text(text: str, what: str) -> None:
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequest(f"{what} is Unicode text, not {text!r}: half a surrogate pair has no UTF-8") from error
-
-
-def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(shape, bool):
-        raise InvalidRequest(f"a shape is an integer or a sequence of integers, not {shape}")
-    try:
-        sizes = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
-    except TypeError as error:
-        raise InvalidRequest(f"a shape is an integer or a sequence of integers, not {shape!r}") from error
-    if min(sizes, default=0) < 0:
-        raise InvalidRequest(f"a shape has no negative sizes: {sizes}")
-    return sizes
-
-
-def _copy_wish(copy: bool | None, require: str | None) -> bool | None:
-    if copy is not None and not isinstance(copy, bool):
-        raise InvalidRequest(f"copy is True, False or None, not {copy!r}")
-    if require is None:
-        return copy
-    if require != "zero-copy":
-        raise InvalidRequest(f'require is "zero-copy" or None, not {require!r}')
-    if copy:
-        raise InvalidRequest('copy=True and require="zero-copy" contradict each other')
-    return False

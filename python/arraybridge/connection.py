@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from arraybridge import _core, discovery
-from arraybridge.errors import BrokerUnavailable, InvalidRequest, from_status
+from arraybridge.arguments import check_seconds
+from arraybridge.errors import BrokerUnavailable, from_status
 
 T = TypeVar("T")
 UNAVAILABLE: Final = 14
@@ -154,17 +155,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def check_seconds(seconds: float, name: str) -> float:
-    """The number itself.
-
-    Raises:
-        InvalidRequest: it is no number of seconds, or negative.
-    """
-    if isinstance(seconds, (int, float)) and seconds >= 0:
-        return seconds
-    raise InvalidRequest(f"{name} is 0 or more seconds, not {seconds!r}")
 
 
 def _client_name() -> str:

@@ -98,15 +98,16 @@ class Core {
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
-    return Ask([&] { return broker_.Empty(specs, own, purpose, DeviceAt(device)); });
+    return Ask([&] { return broker_.Empty(specs, {.own = own, .device = DeviceAt(device), .purpose = purpose}); });
   }
 
   Placement Place(const py::sequence& objects, bool own, std::string name, const std::string& structure,
                   const std::string& metadata, const std::optional<Where>& device) {
     const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
     const std::vector<View> views = ViewsOf(objects);
-    if (!device.has_value()) return Ask([&] { return broker_.Place(views, own, purpose); });
-    return Ask([&] { return broker_.Place(views, own, purpose, DeviceAt(*device)); });
+    Broker::PlaceOptions options{.own = own, .device = {}, .purpose = purpose};
+    if (device.has_value()) options.device = DeviceAt(*device);
+    return Ask([&] { return broker_.Place(views, options); });
   }
 
   std::optional<Placement> PlacementOf(const py::sequence& objects) {

@@ -73,7 +73,7 @@ int Allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
 int FromPyObject(void* object, DLManagedTensorVersioned** out) noexcept {
   return Guarded(-1, [&] {
     const View* view = ViewOf(static_cast<PyObject*>(object));
-    if (view == nullptr) return -1;
+    if (view == nullptr || !CheckDlpackSays(*view)) return -1;
     // "No sync" means after what the stream that CurrentStream names has to do.
     if (const Status ordered = OrderAfterProducer(*view, kLegacyStream); !ordered.ok()) {
       RaiseBuffer(ordered);
@@ -92,7 +92,7 @@ int ToPyObject(DLManagedTensorVersioned* tensor, void** out) noexcept {
 // Borrowed: shape and strides are the View's own, which is immutable.
 int Borrow(void* object, DLTensor* out) noexcept {
   const View* view = ViewOf(static_cast<PyObject*>(object));
-  if (view == nullptr) return -1;
+  if (view == nullptr || !CheckDlpackSays(*view)) return -1;
   out->data = view->data;
   out->device = {static_cast<DLDeviceType>(view->device.type), view->device.id};
   out->ndim = static_cast<int32_t>(view->shape.size());

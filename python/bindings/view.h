@@ -29,6 +29,8 @@ PyObject* TupleOf(const std::vector<int64_t>& values);
 // view_dlpack.cc: the methods.
 int InternDlpackNames();
 PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
+// False with a BufferError: DLPack has no word for the dtype, and a consumer would see numbers of another meaning.
+bool CheckDlpackSays(const View& view);
 PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
 
 // view_buffer.cc: PEP 3118 and the array interface.

@@ -173,6 +173,12 @@ PyObject* ExportCopy(const View& view, bool versioned) {
 
 }  // namespace
 
+bool CheckDlpackSays(const View& view) {
+  if (view.dtype.empty() || view.dtype == NameOf(view.type)) return true;
+  PyErr_Format(PyExc_BufferError, "DLPack has no dtype '%.100s'", view.dtype.c_str());
+  return false;
+}
+
 int InternDlpackNames() {
   const char* const names[] = {"stream", "max_version", "dl_device", "copy"};
   for (int i = 0; i < kNames; ++i) {
@@ -191,7 +197,7 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     const View& view = reinterpret_cast<ViewObject*>(self)->view;
     Wish wish;
     if (view.device.type != kDeviceCpu) wish.stream = kLegacyStream;
-    if (!ReadAll(view, arguments, names, wish) || !CheckWishes(view, wish)) return nullptr;
+    if (!ReadAll(view, arguments, names, wish) || !CheckDlpackSays(view) || !CheckWishes(view, wish)) return nullptr;
     if (wish.to_host || wish.copy == true) return ExportCopy(view, wish.versioned);
     return Order(view, wish) ? Export(view, wish.versioned) : nullptr;
   });

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import ROOT, Daemon, Ledger, daemon_in  # noqa: E402
+from harness import ROOT, Daemon, Ledger, daemon_in
 
 
 @pytest.fixture

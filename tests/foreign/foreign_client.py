@@ -54,11 +54,23 @@ def eventually(what: str, test: Callable[[], Any]) -> Any:
     return answer
 
 
-class Daemon:
+class Address:
+    """The directory of a daemon that runs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def channel(self) -> grpc.Channel:
+        """A connection of its own: grpcio would share one between equal targets."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        return grpc.insecure_channel(f"unix:{self.directory / 'broker.sock'}", options=options)
+
+
+class Daemon(Address):
     """A real arraybridged in a private directory."""
 
     def __init__(self, directory: Path, *flags: str, **limits: str):
-        self.directory = directory
+        super().__init__(directory)
         directory.mkdir(mode=0o700)
         read, write = os.pipe()
         environment = {f"ARRAYBRIDGED_LIMITS__{name.upper()}": value for name, value in limits.items()}
@@ -74,11 +86,6 @@ class Daemon:
         os.close(write)
         with os.fdopen(read) as lines:
             assert lines.readline() == "ready\n", self.log.read_text(errors="replace")
-
-    def channel(self) -> grpc.Channel:
-        """A connection of its own: grpcio would share one between equal targets."""
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        return grpc.insecure_channel(f"unix:{self.directory / 'broker.sock'}", options=options)
 
     def terminate(self) -> int:
         if self.process.poll() is None:
@@ -97,7 +104,7 @@ class Refused(Exception):
 class Lifeline:
     """The socket on which tickets are redeemed."""
 
-    def __init__(self, daemon: Daemon, messages: Any, token: bytes) -> None:
+    def __init__(self, daemon: Address, messages: Any, token: bytes) -> None:
         self.messages = messages
         self.request = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -134,7 +141,7 @@ class Lifeline:
 class Session:
     """An OpenSession stream and the calls that name it."""
 
-    def __init__(self, daemon: Daemon, messages: Any, service: Any, **hello: Any) -> None:
+    def __init__(self, daemon: Address, messages: Any, service: Any, **hello: Any) -> None:
         self.daemon = daemon
         self.messages = messages
         self.channel = daemon.channel()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
-from foreign_client import Daemon, Session, eventually, refused
+from foreign_client import PATIENCE_S, Daemon, Session, eventually, refused
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 HEALTHY, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -105,6 +107,62 @@ def test_reflection_describes_every_verb(daemon: Daemon, generated: tuple[Any, A
         reflected = DescriptorPool(database).FindServiceByName("arraybridge.v1.Broker")
         ours = generated[0].DESCRIPTOR.services_by_name["Broker"]
         assert [method.name for method in reflected.methods] == [method.name for method in ours.methods]
+
+
+# Reflection is the one service that takes a thread a stream: those that never end must not take all of them.
+def test_reflection_streams_that_never_end_are_bounded(daemon: Daemon, session: Session) -> None:
+    stop = threading.Event()
+
+    def endless() -> Iterator[Any]:
+        yield reflection_pb2.ServerReflectionRequest(list_services="")
+        stop.wait()
+
+    outcomes = []
+    with daemon.channel() as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        calls = [stub.ServerReflectionInfo(endless()) for _ in range(100)]
+        for call in calls:
+            try:
+                outcomes.append(bool(next(call).list_services_response.service))
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+                outcomes.append(False)
+        assert 1 <= outcomes.count(True) < 64 and outcomes.count(False) > 0
+        assert session.call("GetServerInfo").version  # the broker's own verbs need no thread of those
+        stop.set()
+        for call in calls:
+            call.cancel()
+    with daemon.channel() as channel:
+        services = ProtoReflectionDescriptorDatabase(channel).get_services
+        eventually("reflection answers again", lambda: answers(services))
+
+
+def answers(call: Callable[[], Any]) -> bool:
+    try:
+        return bool(call())
+    except grpc.RpcError:
+        return False
+
+
+def test_streams_of_one_connection_are_bounded(
+    start: Callable[..., Daemon], generated: tuple[Any, Any], open_session: Callable[..., Session]
+) -> None:
+    daemon = start(grpc_streams_max="2")
+    other = open_session(daemon)
+    messages, service = generated
+    hello = messages.OpenSessionRequest(protocol_min=1, protocol_max=1)
+    with daemon.channel() as channel:
+        stub = service.BrokerStub(channel)
+        streams = [stub.OpenSession(hello) for _ in range(2)]
+        for stream in streams:
+            assert next(stream).opened.session
+        third = stub.GetServerInfo.future(messages.GetServerInfoRequest())
+        for _ in range(50):
+            assert other.call("GetServerInfo").version
+        assert not third.done(), "it was served beside two others"
+        streams[0].cancel()
+        assert third.result(PATIENCE_S).version
+        streams[1].cancel()
 
 
 # ---- the session is the stream ----

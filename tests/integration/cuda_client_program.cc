@@ -19,10 +19,13 @@ constexpr int64_t kBytes = 1 << 20;
 
 const ArraySpec kSpec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
 
+const Device kFirstGpu{kDeviceCuda, 0, {}};
+
 class Client {
  public:
   Client(const std::string& address, const std::string& driver)
-      : driver_path_(driver), broker_({.address = address, .cuda_driver = driver}) {}
+      : driver_path_(driver),
+        broker_({.address = address, .timeout = std::chrono::seconds(3), .cuda_driver = driver}) {}
 
   std::string Do(const std::string& verb, const std::string& name, int value) {
     const auto byte = static_cast<uint8_t>(value);
@@ -31,6 +34,7 @@ class Client {
     if (verb == "put_unordered") return PutFromStream(name, byte, false);
     if (verb == "publish_in_place") return PublishInPlace(name, byte);
     if (verb == "get") return Get(name);
+    if (verb == "look") return AllBytesOf(arrays_.at(name).views[0]);
     if (verb == "device") return std::to_string(arrays_.at(name).views[0].device.id);
     if (verb == "drop") return arrays_.erase(name), "ok";
     if (verb == "withdraw") return broker_.Withdraw({.name = name}).ToString();
@@ -50,7 +54,7 @@ class Client {
   std::string Put(const std::string& name, uint8_t byte) {
     std::vector<uint8_t> content(kBytes, byte);
     const auto view = Describe(content.data(), kSpec.type, kSpec.shape, {}, {}, true, nullptr);
-    return Published(broker_.Place({&*view, 1}, false, {}, {kDeviceCuda, 0, {}}), name);
+    return Published(broker_.Place({&*view, 1}, false, kFirstGpu), name);
   }
   // An array of this process's own on the GPU, whose bytes come late. `says_so`: the view names its stream.
   std::string PutFromStream(const std::string& name, uint8_t byte, bool says_so) {
@@ -73,7 +77,7 @@ class Client {
   }
   // Work queued into broker memory is done before anybody is told of the share.
   std::string PublishInPlace(const std::string& name, uint8_t byte) {
-    auto placement = broker_.Empty({&kSpec, 1}, false, {}, {kDeviceCuda, 0, {}});
+    auto placement = broker_.Empty({&kSpec, 1}, false, kFirstGpu);
     if (!placement.ok()) return placement.status().ToString();
     const CudaDevices& devices = **CudaDevices::OfThisProcess(driver_path_);
     const auto inside = devices.Enter(0);
@@ -92,13 +96,17 @@ class Client {
     if (!acquired.ok()) return acquired.status().ToString();
     const View& view = acquired->views[0];
     if (!view.read_only) return "is not read-only";
+    std::string answer = AllBytesOf(view);
+    arrays_.insert_or_assign(name, *std::move(acquired));
+    return answer;
+  }
+
+  // Their value, if they have one.
+  static std::string AllBytesOf(const View& view) {
     const auto copy = CopyToHeap(view);
     if (!copy.ok()) return copy.status().ToString();
     const auto* const bytes = static_cast<const uint8_t*>(copy->data);
-    const bool same = std::count(bytes, bytes + kBytes, bytes[0]) == kBytes;
-    std::string answer = same ? std::to_string(bytes[0]) : "mixed";
-    arrays_.insert_or_assign(name, *std::move(acquired));
-    return answer;
+    return std::count(bytes, bytes + kBytes, bytes[0]) == kBytes ? std::to_string(bytes[0]) : "mixed";
   }
 
   const std::string driver_path_;

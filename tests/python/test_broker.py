@@ -19,6 +19,7 @@ from arraybridge import (
     UnsupportedArray,
     UnsupportedDtype,
 )
+from arraybridge.broker import _DECIDED_MAX
 from arraybridge.share import _loaded
 
 NUMBERS = [*"bBhHiIlLqQefdFD?"]
@@ -298,9 +299,20 @@ def test_what_dlpack_cannot_say_leaves_through_numpy_alone(broker, array):
     for hand_on in (share.__dlpack__, lambda: np.from_dlpack(share), lambda: share.__buffer__(0)):
         with pytest.raises(BufferError, match="DLPack has no"):
             hand_on()
+    torch = pytest.importorskip("torch")
+    for ask in (share.view().__dlpack__, lambda: np.from_dlpack(share.view()), lambda: torch.from_dlpack(share.view())):
+        with pytest.raises(BufferError, match=r"DLPack has no dtype '(datetime64\[D\]|struct:)"):
+            ask()
     for source in (array, share, share.view()):
         with pytest.raises(BufferError, match="DLPack has no"):
             arraybridge.asdlpack(source)
+
+
+def test_what_was_decided_is_not_remembered_without_end(broker):
+    for i in range(_DECIDED_MAX + 10):
+        broker.put(np.zeros(1, [(f"field{i}", "u1")]), "x", replace=True)
+        assert broker.get("x").dtype.names == (f"field{i}",)
+    assert len(broker._decided) <= _DECIDED_MAX
 
 
 def test_a_share_is_an_array(broker):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import start_daemon, stop_daemon
+from processes import start_daemon, stop_daemon
 
 from arraybridge import _core
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import environment, run_client, start_daemon, stop_daemon
+from processes import environment, run_client, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import BrokerUnavailable, _bin, child, discovery

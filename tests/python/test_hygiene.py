@@ -5,7 +5,7 @@ import itertools
 from functools import partial
 
 import pytest
-from conftest import run_client, run_together, selected
+from processes import run_client, run_together, selected
 
 import arraybridge
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import FRAMEWORKS, run_client, run_together, selected
+from processes import FRAMEWORKS, run_client, run_together, selected
 
 import arraybridge
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import FRAMEWORKS, run_client, run_together
+from processes import FRAMEWORKS, run_client, run_together
 
 CLIENT = Path(__file__).with_name("pair_client.py").read_text()
 INSTALLED = [name for name in FRAMEWORKS if importlib.util.find_spec(name)]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import environment, run_together, selected
+from processes import environment, run_together, selected
 
 METHODS = ["fork", "spawn", "forkserver"]
 SCRIPT = Path(__file__).with_name("children_client.py")

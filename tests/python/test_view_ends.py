@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import environment
+from processes import environment
 
 import arraybridge
 from arraybridge import _core

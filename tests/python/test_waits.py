@@ -1,14 +1,19 @@
 """Waiting for a name, Ctrl-C while waiting, and many threads on one Broker."""
 
 import os
+import platform
 import signal
+import socket
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import arraybridge
 from arraybridge import BrokerTimeout, BrokerUnavailable, InvalidRequest, ShareNotFound
+
+FUTEX = "98 " if platform.machine() == "aarch64" else "202 "  # as /proc names the system call
 
 
 def test_a_missing_name_and_a_wait_that_ends(broker):
@@ -82,6 +87,36 @@ def test_ctrl_c_ends_a_wait_at_once_and_loses_nothing(broker, other, monkeypatch
     assert broker.stats()["client_live_leases"] == 0
     other.put(np.full(1, 5), "late")
     assert (broker.get("late", wait=3600)[0], broker.get("there").tolist()) == (5, [0, 1, 2])
+
+
+def test_ctrl_c_ends_the_wait_for_another_threads_connect(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as deaf:
+        deaf.bind(str(tmp_path / "lifeline.sock"))
+        deaf.listen()
+        broker = arraybridge.Broker(tmp_path, start="never", timeout_s=3600)
+        connecting = threading.Thread(target=lambda: pytest.raises(BrokerUnavailable, broker.stats))
+        connecting.start()
+        silent, _ = deaf.accept()  # that thread waits for a hello now, and keeps all others waiting
+
+        def interrupt():
+            state = f"/proc/self/task/{threading.main_thread().native_id}/syscall"
+            asleep = 0
+            while asleep < 100:  # not only for the GIL
+                asleep = asleep + 1 if Path(state).read_text().startswith(FUTEX) else 0
+            os.kill(os.getpid(), signal.SIGINT)
+
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                broker.stats()
+            thread.join()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert connecting.is_alive()
+        silent.close()
+        connecting.join()
 
 
 def test_a_wait_goes_on_after_a_signal_that_raises_nothing(broker, other):

@@ -11,6 +11,7 @@
 //   dir=/dev/shm/x            where processes find each other's events
 //   off=125,102               device attributes that read 0, and whose calls answer 801
 //   fail=cuMemMap:3:2         the third cuMemMap answers 2; `*` for every one, `1/20` for one in twenty at random
+//                             (a sticky code, as 700, is then every later call's answer)
 //   seed=7                    of what is random
 //   peers                     devices reach each other's memory
 //   exclusive                 one process per device

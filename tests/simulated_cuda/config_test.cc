@@ -67,6 +67,18 @@ TEST_F(ConfigTest, TheNthCallFails) {
   });
 }
 
+TEST_F(ConfigTest, AnInjectedStickyErrorStays) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("fail=cuDeviceGetCount:2:719");
+    ASSERT_TRUE(driver.ok());
+    int count = 0;
+    ASSERT_CUDA(driver->DeviceGetCount(&count));
+    EXPECT_EQ(driver->DeviceGetCount(&count), CUDA_ERROR_LAUNCH_FAILED);
+    CUdevice device = 0;
+    EXPECT_EQ(driver->DeviceGet(&device, 0), CUDA_ERROR_LAUNCH_FAILED);
+  });
+}
+
 TEST_F(ConfigTest, SomeCallsFailAtRandomTheSameWayEachTime) {
   const auto run = [](const char* seed) {
     const auto driver = LoadWith(std::string("fail=cuDeviceGetCount:1/4:999;seed=") + seed);

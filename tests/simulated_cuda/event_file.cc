@@ -1,5 +1,5 @@
 // The file in which other processes find this one's events, and the threads that do what they wait for.
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 
@@ -37,10 +37,11 @@ void EventFile::Make() {
   RemoveOrphans(Process::Get().config.directory);
   name_ = Nonce();
   // Locked before it has its name, or another process might take it for an orphan's.
-  file_.reset(open(Process::Get().config.directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
-  const std::string self = "/proc/self/fd/" + std::to_string(file_.get());
+  const std::string path = PathOf(getpid(), name_);
+  const std::string unlocked = Process::Get().config.directory + "/making." + std::to_string(name_);
+  file_.reset(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file_.valid() || ftruncate(file_.get(), sizeof(EventDoor)) != 0 || flock(file_.get(), LOCK_EX) != 0 ||
-      linkat(AT_FDCWD, self.c_str(), AT_FDCWD, PathOf(getpid(), name_).c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      rename(unlocked.c_str(), path.c_str()) != 0) {
     Violation("EventFile", "the configured directory cannot hold events", 0);
   }
   void* mapping = mmap(nullptr, sizeof(EventDoor), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);

@@ -54,6 +54,20 @@ TEST_F(AllocTest, SmallAllocationsShareABlock) {
   ASSERT_CUDA(driver_->MemFree(b));
 }
 
+TEST_F(AllocTest, BytesThatWereFreedShow) {
+  CUdeviceptr neighbour = 0;
+  CUdeviceptr first = 0;
+  CUdeviceptr second = 0;
+  ASSERT_CUDA(driver_->MemAlloc(&neighbour, 512));  // keeps the block
+  ASSERT_CUDA(driver_->MemAlloc(&first, 512));
+  ASSERT_CUDA(driver_->MemFree(first));
+  ASSERT_CUDA(driver_->MemAlloc(&second, 512));
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(Read(second, 2), (std::vector<uint8_t>{0xDD, 0xDD}));
+  ASSERT_CUDA(driver_->MemFree(second));
+  ASSERT_CUDA(driver_->MemFree(neighbour));
+}
+
 TEST_F(AllocTest, Refusals) {
   CUdeviceptr address = 0;
   CUipcMemHandle handle{};

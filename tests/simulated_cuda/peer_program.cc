@@ -20,6 +20,7 @@ namespace arraybridge::cuda {
 namespace {
 
 constexpr size_t kBytes = size_t{2} << 20;
+constexpr size_t kSmall = 512;
 constexpr int kSocket = 3;
 constexpr auto kFd = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
@@ -74,6 +75,7 @@ class Peer {
   std::string Do(const std::string& command) {
     const std::map<std::string, std::function<CUresult()>> verbs = {
         {"create", [this] { return Create(); }},
+        {"create_small", [this] { return CreateSmall(); }},
         {"fill", [this] { return driver_.MemcpyHtoDAsync(address_, bytes_.data(), kBytes, stream_); }},
         {"record", [this] { return driver_.EventRecord(mine_, stream_); }},
         {"send", [this] { return SendHandles(); }},
@@ -95,6 +97,7 @@ class Peer {
         {"free", [this] { return driver_.MemFree(address_); }},
     };
     if (command == "read") return Read();
+    if (command == "neighbour") return Neighbour();
     if (command == "peek") return std::to_string(*reinterpret_cast<volatile char*>(address_));
     return std::to_string(verbs.at(command)());
   }
@@ -121,6 +124,22 @@ class Peer {
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     Must(driver_.MemCreate(&handle_, kBytes, &properties, 0), "create");
     return Map(handle_, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  }
+  // Two small allocations side by side; the first is full of sevens.
+  CUresult CreateSmall() {
+    Must(driver_.EventCreate(&mine_, kEventInterprocess | kEventDisableTiming), "event");
+    CUdeviceptr neighbour = 0;
+    Must(driver_.MemAlloc(&neighbour, kSmall), "alloc");
+    Must(driver_.MemsetD8Async(neighbour, 7, kSmall, stream_), "fill");
+    Must(driver_.StreamSynchronize(stream_), "synchronize");
+    return driver_.MemAlloc(&address_, kSmall);
+  }
+  // The byte before what is open.
+  std::string Neighbour() {
+    uint8_t byte = 0;
+    Must(driver_.MemcpyDtoHAsync(&byte, address_ - 1, 1, stream_), "copy");
+    Must(driver_.StreamSynchronize(stream_), "synchronize");
+    return std::to_string(byte);
   }
   CUresult SendHandles() {
     Message message{};
@@ -159,7 +178,7 @@ class Peer {
     CUresult result = driver_.MemcpyDtoHAsync(host.data(), address_, kBytes, stream_);
     if (host[0] != 0) return "early";
     if (result == CUDA_SUCCESS) result = driver_.StreamSynchronize(stream_);
-    if (result != CUDA_SUCCESS) return std::to_string(result);
+    if (result != CUDA_SUCCESS) return std::to_string(result) + (host[0] != 0 ? ", yet read" : "");
     const bool same = std::count(host.begin(), host.end(), host[0]) == static_cast<std::ptrdiff_t>(kBytes);
     if (!same) return "mixed";
     return host[0] == 'A' ? "A" : "all " + std::to_string(host[0]);

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "proto/boundary/driver.h"
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/violation.h"
 
@@ -51,6 +52,7 @@ CUresult Call::Refusal(Needs needs) {
   const long nth = ++process.calls[name];
   if (process.config.trace) std::fprintf(stderr, "simulated_cuda: [%d] %s %ld\n", getpid(), symbol, nth);
   const CUresult injected = Injected(process, name, nth);
+  if (IsSticky(injected)) process.sticky = injected;
   if (injected != CUDA_SUCCESS) return injected;
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   if (!process.initialised) return CUDA_ERROR_NOT_INITIALIZED;

@@ -76,6 +76,8 @@ TEST_F(StreamTest, AQueryIsNotReadyOnceAndThenMakesProgress) {
   EXPECT_EQ(driver_->EventQuery(event_), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(driver_->EventQuery(event_), CUDA_SUCCESS);
   EXPECT_EQ(Seen(second_), 1);
+  ASSERT_CUDA(driver_->EventRecord(event_, first_));
+  EXPECT_EQ(driver_->EventQuery(event_), CUDA_ERROR_NOT_READY) << "of the new record";
 }
 
 TEST_F(StreamTest, TheHostsSideIsReadLate) {
@@ -97,8 +99,12 @@ TEST_F(StreamTest, BlockingStreamsAndTheLegacyStreamKeepTheirOrder) {
   EXPECT_EQ(Seen(reinterpret_cast<CUstream>(kStreamPerThread)), 4);
   Fill(5, blocking);
   EXPECT_EQ(Seen(first_), 4) << "a stream that does not block is not ordered";
+  CUstream another = nullptr;
+  ASSERT_CUDA(driver_->StreamCreate(&another, 0));
+  EXPECT_EQ(Seen(another), 4) << "nor are two that block";
   ASSERT_CUDA(driver_->StreamSynchronize(blocking));
   ASSERT_CUDA(driver_->StreamDestroy(blocking));
+  ASSERT_CUDA(driver_->StreamDestroy(another));
 }
 
 TEST_F(StreamTest, DestroyingAStreamKeepsItsWork) {

@@ -95,6 +95,8 @@ TEST_P(TwoDriversTest, ADeadOwnersPendingEventIsRefused) {
   EXPECT_EQ(Import("query"), "400");
   EXPECT_EQ(Import("wait"), "0");
   EXPECT_EQ(Import("read"), "400");
+  EXPECT_EQ(Import("synchronize"), "400") << "what comes after the wait never happens";
+  EXPECT_EQ(Import("close"), "0") << "so it uses nothing";
 }
 
 TEST_P(TwoDriversTest, AnOwnerThatExitsDropsItsQueue) {
@@ -192,6 +194,17 @@ TEST_P(LegacyTest, AHandleEndsWithItsAllocation) {
   ASSERT_EQ(Export("synchronize"), "0");
   ASSERT_EQ(Export("free"), "0");
   EXPECT_EQ(Import("open"), "400");
+}
+
+TEST_P(LegacyTest, ASmallAllocationsHandleExposesItsNeighbours) {
+  ASSERT_EQ(Export("create_small"), "0");
+  ASSERT_EQ(Export("send"), "0");
+  ASSERT_EQ(Import("receive"), "0");
+  ASSERT_EQ(Import("open"), "0");
+  EXPECT_EQ(Import("neighbour"), "7");
+  EXPECT_EQ(Import("close"), "0");
+  ASSERT_EQ(Export("free"), "0");
+  EXPECT_EQ(Import("open"), "400") << "the block lives, the allocation does not";
 }
 
 TEST_P(LegacyTest, AHandleEndsWithItsProcess) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -93,21 +94,29 @@ class Broker {
     std::string structure{};
     std::string metadata{};
   };
-  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range. `own`:
-  // an arena of its own, as Publish with `sealed` needs; host memory only, UNIMPLEMENTED otherwise. `device`: the host,
-  // or a GPU by UUID, or by this process's number for it. Waits for room until the timeout, then RESOURCE_EXHAUSTED.
-  // INVALID_ARGUMENT before that if the broker would not publish it: `purpose` is what Publish will be told. Of a GPU:
-  // FAILED_PRECONDITION if it is not visible here, UNAVAILABLE without a driver.
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own, const PublishOptions& purpose,
-                          const Device& device = {});
-  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false) { return Empty(specs, own, {}); }
-  // Empty, and a copy of each view into it, on the device where they lie: all on one, INVALID_ARGUMENT otherwise.
-  // Copies from a GPU come after what each view's producer has queued on its stream, and are done on return. Views of a
-  // GPU are compact row-major: UNIMPLEMENTED otherwise.
-  Result<Placement> Place(std::span<const View> sources, bool own, const PublishOptions& purpose);
-  Result<Placement> Place(std::span<const View> sources, bool own = false) { return Place(sources, own, {}); }
-  // The same, on a device of choice.
-  Result<Placement> Place(std::span<const View> sources, bool own, const PublishOptions& purpose, const Device& device);
+  struct PlaceOptions {
+    bool own = false;                // an arena of its own, as Publish with `sealed` needs; host memory only
+    std::optional<Device> device{};  // the host, or a GPU by UUID or by this process's number for it
+    PublishOptions purpose{};        // what Publish will be told
+  };
+  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range on
+  // `device`, the host unless given. Waits for room until the timeout, then RESOURCE_EXHAUSTED; INVALID_ARGUMENT before
+  // that if the broker would not publish it for that purpose. Of a GPU: FAILED_PRECONDITION if it is not visible here,
+  // UNAVAILABLE without a driver.
+  Result<Placement> Empty(std::span<const ArraySpec> specs, const PlaceOptions& options);
+  Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false, const Device& device = {}) {
+    return Empty(specs, {.own = own, .device = device, .purpose = {}});
+  }
+  // Empty, and a copy of each view into it; on the device where they lie, unless one is given: all on one,
+  // INVALID_ARGUMENT otherwise. Copies from a GPU come after what each view's producer has queued on its stream, and
+  // are done on return. Views of a GPU are compact row-major: UNIMPLEMENTED otherwise.
+  Result<Placement> Place(std::span<const View> sources, const PlaceOptions& options);
+  Result<Placement> Place(std::span<const View> sources, bool own = false) {
+    return Place(sources, {.own = own, .device = {}, .purpose = {}});
+  }
+  Result<Placement> Place(std::span<const View> sources, bool own, const Device& device) {
+    return Place(sources, {.own = own, .device = device, .purpose = {}});
+  }
   // Of GPU memory: waits for the streams that the placement's views name, and for no other. REQUIRES: what else writes
   // to it has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);

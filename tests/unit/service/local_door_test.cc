@@ -356,8 +356,9 @@ TEST_F(HoarderTest, AnArenaThatCannotBeHandedOverIsTakenBack) {
   allocate.set_size(4096);
   const auto refused = sibling.Call(Verb::kAllocate, allocate);
   ASSERT_EQ(refused.code(), Code::kResourceExhausted);
-  EXPECT_THAT(refused.error().message(), HasSubstr("limits.descriptors_in_flight_per_uid 4"));
-  EXPECT_EQ(refused.error().reason(), "DESCRIPTORS");
+  const v1::Error why = refused.error();
+  EXPECT_THAT(why.message(), HasSubstr("limits.descriptors_in_flight_per_uid 4"));
+  EXPECT_EQ(why.reason(), "DESCRIPTORS");
   EXPECT_FALSE(refused.descriptor.valid());
   while (Stats(witness).charged_bytes() != 4096) ::usleep(100);  // the hoarder's own
   Arena(witness);

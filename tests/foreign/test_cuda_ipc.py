@@ -1,0 +1,115 @@
+"""GPU memory at the public door: any language opens the 64 bytes that stand in the answer. On the simulated driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from foreign_client import BUILD, PATIENCE_S, Daemon, Session, eventually, refused
+
+DRIVER = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+CUDA_VMM, CUDA_IPC = 2, 3
+HERE = {
+    "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+    "pid_namespace": os.stat("/proc/self/ns/pid").st_ino,
+}
+
+
+@pytest.fixture
+def gpu_daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};memory=67108864;ledger")
+    yield start("--cuda-driver", str(DRIVER), "--arena-idle", "100ms")
+
+
+def client(daemon: Daemon, role: str, name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(Path(__file__).with_name("cuda_client.py")), str(daemon.directory), str(DRIVER), role, name]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def gpus(session: Session) -> list[Any]:
+    return [device for device in session.opened.server.devices if device.device.type == 2]
+
+
+def test_two_processes_share_by_a_cuda_ipc_mem_handle(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    watcher = open_session(gpu_daemon)
+    writer = client(gpu_daemon, "put", "tensor")
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "ok\n"
+    for _ in range(2):
+        reader = client(gpu_daemon, "get", "tensor")
+        assert reader.communicate(timeout=PATIENCE_S)[0] == "ok\n"
+        assert reader.returncode == 0
+    watcher.call("Withdraw", namespace="default", shares=[{"name": "tensor"}])
+    writer.communicate("done\n", timeout=PATIENCE_S)
+    assert writer.returncode == 0
+    eventually("nothing is left", lambda: watcher.call("GetStats").charged_bytes == 0)
+
+
+def test_the_bytes_of_a_killed_writer_are_given_back_after_its_death(
+    gpu_daemon: Daemon, open_session: Callable[..., Session]
+) -> None:
+    watcher = open_session(gpu_daemon)
+    writer = client(gpu_daemon, "put", "tensor")
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "ok\n"
+    writer.kill()
+    writer.wait()
+    reader = client(gpu_daemon, "get", "tensor")
+    assert reader.communicate(timeout=PATIENCE_S)[0] == "ok\n", "the share outlives its maker"
+    watcher.call("Withdraw", namespace="default", shares=[{"name": "tensor"}])
+    eventually("nothing is left", lambda: watcher.call("GetStats").charged_bytes == 0)
+
+
+def test_the_server_says_what_devices_it_serves(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    found = gpus(open_session(gpu_daemon))
+    assert len({gpu.device.uuid for gpu in found}) == 2
+    assert all(gpu.device.uuid.startswith("GPU-") for gpu in found)
+    assert [list(gpu.kinds) for gpu in found] == [[CUDA_VMM, CUDA_IPC]] * 2
+    assert all(0 < gpu.capacity_bytes < 67108864 for gpu in found)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "why"),
+    [
+        ({"kinds": [CUDA_IPC], **HERE, "pid_namespace": 1}, "another PID namespace"),
+        ({"kinds": [CUDA_IPC], **HERE, "boot_id": "another"}, "another kernel"),
+        ({"kinds": [CUDA_IPC]}, "does not say its boot id"),
+        ({"kinds": [1]}, "opens MEMFD"),
+        ({}, "opens MEMFD"),
+    ],
+)
+def test_a_kind_that_would_not_work_is_refused_with_the_reason(
+    gpu_daemon: Daemon, open_session: Callable[..., Session], capabilities: dict[str, Any], why: str
+) -> None:
+    session = open_session(gpu_daemon, capabilities=capabilities)
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, why):
+        session.call("Allocate", namespace="default", size=1 << 20, device=gpus(session)[0].device)
+
+
+def test_a_reader_of_another_kind_is_told(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    writer = client(gpu_daemon, "put", "tensor")
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "ok\n"
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "share 'tensor' is shared as CUDA_IPC"):
+        open_session(gpu_daemon).call("Acquire", namespace="default", shares=[{"name": "tensor"}])
+    writer.communicate("done\n", timeout=PATIENCE_S)
+    listed = open_session(gpu_daemon).call("List", page_size=10).shares[0].share.handle
+    assert (listed.kind, listed.opaque) == (CUDA_IPC, b""), "64 bytes are full rights"
+
+
+def test_an_unknown_device_is_named_beside_those_that_are_there(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(gpu_daemon, capabilities={"kinds": [CUDA_IPC], **HERE})
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "no device GPU-none; there are: CPU, GPU-"):
+        session.call("Allocate", namespace="default", size=4096, device={"type": 2, "uuid": "GPU-none"})
+
+
+def test_more_than_the_gpu_has_is_refused_with_its_numbers(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(gpu_daemon, capabilities={"kinds": [CUDA_VMM]})
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "can never fit: the device has"):
+        session.call("Allocate", namespace="default", size=1 << 30, device=gpus(session)[0].device)

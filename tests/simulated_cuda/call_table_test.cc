@@ -1,0 +1,40 @@
+// The simulated driver's calls against the toolkit's types of them: that version exists, with as many parameters of
+// those sizes. Compiled only where a toolkit of 13.0 or later is found.
+#include <type_traits>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "proto/boundary/driver_abi.h"
+#include "tests/simulated_cuda/call_table.h"
+
+// After ours: its macros rename calls.
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+namespace arraybridge::cuda {
+namespace {
+
+template <class Result, class... Parameters>
+constexpr auto ShapeOf(Result (*)(Parameters...)) {
+  return std::integer_sequence<size_t, sizeof(Result), sizeof(Parameters)...>();
+}
+template <class Ours, class Theirs>
+constexpr bool kSameShape = std::is_same_v<decltype(ShapeOf(Ours())), decltype(ShapeOf(Theirs()))>;
+
+// <cudaTypedefs.h> has no types for these.
+using PFN_cuCtxRecordEvent_v12050 = CUresult (*)(CUcontext, CUevent);
+
+TEST(CallTableTest, EveryCallHasTheShapeOfItsVersion) {
+  int compared = 0;
+#define SIM_COMPARE(base, version, exported, parameters)                             \
+  static_assert(kSameShape<CUresult(*) parameters, PFN_##base##_v##version>, #base); \
+  ++compared;
+  SIM_CALLS(SIM_COMPARE)
+  SIM_GUEST_CALLS(SIM_COMPARE)
+#undef SIM_COMPARE
+  EXPECT_GT(compared, 90);
+}
+
+}  // namespace
+}  // namespace arraybridge::cuda

@@ -406,10 +406,14 @@ class Broker:
             # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
             return copied(source.view(), chosen, caps)
         where = devices.of(chosen.device)
-        if where != source.description.device:
-            room = self._connection.ask(lambda core: placed(core, [source], device=where)).views[0]
-        else:
-            room = self._connection.ask(lambda core: placement_of(core, [source]) or placed(core, [source])).views[0]
+        # What lies in broker memory already is as good as a copy there, but for who asked for one.
+        fresh = where != source.description.device or planner.COPY_REQUESTED in chosen.reasons
+
+        def found(core: _core.Core) -> _core.Placement:
+            born_there = None if fresh else placement_of(core, [source])
+            return born_there or placed(core, [source], device=where)
+
+        room = self._connection.ask(found).views[0]
         return copied(room, chosen, caps) if by_the_way else room
 
     def _delivered(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:

@@ -20,6 +20,9 @@ Route = Literal["identity", "hand_over", "place"]
 # What a target takes, the most generous first; each includes the ones after it.
 Layout = Literal["strided", "nonnegative", "compact_permutation", "compact_c"]
 
+COPY_REQUESTED: Final = "copy_requested: copy=True"
+ASKED_FOR: Final = "(asked for)"  # at the end of a reason that surprises nobody
+
 CODES: Final[Mapping[str, Code]] = {
     "bool": (6, 8, 1),
     **{f"int{bits}": (0, bits, 1) for bits in (8, 16, 32, 64)},
@@ -139,20 +142,24 @@ def plan(
         InvalidDevice, DeviceUnavailable, UnsupportedDtype, UnsupportedArray: the target cannot hold this array.
         ZeroCopyUnavailable: `copy=False`, and a copy is needed.
     """
-    where = _where(source, target, devices.wished(device, gpus, source.framework, target.name))
+    wish = devices.wished(device, gpus, source.framework, target.name)
+    where = _where(source, target, wish)
     dtype = _dtype_at(target, source, allow_downcast)
     if len(source.shape) > target.ndim_max:
         raise _unsupported(source, target, f"rank {len(source.shape)} is more than its {target.ndim_max}")
     same = source.framework == target.name and dtype == source.dtype and where == source.device
-    reasons = () if same else _reasons(source, target, dtype, copy, where)
+    reasons = () if same else _reasons(source, target, dtype, copy)
+    if where != source.device:
+        asked = "" if wish is None else f" {ASKED_FOR}"
+        reasons = (*reasons, f"device: from {devices.named(source.device)} to {devices.named(where)}{asked}")
     if copy:
-        reasons = (*reasons, "copy_requested: copy=True")
+        reasons = (*reasons, COPY_REQUESTED)
     if not reasons:
         return _free(source, target, "identity" if same else "hand_over", dtype)
     nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
     copies = 1
-    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value):
-        # The first copy makes it readable, the second changes its dtype.
+    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value or where != source.device):
+        # The first copy makes it readable, the second changes its dtype or takes it to the other device.
         copies, nbytes = 2, source.nbytes + nbytes
     chosen = Plan(
         source.framework,
@@ -272,12 +279,8 @@ def _copied_via(source: Description, where: Device) -> str | None:
     return "host-shm" if source.framework == "share" else None
 
 
-def _reasons(
-    source: Description, target: Caps, dtype: str, copy: bool | None, where: Device
-) -> tuple[str, ...]:
+def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -> tuple[str, ...]:
     reasons = list(source.obstacles)
-    if where != source.device:
-        reasons.append(f"device: from {devices.named(source.device)} to {devices.named(where)}")
     if dtype != source.dtype:
         reasons.append(f"dtype: narrowed from {source.dtype} to {dtype} (allow_downcast=True)")
     if dtype in target.by_value:

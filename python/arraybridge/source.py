@@ -76,7 +76,10 @@ def placed(
         names = " and ".join(sorted(map(devices.named, found)))
         raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
     if any(source.description.fill for source in sources):
-        return _filled(core, sources, purpose, found.pop())
+        there = found.pop()
+        filled = _filled(core, sources, purpose, there)
+        # A framework fills memory where its arrays are.
+        return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
     return core.place([source.view() for source in sources], *purpose, device=device)
 
 

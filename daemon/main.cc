@@ -164,18 +164,23 @@ class Ending {
   uint64_t sessions_total_ = 0;
 };
 
-// The GPUs to serve; none is no error, but one line says why.
-std::vector<std::shared_ptr<CudaGpu>> FindGpus(const Config& config) {
-  if (config.cuda_driver == "none") return {};
+struct Gpus {
+  std::vector<std::shared_ptr<CudaGpu>> all;
+  std::string why_none;
+};
+
+// None is no error, but one line says why.
+Gpus FindGpus(const Config& config) {
+  if (config.cuda_driver == "none") return {{}, "the broker was told to use none (--cuda-driver none)"};
   const bool is_asked_for = config.cuda_driver != "auto";
   auto found = FindCudaGpus(is_asked_for ? config.cuda_driver : "", config.cuda_capacity_percent);
-  if (found.ok()) return *std::move(found);
+  if (found.ok()) return {*std::move(found), {}};
   if (is_asked_for) {
     log::Warn("no GPU: {}", found.status().message());
   } else {
     log::Info("no GPU: {}", found.status().message());
   }
-  return {};
+  return {{}, found.status().message()};
 }
 
 int Serve(const Config& config, UniqueFd signals) {
@@ -188,10 +193,11 @@ int Serve(const Config& config, UniqueFd signals) {
   WarmBackend warm(*host, {config.host_cache_bytes, !config.embedded});
   Refiller refiller(warm);
   const auto gpus = FindGpus(config);
-  const auto vmm = MakeCudaVmmBackend(gpus);
-  const auto ipc = MakeCudaIpcBackend(gpus);
+  const auto vmm = MakeCudaVmmBackend(gpus.all);
+  const auto ipc = MakeCudaIpcBackend(gpus.all);
   Broker broker(config, {&warm, vmm.get(), ipc.get()});  // of two that serve a device, the first is preferred
-  Verbs verbs(config, broker, [&refiller] { refiller.Wish(); });
+  Verbs verbs(
+      config, broker, [&refiller] { refiller.Wish(); }, gpus.why_none);
   LocalDoor local_door(config, verbs);
   GrpcDoor grpc_door(config, broker, verbs);
   Ending ending(config, broker, std::move(signals));
@@ -199,7 +205,7 @@ int Serve(const Config& config, UniqueFd signals) {
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); });
   log::Info("serving {} bytes of host memory", config.host_capacity_bytes);
-  for (const auto& gpu : gpus) log::Info("serving {} bytes of {}", gpu->capacity()->bytes(), gpu->device().uuid);
+  for (const auto& gpu : gpus.all) log::Info("serving {} bytes of {}", gpu->capacity()->bytes(), gpu->device().uuid);
   SayReady(config);
 
   const std::string_view reason = ending.Wait();

@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "client/ctl/doctor.h"
 #include "client/ctl/print.h"
 
 namespace arraybridge::ctl {
@@ -48,6 +49,21 @@ Status Info(Connection& connection, const Options& options, std::ostream& out) {
   if (options.output == Output::kJson) return PrintJson(*info, out);
   PrintInfo(*info, out, options.header);
   return Ok();
+}
+
+Status Doctor(Connection* connection, const Status& why, const Options& options, std::ostream& out) {
+  std::vector<Finding> findings = ExamineHost();
+  const auto info = connection == nullptr ? Result<v1::GetServerInfoResponse>(why) : connection->GetServerInfo();
+  for (Finding& finding : ExamineBroker(info)) findings.push_back(std::move(finding));
+  if (options.output == Output::kJson) {
+    PrintFindingsAsJson(findings, out);
+  } else {
+    PrintFindings(findings, out, options.header);
+  }
+  size_t problems = 0;
+  for (const Finding& finding : findings) problems += finding.health == Health::kProblem ? 1 : 0;
+  if (problems == 0) return Ok();
+  return FailedPrecondition(problems, problems == 1 ? " problem" : " problems");
 }
 
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out) {

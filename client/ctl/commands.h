@@ -24,6 +24,9 @@ struct Options {
 Status Ping(Connection& connection, const Options& options, std::ostream& out);
 Status Info(Connection& connection, const Options& options, std::ostream& out);
 // `what`: shares, sessions, leases, namespaces, devices.
+// Of a host whose broker may not answer: it says so. `connection`: null, and `why` says why there is none.
+// FAILED_PRECONDITION if it found a problem.
+Status Doctor(Connection* connection, const Status& why, const Options& options, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
 
 }  // namespace arraybridge::ctl

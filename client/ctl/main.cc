@@ -71,6 +71,22 @@ int Run(const Command& command, const Options& options) {
   return kDone;
 }
 
+// A host without a broker has something to tell, too.
+int RunDoctor(const Options& options) {
+  std::unique_ptr<Connection> connection;
+  Status why;
+  if (const auto path = FindBroker(options.address); path.ok()) {
+    auto made = Connection::To(*path, options.timeout);
+    if (made.ok()) connection = *std::move(made);
+    why = made.status();
+  } else {
+    why = path.status();
+  }
+  const Status found = Doctor(connection.get(), why, options, std::cout);
+  std::cout.flush();
+  return found.ok() ? kDone : Fail(found);
+}
+
 int Main(int argc, char** argv) {
   Options options;
   std::string what = "shares";
@@ -94,6 +110,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-header", no_header, "tables without their first line");
   app.add_subcommand("ping", "is it up? Prints ok")->callback([&] { command = Ping; });
   app.add_subcommand("info", "version, state, devices, limits")->callback([&] { command = Info; });
+  const auto* doctor = app.add_subcommand("doctor", "what this host and the broker can share, and why not the rest");
   auto* ls = app.add_subcommand("ls", "list what the broker holds");
   ls->add_option("WHAT", what, "shares (default), sessions, leases, namespaces or devices")
       ->check(CLI::IsMember({"shares", "sessions", "leases", "namespaces", "devices"}));
@@ -112,6 +129,7 @@ int Main(int argc, char** argv) {
   options.header = !no_header;
   options.output = output == "json" ? Output::kJson : Output::kTable;
   options.timeout = std::chrono::milliseconds{timeout_ms};
+  if (doctor->parsed()) return RunDoctor(options);
   if (command == nullptr) {
     std::cout << "arraybridgectl " ARRAYBRIDGE_VERSION "\n";
     return kDone;

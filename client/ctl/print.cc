@@ -1,5 +1,8 @@
 #include "client/ctl/print.h"
 
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
 #include <string>
 #include <vector>
 
@@ -11,23 +14,6 @@ namespace arraybridge::ctl {
 namespace {
 
 using std::to_string;
-
-std::string DeviceName(const v1::Device& device) {
-  if (device.type() == kDeviceCpu) return "cpu";
-  const std::string kind = device.type() == kDeviceCuda ? "cuda" : Concat("device", device.type());
-  return device.uuid().empty() ? Concat(kind, ":", device.id()) : Concat(kind, ":", device.uuid());
-}
-
-std::string KindNames(const v1::DeviceInfo& device) {
-  std::string names;
-  for (const int number : device.kinds()) {
-    std::string name = v1::HandleKind_Name(static_cast<v1::HandleKind>(number));
-    name.erase(0, std::string("HANDLE_KIND_").size());
-    for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    names += (names.empty() ? "" : ",") + name;
-  }
-  return names;
-}
 
 // "float32[3,4]", and how many more there are.
 std::string Arrays(const v1::ArraySpecs& specs) {
@@ -47,12 +33,14 @@ std::string Written(v1::Immutability immutability) {
 std::string OrGone(uint64_t session) { return session == 0 ? "gone" : to_string(session); }
 
 Table Shares(const v1::ListResponse& answer) {
-  Table table({"NAMESPACE", "NAME", "GENERATION", "SIZE", "ARRAYS", "LEASES", "AGE", "MAKER", "PID", "IMMUTABLE"});
+  Table table({"NAMESPACE", "NAME", "GENERATION", "SIZE", "ARRAYS", "LEASES", "AGE", "MAKER", "PID", "IMMUTABLE",
+               "DEVICE", "KIND", "FENCE"});
   for (const auto& info : answer.shares()) {
     const auto& share = info.share();
     table.Add({share.namespace_(), share.name(), to_string(share.generation()), HumanSize(share.handle().size()),
                Arrays(share.specs()), to_string(info.leases()), HumanAge(info.age_ms()), OrGone(info.maker()),
-               to_string(info.maker_process_id()), Written(share.immutability())});
+               to_string(info.maker_process_id()), Written(share.immutability()), DeviceName(share.handle().device()),
+               KindName(share.handle().kind()), share.fence().kind() == v1::Fence::DONE ? "done" : "event"});
   }
   return table;
 }
@@ -89,7 +77,7 @@ template <class DeviceInfos>
 Table Devices(const DeviceInfos& devices) {
   Table table({"DEVICE", "KINDS", "CAPACITY", "ALLOCATED", "CACHED"});
   for (const v1::DeviceInfo& info : devices) {
-    table.Add({DeviceName(info.device()), KindNames(info), HumanSize(info.capacity_bytes()),
+    table.Add({DeviceName(info.device()), KindNames(info.kinds()), HumanSize(info.capacity_bytes()),
                HumanSize(info.allocated_bytes()), HumanSize(info.cached_bytes())});
   }
   return table;
@@ -103,7 +91,50 @@ Table TableOf(v1::ListRequest::Kind kind, const v1::ListResponse& answer) {
   return Shares(answer);
 }
 
+std::string_view HealthName(Health health) {
+  return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "problem";
+}
+
 }  // namespace
+
+std::string DeviceName(const v1::Device& device) {
+  if (device.type() == kDeviceCpu) return "cpu";
+  const std::string kind = device.type() == kDeviceCuda ? "cuda" : Concat("device", device.type());
+  return device.uuid().empty() ? Concat(kind, ":", device.id()) : Concat(kind, ":", device.uuid());
+}
+
+std::string KindName(int kind) {
+  std::string name = v1::HandleKind_Name(static_cast<v1::HandleKind>(kind));
+  if (name.empty()) return std::to_string(kind);  // of a broker newer than this program
+  name.erase(0, std::string_view("HANDLE_KIND_").size());
+  for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return name;
+}
+
+std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
+  std::string names;
+  for (const int kind : kinds) names += (names.empty() ? "" : ",") + KindName(kind);
+  return names;
+}
+
+void PrintFindings(const std::vector<Finding>& findings, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "HEALTH", "FINDING"});
+  for (const Finding& finding : findings)
+    table.Add({finding.what, std::string(HealthName(finding.health)), finding.text});
+  table.Print(out, with_header);
+}
+
+void PrintFindingsAsJson(const std::vector<Finding>& findings, std::ostream& out) {
+  google::protobuf::ListValue list;
+  for (const Finding& finding : findings) {
+    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
+    fields["what"].set_string_value(finding.what);
+    fields["health"].set_string_value(std::string(HealthName(finding.health)));
+    fields["finding"].set_string_value(finding.text);
+  }
+  std::string json;
+  if (google::protobuf::util::MessageToJsonString(list, &json).ok()) out << json << '\n';
+}
 
 void PrintInfo(const v1::GetServerInfoResponse& info, std::ostream& out, bool with_header) {
   Table table({"WHAT", "VALUE"});
@@ -119,7 +150,7 @@ void PrintInfo(const v1::GetServerInfoResponse& info, std::ostream& out, bool wi
   for (const auto& device : info.devices()) {
     table.Add({"device " + DeviceName(device.device()),
                Concat(HumanSize(device.allocated_bytes()), " of ", HumanSize(device.capacity_bytes()), " allocated, ",
-                      HumanSize(device.cached_bytes()), " of it cached, ", KindNames(device))});
+                      HumanSize(device.cached_bytes()), " of it cached, ", KindNames(device.kinds()))});
   }
   table.Add({"limit: frame", HumanSize(limits.frame_bytes_max())});
   table.Add({"limit: name", Concat(limits.name_bytes_max(), " bytes")});

@@ -198,15 +198,25 @@ Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64
 
 std::vector<DeviceFacts> Broker::Devices() const {
   std::vector<DeviceFacts> facts;
+  const auto of = [&](const Device& device) -> DeviceFacts& {
+    const auto known = std::ranges::find(facts, device, &DeviceFacts::device);
+    if (known != facts.end()) return *known;
+    facts.push_back({.device = device, .kinds = {}, .refused = {}});
+    return facts.back();
+  };
   for (const MemoryBackend* backend : state_->backends) {
     for (const Device& device : backend->devices()) {
-      const auto known = std::ranges::find(facts, device, &DeviceFacts::device);
-      if (known != facts.end()) {
-        known->kinds.push_back(backend->kind());
-        continue;
-      }
+      DeviceFacts& served = of(device);
+      served.kinds.push_back(backend->kind());
       const MemoryBackend::Usage usage = backend->usage(device);
-      facts.push_back({device, {backend->kind()}, usage.capacity_bytes, usage.allocated_bytes, usage.cached_bytes});
+      served.capacity_bytes = usage.capacity_bytes;
+      served.allocated_bytes = usage.allocated_bytes;
+      served.cached_bytes = usage.cached_bytes;
+    }
+    for (const MemoryBackend::Refusal& refusal : backend->refusals()) {
+      DeviceFacts& refused = of(refusal.device);
+      refused.refused.push_back({backend->kind(), refusal.why});
+      refused.out_of_service = refused.out_of_service || refusal.out_of_service;
     }
   }
   return facts;

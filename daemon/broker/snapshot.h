@@ -30,6 +30,12 @@ struct DeviceFacts {
   uint64_t capacity_bytes = 0;
   uint64_t allocated_bytes = 0;
   uint64_t cached_bytes = 0;
+  struct Refused {
+    HandleKind kind{};
+    std::string why;
+  };
+  std::vector<Refused> refused;
+  bool out_of_service = false;
 };
 
 struct ListFilter {

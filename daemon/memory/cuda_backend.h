@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,13 +14,27 @@ namespace arraybridge {
 
 class CudaBackend : public MemoryBackend {
  public:
-  explicit CudaBackend(std::vector<std::shared_ptr<CudaGpu>> gpus) : gpus_(std::move(gpus)) {}
+  // `why_not`: of a GPU that it cannot share, the reason; else empty.
+  using WhyNot = std::string CudaGpu::Refusals::*;
+  CudaBackend(std::vector<std::shared_ptr<CudaGpu>> gpus, WhyNot why_not) : gpus_(std::move(gpus)), why_not_(why_not) {}
 
   std::vector<Device> devices() const override {
     std::vector<Device> devices;
-    devices.reserve(gpus_.size());
-    for (const auto& gpu : gpus_) devices.push_back(gpu->device());
+    for (const auto& gpu : gpus_) {
+      if (Serves(*gpu)) devices.push_back(gpu->device());
+    }
     return devices;
+  }
+  std::vector<Refusal> refusals() const override {
+    std::vector<Refusal> refusals;
+    for (const auto& gpu : gpus_) {
+      if (const Status serving = gpu->CheckServing(); !serving.ok()) {
+        refusals.push_back({gpu->device(), serving.message(), true});
+      } else if (!Serves(*gpu)) {
+        refusals.push_back({gpu->device(), gpu->refusals().*why_not_, false});
+      }
+    }
+    return refusals;
   }
   Usage usage(const Device& device) const override {
     const auto gpu = Find(device);
@@ -31,7 +46,7 @@ class CudaBackend : public MemoryBackend {
   // Null if it is none of ours.
   std::shared_ptr<CudaGpu> Find(const Device& device) const {
     for (const auto& gpu : gpus_) {
-      if (gpu->device() == device) return gpu;
+      if (gpu->device() == device && Serves(*gpu)) return gpu;
     }
     return nullptr;
   }
@@ -48,7 +63,10 @@ class CudaBackend : public MemoryBackend {
   }
 
  private:
+  bool Serves(const CudaGpu& gpu) const { return (gpu.refusals().*why_not_).empty(); }
+
   const std::vector<std::shared_ptr<CudaGpu>> gpus_;
+  const WhyNot why_not_;
 };
 
 // On what a block lives: its GPU, and the capacity that it takes. Returned after the bytes have gone.

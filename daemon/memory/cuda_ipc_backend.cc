@@ -74,8 +74,7 @@ class IpcBackend final : public CudaBackend {
 }  // namespace
 
 std::unique_ptr<MemoryBackend> MakeCudaIpcBackend(std::vector<std::shared_ptr<CudaGpu>> gpus) {
-  std::erase_if(gpus, [](const auto& gpu) { return !gpu->refusals().ipc.empty(); });
-  return std::make_unique<IpcBackend>(std::move(gpus));
+  return std::make_unique<IpcBackend>(std::move(gpus), &CudaGpu::Refusals::ipc);
 }
 
 }  // namespace arraybridge

@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// Of those of `gpus` that do not refuse it.
+// Serves those of `gpus` that do not refuse it, and says why not the others.
 std::unique_ptr<MemoryBackend> MakeCudaIpcBackend(std::vector<std::shared_ptr<CudaGpu>> gpus);
 
 }  // namespace arraybridge

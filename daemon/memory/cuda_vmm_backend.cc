@@ -108,8 +108,7 @@ class VmmBackend final : public CudaBackend {
 }  // namespace
 
 std::unique_ptr<MemoryBackend> MakeCudaVmmBackend(std::vector<std::shared_ptr<CudaGpu>> gpus) {
-  std::erase_if(gpus, [](const auto& gpu) { return !gpu->refusals().vmm.empty(); });
-  return std::make_unique<VmmBackend>(std::move(gpus));
+  return std::make_unique<VmmBackend>(std::move(gpus), &CudaGpu::Refusals::vmm);
 }
 
 }  // namespace arraybridge

@@ -10,7 +10,7 @@
 
 namespace arraybridge {
 
-// Of those of `gpus` that do not refuse it.
+// Serves those of `gpus` that do not refuse it, and says why not the others.
 std::unique_ptr<MemoryBackend> MakeCudaVmmBackend(std::vector<std::shared_ptr<CudaGpu>> gpus);
 
 }  // namespace arraybridge

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "proto/boundary/handle.h"
@@ -50,6 +51,13 @@ class MemoryBackend {
     uint64_t cached_bytes = 0;     // of these: populated ahead of demand
   };
   virtual Usage usage(const Device& device) const = 0;
+  // A device that cannot be shared by this kind, or no more.
+  struct Refusal {
+    Device device;
+    std::string why;
+    bool out_of_service = false;
+  };
+  virtual std::vector<Refusal> refusals() const { return {}; }
   // Gives up what is cached ahead of demand. Returns the bytes freed.
   virtual uint64_t Trim() = 0;
 };

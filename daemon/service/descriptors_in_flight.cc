@@ -1,6 +1,7 @@
 #include "daemon/service/descriptors_in_flight.h"
 
 #include <linux/sockios.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -16,8 +17,10 @@ constexpr uint64_t kFrameAccountedBytesMin = 512;
 
 }  // namespace
 
-DescriptorsInFlight::DescriptorsInFlight(const Limits& limits)
-    : most_of_session_(limits.descriptors_in_flight_max), most_of_user_(limits.descriptors_in_flight_per_uid) {}
+DescriptorsInFlight::DescriptorsInFlight(const Limits& limits, int epoll)
+    : most_of_session_(limits.descriptors_in_flight_max),
+      most_of_user_(limits.descriptors_in_flight_per_uid),
+      epoll_(epoll) {}
 
 // The kernel says how many bytes are unread, which bounds the frames, which bound the descriptors.
 void DescriptorsInFlight::Recount(int socket, Count* count) {
@@ -27,17 +30,7 @@ void DescriptorsInFlight::Recount(int socket, Count* count) {
 }
 
 void DescriptorsInFlight::RecountAll() {
-  for (auto at = counts_.begin(); at != counts_.end();) {
-    Recount(at->first, &at->second);
-    const auto grave = buried_.find(at->first);
-    if (at->second.unread > 0 || grave == buried_.end()) {
-      ++at;
-      continue;
-    }
-    CloseAside(std::move(grave->second));
-    buried_.erase(grave);
-    at = counts_.erase(at);
-  }
+  for (auto& [socket, count] : counts_) Recount(socket, &count);
 }
 
 uint64_t DescriptorsInFlight::Total() const {
@@ -77,6 +70,10 @@ UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
   found->second.owed = 0;
   Recount(socket.get(), &found->second);
   if (found->second.unread > 0) {
+    epoll_event event{};
+    event.events = EPOLLOUT | EPOLLET;  // it has hung up already, and would say so without end
+    event.data.u64 = kGraveTag;
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, socket.get(), &event);
     buried_.emplace(found->first, std::move(socket));
     return {};
   }
@@ -87,6 +84,16 @@ UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
 bool DescriptorsInFlight::Empty() {
   const MutexLock lock(mutex_);
   RecountAll();
+  for (auto grave = buried_.begin(); grave != buried_.end();) {
+    if (counts_.at(grave->first).unread > 0) {
+      ++grave;
+      continue;
+    }
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, grave->first, nullptr);
+    counts_.erase(grave->first);
+    CloseAside(std::move(grave->second));
+    grave = buried_.erase(grave);
+  }
   return Total() == 0;
 }
 

@@ -15,7 +15,8 @@ namespace arraybridge {
 // Thread-safe. Sockets are known by their numbers from the first Reserve until Bury.
 class DescriptorsInFlight {
  public:
-  explicit DescriptorsInFlight(const Limits& limits);
+  // `epoll` outlives it and says kGraveTag when Empty is to be asked: a peer has read, or gone.
+  DescriptorsInFlight(const Limits& limits, int epoll);
   DescriptorsInFlight(const DescriptorsInFlight&) = delete;
   DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
 
@@ -25,11 +26,13 @@ class DescriptorsInFlight {
   // One that was owed has been sent, or never will be.
   void NoteSent(int socket) AB_EXCLUDES(mutex_);
   void NoteDropped(int socket) AB_EXCLUDES(mutex_);
-  // Before it is closed: what the peer has not read stays in flight, and counted, for as long as the peer has its end.
-  // Gives the socket back if that is nothing.
+  // Before it is closed, and when epoll has forgotten it: what the peer has not read stays in flight, and counted, for
+  // as long as the peer has its end. Gives the socket back if that is nothing.
   UniqueFd Bury(UniqueFd socket) AB_EXCLUDES(mutex_);
-  // Neither owed nor unread by anybody, as far as the kernel knows now.
+  // Neither owed nor unread by anybody, as far as the kernel knows now. Closes what was buried. For epoll's thread.
   bool Empty() AB_EXCLUDES(mutex_);
+
+  static constexpr uint64_t kGraveTag = 1;  // of no lifeline: their keys start at 1, their tags at 2
 
  private:
   struct Count {
@@ -42,6 +45,7 @@ class DescriptorsInFlight {
 
   const uint64_t most_of_session_;
   const uint64_t most_of_user_;
+  const int epoll_;
   Mutex mutex_;
   std::unordered_map<int, Count> counts_ AB_GUARDED_BY(mutex_);
   std::unordered_map<int, UniqueFd> buried_ AB_GUARDED_BY(mutex_);  // their counts are not 0

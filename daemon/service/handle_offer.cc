@@ -1,6 +1,7 @@
 #include "daemon/service/handle_offer.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -9,6 +10,8 @@ namespace {
 
 // Empty: a cudaIpcMemHandle of ours can be opened there.
 std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
+  // Whoever lies about having closed it goes on reading what the next owner of that memory writes.
+  if (peer.uid != here.uid) return "it is another user's, and such a handle cannot be taken back";
   if (peer.process == nullptr || !peer.process->valid()) {
     return "its process cannot be watched, so nobody would know when it has let go";
   }
@@ -27,6 +30,7 @@ RunsAt RunsAt::Here() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> here.boot_id;
   struct stat found {};
   if (::stat("/proc/self/ns/pid", &found) == 0) here.pid_namespace = found.st_ino;
+  here.uid = ::geteuid();
   return here;
 }
 

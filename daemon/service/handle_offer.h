@@ -14,6 +14,7 @@ namespace arraybridge {
 struct RunsAt {
   std::string boot_id;         // of the kernel
   uint64_t pid_namespace = 0;  // inode of /proc/self/ns/pid; 0: unknown
+  uint32_t uid = 0;
 
   static RunsAt Here();
 };

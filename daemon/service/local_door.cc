@@ -133,7 +133,7 @@ void LocalDoor::AdmitIncoming() {
 void LocalDoor::Admit(Connection connection) {
   const uint64_t key = ++last_key_;
   User& user = of_uid_[connection.peer.uid];
-  if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits);
+  if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits, epoll_.get());
   const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
                                                undelivered_);
   const uint64_t others = user.lifelines++;
@@ -175,6 +175,7 @@ void LocalDoor::CutLateHellos() {
 
 void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   if (tag == kWakeTag) return AdmitIncoming();
+  if (tag == DescriptorsInFlight::kGraveTag) return ForgetUsers();
   const auto found = lifelines_.find(tag / 2);
   if (found == lifelines_.end()) return;  // ended earlier in this turn
   const LifelinePointer line = found->second;
@@ -363,6 +364,11 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
   End(line, EndCause::kProtocol);
 }
 
+// Those of whom nothing is left, neither a lifeline nor anything unread.
+void LocalDoor::ForgetUsers() {
+  std::erase_if(of_uid_, [](const auto& user) { return user.second.in_flight->Empty() && user.second.lifelines == 0; });
+}
+
 // Exactly once for each lifeline: who is not in the table has ended.
 void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (lifelines_.erase(line->key()) == 0) return;
@@ -371,7 +377,7 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   line->Close();
-  std::erase_if(of_uid_, [](const auto& user) { return user.second.lifelines == 0 && user.second.in_flight->Empty(); });
+  ForgetUsers();
   if (cause == EndCause::kProtocol || cause == EndCause::kLimit) verbs_.CountCut();
   if (line->session && !line->joined) verbs_.EndSession(*line->session);
 }

@@ -62,6 +62,7 @@ class LocalDoor {
   void Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status);
   void TakeBack(SessionId session, Verb verb, std::string_view answer);
   void End(const LifelinePointer& line, EndCause cause);
+  void ForgetUsers();
 
   template <class Message>
   bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);

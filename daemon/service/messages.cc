@@ -50,6 +50,12 @@ void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
   message->set_capacity_bytes(device.capacity_bytes);
   message->set_allocated_bytes(device.allocated_bytes);
   message->set_cached_bytes(device.cached_bytes);
+  for (const DeviceFacts::Refused& refused : device.refused) {
+    v1::RefusedKind* kind = message->add_refused();
+    kind->set_kind(static_cast<v1::HandleKind>(refused.kind));
+    kind->set_why(refused.why);
+  }
+  message->set_out_of_service(device.out_of_service);
 }
 
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability) {

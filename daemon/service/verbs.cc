@@ -40,12 +40,13 @@ size_t Fitting(const Rows& rows, size_t bytes_max) {
 
 }  // namespace
 
-Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated)
+Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, std::string no_gpu)
     : config_(config),
       broker_(broker),
       allocated_(std::move(allocated)),
       started_(Clock::now()),
       here_(RunsAt::Here()),
+      no_gpu_(std::move(no_gpu)),
       line_(config.limits),
       sweeper_(broker, slow_,
                [this] {
@@ -72,6 +73,8 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   for (const DeviceFacts& device : broker_.Devices()) Fill(info.add_devices(), device);
   info.add_capabilities("tickets");
   info.set_draining(draining());
+  info.set_pid_namespace(here_.pid_namespace);
+  info.set_no_gpu(no_gpu_);
   return info;
 }
 

@@ -44,7 +44,8 @@ using Reply = std::function<void(Result<Answer<Message>>)>;
 class Verbs {
  public:
   // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
-  Verbs(const Config& config, Broker& broker, std::function<void()> allocated);
+  // `no_gpu`: why none is served, for those who ask.
+  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, std::string no_gpu = {});
   ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
@@ -120,6 +121,7 @@ class Verbs {
   const std::function<void()> allocated_;
   const Clock::time_point started_;
   const RunsAt here_;
+  const std::string no_gpu_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};

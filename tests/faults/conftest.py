@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ROOT, Daemon, Ledger, daemon_in
+from harness import Daemon, Ledger, daemon_in
 
 
 @pytest.fixture
@@ -25,12 +24,7 @@ def ledger(daemon: Daemon) -> Ledger:
 @pytest.fixture(scope="session")
 def messages(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """arraybridge.v1 as Python messages, generated from the .proto as any foreign client would."""
-    protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
-    out = tmp_path_factory.mktemp("messages")
-    files = [str(ROOT / "proto/arraybridge/v1" / name) for name in ("array.proto", "broker.proto")]
-    assert protoc.main(["protoc", f"-I{ROOT / 'proto'}", f"--python_out={out}", *files]) == 0
-    # The generated folder is called arraybridge, as our package is: put it beside, under the package's own path.
-    import arraybridge
+    pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
+    from foreign_client import generate  # once a process: protobuf knows a message by one file alone
 
-    arraybridge.__path__.append(str(out / "arraybridge"))
-    return importlib.import_module("arraybridge.v1.broker_pb2")
+    return generate(tmp_path_factory.mktemp("messages"))[0]

@@ -6,12 +6,12 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_client import CTL, Daemon, Session
+from foreign_client import BUILD, CTL, Daemon, Session
 
 USAGE, CANNOT_CONNECT, PERMISSION, TIMEOUT = 2, 3, 4, 7
 
@@ -146,3 +146,46 @@ def test_no_permission(tmp_path: Path) -> None:
 def test_version() -> None:
     answer = ctl("version")
     assert (answer.returncode, answer.stdout.split()[0]) == (0, "arraybridgectl")
+
+
+def findings(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
+    answer = ctl(*arguments, "-o", "json", "doctor")
+    return answer.returncode, {finding["what"]: finding for finding in json.loads(answer.stdout)}
+
+
+def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", "devices=1;off=103")
+    driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+    code, found = findings("-H", start("--cuda-driver", driver).directory)
+    assert code == 0
+    assert found["broker"]["health"] == found["cpu"]["health"] == found["PID namespace"]["health"] == "ok"
+    gpu = next(finding for what, finding in found.items() if what.startswith("cuda:GPU-"))
+    assert gpu["health"] == "note"
+    assert gpu["finding"].startswith("shared as cuda_ipc, 0 B of ")
+    assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (WSL2 does not)")
+
+
+@pytest.mark.parametrize(
+    ("driver", "machine", "why"),
+    [
+        ("none", "", "the broker was told to use none"),
+        ("/nowhere/libcuda.so.1", "", "cannot be loaded"),
+        (None, "devices=0", "CUDA_ERROR_NO_DEVICE"),
+        (None, "version=11000", "11"),
+    ],
+)
+def test_doctor_tells_why_there_is_no_gpu(
+    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch, driver: str | None, machine: str, why: str
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", machine)
+    simulated = str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so")
+    _, found = findings("-H", start("--cuda-driver", driver or simulated).directory)
+    assert found["GPUs"]["finding"].startswith("none served: ")
+    assert why in found["GPUs"]["finding"], found["GPUs"]
+
+
+def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
+    code, found = findings("-H", tmp_path)
+    assert code == 1
+    assert found["broker"]["health"] == "problem"
+    assert {"huge pages", "descriptors", "device nodes"} <= set(found)

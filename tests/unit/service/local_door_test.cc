@@ -104,7 +104,9 @@ TEST_F(LocalDoorTest, ADescriptorThatSleepsWhenItIsClosedHoldsNobodyUp) {
   ASSERT_EQ(second.Send(Verb::kGetStats, "", 2, 0, unread.fd()), SendOutcome::kSent);
   unread.GiveUp();
   door_->Adopt(std::move(connection));
-  EXPECT_EQ(second.Receive().code(), Code::kFailedPrecondition);
+  auto told = second.Receive();
+  if (told.closed) told = second.Receive();  // the frame that was never read reset the connection: that is told first
+  EXPECT_EQ(told.code(), Code::kFailedPrecondition);
   EXPECT_TRUE(second.Receive().closed);
   EXPECT_EQ(witness.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
 }

@@ -1,0 +1,80 @@
+#include "daemon/service/handle_offer.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+
+namespace arraybridge {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const RunsAt kHere{.boot_id = "boot", .pid_namespace = 7, .uid = 1000};
+
+v1::ClientCapabilities All() {
+  v1::ClientCapabilities capabilities;
+  for (const auto kind : {v1::HANDLE_KIND_MEMFD, v1::HANDLE_KIND_CUDA_VMM, v1::HANDLE_KIND_CUDA_IPC}) {
+    capabilities.add_kinds(kind);
+  }
+  capabilities.set_boot_id(kHere.boot_id);
+  capabilities.set_pid_namespace(kHere.pid_namespace);
+  return capabilities;
+}
+
+Peer Neighbour() {
+  Peer peer{.uid = kHere.uid, .client = "test"};
+  peer.process = std::make_shared<const UniqueFd>(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return peer;
+}
+
+TEST(HandleOffer, ANeighbourIsOfferedAllThatItOpens) {
+  Peer peer = Neighbour();
+  OfferHandles(All(), kHere, peer);
+  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaVmm, HandleKind::kCudaIpc));
+  EXPECT_EQ(peer.refused, "");
+}
+
+TEST(HandleOffer, WhoSaysNothingOpensMemfds) {
+  Peer peer = Neighbour();
+  OfferHandles({}, kHere, peer);
+  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
+}
+
+TEST(HandleOffer, KindsOfTheFutureArePassedOver) {
+  v1::ClientCapabilities capabilities;
+  capabilities.add_kinds(static_cast<v1::HandleKind>(99));
+  capabilities.add_kinds(v1::HANDLE_KIND_CUDA_VMM);
+  Peer peer = Neighbour();
+  OfferHandles(capabilities, kHere, peer);
+  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kCudaVmm));
+}
+
+TEST(HandleOffer, ACudaIpcMemHandleIsRefusedWhereItWouldNotWorkOrNotEnd) {
+  struct Case {
+    std::function<void(v1::ClientCapabilities&, Peer&)> change;
+    const char* why;
+  };
+  const Case cases[] = {
+      {[](auto&, Peer& peer) { peer.uid = 1001; }, "another user's"},
+      {[](auto&, Peer& peer) { peer.process = nullptr; }, "cannot be watched"},
+      {[](auto&, Peer& peer) { peer.process = std::make_shared<const UniqueFd>(); }, "cannot be watched"},
+      {[](auto& said, Peer&) { said.clear_boot_id(); }, "does not say"},
+      {[](auto& said, Peer&) { said.clear_pid_namespace(); }, "does not say"},
+      {[](auto& said, Peer&) { said.set_boot_id("other"); }, "another kernel"},
+      {[](auto& said, Peer&) { said.set_pid_namespace(8); }, "another PID namespace"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.why);
+    v1::ClientCapabilities capabilities = All();
+    Peer peer = Neighbour();
+    one.change(capabilities, peer);
+    OfferHandles(capabilities, kHere, peer);
+    EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaVmm));
+    EXPECT_THAT(peer.refused, HasSubstr(one.why));
+  }
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -100,11 +100,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->handle.opaque = of.opaque;
   const auto mapper = session.mappers().Of(of.kind);
   auto mapping = mapper.ok() ? (*mapper)->Map(arena->handle, of.device, Access::kRead) : mapper.status();
-  if (!mapping.ok()) {
-    // The broker thinks that this client has it.
-    session.Post({.leases = {}, .arenas = {}, .unmapped = {of.arena}});
-    return mapping.status();
-  }
+  if (!mapping.ok()) return mapping.status();
   arena->shared = *std::move(mapping);
   // Only private mappings of host memory need it again.
   if (of.kind != HandleKind::kMemfd) arena->handle.descriptor.reset();
@@ -184,7 +180,13 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
     if (!known.ok()) return known.status();
     const Handle& handle = (*known)->handle;
     auto arena = ArenaOf(session, handle, answer->descriptor, grants->descriptor_arena, deadline);
-    if (!arena.ok()) return arena.status();
+    if (!arena.ok()) {
+      // The broker may think that this client has it, and believes otherwise only when the lease has ended.
+      lease->unmapped = true;
+      lease->arena_id = handle.arena;
+      lease->arena_generation = handle.generation;
+      return arena.status();
+    }
     lease->arena = *std::move(arena);
     auto views = ViewsOf(session, **known, lease, mode);
     if (!views.ok()) return views.status();

@@ -22,6 +22,7 @@ WrittenArena::WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mappin
       generation(handle.generation),
       size(handle.arena_size),
       device(handle.device),
+      kind(handle.kind),
       own(own_arena),
       mapping_(std::move(mapping)),
       data_(mapping_->data()) {

@@ -42,6 +42,7 @@ class WrittenArena : public ForkParticipant {
   const uint64_t generation;
   const uint64_t size;
   const Device device;
+  const HandleKind kind;
   const bool own;  // for one placement alone, to be sealed for everybody
 
  private:

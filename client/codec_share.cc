@@ -126,6 +126,7 @@ Status ParseShare(Reader reader, DescribedShare& described) {
   }
   share.size = described.handle.size;
   share.device = described.handle.device;
+  share.kind = described.handle.kind;
   return Ok();
 }
 

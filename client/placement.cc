@@ -3,8 +3,9 @@
 #include <bit>
 #include <limits>
 
+#include <arraybridge/device.h>
+
 #include "client/arena.h"
-#include "client/memory/cuda_copy.h"
 #include "client/purpose.h"
 
 namespace arraybridge {
@@ -154,7 +155,7 @@ Status WaitForProducers(const Placement& placement) {
   return Ok();
 }
 
-Share ShareOf(codec::Published published, codec::Publish request, const Device& device, const Session& session) {
+Share ShareOf(codec::Published published, codec::Publish request, const WrittenArena& arena, const Session& session) {
   Share share;
   share.id = published.share;
   share.broker_id = session.server().info.broker_id;
@@ -162,7 +163,8 @@ Share ShareOf(codec::Published published, codec::Publish request, const Device& 
   share.name = std::move(published.name);
   share.generation = published.generation;
   share.size = request.size;
-  share.device = device;
+  share.device = arena.device;
+  share.kind = arena.kind;
   share.immutability = published.immutability;
   share.structure = request.structure;
   share.metadata = request.metadata;
@@ -241,7 +243,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   if (!published.ok()) return published.status();
   session.written().Return(published->returned);
   if (options.sealed) session.written().Forget(*range->arena);
-  return ShareOf(*std::move(published), std::move(request), range->arena->device, session);
+  return ShareOf(*std::move(published), std::move(request), *range->arena, session);
 }
 
 Result<Placement> FindPlacement(Session& session, std::span<const View> views) {

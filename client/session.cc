@@ -146,6 +146,8 @@ void Lease::GiveBack(codec::Release& release) {
   if (Waits() && !session->Drained(*arena->shared, arena)) return;
   arena.reset();
   release.leases.push_back(id);
+  // Another thread may have mapped it since.
+  if (unmapped && !session->read().Find(arena_id, arena_generation)) release.unmapped.push_back(arena_id);
 }
 
 void BurySessionRemains(Reaper::Batch batch) {

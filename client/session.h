@@ -98,6 +98,9 @@ class Lease final : public SessionRemains {
 
   const uint64_t id;
   std::shared_ptr<ReadArena> arena;
+  bool unmapped = false;  // the share's arena could not be mapped: told after the lease
+  uint64_t arena_id = 0;
+  uint64_t arena_generation = 0;
   std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of this lease's range alone
 };
 

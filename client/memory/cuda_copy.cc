@@ -82,18 +82,6 @@ Status CopyOverDevice(const View& source, void* destination, const Device& to) {
   return CopyCompactOver(**devices, *packed, destination, to, at->id);
 }
 
-Status WaitForProducer(const View& view) {
-  if (view.device.type != kDeviceCuda || !view.stream.has_value()) return Ok();
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(view.device);
-  if (!at.ok()) return at.status();
-  const auto inside = (*devices)->Enter(at->id);
-  if (!inside.ok()) return inside.status();
-  const cuda::Driver& driver = (*devices)->driver();
-  return driver.Check(driver.StreamSynchronize(reinterpret_cast<CUstream>(*view.stream)), "cuStreamSynchronize");
-}
-
 Status DrainDevice(const Device& device) {
   const auto devices = CudaDevices::OfThisProcess();
   if (!devices.ok()) return devices.status();

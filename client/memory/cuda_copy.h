@@ -1,5 +1,5 @@
-// Copies of which one end, or both, lie on a GPU, and waiting for one. Whatever returns has happened: there is no
-// fence but "done".
+// Copies of which one end, or both, lie on a GPU, and waiting for all of one. Whatever returns has happened: there is
+// no fence but "done".
 #pragma once
 
 #include <arraybridge/view.h>
@@ -13,9 +13,6 @@ namespace arraybridge {
 // that this process does not see. UNIMPLEMENTED: a strided source on a GPU, or from one GPU to another.
 // REQUIRES: destination holds source.nbytes() bytes and does not overlap it; one of both is on a GPU.
 Status CopyOverDevice(const View& source, void* destination, const Device& to);
-
-// What the view's producer has queued has ended. At once for host memory and for views without a stream.
-Status WaitForProducer(const View& view);
 
 // Everything that this process has queued on that GPU has ended. Waits: not for threads in a hurry.
 Status DrainDevice(const Device& device);

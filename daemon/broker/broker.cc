@@ -186,8 +186,10 @@ Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64
     if (state.EndLease(*found, LeaseId{lease})) ++released.released;
   }
   for (const uint64_t id : unmapped) {
+    Arena* const arena = state.FindArena(ArenaId{id});
+    if (arena != nullptr && state.WillMapAgain(*found, *arena)) continue;
     state.DropHolder(ArenaId{id}, session, Access::kRead);
-    if (Arena* const arena = state.FindArena(ArenaId{id}); arena != nullptr) state.Forget(*found, *arena);
+    if (arena != nullptr) state.Forget(*found, *arena);
   }
   for (const uint64_t id : arenas) {
     state.DropHolder(ArenaId{id}, session, Access::kWrite);

@@ -64,6 +64,13 @@ void Broker::State::AddHolder(const Arena& arena, const Session& session, Access
   if (!arena.block()->KnowsHolders()) holders[arena.id()].Add(session.id, access, session.peer.process);
 }
 
+// "Unmapped" may have been said before the client read of a lease whose handle needs no descriptor: it opens that
+// again.
+bool Broker::State::WillMapAgain(const Session& session, Arena& arena) const {
+  const auto use = session.uses.find(&arena);
+  return !arena.opaque.empty() && use != session.uses.end() && use->second.leases > 0;
+}
+
 void Broker::State::DropHolder(ArenaId arena, SessionId session, Access access) {
   const auto found = holders.find(arena);
   if (found == holders.end()) return;

@@ -97,6 +97,7 @@ struct Broker::State {
   void Give(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void AddHolder(const Arena& arena, const Session& session, Access access) AB_REQUIRES(mutex);
   void DropHolder(ArenaId arena, SessionId session, Access access) AB_REQUIRES(mutex);
+  bool WillMapAgain(const Session& session, Arena& arena) const AB_REQUIRES(mutex);
   void Forget(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void GiveBack(Arena& arena) AB_REQUIRES(mutex);
   void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);

@@ -15,7 +15,7 @@ class StatusError(Exception):
 
 @final
 class View:
-    """Memory as frameworks see it: DLPack in both dialects, buffer, array interface. Immutable, weak-referenceable."""
+    """Memory as frameworks see it: DLPack in both dialects, buffer, array interfaces. Immutable, weak-referenceable."""
 
     shape: Final[tuple[int, ...]]
     strides: Final[tuple[int, ...]]  # elements
@@ -28,7 +28,9 @@ class View:
     device: Final[tuple[int, int]]
     read_only: Final[bool]
     compact: Final[bool]
-    __array_interface__: dict[str, Any]  # AttributeError for a dtype that the protocol lacks
+    # AttributeError for a dtype that the protocol lacks, and for memory of the other kind.
+    __array_interface__: dict[str, Any]
+    __cuda_array_interface__: dict[str, Any]
     __dlpack_c_exchange_api__: Final[Any]  # on the type: a capsule "dlpack_exchange_api"
     __c_dlpack_exchange_api__: Final[int]  # the same table for DLPack 1.2
     def __dlpack__(
@@ -65,6 +67,7 @@ class ShareInfo:
     # ^ dtype name, code, shape, strides in elements, offset in bytes
     size: Final[int]
     device: Final[tuple[int, int]]
+    kind: Final[str]  # memfd, cuda_vmm, cuda_ipc: how its memory comes to this process
     enforced: Final[bool]
     structure: Final[bytes]
     metadata: Final[bytes]
@@ -79,11 +82,19 @@ class Core:
         name: str = "",
         structure: bytes = b"",
         metadata: bytes = b"",
+        device: tuple[int, int] = (1, 0),
     ) -> Placement:
         """arrays: dtype name, code, shape. What the publish that follows would find beyond a limit is refused here."""
     def place(
-        self, views: Sequence[View], own: bool = False, name: str = "", structure: bytes = b"", metadata: bytes = b""
-    ) -> Placement: ...
+        self,
+        views: Sequence[View],
+        own: bool = False,
+        name: str = "",
+        structure: bytes = b"",
+        metadata: bytes = b"",
+        device: tuple[int, int] | None = None,
+    ) -> Placement:
+        """device: None: where the views are. From a GPU: after the views' streams, and done when it returns."""
     def placement_of(self, views: Sequence[View]) -> Placement | None: ...
     def publish(
         self,
@@ -117,8 +128,8 @@ def wrap(obj: Any, /) -> View:
 
     Raises:
         TypeError: obj speaks none of them.
-        BufferError: DLPack cannot say it, it is not host memory, or it is not to be trusted (rank, lanes, dtype,
-            negative size, NULL data). What the producer itself raises passes through.
+        BufferError: DLPack cannot say it, it is neither host memory nor a CUDA GPU's, or it is not to be trusted
+            (rank, lanes, dtype, negative size, NULL data). What the producer itself raises passes through.
     """
 
 def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
@@ -127,5 +138,12 @@ def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
 def wrap_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
     """A View of an __array_interface__ (version 3) dictionary, which is kept alive, as owner is."""
 
+def wrap_cuda_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
+    """A View of a __cuda_array_interface__ (version 2 or 3), on the GPU that its address belongs to."""
+
+def gpus() -> list[str]:
+    """The UUIDs of the CUDA GPUs that this process sees, by number; empty without a driver."""
+
 def copy_to_heap(view: View, /) -> View:
-    """A private, writable, compact, 256-byte aligned copy in this process. MemoryError if there is no room."""
+    """A private, writable, compact, 256-byte aligned copy in this process's host memory, also of a GPU's. MemoryError if
+    there is no room."""

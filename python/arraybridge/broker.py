@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Unpack, overload
 
-from arraybridge import _core, adapters, discovery, planner, references, tree
+from arraybridge import _core, adapters, devices, discovery, planner, references, tree
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Wishes, check_text, copy_wish, sizes_of
@@ -59,7 +59,7 @@ class Broker:
         self.timeout_s: Final = timeout_s
         self._connection = Connection(address, namespace, start, timeout_s)
         self._outcomes = Outcomes()
-        self._decided: dict[tuple[Caps, str, tuple[int, int, int], int], Plan] = {}
+        self._decided: dict[tuple[Caps, str, tuple[int, int, int], int, devices.Device], Plan] = {}
         references.remember(self)
 
     def __enter__(self) -> Broker:
@@ -211,7 +211,8 @@ class Broker:
             framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType.
             wait: seconds to wait for a name that is not there yet; Ctrl-C ends it. Nobody waits for a Share.
             copy: True: private writable memory; False, or require="zero-copy": share or raise.
-            device: None or "cpu".
+            device: "cpu", "cuda", "cuda:1", a GPU's number in this process or its UUID; None: where the share is, if the
+                framework has arrays there.
             allow_downcast: permits a narrowing that the framework would do silently.
             explain: returns Converted(array, plan).
 
@@ -221,7 +222,7 @@ class Broker:
             InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
             UnsupportedDtype: the framework has no such dtype, or would narrow it.
             UnsupportedArray: a rank or layout that the framework cannot hold.
-            DeviceUnavailable, InvalidDevice: another device than the host.
+            DeviceUnavailable, InvalidDevice: no such device here, or none where the framework has arrays.
             ZeroCopyUnavailable: a copy was forbidden and is needed.
         """
         target = adapters.named(framework)
@@ -230,7 +231,7 @@ class Broker:
         plain = copy is None and require is None and device is None and not allow_downcast
         if plain and not explain and len(views) == 1 and not info.structure:
             view = views[0]
-            known = self._decided.get((caps, view.dtype, view.dtype_code, view.ndim))
+            known = self._decided.get((caps, view.dtype, view.dtype_code, view.ndim, view.device))
             if known is not None and view.compact and not view.address & _ALIGNED:
                 self._outcomes.note(known)
                 return seen(target, view, known)
@@ -238,14 +239,16 @@ class Broker:
         plans: list[Plan] = []
 
         def delivered(view: _core.View) -> Any:
-            described = generic.described(view, "share")
-            chosen = planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
+            described = generic.described(view, "share", info.kind)
+            chosen = planner.plan(
+                described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=_gpus(device)
+            )
             plans.append(chosen)
             if plain and chosen.zero_copy:
                 if len(self._decided) >= _DECIDED_MAX:
                     self._decided.clear()
-                self._decided[caps, view.dtype, view.dtype_code, view.ndim] = chosen
-            return seen(target, copied(view, chosen, caps), chosen)
+                self._decided[caps, view.dtype, view.dtype_code, view.ndim, view.device] = chosen
+            return seen(target, self._delivered(view, chosen, caps), chosen)
 
         result = tree.mapped(delivered, info.structure, views)
         return self._outcomes.told(result, plans, copy, explain)
@@ -282,7 +285,9 @@ class Broker:
         def converted(leaf: Any) -> Any:
             caps = target.caps()
             source = source_of(leaf, private=caps.private and not copy)
-            chosen = planner.plan(source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast)
+            chosen = planner.plan(
+                source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=_gpus(device)
+            )
             plans.append(chosen)
             if chosen.route == "identity":
                 return leaf
@@ -305,7 +310,9 @@ class Broker:
         """What convert would do with this one array, and why. Nothing moves."""
         caps = adapters.named(framework).caps()
         described = source_of(array, private=caps.private and not copy).description
-        return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast)
+        return planner.plan(
+            described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=_gpus(device)
+        )
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
         """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.
@@ -315,6 +322,7 @@ class Broker:
         Args:
             shape: sizes, in elements; an integer is one dimension.
             dtype: a name, a dtype of any of the frameworks, or whatever numpy.dtype accepts.
+            device: as `get` takes it; None: the host.
 
         Raises:
             InvalidRequest: no shape. UnsupportedDtype: no dtype, or none of this framework.
@@ -334,8 +342,11 @@ class Broker:
             sizes += more
         if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
             raise InvalidRequest(f"an array of shape {sizes} has more bytes than there are addresses")
-        chosen = planner.plan(Description("share", name, code, sizes, None, 0, False), caps, device=device)
-        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)]))
+        gpus = _gpus(device)
+        where = devices.wished(device, gpus, "share", caps.name) or devices.HOST
+        room = Description("share", name, code, sizes, None, 0, False, device=where)
+        chosen = planner.plan(room, caps, device=devices.named(where), gpus=gpus)
+        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where))
         return seen(target, placement.views[0], chosen)
 
     def withdraw(self, name: str | Share) -> None:
@@ -394,5 +405,26 @@ class Broker:
         if by_the_way and source.description.fill is None:
             # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
             return copied(source.view(), chosen, caps)
-        room = self._connection.ask(lambda core: placement_of(core, [source]) or placed(core, [source])).views[0]
+        where = devices.of(chosen.device)
+        # What lies in broker memory already is as good as a copy there, but for who asked for one.
+        fresh = where != source.description.device or planner.COPY_REQUESTED in chosen.reasons
+
+        def found(core: _core.Core) -> _core.Placement:
+            born_there = None if fresh else placement_of(core, [source])
+            return born_there or placed(core, [source], device=where)
+
+        room = self._connection.ask(found).views[0]
         return copied(room, chosen, caps) if by_the_way else room
+
+    def _delivered(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
+        """A share's View as the plan says: this one, a copy in this process's host memory, or one in the broker's on a
+        GPU."""
+        where = devices.of(chosen.device)
+        if chosen.zero_copy or where == devices.HOST:
+            return copied(view, chosen, caps)
+        return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
+
+
+def _gpus(wish: object) -> Sequence[str]:
+    """The GPUs that a wish may mean; no driver is asked about the host."""
+    return () if wish is None or wish == "cpu" else _core.gpus()

@@ -96,8 +96,13 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 }
 
 
+_NO_DEVICE = frozenset({"DEVICE_NOT_VISIBLE", "CUDA_LIBRARY_ABSENT", "CUDA_FORKED", "CUDA_ERROR_NO_DEVICE"})
+
+
 def from_status(status: Any) -> BrokerError:
     """The error class of a StatusError of the extension."""
+    if status.reason in _NO_DEVICE:
+        return DeviceUnavailable("share", "any", "device", status.message)
     return _BY_CODE.get(status.code, BrokerError)(status.message, status.code, status.reason)
 
 

@@ -59,7 +59,7 @@ class Outcomes:
     def _warn(self, chosen: Plan) -> None:
         for reason in chosen.reasons:
             key = chosen.source, chosen.target, reason
-            if key in self._warned or reason.endswith("(allow_downcast=True)"):
+            if key in self._warned or reason.endswith(("(allow_downcast=True)", planner.ASKED_FOR)):
                 continue
             self._warned.add(key)
             text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"

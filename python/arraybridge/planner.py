@@ -11,20 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge.errors import (
-    DeviceUnavailable,
-    InvalidDevice,
-    UnsupportedArray,
-    UnsupportedDtype,
-    ZeroCopyUnavailable,
-)
+from arraybridge import devices
+from arraybridge.devices import Device
+from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
 
 Code = tuple[int, int, int]  # DLPack: code, bits, lanes
 Route = Literal["identity", "hand_over", "place"]
 # What a target takes, the most generous first; each includes the ones after it.
 Layout = Literal["strided", "nonnegative", "compact_permutation", "compact_c"]
 
-HOST: Final = 1  # DLPack's kDLCPU
+COPY_REQUESTED: Final = "copy_requested: copy=True"
+ASKED_FOR: Final = "(asked for)"  # at the end of a reason that surprises nobody
 
 CODES: Final[Mapping[str, Code]] = {
     "bool": (6, 8, 1),
@@ -65,6 +62,7 @@ class Caps:
     # Dtypes that it would narrow silently, as it is configured now: name -> what would come out.
     narrows: Mapping[str, str] = field(default_factory=dict)
     way_out: str = ""  # how the user can have them instead
+    devices: frozenset[int] = frozenset({devices.CPU})  # DLPack's types of the devices where it has arrays
 
     def takes(self, dtype: str) -> bool:
         return dtype in self.dtypes or (self.opaque and dtype.startswith(OPAQUE_PREFIXES))
@@ -85,6 +83,8 @@ class Description:
     notes: tuple[str, ...] = ()
     # For an array with obstacles: writes its values into a View of this shape and dtype.
     fill: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
+    device: Device = devices.HOST
+    kind: str = "memfd"  # of a share: how its memory came to this process
 
     @property
     def nbytes(self) -> int:
@@ -128,57 +128,55 @@ def plan(
     copy: bool | None = None,
     device: object = None,
     allow_downcast: bool = False,
+    gpus: Sequence[str] = (),
 ) -> Plan:
     """Chooses the route. Nothing moves.
 
     Args:
         copy: None: share if possible, else one copy; True: always a private copy; False: share or raise.
-        device: None or "cpu"; what else is asked for has to exist.
+        device: where the result shall be, as `devices.wished` reads it; None: where the array is, if the target has
+            arrays there.
+        gpus: the GPUs that this process sees, by number.
 
     Raises:
         InvalidDevice, DeviceUnavailable, UnsupportedDtype, UnsupportedArray: the target cannot hold this array.
         ZeroCopyUnavailable: `copy=False`, and a copy is needed.
     """
-    check_device(device, source.framework, target.name)
+    wish = devices.wished(device, gpus, source.framework, target.name)
+    where = _where(source, target, wish)
     dtype = _dtype_at(target, source, allow_downcast)
     if len(source.shape) > target.ndim_max:
         raise _unsupported(source, target, f"rank {len(source.shape)} is more than its {target.ndim_max}")
-    same = source.framework == target.name and dtype == source.dtype
+    same = source.framework == target.name and dtype == source.dtype and where == source.device
     reasons = () if same else _reasons(source, target, dtype, copy)
+    if where != source.device:
+        asked = "" if wish is None else f" {ASKED_FOR}"
+        reasons = (*reasons, f"device: from {devices.named(source.device)} to {devices.named(where)}{asked}")
     if copy:
-        reasons = (*reasons, "copy_requested: copy=True")
+        reasons = (*reasons, COPY_REQUESTED)
     if not reasons:
         return _free(source, target, "identity" if same else "hand_over", dtype)
     nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
     copies = 1
-    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value):
-        # The first copy makes it readable, the second changes its dtype.
+    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value or where != source.device):
+        # The first copy makes it readable, the second changes its dtype or takes it to the other device.
         copies, nbytes = 2, source.nbytes + nbytes
-    via = "host-shm" if source.framework == "share" else None
-    chosen = Plan(source.framework, target.name, "cpu", "place", via, copies, nbytes, False, dtype, reasons, source.notes)
+    chosen = Plan(
+        source.framework,
+        target.name,
+        devices.named(where),
+        "place",
+        _copied_via(source, where),
+        copies,
+        nbytes,
+        False,
+        dtype,
+        reasons,
+        source.notes,
+    )
     if copy is False:
         raise ZeroCopyUnavailable(source.framework, target.name, "hand_over", "; ".join(reasons), chosen)
     return chosen
-
-
-def check_device(device: object, source: str, target: str) -> None:
-    """None and "cpu" are the host. Anything else is refused by name: this package has no device memory yet.
-
-    Raises:
-        InvalidDevice: that is no device.
-        DeviceUnavailable: it is one, and not here.
-    """
-    if device is None or device == "cpu":
-        return
-    ordinal = device
-    if isinstance(device, str):
-        kind, _, number = device.partition(":")
-        if kind == "GPU" or device.startswith("GPU-"):
-            raise _absent(device, source, target)
-        ordinal = int(number) if kind == "cuda" and number.isdecimal() else 0 if device == "cuda" else None
-    if isinstance(ordinal, bool) or not isinstance(ordinal, int) or ordinal < 0:
-        raise InvalidDevice(source, target, "device", f"Invalid GPU device ID: {device!r}")
-    raise _absent(device, source, target)
 
 
 def dtype_name(dtype: object) -> str:
@@ -257,6 +255,30 @@ def _dtype_at(target: Caps, source: Description, allow_downcast: bool) -> str:
     raise UnsupportedDtype(source.framework, target.name, "hand_over", f"{target.name} has no dtype for {name}")
 
 
+def _where(source: Description, target: Caps, wish: Device | None) -> Device:
+    """Where the result will be.
+
+    Raises:
+        DeviceUnavailable: the target has no arrays there.
+    """
+    if wish is None:
+        if source.device[0] in target.devices:
+            return source.device
+        wish = devices.HOST if devices.CPU in target.devices else (devices.CUDA, 0)
+    if wish[0] in target.devices:
+        return wish
+    reason = f"{target.name} has no arrays on {devices.named(wish)}"
+    raise DeviceUnavailable(source.framework, target.name, "device", reason)
+
+
+def _copied_via(source: Description, where: Device) -> str | None:
+    if source.device[0] == devices.CUDA:
+        return "d2d-copy" if where[0] == devices.CUDA else "d2h"
+    if where[0] == devices.CUDA:
+        return "h2d"
+    return "host-shm" if source.framework == "share" else None
+
+
 def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -> tuple[str, ...]:
     reasons = list(source.obstacles)
     if dtype != source.dtype:
@@ -270,7 +292,8 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
     if source.address % align and source.nbytes:
         reasons.append(f"alignment: {target.name} needs an address that is a multiple of {align}")
     # copy=False asks for the alias in the two cases below.
-    if copy is not False and source.read_only and target.read_only == "dropped":
+    on_gpu = source.device[0] == devices.CUDA
+    if copy is not False and source.read_only and target.read_only == "dropped" and not on_gpu:
         reasons.append(f"read_only: {target.name} does not know read-only memory")
     if copy is not False and not source.read_only and target.read_only == "immutable" and source.framework != "share":
         reasons.append(f"immutable_target: a later write to the source would change a value of {target.name}")
@@ -279,14 +302,21 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
 
 def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
     notes = list(source.notes)
-    if route == "hand_over" and source.framework == "share" and target.private:
+    on_gpu = source.device[0] == devices.CUDA
+    if route == "hand_over" and on_gpu and source.read_only and target.read_only == "dropped":
+        notes.append(f"read_only: {target.name} does not know it; a write faults on the GPU, or changes what others read")
+    if route == "hand_over" and not on_gpu and source.framework == "share" and target.private:
         notes.append("copy_on_write: private from the first write on")
-    if route == "hand_over" and source.read_only and target.read_only == "dropped":
+    if route == "hand_over" and not on_gpu and source.read_only and target.read_only == "dropped":
         notes.append("writable_alias_of_immutable: asked for by copy=False")
     if route == "hand_over" and not source.read_only and target.read_only == "immutable" and source.framework != "share":
         notes.append("immutable_alias_of_writable: asked for by copy=False")
-    via = "host-shm" if source.framework == "share" else None
-    return Plan(source.framework, target.name, "cpu", route, via, 0, 0, True, dtype, (), tuple(notes))
+    via = _SHARED_VIA.get(source.kind) if source.framework == "share" else None
+    where = devices.named(source.device)
+    return Plan(source.framework, target.name, where, route, via, 0, 0, True, dtype, (), tuple(notes))
+
+
+_SHARED_VIA: Final = {"memfd": "host-shm", "cuda_vmm": "zero-copy-vmm", "cuda_ipc": "zero-copy-ipc"}
 
 
 def _unsupported(source: Description, target: Caps, reason: str) -> UnsupportedArray:
@@ -298,8 +328,3 @@ def opaque_refused(source: str, dtype: str, way_out: str) -> UnsupportedDtype:
     name = "structured dtypes" if dtype.startswith("struct:") else dtype
     return UnsupportedDtype(source, "dlpack", "asdlpack", f"DLPack has no {name}: {way_out}")
 
-
-def _absent(device: object, source: str, target: str) -> DeviceUnavailable:
-    return DeviceUnavailable(
-        source, target, "device", f"no CUDA device {device!r}: arraybridge sees the devices ['cpu'] here"
-    )

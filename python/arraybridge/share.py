@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arraybridge.devices import HOST
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 from arraybridge.references import broker_at
@@ -38,6 +39,7 @@ class Record(NamedTuple):
     arrays: list[tuple[str, tuple[int, int, int], tuple[int, ...], tuple[int, ...], int]]
     size: int
     device: tuple[int, int]
+    kind: str
     enforced: bool
     structure: bytes
     metadata: bytes
@@ -99,8 +101,13 @@ class Share:
 
     @property
     def device(self) -> tuple[int, int]:
-        """DLPack's (type, id)."""
+        """DLPack's (type, id), by the number of the process that it was learnt in."""
         return self._record.device
+
+    @property
+    def kind(self) -> str:
+        """How its memory comes to a process: "memfd", "cuda_vmm", "cuda_ipc"."""
+        return self._record.kind
 
     @property
     def metadata(self) -> bytes:
@@ -136,7 +143,8 @@ class Share:
         return self.view(private=True).__dlpack__(**wishes)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._record.device
+        # Of a GPU each process has its own number.
+        return self._record.device if self._record.device == HOST else self.view().device
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         self._only()

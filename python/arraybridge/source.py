@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from arraybridge import _core, adapters
+from arraybridge import _core, adapters, devices
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.devices import Device
+from arraybridge.errors import InvalidRequest
 from arraybridge.planner import Caps, Description, Plan
 from arraybridge.share import Share
 
@@ -35,7 +37,7 @@ def source_of(array: Any, private: bool = False) -> Source:
     """
     if isinstance(array, Share):
         view = array.view(private=private)
-        return Source(view, adapters.protocols(), generic.described(view, "share"))
+        return Source(view, adapters.protocols(), generic.described(view, "share", array.kind))
     adapter = adapters.of(array)
     if adapter is adapters.protocols():
         # Read once: a capsule has nothing more to give.
@@ -60,12 +62,25 @@ class Purpose(NamedTuple):
     metadata: bytes = b""
 
 
-def placed(core: _core.Core, sources: Sequence[Source], purpose: Purpose = Purpose()) -> _core.Placement:
+def placed(
+    core: _core.Core, sources: Sequence[Source], purpose: Purpose = Purpose(), device: Device | None = None
+) -> _core.Placement:
     """The arrays in broker memory after the one copy; what could not be published is refused before. `own`: in an
-    arena of their own."""
+    arena of their own. `device`: None: where they are.
+
+    Raises:
+        InvalidRequest: they are on several devices.
+    """
+    found = {source.description.device for source in sources}
+    if len(found) > 1:
+        names = " and ".join(sorted(map(devices.named, found)))
+        raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
     if any(source.description.fill for source in sources):
-        return _filled(core, sources, purpose)
-    return core.place([source.view() for source in sources], *purpose)
+        there = found.pop()
+        filled = _filled(core, sources, purpose, there)
+        # A framework fills memory where its arrays are.
+        return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
+    return core.place([source.view() for source in sources], *purpose, device=device)
 
 
 def freeze(sources: Sequence[Source]) -> None:
@@ -76,17 +91,18 @@ def freeze(sources: Sequence[Source]) -> None:
 
 
 def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
-    """The View that the target gets: this one, or a private copy in memory of this process."""
-    if chosen.zero_copy or chosen.dtype in caps.by_value:
+    """The View that the target gets: this one, or a private copy in this process's host memory."""
+    if chosen.zero_copy or (chosen.dtype in caps.by_value and view.device == devices.HOST):
         return view
     if view.dtype != chosen.dtype:
-        return numpy_adapter.narrowed(view, chosen.dtype)
+        on_host = view if view.device == devices.HOST else _core.copy_to_heap(view)
+        return numpy_adapter.narrowed(on_host, chosen.dtype)
     return _core.copy_to_heap(view)
 
 
-def _filled(core: _core.Core, sources: Sequence[Source], purpose: Purpose) -> _core.Placement:
+def _filled(core: _core.Core, sources: Sequence[Source], purpose: Purpose, device: Device) -> _core.Placement:
     specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-    placement = core.empty(specs, *purpose)
+    placement = core.empty(specs, *purpose, device=device)
     for source, room in zip(sources, placement.views, strict=True):
         fill = source.description.fill or numpy_adapter.filler(source.view())
         fill(room)

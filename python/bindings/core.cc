@@ -77,6 +77,11 @@ std::chrono::milliseconds Milliseconds(double seconds, const char* name) {
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, kLongest) * 1000)));
 }
 
+// DLPack's device type, and this process's number of the device.
+using Where = std::pair<int32_t, int32_t>;
+
+Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
+
 using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
 
 class Core {
@@ -87,20 +92,22 @@ class Core {
 
   // Of Place and Empty: what is known already of the Publish that will follow.
   Placement Empty(const std::vector<Wanted>& arrays, bool own, std::string name, const std::string& structure,
-                  const std::string& metadata) {
+                  const std::string& metadata, const Where& device) {
     const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
     std::vector<ArraySpec> specs;
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
-    return Ask([&] { return broker_.Empty(specs, {.own = own, .device = {}, .purpose = purpose}); });
+    return Ask([&] { return broker_.Empty(specs, {.own = own, .device = DeviceAt(device), .purpose = purpose}); });
   }
 
   Placement Place(const py::sequence& objects, bool own, std::string name, const std::string& structure,
-                  const std::string& metadata) {
+                  const std::string& metadata, const std::optional<Where>& device) {
     const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
     const std::vector<View> views = ViewsOf(objects);
-    return Ask([&] { return broker_.Place(views, {.own = own, .device = {}, .purpose = purpose}); });
+    Broker::PlaceOptions options{.own = own, .device = {}, .purpose = purpose};
+    if (device.has_value()) options.device = DeviceAt(*device);
+    return Ask([&] { return broker_.Place(views, options); });
   }
 
   std::optional<Placement> PlacementOf(const py::sequence& objects) {
@@ -221,9 +228,9 @@ void AddCore(py::module_& module) {
       .def(py::init<std::string, std::string, double, std::string>(), arg("address"), arg("namespace"),
            arg("timeout_s"), arg("client"))
       .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
-           arg("metadata") = py::bytes())
+           arg("metadata") = py::bytes(), arg("device") = Where{kDeviceCpu, 0})
       .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
-           arg("metadata") = py::bytes())
+           arg("metadata") = py::bytes(), arg("device") = py::none())
       .def("placement_of", &Core::PlacementOf, arg("views"))
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
            arg("structure") = py::bytes(), arg("metadata") = py::bytes())

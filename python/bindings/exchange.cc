@@ -1,5 +1,7 @@
 #include "python/bindings/exchange.h"
 
+#include <arraybridge/device.h>
+
 #include <cstdlib>
 
 #include "python/bindings/python_owner.h"
@@ -12,22 +14,23 @@ namespace {
 PyObject* g_capsule_name = nullptr;
 PyObject* g_address_name = nullptr;
 
-// Device memory needs streams; nothing here orders them, so it is refused before anything is taken over.
-bool CheckHost(const DLTensor& tensor) {
+// Memory that nothing here can address is refused before anything is taken over.
+bool CheckDevice(const DLTensor& tensor) {
   const int type = static_cast<int>(tensor.device.device_type);
-  if (type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost) return true;
-  PyErr_Format(PyExc_BufferError, "memory of DLPack device (%d, %d) is not host memory", type,
+  if (type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost || OnGpu(tensor)) return true;
+  PyErr_Format(PyExc_BufferError, "memory of DLPack device (%d, %d) is neither the host's nor a CUDA GPU's", type,
                static_cast<int>(tensor.device.device_id));
   return false;
 }
 
 // The Python object comes first: once `import` has succeeded the tensor is taken over, and nothing may fail any more.
 template <class Import>
-PyObject* FromImport(Import import) {
+PyObject* FromImport(uintptr_t stream, Import import) {
   Ref object(NewView(View()));
   if (object == nullptr) return nullptr;
   Result<View> view = import();
   if (!view.ok()) return RaiseBuffer(view.status());
+  if (view->device.type != kDeviceCpu) view->stream = stream;
   reinterpret_cast<ViewObject*>(object.get())->view = *std::move(view);
   return object.release();
 }
@@ -71,13 +74,18 @@ int FromPyObject(void* object, DLManagedTensorVersioned** out) noexcept {
   return Guarded(-1, [&] {
     const View* view = ViewOf(static_cast<PyObject*>(object));
     if (view == nullptr || !CheckDlpackSays(*view)) return -1;
+    // "No sync" means after what the stream that CurrentStream names has to do.
+    if (const Status ordered = OrderAfterProducer(*view, kLegacyStream); !ordered.ok()) {
+      RaiseBuffer(ordered);
+      return -1;
+    }
     *out = ExportVersioned(*view);
     return 0;
   });
 }
 
 int ToPyObject(DLManagedTensorVersioned* tensor, void** out) noexcept {
-  *out = Adopt(tensor);
+  *out = Adopt(tensor, kLegacyStream);
   return *out == nullptr ? -1 : 0;
 }
 
@@ -96,7 +104,7 @@ int Borrow(void* object, DLTensor* out) noexcept {
 }
 
 int CurrentStream(DLDeviceType, int32_t, void** out) noexcept {
-  *out = nullptr;  // host memory has no stream
+  *out = nullptr;  // host memory has no stream, and on a GPU it is the legacy default one
   return 0;
 }
 
@@ -114,18 +122,22 @@ const DLPackExchangeAPI* Understood(const DLPackExchangeAPIHeader* header) {
 
 const void* ExchangeTable() { return &g_table; }
 
-PyObject* Adopt(DLManagedTensorVersioned* tensor) {
-  return Guarded(static_cast<PyObject*>(nullptr), [tensor]() -> PyObject* {
+bool OnGpu(const DLTensor& tensor) {
+  return tensor.device.device_type == kDLCUDA || tensor.device.device_type == kDLCUDAManaged;
+}
+
+PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     // Of a foreign major version nothing but the head may be read; ImportVersioned refuses it.
-    if (tensor->version.major == DLPACK_MAJOR_VERSION && !CheckHost(tensor->dl_tensor)) return nullptr;
-    return FromImport([tensor] { return ImportVersioned(tensor); });
+    if (tensor->version.major == DLPACK_MAJOR_VERSION && !CheckDevice(tensor->dl_tensor)) return nullptr;
+    return FromImport(stream, [tensor] { return ImportVersioned(tensor); });
   });
 }
 
-PyObject* Adopt(DLManagedTensor* tensor) {
-  return Guarded(static_cast<PyObject*>(nullptr), [tensor]() -> PyObject* {
-    if (!CheckHost(tensor->dl_tensor)) return nullptr;
-    return FromImport([tensor] { return ImportLegacy(tensor); });
+PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    if (!CheckDevice(tensor->dl_tensor)) return nullptr;
+    return FromImport(stream, [tensor] { return ImportLegacy(tensor); });
   });
 }
 

@@ -5,11 +5,21 @@
 #include <Python.h>
 #include <dlpack/dlpack.h>
 
+#include <cstdint>
+
 namespace arraybridge::python {
 
-// A new View that owns the tensor. nullptr with a BufferError: the tensor is still the caller's.
-PyObject* Adopt(DLManagedTensorVersioned* tensor);
-PyObject* Adopt(DLManagedTensor* tensor);
+// A new View that owns the tensor. nullptr with a BufferError: the tensor is still the caller's. `stream`: of memory on
+// a GPU, after what its bytes come, in View::stream's numbers.
+PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream);
+PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream);
+
+// Two streams that are no objects.
+inline constexpr uintptr_t kLegacyStream = 1;
+inline constexpr uintptr_t kPerThreadStream = 2;
+
+// Memory of a CUDA GPU, also the driver's managed memory.
+bool OnGpu(const DLTensor& tensor);
 
 // The table of an object's type whose major version we know; nullptr, without an error, if it has none.
 const DLPackExchangeAPI* TableOf(PyTypeObject* type);

@@ -64,6 +64,16 @@ PyObject* Size(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(Self(
 PyObject* DeviceOf(PyObject* self, void*) {
   return Py_BuildValue("(ii)", static_cast<int>(Self(self).device.type), static_cast<int>(Self(self).device.id));
 }
+PyObject* Kind(PyObject* self, void*) {
+  switch (Self(self).kind) {
+    case HandleKind::kCudaVmm:
+      return PyUnicode_FromString("cuda_vmm");
+    case HandleKind::kCudaIpc:
+      return PyUnicode_FromString("cuda_ipc");
+    default:
+      return PyUnicode_FromString("memfd");
+  }
+}
 PyObject* Enforced(PyObject* self, void*) {
   return PyBool_FromLong(Self(self).immutability == Immutability::kEnforced);
 }
@@ -80,6 +90,7 @@ PyGetSetDef g_attributes[] = {
     {"arrays", Arrays, nullptr, "(dtype name, code, shape, strides in elements, offset in bytes)", nullptr},
     {"size", Size, nullptr, "bytes", nullptr},
     {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
+    {"kind", Kind, nullptr, "how its memory comes to this process", nullptr},
     {"enforced", Enforced, nullptr, "nobody can write the bytes any more", nullptr},
     {"structure", Structure, nullptr, nullptr, nullptr},
     {"metadata", Metadata, nullptr, nullptr, nullptr},

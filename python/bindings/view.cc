@@ -116,7 +116,8 @@ PyGetSetDef g_attributes[] = {
     {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
     {"read_only", ReadOnly, nullptr, nullptr, nullptr},
     {"compact", Compact, nullptr, "row-major without gaps", nullptr},
-    {"__array_interface__", ViewArrayInterface, nullptr, "version 3", nullptr},
+    {"__array_interface__", ViewArrayInterface, nullptr, "version 3; host memory only", nullptr},
+    {"__cuda_array_interface__", ViewCudaArrayInterface, nullptr, "version 3; memory of a GPU only", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

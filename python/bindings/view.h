@@ -37,6 +37,7 @@ PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
 int ViewGetBuffer(PyObject* self, Py_buffer* buffer, int flags);
 void ViewReleaseBuffer(PyObject* self, Py_buffer* buffer);
 PyObject* ViewArrayInterface(PyObject* self, void* unused);
+PyObject* ViewCudaArrayInterface(PyObject* self, void* unused);
 PyObject* ViewArray(PyObject* self, PyObject* arguments, PyObject* keywords);
 
 // exchange.cc: DLPack's C table, static.
@@ -49,6 +50,8 @@ const void* ExchangeTable();
 PyObject* Wrap(PyObject* module, PyObject* object);
 PyObject* WrapBuffer(PyObject* module, PyObject* arguments, PyObject* keywords);
 PyObject* WrapArrayInterface(PyObject* module, PyObject* arguments);
+PyObject* WrapCudaArrayInterface(PyObject* module, PyObject* arguments);
+PyObject* Gpus(PyObject* module, PyObject* unused);
 PyObject* CopyToHeapOf(PyObject* module, PyObject* object);
 
 }  // namespace arraybridge::python

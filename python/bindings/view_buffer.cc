@@ -74,11 +74,28 @@ const char* LayoutRefusal(const Py_buffer& buffer, int flags) {
   return nullptr;
 }
 
+// What both array interfaces say alike; AttributeError where they lack the word, so that hasattr tells the truth.
+Ref Interface(PyObject* self, const char* name) {
+  const View& view = Self(self);
+  const Word* word = WordOf(view.type);
+  if (word == nullptr) {
+    PyErr_Format(PyExc_AttributeError, "%s has no type string for dtype '%s'", name, view.dtype.c_str());
+    return nullptr;
+  }
+  Ref strides(view.compact() ? Py_NewRef(Py_None) : TupleOf(ByteStrides(view)));
+  Ref shape(TupleOf(view.shape));
+  if (strides == nullptr || shape == nullptr) return nullptr;
+  return Ref(Py_BuildValue("{s:N,s:s,s:(NO),s:N,s:i}", "shape", shape.release(), "typestr", word->typestr, "data",
+                           PyLong_FromVoidPtr(view.data), view.read_only ? Py_True : Py_False, "strides",
+                           strides.release(), "version", 3));
+}
+
 }  // namespace
 
 int ViewGetBuffer(PyObject* self, Py_buffer* buffer, int flags) {
   const View& view = Self(self);
   buffer->obj = nullptr;
+  if (view.device.type != kDeviceCpu) return Refuse(buffer, "memory of a GPU is no buffer: copy it to the host first");
   const Word* word = WordOf(view.type);
   if (word == nullptr) {
     PyErr_Format(PyExc_BufferError, "the buffer protocol has no format for dtype '%s'", view.dtype.c_str());
@@ -102,17 +119,23 @@ void ViewReleaseBuffer(PyObject*, Py_buffer* buffer) { std::free(buffer->interna
 
 PyObject* ViewArrayInterface(PyObject* self, void*) {
   return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
+    if (Self(self).device.type != kDeviceCpu)
+      return PyErr_Format(PyExc_AttributeError, "memory of a GPU has no __array_interface__");
+    return Interface(self, "__array_interface__").release();
+  });
+}
+
+PyObject* ViewCudaArrayInterface(PyObject* self, void*) {
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
     const View& view = Self(self);
-    const Word* word = WordOf(view.type);
-    if (word == nullptr)  // AttributeError, so that hasattr tells the truth
-      return PyErr_Format(PyExc_AttributeError, "__array_interface__ has no type string for dtype '%s'",
-                          view.dtype.c_str());
-    Ref strides(view.compact() ? Py_NewRef(Py_None) : TupleOf(ByteStrides(view)));
-    Ref shape(TupleOf(view.shape));
-    if (strides == nullptr || shape == nullptr) return nullptr;
-    return Py_BuildValue("{s:N,s:s,s:(NO),s:N,s:i}", "shape", shape.release(), "typestr", word->typestr, "data",
-                         PyLong_FromVoidPtr(view.data), view.read_only ? Py_True : Py_False, "strides",
-                         strides.release(), "version", 3);
+    if (view.device.type != kDeviceCuda)
+      return PyErr_Format(PyExc_AttributeError, "host memory has no __cuda_array_interface__");
+    Ref interface = Interface(self, "__cuda_array_interface__");
+    if (interface == nullptr) return nullptr;
+    // None: the bytes are there.
+    const Ref stream(view.stream.has_value() ? PyLong_FromUnsignedLongLong(*view.stream) : Py_NewRef(Py_None));
+    if (stream == nullptr || PyDict_SetItemString(interface.get(), "stream", stream.get()) < 0) return nullptr;
+    return interface.release();
   });
 }
 
@@ -124,6 +147,8 @@ PyObject* ViewArray(PyObject* self, PyObject* arguments, PyObject* keywords) {
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
   const View& view = Self(self);
+  if (view.device.type != kDeviceCpu)
+    return PyErr_Format(PyExc_TypeError, "memory of a GPU is no ndarray: copy it to the host first");
   if (WordOf(view.type) == nullptr)
     return PyErr_Format(PyExc_TypeError, "an ndarray cannot hold dtype '%s'", view.dtype.c_str());
   const Ref memory(PyMemoryView_FromObject(self));

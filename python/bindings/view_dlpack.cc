@@ -1,7 +1,10 @@
-// View.__dlpack__ for host memory, as the array API of 2023.12 and DLPack 1.3 want it: either dialect, whichever the
+// View.__dlpack__, as the array API of 2023.12 and DLPack 1.3 want it: either dialect, whichever the
 // consumer asks for. Consumers retry on TypeError and on nothing else, so a TypeError never speaks of the data.
 #include <dlpack/dlpack.h>
 
+#include <arraybridge/device.h>
+
+#include "python/bindings/exchange.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/view.h"
 
@@ -39,7 +42,10 @@ PyObject* Capsule(Tensor* tensor) {
 
 struct Wish {
   bool versioned = false;
-  bool copy = false;
+  std::optional<bool> copy;
+  bool to_host = false;   // from a GPU
+  bool streamed = false;  // a stream was named
+  uintptr_t stream = 0;   // of the consumer; 0: nothing to be ordered
 };
 
 int IndexOf(PyObject* name) {
@@ -65,19 +71,33 @@ bool Pair(PyObject* value, const char* name, long (&out)[2]) {
   return true;
 }
 
-bool CheckStream(PyObject* stream) {
+// -1: the consumer orders for itself. 0 could mean either default stream.
+bool ReadStream(const View& view, PyObject* stream, Wish& wish) {
   if (!PyLong_Check(stream)) {
     PyErr_SetString(PyExc_TypeError, "stream must be an int or None");
     return false;
   }
-  PyErr_Format(PyExc_ValueError, "stream must be None for host memory, not %R", stream);
-  return false;
+  if (view.device.type == kDeviceCpu) {
+    PyErr_Format(PyExc_ValueError, "stream must be None for host memory, not %R", stream);
+    return false;
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(stream, &overflow);
+  if (overflow != 0 || number == 0 || number < -1) {
+    PyErr_Format(PyExc_ValueError, "stream must be -1, 1, 2 or the address of a CUDA stream, not %R", stream);
+    return false;
+  }
+  wish.streamed = true;
+  wish.stream = number > 0 ? static_cast<uintptr_t>(number) : 0;
+  return true;
 }
 
-bool CheckDevice(const View& view, PyObject* value) {
+bool ReadDevice(const View& view, PyObject* value, Wish& wish) {
   long device[2];
   if (!Pair(value, "dl_device", device)) return false;
   if (device[0] == view.device.type && device[1] == view.device.id) return true;
+  wish.to_host = view.device.type == kDeviceCuda && device[0] == kDeviceCpu && device[1] == 0;
+  if (wish.to_host) return true;
   PyErr_Format(PyExc_BufferError, "memory of device (%d, %d) cannot be exported to device (%ld, %ld)",
                static_cast<int>(view.device.type), static_cast<int>(view.device.id), device[0], device[1]);
   return false;
@@ -88,13 +108,13 @@ bool Read(const View& view, int name, PyObject* value, Wish& wish) {
   long version[2];
   switch (name) {
     case kStream:
-      return CheckStream(value);
+      return ReadStream(view, value, wish);
     case kMaxVersion:
       if (!Pair(value, "max_version", version)) return false;
       wish.versioned = version[0] >= 1;
       return true;
     case kDlDevice:
-      return CheckDevice(view, value);
+      return ReadDevice(view, value, wish);
     default:
       break;
   }
@@ -102,8 +122,19 @@ bool Read(const View& view, int name, PyObject* value, Wish& wish) {
     PyErr_SetString(PyExc_TypeError, "copy must be a bool or None");
     return false;
   }
-  wish.copy = value == Py_True;  // False: host memory on the host never needs a copy
+  wish.copy = value == Py_True;
   return true;
+}
+
+// Wishes that contradict each other or the memory; false with a Python error.
+bool CheckWishes(const View& view, const Wish& wish) {
+  if (view.device.type == kDeviceCpu) return true;
+  const char* why = nullptr;
+  if (wish.to_host && wish.copy == false) why = "memory of a GPU comes to the host by a copy only";
+  if (wish.to_host && wish.streamed) why = "a copy on the host has no stream: pass none";
+  if (!wish.to_host && wish.copy == true) why = "a copy on the GPU is the consumer's to make";
+  if (why != nullptr) PyErr_SetString(PyExc_BufferError, why);
+  return why == nullptr;
 }
 
 bool ReadAll(const View& view, PyObject* const* values, PyObject* names, Wish& wish) {
@@ -124,6 +155,14 @@ PyObject* Export(const View& view, bool versioned, bool is_copied = false) {
   const auto tensor = ExportLegacy(view);
   if (!tensor.ok()) return RaiseBuffer(tensor.status());
   return Capsule(*tensor);
+}
+
+// The consumer's stream comes after the producer's.
+bool Order(const View& view, const Wish& wish) {
+  if (!view.stream.has_value() || wish.stream == 0) return true;
+  const Status ordered = OrderAfterProducer(view, wish.stream);
+  if (!ordered.ok()) RaiseBuffer(ordered);
+  return ordered.ok();
 }
 
 PyObject* ExportCopy(const View& view, bool versioned) {
@@ -157,8 +196,10 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
   return Guarded<>(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
     const View& view = reinterpret_cast<ViewObject*>(self)->view;
     Wish wish;
-    if (!ReadAll(view, arguments, names, wish) || !CheckDlpackSays(view)) return nullptr;
-    return wish.copy ? ExportCopy(view, wish.versioned) : Export(view, wish.versioned);
+    if (view.device.type != kDeviceCpu) wish.stream = kLegacyStream;
+    if (!ReadAll(view, arguments, names, wish) || !CheckDlpackSays(view) || !CheckWishes(view, wish)) return nullptr;
+    if (wish.to_host || wish.copy == true) return ExportCopy(view, wish.versioned);
+    return Order(view, wish) ? Export(view, wish.versioned) : nullptr;
   });
 }
 

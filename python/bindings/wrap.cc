@@ -13,9 +13,19 @@ namespace {
 template <class Tensor>
 PyObject* Consume(PyObject* capsule, const char* live, const char* used) {
   auto* tensor = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, live));
-  PyObject* view = Adopt(tensor);
+  // Who made it was told a stream, or may assume the legacy default one.
+  PyObject* view = Adopt(tensor, kLegacyStream);
   if (view != nullptr) PyCapsule_SetName(capsule, used);
   return view;
+}
+
+// Of a live capsule; of a foreign major version nobody can say.
+bool HoldsGpuMemory(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor"))
+    return OnGpu(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->dl_tensor);
+  if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) return false;
+  const auto* tensor = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+  return tensor->version.major == DLPACK_MAJOR_VERSION && OnGpu(tensor->dl_tensor);
 }
 
 PyObject* FromCapsule(PyObject* capsule) {
@@ -34,7 +44,14 @@ PyObject* FromTable(const DLPackExchangeAPI& table, PyObject* object) {
     if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_BufferError, "the exchange API failed without an error");
     return nullptr;
   }
-  PyObject* view = Adopt(tensor);
+  void* stream = nullptr;
+  if (tensor->version.major == DLPACK_MAJOR_VERSION && OnGpu(tensor->dl_tensor) &&
+      table.current_work_stream != nullptr &&
+      table.current_work_stream(kDLCUDA, tensor->dl_tensor.device.device_id, &stream) != 0) {
+    PyErr_Clear();
+    stream = nullptr;
+  }
+  PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream));
   if (view == nullptr && tensor->deleter != nullptr) {  // refused, so it is ours to delete
     PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
     PyErr_Fetch(&type, &value, &traceback);
@@ -49,20 +66,41 @@ struct CallNames {
   PyObject* method = PyUnicode_InternFromString("__dlpack__");
   PyObject* keywords = Py_BuildValue("(N)", PyUnicode_InternFromString("max_version"));
   PyObject* version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+  PyObject* with_stream =
+      Py_BuildValue("(NN)", PyUnicode_InternFromString("max_version"), PyUnicode_InternFromString("stream"));
+  PyObject* stream_alone = Py_BuildValue("(N)", PyUnicode_InternFromString("stream"));
+  PyObject* legacy_stream = PyLong_FromUnsignedLongLong(kLegacyStream);
 };
 const CallNames& Names() {
   static const CallNames names;
   return names;
 }
 
-// Older producers know no max_version and say so by TypeError, TensorFlow by RuntimeError.
+// Older producers know no max_version and say so by TypeError, TensorFlow by RuntimeError. True: worth another try.
+bool Refused(PyObject* capsule) {
+  if (capsule != nullptr) return false;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
+  PyErr_Clear();
+  return true;
+}
+
+// Ordered before the legacy default stream. Not every producer takes that for granted when it is told no stream.
+PyObject* CallForGpu(PyObject* method) {
+  PyObject* const both[] = {Names().version, Names().legacy_stream};
+  PyObject* capsule = PyObject_Vectorcall(method, both, 0, Names().with_stream);
+  if (Refused(capsule)) capsule = PyObject_Vectorcall(method, &both[1], 0, Names().stream_alone);
+  // TensorFlow takes no stream: it has waited.
+  return Refused(capsule) ? PyObject_CallNoArgs(method) : capsule;
+}
+
 PyObject* CallDlpack(PyObject* method) {
   PyObject* const values[] = {Names().version};
   PyObject* capsule = PyObject_Vectorcall(method, values, 0, Names().keywords);
-  if (capsule != nullptr) return capsule;
-  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) return nullptr;
-  PyErr_Clear();
-  return PyObject_CallNoArgs(method);
+  if (Refused(capsule)) capsule = PyObject_CallNoArgs(method);
+  if (capsule == nullptr || !PyCapsule_CheckExact(capsule) || !HoldsGpuMemory(capsule)) return capsule;
+  // Asked about only now, so that host arrays, which are most, cost one call.
+  Py_DECREF(capsule);
+  return CallForGpu(method);
 }
 
 }  // namespace

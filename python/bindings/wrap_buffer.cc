@@ -1,9 +1,13 @@
 // How memory that is described in older words becomes a View: the buffer protocol (PEP 3118) and the array interface.
 // What DLPack cannot say is a BufferError before any byte is touched: foreign byte order, masks, odd strides.
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include <arraybridge/device.h>
+
+#include "python/bindings/exchange.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/view.h"
 
@@ -144,12 +148,15 @@ PyObject* Get(PyObject* interface, const char* key) {
   return value == Py_None ? nullptr : value;
 }
 
-bool Read(PyObject* interface, Interface& out) {
+// The version that it says, -1 if it says none.
+long VersionOf(PyObject* interface) {
   PyObject* version = Get(interface, "version");
-  if (version == nullptr || !PyLong_Check(version) || PyLong_AsLong(version) != 3) {
-    PyErr_Clear();
-    return Refuse("only version 3 of the array interface is understood") != nullptr;
-  }
+  const long number = version != nullptr && PyLong_Check(version) ? PyLong_AsLong(version) : -1;
+  PyErr_Clear();
+  return number;
+}
+
+bool Read(PyObject* interface, Interface& out) {
   if (Get(interface, "mask") != nullptr) return Refuse("an array with a mask would lose it") != nullptr;
   PyObject* typestr = Get(interface, "typestr");
   const char* text = typestr != nullptr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : nullptr;
@@ -170,8 +177,9 @@ bool Read(PyObject* interface, Interface& out) {
 }
 
 // data is (address, read-only).
-PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObject* owner) {
-  if (PyTuple_GET_SIZE(data) != 2 || !PyLong_Check(PyTuple_GET_ITEM(data, 0)))
+PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObject* owner,
+                      std::optional<Device> (*device_of)(const void*)) {
+  if (!PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || !PyLong_Check(PyTuple_GET_ITEM(data, 0)))
     return Refuse("data of the array interface must be (address, read_only)");
   void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
   if (address == nullptr && PyErr_Occurred() != nullptr) {
@@ -183,8 +191,37 @@ PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObj
   // The dictionary may be what keeps the bytes: a NumPy scalar describes an array that nobody else holds.
   const Ref both(PyTuple_Pack(2, interface, owner));
   if (both == nullptr) return nullptr;
-  return FromDescription(Describe(address, said.type, std::move(said.shape), std::move(said.strides), {},
+  const auto device = device_of(address);
+  if (!device.has_value()) return nullptr;
+  return FromDescription(Describe(address, said.type, std::move(said.shape), std::move(said.strides), *device,
                                   read_only != 0, OwnerOf(both.get())));
+}
+
+std::optional<Device> Host(const void* /*address*/) { return Device{}; }
+
+// The address knows, and nobody else does; nothing with a Python error. Arrays without elements have none: any will do.
+std::optional<Device> Gpu(const void* address) {
+  if (address == nullptr) return Device{kDeviceCuda, 0, {}};
+  auto gpu = GpuOf(address);
+  if (gpu.ok()) return *std::move(gpu);
+  RaiseBuffer(gpu.status());
+  return std::nullopt;
+}
+
+// The stream that the consumer has to come after; false with a Python error. Before version 3 there was no word for it.
+bool StreamOf(PyObject* interface, long version, std::optional<uintptr_t>& stream) {
+  if (version < 3) stream = kLegacyStream;
+  PyObject* said = version < 3 ? nullptr : Get(interface, "stream");
+  if (said == nullptr) return true;
+  const unsigned long long number = PyLong_Check(said) ? PyLong_AsUnsignedLongLong(said) : 0;
+  if (number != 0 && PyErr_Occurred() == nullptr) {
+    stream = static_cast<uintptr_t>(number);
+    return true;
+  }
+  PyErr_Clear();
+  PyErr_Format(PyExc_BufferError, "stream of the array interface must be None, 1, 2 or the address of one, not %R",
+               said);
+  return false;
 }
 
 // data is an object with the buffer protocol, and the array must lie inside it.
@@ -224,12 +261,45 @@ PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {
   PyObject* owner = nullptr;
   if (!PyArg_ParseTuple(arguments, "O!O:wrap_array_interface", &PyDict_Type, &interface, &owner)) return nullptr;
   return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
+    if (VersionOf(interface) != 3) return Refuse("only version 3 of the array interface is understood");
     Interface said;
     if (!Read(interface, said)) return nullptr;
     PyObject* data = Get(interface, "data");
     if (data == nullptr) return FromBuffer(owner, false, false);
-    if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(said), owner);
+    if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(said), owner, Host);
     return FromBufferObject(interface, data, std::move(said));
+  });
+}
+
+PyObject* WrapCudaArrayInterface(PyObject*, PyObject* arguments) {
+  PyObject* interface = nullptr;
+  PyObject* owner = nullptr;
+  if (!PyArg_ParseTuple(arguments, "O!O:wrap_cuda_array_interface", &PyDict_Type, &interface, &owner)) return nullptr;
+  return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
+    const long version = VersionOf(interface);
+    if (version != 2 && version != 3) return Refuse("only versions 2 and 3 of this array interface are understood");
+    Interface said;
+    std::optional<uintptr_t> stream;
+    if (!Read(interface, said) || !StreamOf(interface, version, stream)) return nullptr;
+    PyObject* data = Get(interface, "data");
+    if (data == nullptr) return Refuse("the array interface has no data");
+    Ref view(FromAddress(interface, data, std::move(said), owner, Gpu));
+    if (view == nullptr) return nullptr;
+    reinterpret_cast<ViewObject*>(view.get())->view.stream = stream;
+    return view.release();
+  });
+}
+
+PyObject* Gpus(PyObject*, PyObject*) {
+  return Guarded(static_cast<PyObject*>(nullptr), []() -> PyObject* {
+    const auto gpus = VisibleGpus();
+    Ref list(PyList_New(0));
+    if (list == nullptr || !gpus.ok()) return list.release();  // without a driver there is none
+    for (const Device& gpu : *gpus) {
+      const Ref uuid(PyUnicode_FromString(gpu.uuid.c_str()));
+      if (uuid == nullptr || PyList_Append(list.get(), uuid.get()) < 0) return nullptr;
+    }
+    return list.release();
   });
 }
 

@@ -334,3 +334,11 @@ def test_deleting_in_every_order(broker):
 def test_swapping_and_narrowing_are_two_copies_and_the_plan_says_so(broker):
     got, plan = broker.convert(np.array([1.5, 2.5], ">f8"), "jax", allow_downcast=True, explain=True)
     assert got.tolist() == [1.5, 2.5] and (plan.copies, plan.copied_bytes) == (2, 24)
+
+
+def test_a_copy_that_is_asked_for_is_one_also_of_what_lies_in_broker_memory(broker):
+    first = broker.convert(np.arange(6.0), "torch", copy=True)
+    second = broker.convert(first, "torch", copy=True)
+    assert second.data_ptr() != first.data_ptr()
+    second[0] = 9
+    assert first[0] == 0

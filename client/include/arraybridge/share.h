@@ -18,6 +18,7 @@ struct Share {
   std::vector<ArraySpec> arrays;
   uint64_t size = 0;  // bytes
   Device device;
+  HandleKind kind = HandleKind::kMemfd;  // how its memory comes to this process
   Immutability immutability = Immutability::kByContract;
   std::string structure;  // opaque bytes of the tree that the arrays came from
   std::string metadata;   // the user's bytes

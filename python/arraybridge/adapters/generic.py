@@ -21,7 +21,7 @@ def describe(source: Any) -> Description:
 
 
 def export(source: Any) -> _core.View:
-    """A View of it, by the first protocol that it speaks: View, DLPack, array interface, buffer.
+    """A View of it, by the first protocol that it speaks: View, DLPack, array interface (CUDA's first), buffer.
 
     Raises:
         UnsupportedArray: it speaks none, or refuses this array.
@@ -32,6 +32,9 @@ def export(source: Any) -> _core.View:
     try:
         if hasattr(kind, "__dlpack__") or kind.__name__ == "PyCapsule":
             return _core.wrap(source)
+        interface = _cuda_interface(source)
+        if interface is not None:
+            return _core.wrap_cuda_array_interface(interface, source)
         interface = getattr(source, "__array_interface__", None) if hasattr(kind, "__array_interface__") else None
         if isinstance(interface, dict):
             return _core.wrap_array_interface(interface, source)
@@ -41,6 +44,12 @@ def export(source: Any) -> _core.View:
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
     reason = f"{kind.__name__} speaks no array protocol; make an array of it first, with numpy.asarray for example"
     raise UnsupportedArray(kind.__name__, "any", "asdlpack", reason)
+
+
+def _cuda_interface(source: Any) -> dict[str, Any] | None:
+    # Arrays that can be on either kind of device have the attribute on one of them only.
+    found = getattr(source, "__cuda_array_interface__", None) if hasattr(type(source), "__cuda_array_interface__") else None
+    return found if isinstance(found, dict) else None
 
 
 def _has_buffer(source: Any) -> bool:
@@ -57,8 +66,11 @@ def view(view: _core.View) -> Any:
     return view
 
 
-def described(view: _core.View, framework: str) -> Description:
+def described(view: _core.View, framework: str, kind: str = "memfd") -> Description:
     """A View in the planner's words; the name and the code of its dtype may be another process's word.
+
+    Args:
+        kind: of a share: how its memory came to this process.
 
     Raises:
         UnsupportedDtype: they contradict each other, or nobody knows them.
@@ -74,4 +86,6 @@ def described(view: _core.View, framework: str) -> Description:
         strides=None if view.compact else view.strides,
         address=view.address,
         read_only=view.read_only,
+        device=view.device,
+        kind=kind,
     )

@@ -1,11 +1,14 @@
-"""PyTorch: ignores read-only, so a host share comes to it copy-on-write; a negative stride aborts the process."""
+"""PyTorch: ignores read-only, so a host share comes to it copy-on-write; a negative stride aborts the process.
+
+On a GPU its tensors come after what its current stream has to do, and go to that stream.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core
+from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import CODES, COMMON, FLOAT8, Caps, Description
@@ -21,6 +24,7 @@ CAPS: Final = Caps(
     read_only="dropped",
     private=True,
     dtypes=COMMON | FLOAT8 | {"bfloat16", "complex32"},
+    devices=frozenset({devices.CPU, devices.CUDA}),
 )
 
 
@@ -33,7 +37,11 @@ def describe(tensor: Any) -> Description:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in CODES:
         raise UnsupportedDtype("torch", "any", "hand_over", f"no framework can be handed torch.{name}")
-    unresolved = tensor.is_conj() or tensor.is_neg()
+    obstacles: tuple[str, ...] = ()
+    if tensor.is_conj() or tensor.is_neg():
+        obstacles = ("layout: a pending conjugate or negative bit",)
+    elif tensor.is_cuda and not tensor.is_contiguous():
+        obstacles = ("layout: strided on a GPU",)
     return Description(
         framework="torch",
         dtype=name,
@@ -42,9 +50,10 @@ def describe(tensor: Any) -> Description:
         strides=tuple(tensor.stride()),
         address=tensor.data_ptr(),
         read_only=False,
-        obstacles=("layout: a pending conjugate or negative bit",) if unresolved else (),
+        obstacles=obstacles,
         notes=("detached: the result has no gradient",) if tensor.requires_grad else (),
-        fill=_filler(tensor) if unresolved else None,
+        fill=_filler(tensor) if obstacles else None,
+        device=(devices.CUDA, tensor.device.index) if tensor.is_cuda else devices.HOST,
     )
 
 
@@ -64,6 +73,9 @@ def _from_dlpack() -> Any:
 def _filler(tensor: Any) -> Any:
     def fill(target: View) -> None:
         view(target).copy_(tensor.detach())
+        if tensor.is_cuda:
+            # Whoever is told of the bytes next asks nobody whether they are there.
+            ensure_module("torch").cuda.current_stream(tensor.device).synchronize()
 
     return fill
 
@@ -83,10 +95,10 @@ def _refuse_formless(tensor: Any) -> None:
         form = "a tensor inside a functorch transform"
     elif _is_fake(tensor):
         form = "a fake tensor"
-    elif tensor.device.type != "cpu":
+    elif tensor.device.type not in ("cpu", "cuda"):
         form = f"a tensor on {tensor.device}"
     if form is not None:
-        raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no host memory that can be handed on")
+        raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be handed on")
 
 
 def _is_fake(tensor: Any) -> bool:

@@ -9,21 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-DRIVER = (
-    Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build" / "dev"))
-    / "tests"
-    / "simulated_cuda"
-    / "libsimulated_cuda.so"
-)
-
-Program = Callable[..., list[str]]
+from programs import DRIVER, HERE, ROOT, Program
 
 
 def runtime_headers() -> Path:

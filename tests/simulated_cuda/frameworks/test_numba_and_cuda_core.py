@@ -1,7 +1,7 @@
 """Frameworks that need no libcudart, on the simulated driver."""
 
 import pytest
-from conftest import Program
+from programs import Program
 
 
 @pytest.mark.parametrize("name", ["copies", "export"])

@@ -1,7 +1,7 @@
 """Real PyTorch on the simulated driver. What is enqueued happens late, so a forgotten wait shows as 0xCD bytes."""
 
 import pytest
-from conftest import Program
+from programs import Program
 
 
 @pytest.mark.parametrize("name", ["copies", "pinned", "exchange", "queues"])

@@ -210,6 +210,22 @@ TEST_F(KindsTest, BytesAreKeptUntilWhoHadThemSaysThatItUnmapped) {
   EXPECT_EQ(broker_.TakeSnapshot().charged_bytes, 0u);
 }
 
+TEST_F(KindsTest, AnUnmapThatCrossedALeaseOfOpaqueBytesIsNoNews) {
+  const auto writer = Open({HandleKind::kCudaIpc});
+  const auto arena = Allocated(writer);
+  Publish(writer, arena);
+  const auto reader = Open({HandleKind::kCudaIpc});
+  const auto acquired = Acquire(reader);
+  ASSERT_TRUE(acquired.ok());
+  ASSERT_TRUE(broker_.Release(reader, {}, {}, {&arena.arena, 1}).ok());  // sent before the lease arrived
+  Release(reader, *acquired);
+  Withdraw(writer);
+  ASSERT_TRUE(broker_.Release(writer, {}, {&arena.arena, 1}, {}).ok());
+  EXPECT_EQ(Swept(), 0u) << "the reader opened it after all";
+  ASSERT_TRUE(broker_.Release(reader, {}, {}, {&arena.arena, 1}).ok());
+  EXPECT_EQ(Swept(), kPage);
+}
+
 TEST_F(KindsTest, AWriterThatEndedKeepsItsBytesWhileItsProcessLives) {
   Sleeper process;
   const auto writer = Open({HandleKind::kCudaIpc}, process.Watch());

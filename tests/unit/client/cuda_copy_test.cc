@@ -1,6 +1,8 @@
 // Copies over a GPU, what a client knows of its devices before it needs one, and what protects a reader's memory.
 #include "client/memory/cuda_copy.h"
 
+#include <arraybridge/device.h>
+
 #include "client/memory/cuda_vmm_mapper.h"
 #include "client/memory/mapper_table.h"
 #include "tests/unit/client/cuda_owner.h"

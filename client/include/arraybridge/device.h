@@ -1,0 +1,27 @@
+// GPUs as this process sees them, for whoever hands arrays from one framework to another: which there are, on which one
+// an address lies, and the order between streams. The driver is loaded with the first call that needs it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <arraybridge/view.h>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// In the order of their numbers here. UNAVAILABLE: no driver, or no GPU.
+Result<std::vector<Device>> VisibleGpus();
+
+// INVALID_ARGUMENT: it is no address of a GPU's memory. UNAVAILABLE: no driver.
+Result<Device> GpuOf(const void* address);
+
+// What the view's producer has queued has ended. At once for host memory and for views without a stream.
+Status WaitForProducer(const View& view);
+
+// What is queued on `stream` (View::stream's numbers) from now on comes after what the view's producer has queued so
+// far; nothing waits here. Nothing to do for host memory and for views without a stream.
+Status OrderAfterProducer(const View& view, uintptr_t stream);
+
+}  // namespace arraybridge

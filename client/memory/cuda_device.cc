@@ -1,0 +1,62 @@
+#include <arraybridge/device.h>
+
+#include "client/memory/cuda_devices.h"
+
+namespace arraybridge {
+
+using cuda::CUstream;
+
+namespace {
+
+CUstream StreamOf(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
+
+}  // namespace
+
+Result<std::vector<Device>> VisibleGpus() {
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  return (*devices)->all();
+}
+
+Result<Device> GpuOf(const void* address) {
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  const cuda::Driver& driver = (*devices)->driver();
+  int ordinal = -1;
+  AB_RETURN_IF_ERROR(driver.CheckInput(driver.PointerGetAttribute(&ordinal, cuda::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                                                  reinterpret_cast<cuda::CUdeviceptr>(address)),
+                                       "cuPointerGetAttribute", "the address is not one of a GPU's memory"));
+  return (*devices)->Find({kDeviceCuda, ordinal, {}});
+}
+
+Status WaitForProducer(const View& view) {
+  if (view.device.type != kDeviceCuda || !view.stream.has_value()) return Ok();
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  const auto at = (*devices)->Find(view.device);
+  if (!at.ok()) return at.status();
+  const auto inside = (*devices)->Enter(at->id);
+  if (!inside.ok()) return inside.status();
+  const cuda::Driver& driver = (*devices)->driver();
+  return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
+}
+
+Status OrderAfterProducer(const View& view, uintptr_t stream) {
+  if (view.device.type != kDeviceCuda || !view.stream.has_value() || *view.stream == stream) return Ok();
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  const auto at = (*devices)->Find(view.device);
+  if (!at.ok()) return at.status();
+  const auto inside = (*devices)->Enter(at->id);
+  if (!inside.ok()) return inside.status();
+  const cuda::Driver& driver = (*devices)->driver();
+  cuda::CUevent event = nullptr;
+  AB_RETURN_IF_ERROR(driver.Check(driver.EventCreate(&event, cuda::kEventDisableTiming), "cuEventCreate"));
+  Status ordered = driver.Check(driver.EventRecord(event, StreamOf(*view.stream)), "cuEventRecord");
+  if (ordered.ok()) ordered = driver.Check(driver.StreamWaitEvent(StreamOf(stream), event, 0), "cuStreamWaitEvent");
+  // A wait that is queued outlives its event.
+  driver.EventDestroy(event);
+  return ordered;
+}
+
+}  // namespace arraybridge

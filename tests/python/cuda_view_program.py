@@ -1,0 +1,149 @@
+"""Arrays of fake producers on the simulated GPU become Views: the function named by the first argument.
+
+The simulated driver is libcuda.so.1 here, and does what is enqueued only when somebody waits for it.
+"""
+
+import ctypes
+import sys
+from typing import Any
+
+from arraybridge import _core, asdlpack
+from dlpack_by_hand import Device, Producer
+
+COUNT = 6  # float32
+driver = ctypes.CDLL("libcuda.so.1")
+u64 = ctypes.c_uint64
+
+
+def checked(result: int) -> None:
+    assert result == 0, result
+
+
+def start() -> None:
+    context = ctypes.c_void_p()
+    checked(driver.cuInit(0))
+    checked(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    checked(driver.cuCtxSetCurrent(context))
+
+
+def stream() -> int:
+    made = ctypes.c_void_p()
+    checked(driver.cuStreamCreate(ctypes.byref(made), 1))
+    return made.value or 0
+
+
+def memory() -> int:
+    address = u64()
+    checked(driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(2 << 20)))
+    return address.value
+
+
+def fill(address: int, byte: int, on: int) -> None:
+    """Later."""
+    checked(driver.cuMemsetD8Async(u64(address), ctypes.c_ubyte(byte), ctypes.c_size_t(4 * COUNT), ctypes.c_void_p(on)))
+
+
+def first_byte(view: _core.View) -> int:
+    return memoryview(_core.copy_to_heap(view)).cast("B")[0]
+
+
+class Asked:
+    """A producer on the GPU that remembers what it was asked, and has what its dialect has."""
+
+    def __init__(self, address: int, takes: set[str], versioned: bool = True, **fields: Any) -> None:
+        self.takes, self.asked = takes, list[dict[str, Any]]()
+        self.producers: list[Producer] = []
+        self.make = lambda: Producer(versioned, shape=(COUNT,), data=address, device=Device(2, 0), **fields)
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        if not set(keywords) <= self.takes:
+            raise TypeError(f"unexpected keyword among {sorted(keywords)}")
+        self.asked.append(keywords)
+        self.producers.append(self.make())
+        return self.producers[-1].capsule()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+class Described:
+    def __init__(self, address: int, **more: Any) -> None:
+        self.said = {"shape": (COUNT,), "typestr": "<f4", "data": (address, False), "version": 3, **more}
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.said
+
+
+def producers_are_told_the_legacy_stream() -> None:
+    address = memory()
+    for takes, told in (
+        ({"max_version", "stream"}, {"max_version": (1, 3), "stream": 1}),
+        ({"stream"}, {"stream": 1}),
+        (set[str](), dict[str, Any]()),
+    ):
+        asked = Asked(address, takes, versioned="max_version" in takes)
+        view = _core.wrap(asked)
+        assert asked.asked[-1] == told, asked.asked
+        assert (view.device, view.address) == ((2, 0), address)
+        assert view.__cuda_array_interface__["stream"] == 1
+        del view
+        assert asked.producers[-1].deletes == 1
+
+
+def managed_memory_shows_as_the_gpus() -> None:
+    assert _core.wrap(Producer(device=Device(13, 0)).capsule()).device == (2, 0)
+
+
+def an_interface_names_its_gpu_and_its_stream() -> None:
+    address, side = memory(), stream()
+    fill(address, 7, side)
+    late = asdlpack(Described(address, stream=None))
+    assert late.device == (2, 0)
+    assert late.__cuda_array_interface__["stream"] is None
+    assert first_byte(late) != 7, "nobody has asked for that stream"
+    view = asdlpack(Described(address, stream=side))
+    assert view.__cuda_array_interface__["stream"] == side
+    assert first_byte(view) == 7
+    assert asdlpack(Described(address, version=2)).__cuda_array_interface__["stream"] == 1
+    assert asdlpack(Described(0, shape=(0, 3))).size == 0
+
+
+def an_interface_that_cannot_be_is_refused() -> None:
+    address = memory()
+    host = ctypes.create_string_buffer(64)
+    for more in (
+        {"stream": 0}, {"stream": -1}, {"stream": "1"}, {"version": 1}, {"mask": object()}, {"data": None},
+        {"data": (ctypes.addressof(host), False)}, {"typestr": ">f4"}, {"strides": (5,)}, {"shape": (-1,)},
+    ):  # fmt: skip
+        try:
+            _core.wrap_cuda_array_interface(Described(address, **more).__cuda_array_interface__, host)
+        except BufferError:
+            continue
+        raise AssertionError(more)
+
+
+def a_consumers_stream_comes_after_the_producers() -> None:
+    address, producer, consumer = memory(), stream(), stream()
+    view = asdlpack(Described(address, stream=producer))
+    for number, seen in ((-1, False), (consumer, True)):
+        fill(address, 9, producer)
+        capsule = view.__dlpack__(stream=number, max_version=(1, 0))
+        read = ctypes.create_string_buffer(4 * COUNT)
+        checked(driver.cuMemcpyDtoHAsync_v2(read, u64(address), ctypes.c_size_t(4 * COUNT), ctypes.c_void_p(consumer)))
+        checked(driver.cuStreamSynchronize(ctypes.c_void_p(consumer)))
+        assert (read.raw[0] == 9) == seen, number
+        checked(driver.cuStreamSynchronize(ctypes.c_void_p(producer)))
+        fill(address, 0, producer)
+        checked(driver.cuStreamSynchronize(ctypes.c_void_p(producer)))
+        del capsule
+
+
+def gpus_are_listed_by_number() -> None:
+    assert [gpu[-2:] for gpu in _core.gpus()] == ["01", "00"]
+    assert {len(gpu) for gpu in _core.gpus()} == {40}
+
+
+start()
+globals()[sys.argv[1]]()
+print("done")

@@ -1,0 +1,177 @@
+"""A process with arrays on the simulated GPU and a Broker: ``share_program.py ADDRESS``.
+
+Each line of standard input names a function and its arguments; the answer is one line, or what it raised.
+"""
+
+import sys
+import traceback
+from collections.abc import Callable
+
+import arraybridge
+import numpy as np
+import torch
+from arraybridge import _core
+
+COUNT = 1000
+broker = arraybridge.Broker(sys.argv[1], start="never")
+kept: list[object] = []
+
+
+def expected(start: str) -> torch.Tensor:
+    return torch.arange(float(start), float(start) + COUNT)
+
+
+def on_gpu(start: str) -> torch.Tensor:
+    array = expected(start).to("cuda")
+    torch.cuda.synchronize()
+    return array
+
+
+def right(array: torch.Tensor, start: str) -> str:
+    return "right" if torch.equal(array, expected(start)) else f"wrong: {array[:3].tolist()}"
+
+
+def put(name: str, start: str) -> str:
+    share = broker.put(on_gpu(start), name)
+    return f"{share.device} {share.kind}"
+
+
+def put_from_side_stream(name: str, start: str) -> str:
+    """What the current stream has to do comes before the put; nobody synchronises."""
+    source = on_gpu(start)
+    array = torch.empty_like(source)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        array.copy_(source, non_blocking=True)
+        broker.put(array, name)
+    return "ok"
+
+
+def put_in_place(name: str, start: str) -> str:
+    array = broker.empty(COUNT, "float32", "torch", device="cuda")
+    assert array.device == torch.device("cuda:0")
+    assert array.data_ptr() % 256 == 0
+    array.copy_(on_gpu(start), non_blocking=True)
+    before = broker.stats()["client_arena_bytes"]
+    broker.put(array, name)
+    assert broker.stats()["client_arena_bytes"] == before
+    kept.append(array)
+    return "ok"
+
+
+def get(name: str, start: str) -> str:
+    array, plan = broker.get(name, "torch", explain=True)
+    kept.append(array)
+    return f"{array.device} {plan.via} {plan.copies} {right(array.cpu(), start)}"
+
+
+def get_numpy(name: str, start: str) -> str:
+    array, plan = broker.get(name, "numpy", explain=True)
+    assert isinstance(array, np.ndarray)
+    return f"{plan.via} {plan.copies} {right(torch.from_numpy(array), start)}"
+
+
+def get_on(name: str, start: str, device: str) -> str:
+    array, plan = broker.get(name, "torch", device=device, explain=True)
+    return f"{array.device} {plan.via} {plan.copies} {right(array.cpu(), start)}"
+
+
+def put_host(name: str, start: str) -> str:
+    return str(broker.put(expected(start), name).device)
+
+
+def convert(start: str) -> str:
+    to_gpu = broker.convert(expected(start), "torch", device="cuda:0", explain=True)
+    assert to_gpu.plan.via == "h2d", to_gpu.plan
+    assert to_gpu.array.is_cuda
+    back = broker.convert(to_gpu.array, "numpy", explain=True)
+    assert back.plan.via == "d2h", back.plan
+    same = broker.convert(to_gpu.array, "torch", explain=True)
+    assert same.plan.route == "identity", same.plan
+    assert same.array is to_gpu.array
+    private = broker.convert(to_gpu.array, "torch", copy=True, explain=True)
+    assert private.plan.via == "d2d-copy", private.plan
+    assert private.array.data_ptr() != to_gpu.array.data_ptr()
+    assert right(private.array.cpu(), start) == "right"
+    return right(torch.from_numpy(back.array), start)
+
+
+def view(name: str, start: str) -> str:
+    """What a View of GPU memory says, and what it refuses."""
+    array = acquired(name)
+    assert array.device == array.__dlpack_device__() == (2, 0)
+    assert array.read_only
+    assert not hasattr(array, "__array_interface__")
+    interface = array.__cuda_array_interface__
+    assert interface["data"] == (array.address, True)
+    assert interface["stream"] is None
+    assert interface["version"] == 3
+    for stream in (None, -1, 1, 2):
+        assert torch.from_dlpack(Streamed(array, stream)).data_ptr() == array.address
+    for refused in (lambda: array.__dlpack__(stream=0), lambda: array.__dlpack__(stream=-2)):
+        assert isinstance(raised(refused), ValueError)
+    assert isinstance(raised(lambda: array.__dlpack__(stream=1, dl_device=(1, 0))), BufferError)
+    assert isinstance(raised(lambda: array.__dlpack__(dl_device=(1, 0), copy=False)), BufferError)
+    assert isinstance(raised(lambda: array.__dlpack__(dl_device=(2, 1))), BufferError)
+    assert isinstance(raised(lambda: array.__dlpack__()), BufferError)  # unversioned cannot say read-only
+    assert isinstance(raised(lambda: memoryview(array)), BufferError)
+    assert isinstance(raised(lambda: np.asarray(array)), TypeError)
+    on_host = np.from_dlpack(array, device="cpu")
+    assert on_host.flags.writeable
+    return right(torch.from_numpy(on_host), start)
+
+
+class Streamed:
+    """Asks for a stream of choice."""
+
+    def __init__(self, array: _core.View, stream: int | None) -> None:
+        self.array, self.stream = array, stream
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **_: object) -> object:
+        return self.array.__dlpack__(stream=self.stream, max_version=(1, 0))
+
+
+def acquired(name: str) -> _core.View:
+    return broker.views(broker.list(name)[0].share)[0]
+
+
+def raised(call: Callable[[], object]) -> Exception | None:
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def numba(name: str, start: str) -> str:
+    from numba import cuda
+
+    array = cuda.as_cuda_array(acquired(name))
+    read = right(torch.from_numpy(array.copy_to_host()), start)
+    put = broker.put(cuda.to_device(expected(start).numpy()), f"{name}-numba")
+    return f"{read} {put.device}"
+
+
+def drop() -> str:
+    kept.clear()
+    broker.flush()
+    return str(broker.stats()["client_live_leases"])
+
+
+FUNCTIONS = {
+    function.__name__: function
+    for function in (
+        put, put_from_side_stream, put_in_place, put_host, get, get_numpy, get_on, convert, view, numba, drop,
+    )
+}  # fmt: skip
+
+for line in sys.stdin:
+    verb, *arguments = line.split()
+    try:
+        print(FUNCTIONS[verb](*arguments), flush=True)
+    except Exception as error:
+        traceback.print_exc()
+        print(f"{type(error).__name__}: {error}".replace("\n", " "), flush=True)

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <utility>
 
+#include "daemon/service/listener.h"
+
 namespace arraybridge {
 namespace {
 
@@ -36,7 +38,9 @@ std::optional<Peer> GrpcDoorConnections::PeerOf(std::string_view name) const {
   MutexLock lock(mutex_);
   const auto found = connections_.find(descriptor);
   if (found == connections_.end() || InodeOf(descriptor) != found->second.inode) return std::nullopt;
-  return found->second.peer;
+  Peer peer = found->second.peer;
+  peer.process = ProcessOf(descriptor, peer.process_id);
+  return peer;
 }
 
 void GrpcDoorConnections::Forget(std::unordered_map<int, Connection>::iterator gone) {

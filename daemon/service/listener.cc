@@ -93,14 +93,6 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address, int type
   return Ok();
 }
 
-UniqueFd ProcessOf(int socket, pid_t pid) {
-  int fd = -1;
-  socklen_t size = sizeof fd;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return UniqueFd(fd);
-  if (pid <= 0) return {};
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
-
 Connection Identify(UniqueFd socket, Door kind) {
   Connection connection;
   ucred credentials{};
@@ -110,8 +102,7 @@ Connection Identify(UniqueFd socket, Door kind) {
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
   connection.peer.door = kind;
-  // None where the kernel has no pidfd for it: other PID namespaces before Linux 6.5.
-  connection.peer.process = std::make_shared<const UniqueFd>(ProcessOf(socket.get(), credentials.pid));
+  if (kind == Door::kLifeline) connection.peer.process = ProcessOf(socket.get(), connection.peer.process_id);
   connection.socket = std::move(socket);
   return connection;
 }
@@ -148,6 +139,15 @@ void TellLack(int socket, Door kind) {
 }
 
 }  // namespace
+
+ProcessFd ProcessOf(int socket, uint64_t process_id) {
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) != 0) {
+    fd = process_id == 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process_id), 0));
+  }
+  return std::make_shared<const UniqueFd>(fd);
+}
 
 Listener::Listener() : spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {}
 

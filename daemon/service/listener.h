@@ -20,11 +20,14 @@ namespace arraybridge {
 // A connection that was accepted, and who is at its other end.
 struct Connection {
   UniqueFd socket;  // non-blocking
-  Peer peer;        // uid, gid, process_id, door, process
+  Peer peer;        // uid, gid, process_id, door; of a lifeline its process, too
   // The kernel refuses what the peer attaches to a message. Otherwise closing the socket, with unread messages in it,
   // may sleep for as long as the peer likes: CloseAside.
   bool takes_no_descriptors = false;
 };
+
+// The process at the other end. Invalid where the kernel has none: other PID namespaces before Linux 6.5.
+ProcessFd ProcessOf(int socket, uint64_t process_id);
 
 class Listener {
  public:

@@ -140,7 +140,7 @@ def test_no_permission(tmp_path: Path) -> None:
         ours.listen()
         (tmp_path / "broker.sock").chmod(0o600)
         denied = subprocess.run([CTL, "ping", "-H", tmp_path], capture_output=True, text=True, user=65534)
-    assert denied.returncode == PERMISSION
+    assert denied.returncode == PERMISSION, denied
 
 
 def test_version() -> None:

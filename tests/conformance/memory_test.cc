@@ -21,6 +21,7 @@
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/memory_backend.h"
 #include "daemon/memory/warm_backend.h"
+#include "tests/integration/build_tree.h"
 
 namespace arraybridge {
 namespace {
@@ -55,13 +56,19 @@ class WarmOverHost final : public MemoryBackend {
   std::unique_ptr<WarmBackend> warm_;
 };
 
-// On the simulated driver, which lets a process import its own here, as real ones do. Its machine has room for
-// kCapacity, and not for a block more.
-std::unique_ptr<MemoryBackend> SimulatedVmm(uint64_t /*capacity*/) {
-  ::setenv("SIMULATED_CUDA", "own;memory=17825792", 1);
-  const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, 100);
+// On the simulated driver, which lets a process import its own here, as cards do (build_tree.h chooses). Each GPU hands
+// out `capacity` alone.
+std::unique_ptr<MemoryBackend> CudaVmm(uint64_t capacity) {
+  ::setenv("SIMULATED_CUDA", "own", 1);
+  const auto gpus = FindCudaGpus(DriverUnderTest(SIMULATED_CUDA_LIBRARY), 100);
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
-  return MakeCudaVmmBackend(*gpus);
+  std::vector<std::shared_ptr<CudaGpu>> small;
+  for (const auto& gpu : *gpus) {
+    const std::shared_ptr<const cuda::Driver> driver(gpu, &gpu->driver());
+    small.push_back(std::make_shared<CudaGpu>(driver, gpu->ordinal(), gpu->device(), gpu->refusals(),
+                                              gpu->granularity(), capacity));
+  }
+  return MakeCudaVmmBackend(std::move(small));
 }
 
 View BytesAt(void* data, uint64_t size, const Device& device) {
@@ -305,7 +312,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Pair{"Host", [](uint64_t capacity) { return MakeHostBackend({.capacity_bytes = capacity}); }, MakeHostMapper},
         Pair{"Warm", [](uint64_t capacity) { return std::make_unique<WarmOverHost>(capacity); }, MakeHostMapper},
-        Pair{"CudaVmm", SimulatedVmm, [] { return MakeCudaVmmMapper(SIMULATED_CUDA_LIBRARY); }}),
+        Pair{"CudaVmm", CudaVmm, [] { return MakeCudaVmmMapper(DriverUnderTest(SIMULATED_CUDA_LIBRARY)); }}),
     [](const testing::TestParamInfo<Pair>& param) { return param.param.name; });
 
 }  // namespace

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
@@ -32,7 +31,20 @@ OPEN_SESSION, REDEEM = 1, 12
 
 
 def generate(folder: Path) -> tuple[Any, Any]:
-    """Modules of the messages and of the service, generated from proto/ under a name that no Python package has."""
+    """Modules of the messages and of the service, generated from proto/ under a name that no Python package has.
+
+    $ARRAYBRIDGE_FOREIGN_STUBS is a folder where they are already, for a machine without grpcio-tools.
+    """
+    ready = os.environ.get("ARRAYBRIDGE_FOREIGN_STUBS")
+    if ready is None:
+        _generate(folder)
+    sys.path.insert(0, ready or str(folder))
+    return importlib.import_module("foreign_v1.broker_pb2"), importlib.import_module("foreign_v1.broker_pb2_grpc")
+
+
+def _generate(folder: Path) -> None:
+    from grpc_tools import protoc
+
     source = folder / "proto" / "foreign_v1"
     source.mkdir(parents=True)
     for name in ("array.proto", "broker.proto"):
@@ -42,8 +54,6 @@ def generate(folder: Path) -> tuple[Any, Any]:
     arguments = ["protoc", f"-I{folder / 'proto'}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
     arguments += [f"--python_out={folder}", f"--grpc_python_out={folder}"]
     assert protoc.main([*arguments, *(f"foreign_v1/{path.name}" for path in source.iterdir())]) == 0
-    sys.path.insert(0, str(folder))
-    return importlib.import_module("foreign_v1.broker_pb2"), importlib.import_module("foreign_v1.broker_pb2_grpc")
 
 
 def eventually(what: str, test: Callable[[], Any]) -> Any:

@@ -13,7 +13,8 @@ import grpc
 import pytest
 from foreign_client import BUILD, PATIENCE_S, Daemon, Session, eventually, refused
 
-DRIVER = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+# As the C++ tests: $ARRAYBRIDGE_CUDA_DRIVER is another library, of a card maybe.
+DRIVER = os.environ.get("ARRAYBRIDGE_CUDA_DRIVER", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so"))
 CUDA_VMM, CUDA_IPC = 2, 3
 HERE = {
     "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
@@ -24,11 +25,11 @@ HERE = {
 @pytest.fixture
 def gpu_daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};memory=67108864;ledger")
-    yield start("--cuda-driver", str(DRIVER), "--arena-idle", "100ms")
+    yield start("--cuda-driver", DRIVER, "--arena-idle", "100ms")
 
 
 def client(daemon: Daemon, role: str, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(Path(__file__).with_name("cuda_client.py")), str(daemon.directory), str(DRIVER), role, name]
+    command = [sys.executable, str(Path(__file__).with_name("cuda_client.py")), str(daemon.directory), DRIVER, role, name]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

@@ -58,7 +58,7 @@ THIRD_PARTY = re.compile(
 
 # Words of C++ code (comments aside) → where alone they may stand.
 WORDS = {
-    "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/simulated_cuda/"),
+    "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/(simulated_cuda|gpu)/"),
     "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/(grpc_|status_grpc)|^client/ctl/|^tests/"),
     "descriptors and credentials of sockets": (
         r"\b(SCM_RIGHTS|SO_PEERCRED|SO_PEERPIDFD)\b", r"^proto/boundary/frame|^daemon/service/|^tests/",

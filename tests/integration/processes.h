@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "proto/boundary/unique_fd.h"
+#include "tests/integration/build_tree.h"
 #include "tests/integration/process.h"
 
 namespace arraybridge {
@@ -32,9 +33,9 @@ class DaemonTest : public ::testing::Test {
   void Start() {
     int ready[2];
     ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    std::vector<std::string> words{ARRAYBRIDGED, "--directory", directory_,     "--ready-fd", "3",
-                                   "--cache",    "0",           "--arena-idle", "100ms",      "--listen",
-                                   "off",        "--log-level", "error"};
+    std::vector<std::string> words{
+        Built(ARRAYBRIDGED), "--directory", directory_, "--ready-fd", "3",           "--cache", "0",
+        "--arena-idle",      "100ms",       "--listen", "off",        "--log-level", "error"};
     words.insert(words.end(), options_.begin(), options_.end());
     daemon_ = std::make_unique<Process>(words, ready[1]);
     ::close(ready[1]);

@@ -14,7 +14,7 @@ using std::chrono::seconds;
 class TwoProcessesTest : public DaemonTest {
  protected:
   std::unique_ptr<Process> Client(std::vector<std::string> words) {
-    words.insert(words.begin(), {CLIENT_PROGRAM, directory_});
+    words.insert(words.begin(), {Built(CLIENT_PROGRAM), directory_});
     return std::make_unique<Process>(words);
   }
   Broker::Options options() const { return {.address = directory_, .timeout = seconds(30), .client = "test"}; }

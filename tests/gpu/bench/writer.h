@@ -1,0 +1,21 @@
+// The writer's side of the GPU benchmarks: for each size, a copy on the device and what the broker adds to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace arraybridge::bench {
+
+struct GpuWork {
+  std::string address;
+  std::string driver;
+  std::vector<uint64_t> sizes;  // bytes
+  int rounds = 11;
+  uint64_t host_bytes_max = uint64_t{1} << 30;  // larger arrays do not go through host memory
+};
+
+// One JSON line a figure: {id, bytes, us}. Exits with a message if one cannot be had.
+void MeasureGpu(const GpuWork& work);
+
+}  // namespace arraybridge::bench

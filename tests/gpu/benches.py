@@ -1,0 +1,115 @@
+"""Runs the GPU benchmarks beside their floor and their peer; a row is one figure of one size."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from steps import Runner, json_lines
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+CARD_SIZES = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB, 4 * GIB)
+SMALL_SIZES = (4 * KIB, MIB)
+TORCH_BYTES_MAX = GIB
+
+WORK = {
+    "floor_d2d": "cuMemcpyDtoDAsync and the wait for it",
+    "put_d2d": "put of an array on the GPU, Publish included",
+    "get_cold": "first get of a process that has a context",
+    "get_warm": "get, the arena mapped",
+    "hand_off_sync": "put here, told, got there, acknowledged",
+    "host_fallback": "the same through host memory",
+    "torch_resend": "torch.multiprocessing, the same tensor again",
+    "torch_new": "torch.multiprocessing, a new tensor each time",
+    "broker_torch": "Broker.put and get of a torch tensor, acknowledged",
+}
+REACH = (
+    "D2D put at least 0.9 x the copy's rate at 1 GiB; warm get at most 20 us at every size; a hand-off at least 5 x as quick as torch.multiprocessing's"
+)
+
+
+@contextlib.contextmanager
+def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[str]:
+    """A private daemon; the directory of its sockets."""
+    with tempfile.TemporaryDirectory(prefix="ab-gpu-") as directory:
+        read, write = os.pipe()
+        command = [str(program), "--directory", directory, "--ready-fd", str(write), "--listen", "off", "--log-level", "error", "--cuda-driver", driver]
+        process = subprocess.Popen(command, pass_fds=[write], env=environment, stdin=subprocess.DEVNULL)
+        os.close(write)
+        try:
+            with os.fdopen(read) as lines:
+                if lines.readline() != "ready\n":
+                    raise SystemExit("arraybridged did not start")
+            yield directory
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def run(runner: Runner, build: Path, driver: str, small: bool, torch: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows {id, bytes, us}, and what could not be measured and why."""
+    sizes = SMALL_SIZES if small else CARD_SIZES
+    rounds = 5 if small else 15
+    notes: list[str] = []
+    rows: list[dict[str, Any]] = []
+
+    def measure(what: str, command: list[str], limit: float) -> None:
+        limit = min(limit, runner.left())
+        if limit < 5:
+            notes.append(f"{what}: no time left")
+            return
+        status, text = runner.output(command, limit)
+        lines = json_lines(text)
+        rows.extend(line for line in lines if "us" in line)
+        notes.extend(f"{what}: {line['note']}" for line in lines if "note" in line)
+        if status != 0:
+            said = " | ".join(text.splitlines()[-3:]) if status != 124 else f"no answer within {limit:.0f} s"
+            notes.append(f"{what}: ended with {status}: {said}")
+
+    with daemon(build / "daemon/arraybridged", driver, runner.environment) as address:
+        given = ["--address", address, "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
+        measure("gpu_bench", [str(build / "tests/gpu/gpu_bench"), *given, "--driver", driver], 150)
+        if torch:
+            given[3] = ",".join(str(size) for size in sizes if size <= TORCH_BYTES_MAX)
+            measure("bench_torch.py", [sys.executable, str(Path(__file__).with_name("bench_torch.py")), *given], 120)
+        else:
+            notes.append("torch.multiprocessing: torch is not here, or sees no GPU")
+    return [{"id": row["id"], "bytes": int(row["bytes"]), "us": round(row["us"], 2)} for row in rows], notes
+
+
+def size_text(size: int) -> str:
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Microseconds, a line for each figure, a column for each size; then the ratios that we aim at."""
+    sizes = sorted({row["bytes"] for row in rows})
+    figures = {(row["id"], row["bytes"]): row["us"] for row in rows}
+    lines = ["| us | " + " | ".join(map(size_text, sizes)) + " |", "|---|" + "---|" * len(sizes)]
+
+    def line(title: str, values: list[float | None], digits: int) -> None:
+        lines.append(f"| {title} | " + " | ".join("" if value is None else f"{value:.{digits}f}" for value in values) + " |")
+
+    for name, work in WORK.items():
+        if any((name, size) in figures for size in sizes):
+            line(work, [figures.get((name, size)) for size in sizes], 1)
+
+    def ratio(title: str, above: str, below: str) -> None:
+        pairs = [(figures.get((above, size)), figures.get((below, size))) for size in sizes]
+        values = [None if a is None or not b else a / b for a, b in pairs]
+        if any(value is not None for value in values):
+            line(title, values, 2)
+
+    ratio("*rate of a put against the copy's*", "floor_d2d", "put_d2d")
+    ratio("*torch, same tensor / hand-off*", "torch_resend", "hand_off_sync")
+    ratio("*torch, new tensor / hand-off*", "torch_new", "hand_off_sync")
+    return "\n".join(lines)

@@ -1,0 +1,80 @@
+// E3, E4, E16: what an exported descriptor is, and what is none.
+#include <poll.h>
+
+#include <cstdlib>
+
+#include "proto/boundary/result.h"
+#include "tests/gpu/experiments/experiments.h"
+
+namespace arraybridge::experiments {
+
+void DescriptorAlone(Scene& scene) {
+  const uint64_t bytes = scene.Bytes(64 * kMiB);
+  const auto watcher = scene.Start("W");
+  const std::string before = watcher->Do("memory").value;
+  auto a = scene.Start("A");
+  if (!scene.Needs("create", a->Do(Concat("create block ", bytes)))) return;
+  scene.Needs("map", a->Do("map block rw"));
+  scene.Needs("fill", a->Do("fill block 1"));
+  const auto b = scene.StartBare("B");
+  {
+    const Answer exported = a->Do("export block");
+    if (!scene.Needs("export", exported)) return;
+    b->Do("keep block", exported.descriptor.get());
+  }
+  a->Kill();
+  a->End();
+  scene.Wait(std::chrono::seconds(10));
+  scene.Record("free memory before A, after its death", before + ", " + watcher->Do("memory").value);
+  {
+    const auto c = scene.Start("C");
+    const Answer given = b->Do("give block");
+    const Answer imported = c->Do(Concat("import block ", bytes), given.descriptor.get());
+    scene.Expect("C imports what only B holds", imported.ok());
+    if (imported.ok() && scene.Needs("C maps", c->Do("map block r"))) {
+      scene.Expect("the bytes are A's", c->Do("compare block 1").value == "0");
+    }
+  }
+  b->Do("drop block");
+  scene.Wait(std::chrono::milliseconds(500));
+  scene.Record("free memory when B has closed it", watcher->Do("memory").value);
+  scene.Record("persistence off and no other process on the GPU", "not tried: it would change a setting");
+}
+
+void DescriptorPolled(Scene& scene) {
+  auto a = scene.Start("A", false);
+  if (!scene.Needs("create", a->Do(Concat("create block ", 2 * kMiB)))) return;
+  const Answer exported = a->Do("export block");
+  if (!scene.Needs("export", exported)) return;
+  scene.Record("as it comes", exported.value);
+  const auto b = scene.StartBare("B");
+  b->Do("keep block", exported.descriptor.get());
+  scene.Record("descriptor", b->Do("describe block").ToString());
+  const std::string poll = Concat("poll block ", scene.small() ? 100 : 1000);
+  const auto unbroken = [](const Answer& events) {
+    return (std::atoi(events.value.c_str()) & (POLLHUP | POLLERR)) == 0;
+  };
+  const Answer idle = b->Do(poll);
+  scene.Record("events while A lives", idle.value);
+  scene.Expect("no error and no end while A lives", unbroken(idle));
+  a->Kill();
+  a->End();
+  const Answer alone = b->Do(poll);
+  scene.Record("events after its death", alone.value);
+  scene.Expect("nor after its death", unbroken(alone));
+}
+
+void HostileDescriptors(Scene& scene) {
+  const int count = scene.small() ? 200 : 10000;
+  const auto a = scene.Start("A");
+  for (const std::string kind : {"memfd", "pipe", "null", "closed", "nvidiactl"}) {
+    const Answer said = a->Do(Concat("hostile ", kind, " ", count));
+    scene.Record(kind, said.ToString());
+    if (said.died) return scene.Expect("A lives", false);
+    if (said.ok())
+      scene.Expect(kind + " is refused and nothing leaks",
+                   said.value.starts_with(std::to_string(count) + " ") && said.value.ends_with("leaked 0"));
+  }
+}
+
+}  // namespace arraybridge::experiments

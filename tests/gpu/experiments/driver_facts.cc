@@ -1,0 +1,65 @@
+// E1, E2, E9, E26: what one process learns of a driver.
+#include <cstdlib>
+
+#include "proto/boundary/result.h"
+#include "tests/gpu/experiments/experiments.h"
+
+namespace arraybridge::experiments {
+namespace {
+
+// "7=3, 10=1, ...": whether attribute `number` has `value`.
+bool Has(const std::string& attributes, const std::string& number_and_value) {
+  const std::string bounded = ", " + attributes + ",";
+  return bounded.find(", " + number_and_value + ",") != std::string::npos;
+}
+
+}  // namespace
+
+void Symbols(Scene& scene) {
+  const auto a = scene.Start("A", false);
+  const Answer found = a->Do("symbols");
+  if (!scene.Needs("cuGetProcAddress answers", found)) return;
+  scene.Record("symbols", found.value);
+  scene.Expect("every required symbol is there", found.value.starts_with("missing: none;"));
+  scene.Expect("cuMemAlloc is not cuMemAlloc_v2", found.value.ends_with("is another"));
+}
+
+void NoContext(Scene& scene) {
+  const auto watcher = scene.Start("B");
+  const auto a = scene.Start("A", false);
+  const double before = std::atof(watcher->Do("memory").value.c_str());
+  scene.Expect("a block is created", a->Do(Concat("create block ", 2 * kMiB)).ok());
+  scene.Expect("and exported", a->Do("export block").ok());
+  scene.Expect("no primary context was made", a->Do("active").value == "0");
+  const double taken = (before - std::atof(watcher->Do("memory").value.c_str())) / static_cast<double>(kMiB);
+  scene.Record("GPU memory taken", Concat(static_cast<int64_t>(taken), " MiB for a block of 2"));
+  scene.Expect("less than 10 MiB beside the block", taken < 12);
+}
+
+void PointerAttributes(Scene& scene) {
+  const auto a = scene.Start("A");
+  for (const std::string kind : {"alloc", "vmm", "pool", "registered", "unknown"}) {
+    const Answer said = a->Do("attributes " + kind);
+    scene.Record(kind, said.ToString());
+    if (kind == "alloc") scene.Expect("alloc: legacy only", Has(said.value, "10=1") && Has(said.value, "14=0"));
+    if (kind == "vmm") scene.Expect("vmm: descriptors only", Has(said.value, "10=0") && Has(said.value, "14=1"));
+  }
+}
+
+void Hardening(Scene& scene) {
+  for (const std::string setting : {"no_new_privs", "mdwe"}) {
+    const auto a = scene.StartBare("A-" + setting);
+    if (!a->Do("harden " + setting).ok()) {
+      scene.Record(setting, "the kernel does not know it");
+      continue;
+    }
+    const Answer loaded = a->Do("load");
+    scene.Record(setting + ": load", loaded.ToString());
+    if (!loaded.ok()) continue;
+    scene.Record(setting + ": create", a->Do(Concat("create block ", 2 * kMiB)).ToString());
+    scene.Record(setting + ": export", a->Do("export block").ToString());
+    scene.Record(setting + ": context", a->Do("context").ToString());
+  }
+}
+
+}  // namespace arraybridge::experiments

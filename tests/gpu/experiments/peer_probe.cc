@@ -1,0 +1,187 @@
+// What a driver is and says: its symbols, what it knows of a pointer, what it does with descriptors that are not its
+// own.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "tests/gpu/experiments/peer_program.h"
+
+namespace arraybridge::experiments {
+namespace {
+
+using cuda::CUpointer_attribute;
+using cuda::CUresult;
+
+// Exported under another name than cuGetProcAddress's base name.
+constexpr std::array kVersioned = {
+    "cuDeviceGetUuid_v2",   "cuDeviceTotalMem_v2",  "cuDevicePrimaryCtxRelease_v2", "cuMemGetInfo_v2",
+    "cuMemAlloc_v2",        "cuMemFree_v2",         "cuMemGetAddressRange_v2",      "cuIpcOpenMemHandle_v2",
+    "cuEventDestroy_v2",    "cuStreamDestroy_v2",   "cuMemcpyHtoDAsync_v2",         "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2", "cuMemHostRegister_v2", "cuStreamWriteValue64_v2",      "cuStreamWaitValue64_v2"};
+
+std::string ExportedName(const std::string& base) {
+  for (const char* const name : kVersioned) {
+    if (name == base + "_v2") return name;
+  }
+  return base;
+}
+
+// symbols: those that either way of asking misses, those where both ways differ, and whether the names without _v2 are
+// another thing.
+Reply Symbols(State& state, const Words&) {
+  using Find = CUresult(const char*, void**, int, uint64_t, cuda::CUdriverProcAddressQueryResult*);
+  auto* const find = reinterpret_cast<Find*>(state.Exported("cuGetProcAddress_v2"));
+  if (find == nullptr) return {cuda::CUDA_ERROR_NOT_FOUND, "no cuGetProcAddress_v2"};
+  enum class Need : uint8_t { kRequired, kOptional };
+  std::string missing;
+  std::string optional;
+  std::string differing;
+  const auto ask = [&](const std::string& base, int version, Need need) {
+    void* found = nullptr;
+    cuda::CUdriverProcAddressQueryResult why{};
+    state.Call((base + " by cuGetProcAddress").c_str(), find, base.c_str(), &found, version, uint64_t{0}, &why);
+    void* const exported = state.Exported(ExportedName(base).c_str());
+    if (found == nullptr || exported == nullptr) (need == Need::kRequired ? missing : optional) += " " + base;
+    if (found != nullptr && exported != nullptr && found != exported) differing += " " + base;
+  };
+#define AB_ASK(name, version, need, parameters) ask("cu" #name, version, Need::need);
+  AB_DRIVER_SYMBOLS(AB_ASK)
+#undef AB_ASK
+  void* const older = state.Exported("cuMemAlloc");
+  const bool another = older != nullptr && older != state.Exported("cuMemAlloc_v2");
+  return {cuda::CUDA_SUCCESS,
+          Concat("missing:", missing.empty() ? " none" : missing,
+                 "; optional ones missing:", optional.empty() ? " none" : optional,
+                 "; other pointer by dlsym:", differing.empty() ? " none" : differing, "; cuMemAlloc is ",
+                 older == nullptr ? "absent"
+                 : another        ? "another"
+                                  : "the same")};
+}
+
+struct Attribute {
+  CUpointer_attribute number;
+  size_t size;
+};
+constexpr std::array<Attribute, 11> kAttributes = {{{cuda::CU_POINTER_ATTRIBUTE_BUFFER_ID, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 4},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_RANGE_SIZE, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_MAPPED, 4},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, 4},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_MAPPING_SIZE, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, 8},
+                                                    {cuda::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, 8}}};
+
+// Addresses say nothing on another day: only whether there is one, and whether it is the pointer.
+std::string Shown(const Attribute& attribute, uint64_t value, cuda::CUdeviceptr pointer) {
+  const bool address = attribute.number == cuda::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+                       attribute.number == cuda::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE ||
+                       attribute.number == cuda::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR;
+  if (!address || value == 0) return std::to_string(value);
+  return value == pointer ? "itself" : "an address";
+}
+
+std::string Ask(const State& state, cuda::CUdeviceptr pointer) {
+  std::string said;
+  for (const Attribute& attribute : kAttributes) {
+    uint64_t alone = 0;
+    uint64_t together = 0;
+    CUpointer_attribute number = attribute.number;
+    void* where = &together;
+    const CUresult one = state.Call("cuPointerGetAttribute", state.driver.PointerGetAttribute, &alone, number, pointer);
+    const CUresult many =
+        state.Call("cuPointerGetAttributes", state.driver.PointerGetAttributes, 1u, &number, &where, pointer);
+    said += Concat(
+        said.empty() ? "" : ", ", static_cast<uint32_t>(number), "=",
+        one == cuda::CUDA_SUCCESS ? Shown(attribute, alone, pointer) : Concat("error ", static_cast<uint32_t>(one)));
+    if (one != many || alone != together) {
+      said += Concat(" (list: ", static_cast<uint32_t>(many), ", ", Shown(attribute, together, pointer), ")");
+    }
+  }
+  return said;
+}
+
+// attributes alloc|vmm|pool|registered|unknown: of a pointer of that kind.
+Reply Attributes(State& state, const Words& words) {
+  constexpr uint64_t bytes = uint64_t{2} << 20;
+  if (words[0] == "alloc") {
+    cuda::CUdeviceptr pointer = 0;
+    const CUresult made = state.Call("cuMemAlloc", state.driver.MemAlloc, &pointer, bytes);
+    return {made, Ask(state, pointer)};
+  }
+  if (words[0] == "vmm") {
+    Block& block = state.blocks["attributes"];
+    const auto properties = BlockProperties();
+    CUresult made = state.Call("cuMemCreate", state.driver.MemCreate, &block.handle, bytes, &properties, 0);
+    if (made == cuda::CUDA_SUCCESS) made = MapBlock(state, block, bytes, 0, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return {made, Ask(state, block.address)};
+  }
+  if (words[0] == "pool") {
+    using Make = CUresult(cuda::CUdeviceptr*, size_t, cuda::CUstream);
+    auto* const make = reinterpret_cast<Make*>(state.Exported("cuMemAllocAsync"));
+    if (make == nullptr) return {cuda::CUDA_ERROR_NOT_FOUND, "no cuMemAllocAsync"};
+    cuda::CUdeviceptr pointer = 0;
+    CUresult made = state.Call("cuMemAllocAsync", make, &pointer, bytes, state.stream);
+    if (made == cuda::CUDA_SUCCESS) made = state.driver.StreamSynchronize(state.stream);
+    return {made, Ask(state, pointer)};
+  }
+  void* const host = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CUresult made = cuda::CUDA_SUCCESS;
+  if (words[0] == "registered") made = state.Call("cuMemHostRegister", state.driver.MemHostRegister, host, bytes, 0u);
+  return {made, Ask(state, reinterpret_cast<cuda::CUdeviceptr>(host))};
+}
+
+size_t OpenDescriptors() {
+  DIR* const folder = ::opendir("/proc/self/fd");
+  size_t count = 0;
+  while (folder != nullptr && ::readdir(folder) != nullptr) ++count;
+  if (folder != nullptr) ::closedir(folder);
+  return count;
+}
+
+int HostileDescriptor(const std::string& kind) {
+  if (kind == "memfd") return ::memfd_create("hostile", MFD_CLOEXEC);
+  if (kind == "null") return ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (kind == "nvidiactl") return ::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+  if (kind == "pipe") {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) == 0) ::close(ends[1]);
+    return ends[0];
+  }
+  return 987;  // closed
+}
+
+// hostile KIND COUNT: imports it so often; the value: refusals, and descriptors more than before.
+Reply Hostile(State& state, const Words& words) {
+  const int descriptor = HostileDescriptor(words[0]);
+  if (descriptor < 0) return {cuda::CUDA_ERROR_NOT_FOUND, "there is none"};
+  auto* const shareable = reinterpret_cast<void*>(uintptr_t(descriptor));
+  const size_t before = OpenDescriptors();
+  const auto begun = std::chrono::steady_clock::now();
+  uint64_t refused = 0;
+  CUresult last = cuda::CUDA_SUCCESS;
+  for (uint64_t i = 0; i < words.Number(1); ++i) {
+    cuda::CUmemGenericAllocationHandle handle = 0;
+    last =
+        state.driver.MemImportFromShareableHandle(&handle, shareable, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    refused += last != cuda::CUDA_SUCCESS ? 1 : 0;
+  }
+  state.recorder.Write("cuMemImportFromShareableHandle", last, MicrosecondsSince(begun));
+  const size_t after = OpenDescriptors();
+  if (words[0] != "closed") ::close(descriptor);
+  return {cuda::CUDA_SUCCESS,
+          Concat(refused, " refused, last ", static_cast<uint32_t>(last), ", descriptors leaked ", after - before)};
+}
+
+}  // namespace
+
+void AddProbeVerbs(Verbs& verbs) {
+  verbs.insert({{"symbols", Symbols}, {"attributes", Attributes}, {"hostile", Hostile}});
+}
+
+}  // namespace arraybridge::experiments

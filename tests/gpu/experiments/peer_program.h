@@ -1,0 +1,101 @@
+// What runs inside a peer: commands, each a verb and words, each answered by "<CUresult> <value>". Things have names
+// that the director gives: `fill frame 7` writes into the block `frame`.
+//
+//   load · context · active · memory · devices · sync · harden no_new_privs|mdwe       peer_program.cc
+//   create · export · import · keep · give · drop · describe · poll · map · access ·
+//   unmap · release · fill · compare · memset · nonzero                                 peer_blocks.cc
+//   alloc · free · handle · open · close · second_context                               peer_legacy.cc
+//   event · event_handle · open_event · record · query · wait · await · destroy ·
+//   busy · copy · write_value · wait_value · events_until_refused                       peer_events.cc
+//   capture                                                                             peer_capture.cc
+//   symbols · attributes · hostile                                                      peer_probe.cc
+//   host_block                                                                          peer_host.cc
+//   costs_owner · costs_borrower · costs_legacy · costs_events · costs_copies           peer_costs.cc
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/boundary/driver.h"
+#include "proto/boundary/unique_fd.h"
+#include "tests/gpu/experiments/record.h"
+
+namespace arraybridge::experiments {
+
+struct Reply {
+  cuda::CUresult result = cuda::CUDA_SUCCESS;
+  std::string value{};
+  int descriptor = -1;  // goes along; stays the program's
+};
+
+// Physical memory, and where it is mapped; each part may be missing.
+struct Block {
+  cuda::CUmemGenericAllocationHandle handle = 0;
+  cuda::CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  uint64_t mapped = 0;
+  UniqueFd descriptor;
+};
+
+struct State {
+  State(const std::string& experiment, const std::string& process, std::string path)
+      : recorder(experiment, process), driver_path(std::move(path)) {}
+
+  template <class Function, class... Arguments>
+  cuda::CUresult Call(const char* symbol, Function* function, Arguments... arguments) const {
+    return recorder.Call(symbol, function, arguments...);
+  }
+  // A call that the driver's table does not have, by the name that the library exports. Null: not there.
+  void* Exported(const char* name) const;
+
+  const Recorder recorder;
+  const std::string driver_path;
+  cuda::Driver driver;
+  cuda::CUcontext context = nullptr;
+  cuda::CUstream stream = nullptr;
+  std::map<std::string, Block> blocks;
+  std::map<std::string, cuda::CUevent> events;
+  UniqueFd received;  // came along with the command
+};
+
+// Words of a command, verb excluded; absent ones are empty, or 0 as a number.
+class Words {
+ public:
+  explicit Words(std::vector<std::string> words) : words_(std::move(words)) {}
+  std::string operator[](size_t index) const { return index < words_.size() ? words_[index] : std::string(); }
+  uint64_t Number(size_t index, uint64_t otherwise = 0) const;
+
+ private:
+  std::vector<std::string> words_;
+};
+
+using Verbs = std::map<std::string, std::function<Reply(State&, const Words&)>>;
+
+void AddBlockVerbs(Verbs& verbs);
+void AddLegacyVerbs(Verbs& verbs);
+void AddEventVerbs(Verbs& verbs);
+void AddCaptureVerbs(Verbs& verbs);
+void AddProbeVerbs(Verbs& verbs);
+void AddHostVerbs(Verbs& verbs);
+void AddCostVerbs(Verbs& verbs);
+
+// Until the director has gone. `words`: experiment, process, driver.
+int RunPeer(const std::vector<std::string>& words);
+
+// Shared by the verbs.
+cuda::CUmemAllocationProp BlockProperties(bool exportable = true);
+cuda::CUresult MapBlock(const State& state, Block& block, uint64_t bytes, uint64_t offset,
+                        cuda::CUmemAccess_flags access);
+cuda::CUresult UnmapBlock(const State& state, Block& block);
+// 64-bit counters from `seed`, copied in and waited for.
+cuda::CUresult FillRange(const State& state, cuda::CUdeviceptr address, uint64_t bytes, uint64_t seed);
+// How many of its 64-bit words are not the counters from `seed`; or not 0, without one.
+cuda::CUresult CountDiffering(const State& state, cuda::CUdeviceptr address, uint64_t bytes, const uint64_t* seed,
+                              uint64_t* differing);
+std::string Hexadecimal(const void* bytes, size_t size);
+void FromHexadecimal(const std::string& text, void* bytes, size_t size);
+
+}  // namespace arraybridge::experiments

@@ -1,0 +1,57 @@
+// A Scene is one experiment while it runs: it starts peers, collects what was expected and what was seen, and prints
+// one line of outcome at the end, or when the watchdog ends it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/experiments/peer.h"
+
+namespace arraybridge::experiments {
+
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class Scene {
+ public:
+  struct Options {
+    std::string name;   // E3
+    std::string title;  // the descriptor alone
+    std::string driver;
+    bool small = false;                      // a machine of little memory, and little time
+    std::chrono::milliseconds limit{20000};  // the watchdog
+  };
+  explicit Scene(Options options);
+
+  // Without a driver.
+  std::unique_ptr<Peer> StartBare(const std::string& name, std::vector<std::string> under = {},
+                                  std::vector<std::string> environment = {});
+  // The driver loaded and initialised; with `context`, the first device's primary context is current.
+  std::unique_ptr<Peer> Start(const std::string& name, bool context = true, std::vector<std::string> under = {},
+                              std::vector<std::string> environment = {});
+
+  void Expect(const std::string& what, bool held);
+  // That a command succeeds; records what it said if not.
+  bool Needs(const std::string& what, const Answer& answer);
+  void Record(const std::string& what, const std::string& seen);
+  void CannotRun(const std::string& why) { impossible_ = why; }
+
+  // `bytes`, or a small machine's share of it: at most 4 MiB.
+  uint64_t Bytes(uint64_t bytes) const { return options_.small && bytes > 4 * kMiB ? 4 * kMiB : bytes; }
+  bool small() const { return options_.small; }
+  void Wait(std::chrono::milliseconds time) const;  // a tenth of it on a small machine
+
+  // One JSON line: {experiment, title, outcome, checks, seen, seconds}.
+  void Print(const std::string& late = {}) const;
+
+ private:
+  const Options options_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::vector<std::pair<std::string, bool>> checks_;
+  std::vector<std::pair<std::string, std::string>> seen_;
+  std::string impossible_;
+};
+
+}  // namespace arraybridge::experiments

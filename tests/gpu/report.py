@@ -1,0 +1,74 @@
+"""What a run found, as a page to read and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import benches
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def steps_table(steps: list[dict[str, Any]]) -> str:
+    lines = ["| step | outcome | passed | failed | skipped | s |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {step['name']} | {step['outcome']} | {step['passed']} | {step['failed']} | {len(step['skipped'])} | {step['seconds']} |" for step in steps
+    ]
+    return "\n".join(lines)
+
+
+def experiment_lines(found: dict[str, Any]) -> list[str]:
+    """A heading, what did not hold, what was seen."""
+    lines = [f"- **{found['experiment']}** {found['title']}: **{cell(found['outcome'])}**"]
+    lines += [f"  - {'held' if held else 'DID NOT HOLD'}: {cell(what)}" for what, held in found["checks"]]
+    lines += [f"  - {cell(what)}: {cell(value)}" for what, value in found["seen"]]
+    return lines
+
+
+def costs_table(experiments: list[dict[str, Any]]) -> str:
+    rows = [row for found in experiments for row in found.get("costs", [])]
+    if not rows:
+        return ""
+    lines = ["| call | process | bytes | runs | p50 us | p99 us |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {row['symbol']} | {row['process']} | {benches.size_text(row['bytes'])} | {row['runs']} | {row['p50_us']} | {row['p99_us']} |" for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def page(result: dict[str, Any]) -> str:
+    parts = [f"# {'SIMULATED: ' if result['simulated'] else ''}{result['machine']['GPU']}"]
+    if result["simulated"]:
+        parts.append("On the simulated driver. Nothing here is about a card; times are of this machine's memory.")
+    parts.append("\n".join(f"- {name}: {value}" for name, value in result["machine"].items()))
+    parts.append("## Tests\n\n" + steps_table(result["steps"]))
+    for step in result["steps"]:
+        if step["skipped"]:
+            parts.append(f"{step['name']}, skipped:\n\n" + "\n".join(f"- {cell(each)}" for each in step["skipped"]))
+        if step["said"]:
+            parts.append(f"{step['name']}, what it said:\n\n```\n{step['said']}\n```")
+    parts.append("## Benchmarks\n\nMedians of one run, in microseconds. " + f"Reach: {benches.REACH}.\n\n" + benches.table(result["bench"]))
+    if result["bench_notes"]:
+        parts.append("\n".join(f"- {cell(note)}" for note in result["bench_notes"]))
+    parts.append("## Experiments\n\n" + "\n".join(line for found in result["experiments"] for line in experiment_lines(found)))
+    costs = costs_table(result["experiments"])
+    if costs:
+        parts.append("What each call costs:\n\n" + costs)
+    parts.append(f"All of it: {result['seconds']:.0f} s.")
+    return "\n\n".join(parts) + "\n"
+
+
+def write(result: dict[str, Any], folder: Path) -> list[Path]:
+    """<date>-<device>.md and .json, marked where they are of the simulated driver."""
+    device = re.sub(r"[^a-z0-9]+", "-", result["machine"]["GPU"].split(",")[0].lower()).strip("-")
+    stem = f"{'simulated-' if result['simulated'] else ''}{result['machine']['date'][:10]}-{device}"
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{stem}.md", folder / f"{stem}.json"]
+    written[0].write_text(page(result))
+    written[1].write_text(json.dumps(result, indent=1) + "\n")
+    return written

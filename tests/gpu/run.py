@@ -1,0 +1,122 @@
+"""Runs everything that wants a card, within ten minutes: tests, benchmarks, experiments. Started by tests/gpu/run.
+
+Exits 1 if a test fails. An experiment that turns out otherwise than expected, or a benchmark beyond its reach, is a
+finding and no failure; one that leaves no outcome is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import benches
+import experiments
+import machine
+import report
+from steps import Runner, Step
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+WHOLE_RUN_S = 570
+
+
+def tests(runner: Runner, build: Path, simulated: bool) -> list[Step]:
+    """Every test that can use the driver under test."""
+    done = [
+        runner.gtest("conformance", build / "tests/conformance/conformance_memory_test", 120, only="*CudaVmm"),
+        runner.gtest("integration, GPU memory", build / "tests/integration/cuda_processes_test", 180),
+        runner.gtest("integration, host memory", build / "tests/integration/two_processes_test", 60),
+    ]
+    if machine.has("grpc") and machine.has("pytest"):
+        chosen = [] if simulated else ["-k", "two_processes or killed_writer"]
+        done.append(runner.pytest("foreign client, cudaIpcMemHandle", [sys.executable, str(ROOT / "tests/foreign/test_cuda_ipc.py"), *chosen], 90))
+    else:
+        done.append(Step("foreign client, cudaIpcMemHandle", "not run: grpcio or pytest is missing"))
+    files = sorted(map(str, (ROOT / "tests/python").glob("test_cuda*.py")))
+    if not files:
+        done.append(Step("Python, GPU arrays", "not run: there are no such tests"))
+    elif not machine.has("arraybridge"):
+        done.append(Step("Python, GPU arrays", "not run: the extension is not built"))
+    else:
+        done.append(runner.pytest("Python, GPU arrays", [sys.executable, *files], 120))
+    return done
+
+
+def torch_sees_a_gpu(runner: Runner) -> bool:
+    if not machine.has("torch"):
+        return False
+    code = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 1)"
+    return runner.output([sys.executable, "-c", code], 60)[0] == 0
+
+
+def everything(runner: Runner, build: Path, library: str, simulated: bool, begun: float) -> dict[str, Any]:
+    steps = tests(runner, build, simulated)
+    for step in steps:
+        counts = f"{step.passed} passed, {step.failed} failed, {len(step.skipped)} skipped"
+        print(f"   {step.name:40s} {step.outcome:8s} {counts if step.seconds else ''}", flush=True)
+        if step.said:
+            print(step.said, flush=True)
+    rows, notes = benches.run(runner, build, library, simulated, not simulated and torch_sees_a_gpu(runner))
+    print(f"   {len(rows)} figures", *notes, sep="\n   ", flush=True)
+    found = experiments.run(runner, build / "tests/gpu/gpu_experiments", library, simulated)
+    for each in found:
+        print(f"   {each['experiment']:4s} {each['title']:50s} {each['outcome']}", flush=True)
+    return {
+        "simulated": simulated,
+        "steps": [dataclasses.asdict(step) for step in steps],
+        "bench": rows,
+        "bench_notes": notes,
+        "experiments": found,
+        "seconds": round(time.monotonic() - begun, 1),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, required=True, help="the build folder, or what stands for it in a bundle")
+    parser.add_argument("--simulated", action="store_true", help="libcuda.so.1 is the simulated driver")
+    parser.add_argument("--out", type=Path, help="where results are written; with a card tests/gpu/results unless given")
+    parser.add_argument("--seconds", type=float, default=WHOLE_RUN_S, help="how long all of it may take")
+    wish = parser.parse_args()
+    begun = time.monotonic()
+    try:
+        library = machine.driver_path()
+        facts = machine.facts(library, wish.simulated)
+    except OSError as absent:
+        print(f"no card can be used here: {absent}", file=sys.stderr)
+        return 69
+    print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
+    with tempfile.TemporaryDirectory(prefix="ab-gpu-") as scratch:
+        environment = dict(os.environ)
+        environment |= {
+            "ARRAYBRIDGE_BUILD": str(wish.build.resolve()),
+            "ARRAYBRIDGE_CUDA_DRIVER": library,
+            "ARRAYBRIDGE_DAEMON": str(wish.build.resolve() / "daemon/arraybridged"),
+            "TMPDIR": scratch,
+        }
+        if wish.simulated:
+            # Lenient as hardware is, with room for the sizes of a small run. Tests say by themselves what they run on.
+            environment["SIMULATED_CUDA"] = "guest;memory=1073741824"
+        runner = Runner(environment, begun + wish.seconds)
+        result = {"machine": facts, **everything(runner, wish.build, library, wish.simulated, begun)}
+    print("\n" + report.page(result))
+    folder = wish.out or (None if wish.simulated else HERE / "results")
+    if folder is not None:
+        print(*report.write(result, folder), sep="\n")
+    failed = [step["name"] for step in result["steps"] if step["outcome"] == "failed"]
+    failed += [each["experiment"] for each in result["experiments"] if each["outcome"].startswith("ended")]
+    if not result["bench"]:
+        failed.append("benchmarks")
+    print(f"failed: {', '.join(failed)}" if failed else "nothing failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

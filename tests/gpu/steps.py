@@ -1,0 +1,113 @@
+"""Steps of a run: each a command with a time limit, whose outcome is kept whatever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Step:
+    name: str
+    outcome: str  # passed, failed, not run
+    seconds: float = 0
+    passed: int = 0
+    failed: int = 0
+    skipped: list[str] = field(default_factory=list)  # name or reason
+    said: str = ""  # the end of what a failed one printed
+
+
+@dataclass
+class Runner:
+    environment: dict[str, str]
+    ends: float  # time.monotonic() when the whole run must be over
+
+    def left(self) -> float:
+        return self.ends - time.monotonic()
+
+    def output(self, command: list[str], limit: float, environment: dict[str, str] | None = None) -> tuple[int, str]:
+        """Exit status and output; 124 if it took longer than `limit` seconds. Its children end with it."""
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            env=self.environment | (environment or {}),
+            start_new_session=True,
+        )
+        try:
+            return _finish(process, limit)
+        finally:
+            _end(process)
+
+    def gtest(self, name: str, binary: Path, limit: float, environment: dict[str, str] | None = None, only: str = "*") -> Step:
+        return self._test(name, [str(binary), "--gtest_brief=0", f"--gtest_filter={only}"], limit, environment, _count_gtest)
+
+    def pytest(self, name: str, words: list[str], limit: float, environment: dict[str, str] | None = None) -> Step:
+        command = [*words[:1], "-m", "pytest", "-q", "-rs", *words[1:]]
+        return self._test(name, command, limit, environment, _count_pytest)
+
+    def _test(self, name: str, command: list[str], limit: float, environment: dict[str, str] | None, count: Any) -> Step:
+        limit = min(limit, self.left())
+        if limit <= 0:
+            return Step(name, "not run: no time left")
+        begun = time.monotonic()
+        status, text = self.output(command, limit, environment)
+        step = Step(name, "passed" if status == 0 else "failed", round(time.monotonic() - begun, 2))
+        count(step, text)
+        if status != 0:
+            step.said = (f"no answer within {limit:.0f} s\n" if status == 124 else "") + "\n".join(text.splitlines()[-60:])
+            step.failed = max(step.failed, 1)
+        return step
+
+
+def _finish(process: subprocess.Popen[str], limit: float) -> tuple[int, str]:
+    try:
+        text, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        text, _ = process.communicate()
+        return 124, text
+    return process.returncode, text
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _count_gtest(step: Step, text: str) -> None:
+    step.passed = len(re.findall(r"^\[       OK \]", text, re.M))
+    step.failed = len(re.findall(r"^\[  FAILED  \] .*ms\)$", text, re.M))
+    step.skipped = re.findall(r"^\[  SKIPPED \] (\S+) \(\d+ ms\)$", text, re.M)
+
+
+def _count_pytest(step: Step, text: str) -> None:
+    last = text.splitlines()[-1] if text else ""
+    number = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error|errors|skipped)", last)}
+    step.passed = number.get("passed", 0)
+    step.failed = number.get("failed", 0) + number.get("error", 0) + number.get("errors", 0)
+    step.skipped = [line.removeprefix("SKIPPED ") for line in text.splitlines() if line.startswith("SKIPPED ")]
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """Objects among the lines of a program's output."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("{"):
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+    return found

@@ -68,10 +68,10 @@ Finding OnDevice(const v1::DeviceInfo& device) {
 Finding PidNamespace(uint64_t of_broker) {
   struct stat here {};
   if (::stat("/proc/self/ns/pid", &here) != 0 || of_broker == 0) {
-    return {"PID namespace", Health::kNote, "unknown: cudaIpcMemHandles are refused"};
+    return {"PID namespace", Health::kNote, "unknown: CUDA IPC handles are refused"};
   }
   if (here.st_ino == of_broker) return {"PID namespace", Health::kOk, "the broker's"};
-  return {"PID namespace", Health::kNote, "another than the broker's: cudaIpcMemHandles are refused, descriptors work"};
+  return {"PID namespace", Health::kNote, "another than the broker's: CUDA IPC handles are refused, descriptors work"};
 }
 
 }  // namespace

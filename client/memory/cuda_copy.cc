@@ -54,6 +54,13 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
   return enqueued.ok() ? done : enqueued;
 }
 
+// From one GPU to another: they may not reach each other's memory.
+Status CopyByHost(const View& source, void* destination, const Device& to) {
+  const auto staged = CopyToHeap(source);
+  if (!staged.ok()) return staged.status();
+  return CopyOverDevice(*staged, destination, to);
+}
+
 }  // namespace
 
 Status CopyOverDevice(const View& source, void* destination, const Device& to) {
@@ -67,10 +74,7 @@ Status CopyOverDevice(const View& source, void* destination, const Device& to) {
   if (from_device && to.type == kDeviceCuda) {
     const auto target = (*devices)->Find(to);
     if (!target.ok()) return target.status();
-    if (target->id != at->id) {
-      return Unimplemented("a copy from GPU ", at->uuid, " to GPU ", target->uuid, ": copy it to the host first")
-          .Because("PEER_COPY");
-    }
+    if (target->id != at->id) return CopyByHost(source, destination, *target);
   }
   if (source.compact()) return CopyCompactOver(**devices, source, destination, to, at->id);
   if (from_device) {

@@ -9,8 +9,8 @@
 namespace arraybridge {
 
 // Copies every element of `source` to `destination` on the device `to`, compact row-major, in the order of the stream
-// that the source's producer works on, and waits for that stream, never for the device. FAILED_PRECONDITION: a device
-// that this process does not see. UNIMPLEMENTED: a strided source on a GPU, or from one GPU to another.
+// that the source's producer works on, and waits for that stream, never for the device; from one GPU to another by way
+// of the host. FAILED_PRECONDITION: a device that this process does not see. UNIMPLEMENTED: a strided source on a GPU.
 // REQUIRES: destination holds source.nbytes() bytes and does not overlap it; one of both is on a GPU.
 Status CopyOverDevice(const View& source, void* destination, const Device& to);
 

@@ -5,9 +5,14 @@ The simulated driver is libcuda.so.1 here, and does what is enqueued only when s
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from arraybridge import _core, asdlpack
+import numpy as np
+from arraybridge import _core, adapters, asdlpack
+from arraybridge.source import source_of
 from dlpack_by_hand import Device, Producer
 
 COUNT = 6  # float32
@@ -137,6 +142,53 @@ def a_consumers_stream_comes_after_the_producers() -> None:
         fill(address, 0, producer)
         checked(driver.cuStreamSynchronize(ctypes.c_void_p(producer)))
         del capsule
+
+
+class LikeCupy(ModuleType):
+    """The part of CuPy's interface that its adapter uses, over fake producers."""
+
+    def __init__(self) -> None:
+        super().__init__("cupy")
+        self.__version__ = "14.0.0"
+        self.current = 0
+        self.cuda = SimpleNamespace(Device=self.device)
+        self.ndarray = type("ndarray", (Asked,), {})
+
+    @contextmanager
+    def device(self, number: int) -> Iterator[None]:
+        before, self.current = self.current, number
+        yield
+        self.current = before
+
+    def array(self, address: int, **more: Any) -> Any:
+        made = self.ndarray(address, {"max_version", "stream"})
+        made.__dict__ |= {
+            "dtype": np.dtype("float32"), "shape": (COUNT,), "strides": (4,), "data": SimpleNamespace(ptr=address),
+            "device": SimpleNamespace(id=0), "flags": SimpleNamespace(c_contiguous=True), **more,
+        }  # fmt: skip
+        return made
+
+    def from_dlpack(self, view: _core.View) -> Any:
+        assert view.device[1] == self.current, "in its device"
+        view.__dlpack__(stream=1, max_version=(1, 0))
+        return self.array(view.address)
+
+
+def a_module_like_cupy_is_read_and_made() -> None:
+    cupy = LikeCupy()
+    sys.modules["cupy"] = cupy
+    array = cupy.array(memory())
+    source = source_of(array)
+    assert (source.description.framework, source.description.device) == ("cupy", (2, 0))
+    assert source.description.strides == (1,)
+    view = source.view()
+    assert view.address == array.data.ptr
+    assert array.asked[-1]["stream"] == 1
+    assert adapters.named("cupy").view(view).data.ptr == view.address
+    del view  # while its producer is there
+    strided = source_of(cupy.array(memory(), strides=(8,), flags=SimpleNamespace(c_contiguous=False)))
+    assert strided.description.obstacles[0].startswith("layout")
+    assert strided.description.fill is not None
 
 
 def gpus_are_listed_by_number() -> None:

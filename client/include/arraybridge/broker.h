@@ -109,7 +109,8 @@ class Broker {
   }
   // Empty, and a copy of each view into it; on the device where they lie, unless one is given: all on one,
   // INVALID_ARGUMENT otherwise. Copies from a GPU come after what each view's producer has queued on its stream, and
-  // are done on return. Views of a GPU are compact row-major: UNIMPLEMENTED otherwise.
+  // are done on return; from one GPU to another they go by the host. Views of a GPU are compact row-major:
+  // UNIMPLEMENTED otherwise.
   Result<Placement> Place(std::span<const View> sources, const PlaceOptions& options);
   Result<Placement> Place(std::span<const View> sources, bool own = false) {
     return Place(sources, {.own = own, .device = {}, .purpose = {}});

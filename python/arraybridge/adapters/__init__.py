@@ -17,7 +17,7 @@ from arraybridge.planner import Caps, Description
 if TYPE_CHECKING:
     from arraybridge._core import View
 
-NAMES: Final = ("numpy", "torch", "tensorflow", "jax")
+NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy")
 
 
 class Adapter(Protocol):

@@ -45,6 +45,32 @@ TEST_F(CudaClientTest, WithoutALibraryThereIsHostMemoryAlone) {
   EXPECT_EQ(mappers->Local({kDeviceCuda, 0, {}}).status().code(), Code::kUnavailable);
 }
 
+TEST_F(CudaClientTest, FromOneGpuToAnotherBytesGoByTheHost) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    Machine("devices=2");
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    const cuda::Driver& driver = devices.driver();
+    cuda::CUdeviceptr memory[2] = {};
+    for (const int gpu : {0, 1}) {
+      const auto inside = devices.Enter(gpu);
+      ASSERT_CUDA(driver.MemAlloc(&memory[gpu], kBlock));
+    }
+    const Device first{kDeviceCuda, 0, {}};
+    const Device second{kDeviceCuda, 1, {}};
+    std::vector<uint8_t> content(kBlock, 'S');
+    ASSERT_TRUE(CopyOverDevice(Bytes(content.data(), Device{}), reinterpret_cast<void*>(memory[0]), first).ok());
+    const View source = Bytes(reinterpret_cast<void*>(memory[0]), first);
+    const Status copied = CopyOverDevice(source, reinterpret_cast<void*>(memory[1]), second);
+    EXPECT_TRUE(copied.ok()) << copied.ToString();
+    const auto read = CopyToHeap(Bytes(reinterpret_cast<void*>(memory[1]), second));
+    EXPECT_EQ(static_cast<uint8_t*>(read->data)[kBlock - 1], 'S');
+    for (const int gpu : {0, 1}) {
+      const auto inside = devices.Enter(gpu);
+      ASSERT_CUDA(driver.MemFree(memory[gpu]));
+    }
+  });
+}
+
 TEST_F(CudaClientTest, CopiesComeAfterTheProducersStreamAndNotAfterOthers) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     Machine("");

@@ -30,6 +30,7 @@ WHOLE_RUN_S = 570
 def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Step]:
     """Every test that can use the driver under test."""
     done = [
+        against_the_toolkit(runner, build),
         runner.gtest("conformance", build / "tests/conformance/conformance_memory_test", 120, only="*CudaVmm"),
         runner.gtest("integration, GPU memory", build / "tests/integration/cuda_processes_test", 180),
         runner.gtest("integration, host memory", build / "tests/integration/two_processes_test", 60),
@@ -49,6 +50,15 @@ def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Ste
     return done
 
 
+def against_the_toolkit(runner: Runner, build: Path) -> Step:
+    """Our declarations of the driver's interface beside the toolkit's own."""
+    name, headers = "declarations against <cuda.h>", machine.toolkit()
+    if headers is None:
+        return Step(name, "not run: no toolkit is here")
+    sources = [ROOT / f"tests/unit/boundary/{each}.cc" for each in ("driver_abi_test", "driver_abi_newer_test")]
+    return runner.compiles(name, sources, [ROOT, build / "include", headers], 60)
+
+
 def torch_sees_a_gpu(runner: Runner) -> bool:
     if not machine.has("torch"):
         return False
@@ -64,7 +74,10 @@ def everything(runner: Runner, build: Path, library: str, simulated: bool, begun
         print(f"   {step.name:40s} {step.outcome:8s} {counts if step.seconds else ''}", flush=True)
         if step.said:
             print(step.said, flush=True)
-    rows, notes = benches.run(runner, build, library, simulated, torch)
+    try:
+        rows, notes = benches.run(runner, build, library, simulated, torch)
+    except (OSError, RuntimeError) as error:
+        rows, notes = [], [f"no benchmark ran: {error}"]  # the experiments may say why
     print(f"   {len(rows)} figures", *notes, sep="\n   ", flush=True)
     found = experiments.run(runner, build / "tests/gpu/gpu_experiments", library, simulated)
     for each in found:

@@ -25,6 +25,18 @@ from steps import Runner, Step
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 WHOLE_RUN_S = 570
+# Of the client's mappers, what needs neither several devices nor calls that fail to order.
+MAPPERS_ON_A_CARD = ":".join(
+    [
+        "*.TheProducerWritesAndTheOwnerSeesIt/*",
+        "*.RefusesAWrongSizeAndLeavesNothing/*",
+        "*.RefusesWhatIsNoHandleOfItsKind/*",
+        "*.TwoMappingsOfOneBlockLiveAndDieApart/*",
+        "*.AnOwnerMayFreeWhenTheLastMappingHasGone/*",
+        "*.AForkedChildNeitherMapsNorUnmaps/*",
+        "*.AReadersWriteThroughAVmmMappingFaults",
+    ]
+)
 
 
 def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Step]:
@@ -32,6 +44,7 @@ def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Ste
     done = [
         against_the_toolkit(runner, build),
         runner.gtest("conformance", build / "tests/conformance/conformance_memory_test", 120, only="*CudaVmm"),
+        runner.gtest("client's mappers", build / "tests/unit/client/client_cuda_test", 90, only="*" if simulated else MAPPERS_ON_A_CARD),
         runner.gtest("integration, GPU memory", build / "tests/integration/cuda_processes_test", 180),
         runner.gtest("integration, host memory", build / "tests/integration/two_processes_test", 60),
     ]

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "proto/boundary/driver.h"
+#include "tests/integration/build_tree.h"
 
 namespace arraybridge::cuda {
 namespace {
@@ -199,7 +200,7 @@ class Peer {
 };
 
 int Main(bool vmm) {
-  const auto driver = Driver::Load(SIMULATED_CUDA_LIBRARY);
+  const auto driver = Driver::Load(DriverUnderTest(SIMULATED_CUDA_LIBRARY));
   if (!driver.ok()) {
     std::cout << driver.status().ToString() << std::endl;
     return 1;

@@ -231,7 +231,7 @@ TEST_P(CudaMapperTest, ACaptureInTheProcessIsNotDisturbed) {
     const Handle handle = owner.Share();
     const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
     const auto inside = devices.Enter(0);
-    void* const library = ::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void* const library = ::dlopen(kLibrary.c_str(), RTLD_NOW | RTLD_NOLOAD);
     using Begin = cuda::CUresult (*)(cuda::CUstream, cuda::CUstreamCaptureMode);
     using End = cuda::CUresult (*)(cuda::CUstream, void**);
     const auto begin = reinterpret_cast<Begin>(::dlsym(library, "cuStreamBeginCapture_v2"));

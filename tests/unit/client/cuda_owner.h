@@ -24,7 +24,15 @@ using cuda::Counter;
 using cuda::ExitAfter;
 using cuda::kBlock;
 
-inline const std::string kLibrary = SIMULATED_CUDA_LIBRARY;
+inline const std::string kLibrary = DriverUnderTest(SIMULATED_CUDA_LIBRARY);
+
+// Of the first GPU that there is. REQUIRES on a card: a process of the test's own, which may use the driver.
+inline std::string FirstUuid() {
+  if (IsSimulated(kLibrary)) return kUuid;
+  const auto devices = CudaDevices::OfThisProcess(kLibrary);
+  EXPECT_TRUE(devices.ok()) << devices.status().ToString();
+  return (*devices)->all().at(0).uuid;
+}
 
 // A borrower's machine: its driver is loaded with the first call after this.
 inline void Machine(const std::string& configuration) { ::setenv("SIMULATED_CUDA", configuration.c_str(), 1); }
@@ -67,7 +75,7 @@ class CudaOwner {
     const UniqueFd theirs(ends[1]);
     ::setenv("SIMULATED_CUDA", machine.c_str(), 1);
     const std::string way = kind == HandleKind::kCudaVmm ? "vmm" : "legacy";
-    process_ = std::make_unique<Process>(std::vector<std::string>{PEER_PROGRAM, way}, ends[1]);
+    process_ = std::make_unique<Process>(std::vector<std::string>{Built(PEER_PROGRAM), way}, ends[1]);
     for (const char* step : {"create", "fill", "synchronize"}) EXPECT_EQ(Do(step), "0") << step;
   }
 
@@ -93,7 +101,7 @@ class CudaOwner {
     handle.kind = kind_;
     handle.arena = 7;
     handle.size = handle.arena_size = cuda::kBlock;
-    handle.device = {kDeviceCuda, 5, kUuid};  // the number is the owner's
+    handle.device = {kDeviceCuda, 5, FirstUuid()};  // the number is the owner's
     if (kind_ == HandleKind::kCudaIpc) {
       handle.opaque.assign(reinterpret_cast<const char*>(&message.memory), sizeof message.memory);
     } else if (const cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr) {

@@ -90,7 +90,7 @@ def broker_hop(address: str, source: torch.Tensor, pipe: Any, size: int, rounds:
 
         try:
             broker.put(source, name="hop", replace=True)
-        except arraybridge.BrokerError as refused:
+        except (arraybridge.BrokerError, BufferError) as refused:
             print(json.dumps({"note": f"Broker.put of a CUDA tensor: {type(refused).__name__}: {refused}"}), flush=True)
             return
         emit("broker_torch", size, median(rounds, hop))

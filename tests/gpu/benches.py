@@ -45,7 +45,7 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
         try:
             with os.fdopen(read) as lines:
                 if lines.readline() != "ready\n":
-                    raise SystemExit("arraybridged did not start")
+                    raise RuntimeError("arraybridged did not start")
             yield directory
         finally:
             process.terminate()

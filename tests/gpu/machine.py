@@ -10,6 +10,7 @@ import importlib.util
 import os
 import platform
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def facts(library: str, simulated: bool) -> dict[str, str]:
     found["host"] = f"{os.cpu_count()} CPUs, {memory / 2**30:.0f} GiB, uid {os.geteuid()}, glibc {platform.libc_ver()[1]}"
     found["Python"] = ", ".join([platform.python_version(), *(f"{name} {version}" for name, version in versions().items())])
     return found
+
+
+def toolkit() -> Path | None:
+    """The folder of <cuda.h>, if a toolkit is installed."""
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda", str(Path(nvcc).resolve().parents[1]) if nvcc else ""]
+    return next((Path(root, "include") for root in roots if root and Path(root, "include/cuda.h").exists()), None)
 
 
 def has(module: str) -> bool:

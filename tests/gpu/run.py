@@ -27,9 +27,10 @@ HERE = Path(__file__).resolve().parent
 WHOLE_RUN_S = 570
 
 
-def tests(runner: Runner, build: Path, simulated: bool) -> list[Step]:
+def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Step]:
     """Every test that can use the driver under test."""
     done = [
+        against_the_toolkit(runner, build),
         runner.gtest("conformance", build / "tests/conformance/conformance_memory_test", 120, only="*CudaVmm"),
         runner.gtest("integration, GPU memory", build / "tests/integration/cuda_processes_test", 180),
         runner.gtest("integration, host memory", build / "tests/integration/two_processes_test", 60),
@@ -39,14 +40,23 @@ def tests(runner: Runner, build: Path, simulated: bool) -> list[Step]:
         done.append(runner.pytest("foreign client, cudaIpcMemHandle", [sys.executable, str(ROOT / "tests/foreign/test_cuda_ipc.py"), *chosen], 90))
     else:
         done.append(Step("foreign client, cudaIpcMemHandle", "not run: grpcio or pytest is missing"))
-    files = sorted(map(str, (ROOT / "tests/python").glob("test_cuda*.py")))
-    if not files:
-        done.append(Step("Python, GPU arrays", "not run: there are no such tests"))
+    name = "real frameworks"
+    if not torch:
+        done.append(Step(name, "not run: torch is not here, or sees no GPU"))
     elif not machine.has("arraybridge"):
-        done.append(Step("Python, GPU arrays", "not run: the extension is not built"))
+        done.append(Step(name, "not run: the extension is not built"))
     else:
-        done.append(runner.pytest("Python, GPU arrays", [sys.executable, *files], 120))
+        done.append(runner.pytest(name, [sys.executable, str(HERE / "frameworks")], 150))
     return done
+
+
+def against_the_toolkit(runner: Runner, build: Path) -> Step:
+    """Our declarations of the driver's interface beside the toolkit's own."""
+    name, headers = "declarations against <cuda.h>", machine.toolkit()
+    if headers is None:
+        return Step(name, "not run: no toolkit is here")
+    sources = [ROOT / f"tests/unit/boundary/{each}.cc" for each in ("driver_abi_test", "driver_abi_newer_test")]
+    return runner.compiles(name, sources, [ROOT, build / "include", headers], 60)
 
 
 def torch_sees_a_gpu(runner: Runner) -> bool:
@@ -57,13 +67,17 @@ def torch_sees_a_gpu(runner: Runner) -> bool:
 
 
 def everything(runner: Runner, build: Path, library: str, simulated: bool, begun: float) -> dict[str, Any]:
-    steps = tests(runner, build, simulated)
+    torch = torch_sees_a_gpu(runner)
+    steps = tests(runner, build, simulated, torch)
     for step in steps:
         counts = f"{step.passed} passed, {step.failed} failed, {len(step.skipped)} skipped"
         print(f"   {step.name:40s} {step.outcome:8s} {counts if step.seconds else ''}", flush=True)
         if step.said:
             print(step.said, flush=True)
-    rows, notes = benches.run(runner, build, library, simulated, not simulated and torch_sees_a_gpu(runner))
+    try:
+        rows, notes = benches.run(runner, build, library, simulated, torch)
+    except (OSError, RuntimeError) as error:
+        rows, notes = [], [f"no benchmark ran: {error}"]  # the experiments may say why
     print(f"   {len(rows)} figures", *notes, sep="\n   ", flush=True)
     found = experiments.run(runner, build / "tests/gpu/gpu_experiments", library, simulated)
     for each in found:

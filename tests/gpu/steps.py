@@ -56,6 +56,11 @@ class Runner:
         command = [*words[:1], "-m", "pytest", "-q", "-rs", *words[1:]]
         return self._test(name, command, limit, environment, _count_pytest)
 
+    def compiles(self, name: str, sources: list[Path], includes: list[Path], limit: float) -> Step:
+        """Whether sources hold together, static assertions included; nothing is made of them."""
+        command = ["c++", "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in includes), *map(str, sources)]
+        return self._test(name, command, limit, None, lambda step, _: setattr(step, "passed", len(sources) if step.outcome == "passed" else 0))
+
     def _test(self, name: str, command: list[str], limit: float, environment: dict[str, str] | None, count: Any) -> Step:
         limit = min(limit, self.left())
         if limit <= 0:

@@ -1,0 +1,17 @@
+"""A program that does what its input says: each line a function's name and its arguments, each answer a line."""
+
+import sys
+import traceback
+from collections.abc import Callable
+
+
+def serve(*functions: Callable[..., str]) -> None:
+    """Answers until the input ends; what a function raised is its answer."""
+    known = {function.__name__: function for function in functions}
+    for line in sys.stdin:
+        verb, *arguments = line.split()
+        try:
+            print(known[verb](*arguments), flush=True)
+        except Exception as error:
+            traceback.print_exc()
+            print(f"{type(error).__name__}: {error}".replace("\n", " "), flush=True)

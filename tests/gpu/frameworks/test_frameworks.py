@@ -1,0 +1,125 @@
+"""Real frameworks with arrays in a broker's GPU memory, between processes, on the card that is here.
+
+Started by tests/gpu/run, which names build folder and driver in the environment; what PyTorch does is the program of
+tests/simulated_cuda/frameworks, here with nothing preloaded.
+"""
+
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SHARE_PROGRAM = HERE.parents[1] / "simulated_cuda/frameworks/share_program.py"
+DRIVER = os.environ.get("ARRAYBRIDGE_CUDA_DRIVER", "")
+DAEMON = os.environ.get("ARRAYBRIDGE_DAEMON", "")
+
+Do = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The directory of a daemon that serves the card."""
+    if not DRIVER or not DAEMON:
+        pytest.skip("started by tests/gpu/run alone")
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        ready, tell = os.pipe()
+        words = [DAEMON, "--directory", directory, "--ready-fd", str(tell), "--cuda-driver", DRIVER, "--log-level", "warn"]
+        daemon = subprocess.Popen(words, pass_fds=[tell], env=environment)
+        os.close(tell)
+        with os.fdopen(ready, "rb") as pipe:
+            assert pipe.readline() == b"ready\n"
+        yield directory
+        daemon.terminate()
+        assert daemon.wait() == 0
+
+
+@contextlib.contextmanager
+def running(program: Path, address: str) -> Iterator[Do]:
+    """A program with a Broker, as a function that asks it for one thing."""
+    process = subprocess.Popen([sys.executable, program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    to, out = process.stdin, process.stdout
+
+    def do(command: str) -> str:
+        print(command, file=to, flush=True)
+        return out.readline().removesuffix("\n")
+
+    yield do
+    process.communicate()
+    assert process.returncode == 0
+
+
+# One of each for all tests: importing PyTorch takes longer than they do.
+@pytest.fixture(scope="module")
+def writer(address: str) -> Iterator[Do]:
+    with running(SHARE_PROGRAM, address) as do:
+        yield do
+
+
+@pytest.fixture(scope="module")
+def reader(address: str) -> Iterator[Do]:
+    with running(SHARE_PROGRAM, address) as do:
+        yield do
+
+
+def needs(*modules: str) -> None:
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not here")
+
+
+def test_tensors_cross_without_a_copy(writer: Do, reader: Do) -> None:
+    put = writer("put frame5 5")
+    assert put in ("(2, 0) cuda_vmm", "(2, 0) cuda_ipc")
+    via = "zero-copy-vmm" if put.endswith("vmm") else "zero-copy-ipc"
+    assert reader("get frame5 5") == f"cuda:0 {via} 0 right"
+    assert reader("get_numpy frame5 5") == "d2h 1 right"
+    assert reader("get_on frame5 5 cpu") == "cpu d2h 1 right"
+    assert reader("drop") == "0"
+
+
+def test_a_put_comes_after_the_current_streams_work(writer: Do, reader: Do) -> None:
+    assert writer("put_from_side_stream frame6 6") == "ok"
+    assert reader("get frame6 6").endswith(" 0 right")
+
+
+def test_what_is_written_into_broker_memory_is_put_without_a_copy(writer: Do, reader: Do) -> None:
+    assert writer("put_in_place frame7 7") == "ok"
+    assert reader("get frame7 7").endswith(" 0 right")
+
+
+def test_between_host_and_gpu(writer: Do, reader: Do) -> None:
+    assert writer("put_host frame8 8") == "(1, 0)"
+    assert reader("get_on frame8 8 cuda") == "cuda:0 h2d 1 right"
+    assert reader("convert 9") == "right"
+
+
+def test_what_a_view_says_and_refuses(writer: Do, reader: Do) -> None:
+    writer("put frame10 10")
+    assert reader("view frame10 10") == "right"
+
+
+def test_numba_reads_and_puts(writer: Do, reader: Do) -> None:
+    needs("numba")
+    writer("put frame11 11")
+    assert reader("numba frame11 11") == "right (2, 0)"
+    assert writer("get frame11-numba 11").endswith(" 0 right")
+
+
+@pytest.mark.parametrize("framework", ["cupy", "jax"])
+def test_another_framework_reads_and_puts(address: str, writer: Do, framework: str) -> None:
+    needs(framework)
+    writer(f"put for_{framework} 12")
+    with running(HERE / f"{framework}_program.py", address) as other:
+        assert other(f"read for_{framework} 12") == "right"
+        assert other(f"put of_{framework} 13") == "(2, 0)"
+        assert writer(f"get of_{framework} 13").endswith(" 0 right")

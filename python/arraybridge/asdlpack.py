@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def asdlpack(obj: Any, *, copy: bool = False) -> View:
     """A View of `obj`: our View or Share, a framework's array, a DLPack producer or capsule, an array interface, a buffer.
 
-    Shape, strides and dtype are those of `obj`. Nothing is copied unless `copy` is set, except `bytes`: a consumer that
+    Shape, strides and dtype are those of `obj`. Nothing is copied unless `copy` is set (that copy lies in host memory, also
+    of an array on a GPU), except `bytes`: a consumer that
     ignores read-only flags would corrupt the interpreter (`memoryview(b)` shares).
 
     Raises:

@@ -279,6 +279,7 @@ def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledg
             frames = [HEADER.pack(GET_STATS, 0, 0, 1)]
             if door == "the frame is never read":
                 daemon.process.send_signal(signal.SIGSTOP)  # so that both lie in the queue
+                os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
                 hostile.send(HEADER.pack(99, 0, 0, 1))  # cut for this one
         try:
             hostile.sendmsg(frames, rights)

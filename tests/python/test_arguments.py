@@ -63,7 +63,7 @@ def test_names_of_frameworks(broker):
     with pytest.raises(InvalidMemoryType, match="'nmpy' is no memory type"):
         broker.get("a", "nmpy")
     with pytest.raises(InvalidMemoryType, match="not supported yet"):
-        broker.get("a", MemoryType.CUPY)
+        broker.get("a", MemoryType.PYCLESPERANTO)
     for odd in (None, 3, ["torch"], np):
         with pytest.raises(InvalidMemoryType, match="named by a str"):
             broker.get("a", odd)

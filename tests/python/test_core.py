@@ -96,6 +96,7 @@ def test_a_signal_ends_every_call_to_a_broker_that_does_not_answer(tmp_path: Pat
         "publish": lambda: core.publish(placement, "late"),
     }
     os.kill(daemon.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)  # until then it may still answer
     for call in calls.values():
         with alarm():
             call()

@@ -77,8 +77,8 @@ int RunDoctor(const Options& options) {
   Status why;
   if (const auto path = FindBroker(options.address); path.ok()) {
     auto made = Connection::To(*path, options.timeout);
-    if (made.ok()) connection = *std::move(made);
     why = made.status();
+    if (why.ok()) connection = *std::move(made);
   } else {
     why = path.status();
   }

@@ -98,7 +98,7 @@ Status CudaGpu::Zero(cuda::CUdeviceptr address, uint64_t bytes) const {
         Note(driver_->Check(driver_->StreamCreate(&stream_, cuda::kStreamNonBlocking), "cuStreamCreate")));
   }
   AB_RETURN_IF_ERROR(Note(driver_->Check(driver_->MemsetD8Async(address, 0, bytes, stream_), "cuMemsetD8Async")));
-  const Status done = Note(driver_->Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
+  Status done = Note(driver_->Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
   if (!done.ok()) driver_->CtxSynchronize();  // the bytes are freed next: nothing may still be writing them
   return done;
 }

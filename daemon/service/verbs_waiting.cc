@@ -245,9 +245,7 @@ Result<UniqueFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireReq
                  .Because("ANSWER_TOO_LARGE");
   }
   if (failed.ok()) return descriptor;
-  std::vector<uint64_t> leases;
-  for (const LeasedShare& leased : acquired->shares) leases.push_back(Number(leased.lease));
-  static_cast<void>(broker_.Release(caller.session, leases, {}, {}));
+  TakeBack(caller, ReadBack(*response));
   return failed;
 }
 

@@ -7,23 +7,25 @@
 namespace arraybridge {
 
 // Limits that waiting does not lift.
-Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
-  State& state = *state_;
-  const Limits& limits = state.config.limits;
+Result<Broker::State::Served> Broker::State::ServedFor(SessionId session, const AllocateCall& call) const {
+  const Limits& limits = config.limits;
   const std::string_view ns = NamespaceNameOf(call.ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", ns, limits.name_bytes_max));
   if (call.size == 0) return InvalidArgument("an arena of 0 bytes").Because("BAD_SIZE");
   if (limits.allocation_bytes_max != 0 && call.size > limits.allocation_bytes_max) {
     return AtLimit("ALLOCATION_TOO_LARGE", "allocation_bytes_max", limits.allocation_bytes_max);
   }
-  const auto served = state.BackendFor(session, call.device);
-  if (!served.ok()) return served.status();
+  const MutexLock lock(mutex);
+  const Session* const found = FindSession(session);
+  if (found == nullptr) return NoSession();
+  auto served = BackendFor(found->peer, call.device);
+  if (!served.ok()) return served;
   const uint64_t footprint = served->backend->Footprint(served->device, call.size);
   const uint64_t capacity = served->backend->usage(served->device).capacity_bytes;
   if (footprint == 0 || footprint > capacity) {
     return ResourceExhausted(call.size, " bytes can never fit: the device has ", capacity).Because("DEVICE_TOO_SMALL");
   }
-  const uint64_t quota = state.quota_bytes();
+  const uint64_t quota = quota_bytes();
   if (footprint > quota) {
     return ResourceExhausted("namespace '", ns, "': ", footprint, " bytes can never fit: the quota is ", quota)
         .Because("QUOTA_TOO_SMALL");
@@ -32,11 +34,12 @@ Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
     return ResourceExhausted(footprint, " bytes can never fit: limits.bytes_per_uid is ", limits.bytes_per_uid)
         .Because("QUOTA_TOO_SMALL");
   }
-  const MutexLock lock(state.mutex);
-  const Session* const found = state.FindSession(session);
-  if (found == nullptr) return NoSession();
-  if (found->arenas.size() + found->allocating < limits.arenas_per_session) return Ok();
+  if (found->arenas.size() + found->allocating < limits.arenas_per_session) return served;
   return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
+}
+
+Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
+  return state_->ServedFor(session, call).status();
 }
 
 Broker::State::Belongings Broker::State::BelongingsOf(uint32_t uid) const {
@@ -85,10 +88,9 @@ Result<Charge> Broker::State::Reserve(Session& session, std::string_view ns, uin
 }
 
 Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& call) {
-  AB_RETURN_IF_ERROR(CheckAllocate(session, call));
   State& state = *state_;
   const std::string_view ns = NamespaceNameOf(call.ns);
-  const auto served = state.BackendFor(session, call.device);
+  const auto served = state.ServedFor(session, call);
   if (!served.ok()) return served.status();
   MemoryBackend& backend = *served->backend;
   const Device& device = served->device;

@@ -86,22 +86,18 @@ Status Peer::CannotOpen(std::string_view what, std::string_view shared_as) const
 
 Status Peer::CannotOpen(std::string_view what, HandleKind kind) const { return CannotOpen(what, NameOf(kind)); }
 
-Result<Broker::State::Served> Broker::State::BackendFor(SessionId session, const Device& device) const {
-  Peer peer;
-  {
-    const MutexLock lock(mutex);
-    const Session* const found = FindSession(session);
-    if (found == nullptr) return NoSession();
-    peer = found->peer;
+Result<Broker::State::Served> Broker::State::BackendFor(const Peer& peer, const Device& device) const {
+  for (MemoryBackend* const backend : backends) {
+    for (const Device& served : backend->devices()) {
+      if (IsMeant(device, served) && peer.Opens(backend->kind())) return Served{backend, served};
+    }
   }
   std::string kinds;
   std::string devices;
-  for (MemoryBackend* const backend : backends) {
+  for (const MemoryBackend* const backend : backends) {
     for (const Device& served : backend->devices()) {
       Append(devices, NameOf(served));
-      if (!IsMeant(device, served)) continue;
-      if (peer.Opens(backend->kind())) return Served{backend, served};
-      Append(kinds, NameOf(backend->kind()));
+      if (IsMeant(device, served)) Append(kinds, NameOf(backend->kind()));
     }
   }
   if (!kinds.empty()) return peer.CannotOpen("device " + NameOf(device), kinds);

@@ -60,13 +60,15 @@ struct Broker::State {
   Arena* FindArena(ArenaId id) const AB_REQUIRES(mutex);
   Arena* FindWritable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
   Arena* FindReadable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
-  // Who serves this device to this session, and the device's full name.
+  // Who serves this device to this peer, and the device's full name.
   struct Served {
     MemoryBackend* backend = nullptr;
     Device device;
   };
-  // INVALID_ARGUMENT: no such device. FAILED_PRECONDITION: by no handle that the session may be offered.
-  Result<Served> BackendFor(SessionId session, const Device& device) const AB_EXCLUDES(mutex);
+  // INVALID_ARGUMENT: no such device. FAILED_PRECONDITION: by no handle that it may be offered.
+  Result<Served> BackendFor(const Peer& peer, const Device& device) const;
+  // CheckAllocate, and who will serve the call.
+  Result<Served> ServedFor(SessionId session, const AllocateCall& call) const AB_EXCLUDES(mutex);
   uint64_t quota_bytes() const;
 
   // Arenas (arenas.cc).

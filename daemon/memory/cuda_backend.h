@@ -1,4 +1,5 @@
-// What both backends of GPU memory have in common: which GPUs, and how much of them is in use.
+// What both kinds of GPU memory have in common: blocks that are reserved, made, cleared; which GPUs, and how much of
+// them is in use.
 #pragma once
 
 #include <limits>
@@ -11,6 +12,37 @@
 #include "daemon/memory/memory_backend.h"
 
 namespace arraybridge {
+
+// On what a block lives: its GPU, and the capacity that it takes. Returned after the bytes have gone.
+class CudaBlock : public MemoryBlock {
+ public:
+  CudaBlock(std::shared_ptr<CudaGpu> gpu, Reservation reservation, uint64_t size)
+      : reservation_(std::move(reservation)), gpu_(std::move(gpu)), size_(size) {}
+
+  uint64_t size() const override { return size_; }
+  // No handle of device memory can be made read-only by its owner.
+  Result<Immutability> Seal() override { return Immutability::kByContract; }
+  bool MayBeEnforced() const override { return false; }
+  bool KnowsHolders() const override { return false; }
+  bool HeldElsewhere() const override { return false; }
+  // New device memory may hold what others left in it.
+  virtual Status Clear() const = 0;
+
+ protected:
+  const CudaGpu& gpu() const { return *gpu_; }
+  Handle Described(HandleKind kind) const {
+    Handle handle;
+    handle.kind = kind;
+    handle.size = handle.arena_size = size_;
+    handle.device = gpu_->device();
+    return handle;
+  }
+
+ private:
+  const Reservation reservation_;
+  const std::shared_ptr<CudaGpu> gpu_;
+  const uint64_t size_;
+};
 
 class CudaBackend : public MemoryBackend {
  public:
@@ -42,7 +74,33 @@ class CudaBackend : public MemoryBackend {
   }
   uint64_t Trim() override { return 0; }
 
+  uint64_t Footprint(const Device& device, uint64_t size) const override {
+    const auto gpu = Find(device);
+    const uint64_t unit = gpu == nullptr ? 0 : UnitOf(*gpu);
+    if (size == 0 || unit == 0 || size > std::numeric_limits<uint64_t>::max() - (unit - 1)) return 0;
+    return (size + unit - 1) / unit * unit;
+  }
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    const auto gpu = Find(device);
+    if (gpu == nullptr) return InvalidArgument("no such device: ", device.uuid);
+    AB_RETURN_IF_ERROR(gpu->CheckServing());
+    const uint64_t footprint = Footprint(device, size);
+    if (footprint == 0) return InvalidArgument("a block of 0 bytes, or of more than 2^64");
+    AB_RETURN_IF_ERROR(gpu->capacity()->Reserve(footprint));
+    auto block = Create(gpu, Reservation(gpu->capacity(), footprint), footprint);
+    if (!block.ok()) return block.status();
+    AB_RETURN_IF_ERROR((*block)->Clear());
+    return std::unique_ptr<MemoryBlock>(*std::move(block));
+  }
+
  protected:
+  // Blocks of it are multiples of so many bytes.
+  virtual uint64_t UnitOf(const CudaGpu& gpu) const = 0;
+  // A block of whole units, not yet cleared.
+  virtual Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
+                                                    uint64_t footprint) = 0;
+
+ private:
   // Null if it is none of ours.
   std::shared_ptr<CudaGpu> Find(const Device& device) const {
     for (const auto& gpu : gpus_) {
@@ -50,52 +108,10 @@ class CudaBackend : public MemoryBackend {
     }
     return nullptr;
   }
-  // Whole units; 0 if that overflows.
-  static uint64_t RoundUp(uint64_t size, uint64_t unit) {
-    if (size == 0 || unit == 0 || size > std::numeric_limits<uint64_t>::max() - (unit - 1)) return 0;
-    return (size + unit - 1) / unit * unit;
-  }
-  static Result<Reservation> Reserve(const CudaGpu& gpu, uint64_t footprint) {
-    AB_RETURN_IF_ERROR(gpu.CheckServing());
-    if (footprint == 0) return InvalidArgument("a block of 0 bytes, or of more than 2^64");
-    AB_RETURN_IF_ERROR(gpu.capacity()->Reserve(footprint));
-    return Reservation(gpu.capacity(), footprint);
-  }
-
- private:
   bool Serves(const CudaGpu& gpu) const { return (gpu.refusals().*why_not_).empty(); }
 
   const std::vector<std::shared_ptr<CudaGpu>> gpus_;
   const WhyNot why_not_;
-};
-
-// On what a block lives: its GPU, and the capacity that it takes. Returned after the bytes have gone.
-class CudaBlock : public MemoryBlock {
- public:
-  CudaBlock(std::shared_ptr<CudaGpu> gpu, Reservation reservation, uint64_t size)
-      : reservation_(std::move(reservation)), gpu_(std::move(gpu)), size_(size) {}
-
-  uint64_t size() const override { return size_; }
-  // No handle of device memory can be made read-only by its owner.
-  Result<Immutability> Seal() override { return Immutability::kByContract; }
-  bool MayBeEnforced() const override { return false; }
-  bool KnowsHolders() const override { return false; }
-  bool HeldElsewhere() const override { return false; }
-
- protected:
-  const CudaGpu& gpu() const { return *gpu_; }
-  Handle Described(HandleKind kind) const {
-    Handle handle;
-    handle.kind = kind;
-    handle.size = handle.arena_size = size_;
-    handle.device = gpu_->device();
-    return handle;
-  }
-
- private:
-  const Reservation reservation_;
-  const std::shared_ptr<CudaGpu> gpu_;
-  const uint64_t size_;
 };
 
 }  // namespace arraybridge

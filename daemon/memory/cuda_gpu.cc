@@ -45,10 +45,7 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
   CudaGpu::Refusals refusals = RefusalsOf(*driver, ordinal);
   size_t granularity = 0;
   if (refusals.vmm.empty()) {
-    cuda::CUmemAllocationProp properties{};
-    properties.type = cuda::CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.requestedHandleTypes = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    properties.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+    const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(ordinal);
     const Status asked = driver->Check(
         driver->MemGetAllocationGranularity(&granularity, &properties, cuda::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
         "cuMemGetAllocationGranularity");
@@ -61,6 +58,14 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
 }
 
 }  // namespace
+
+cuda::CUmemAllocationProp CudaGpu::ShareableMemoryOf(CUdevice ordinal) {
+  cuda::CUmemAllocationProp properties{};
+  properties.type = cuda::CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return properties;
+}
 
 CudaGpu::CudaGpu(std::shared_ptr<const Driver> driver, CUdevice ordinal, Device device, Refusals refusals,
                  uint64_t granularity, uint64_t capacity_bytes)

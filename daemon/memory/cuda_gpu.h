@@ -32,6 +32,9 @@ class CudaGpu {
   CudaGpu(const CudaGpu&) = delete;
   CudaGpu& operator=(const CudaGpu&) = delete;
 
+  // Memory of that GPU which can be passed on as a descriptor, as the driver wants it described.
+  static cuda::CUmemAllocationProp ShareableMemoryOf(cuda::CUdevice ordinal);
+
   const cuda::Driver& driver() const { return *driver_; }
   cuda::CUdevice ordinal() const { return ordinal_; }
   const Device& device() const { return device_; }

@@ -33,8 +33,7 @@ class IpcBlock final : public CudaBlock {
     return handle;
   }
 
-  // New device memory may hold what others left in it.
-  Status Clear() const {
+  Status Clear() const override {
     const auto inside = gpu().Enter();
     if (!inside.ok()) return inside.status();
     return gpu().Zero(address_, size());
@@ -49,25 +48,17 @@ class IpcBackend final : public CudaBackend {
   using CudaBackend::CudaBackend;
 
   HandleKind kind() const override { return HandleKind::kCudaIpc; }
-  uint64_t Footprint(const Device& device, uint64_t size) const override {
-    return Find(device) == nullptr ? 0 : RoundUp(size, kUnit);
-  }
-  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
-    const auto gpu = Find(device);
-    if (gpu == nullptr) return InvalidArgument("no such device: ", device.uuid);
-    const uint64_t footprint = Footprint(device, size);
-    auto reservation = Reserve(*gpu, footprint);
-    if (!reservation.ok()) return reservation.status();
+
+ private:
+  uint64_t UnitOf(const CudaGpu& /*gpu*/) const override { return kUnit; }
+  Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
+                                            uint64_t footprint) override {
+    const auto inside = gpu->Enter();
+    if (!inside.ok()) return inside.status();
     cuda::CUdeviceptr address = 0;
-    {
-      const auto inside = gpu->Enter();
-      if (!inside.ok()) return inside.status();
-      const auto allocated = gpu->driver().MemAlloc(&address, footprint);
-      AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(allocated, "cuMemAlloc", footprint, " bytes")));
-    }
-    auto block = std::make_unique<IpcBlock>(gpu, *std::move(reservation), footprint, address);
-    AB_RETURN_IF_ERROR(block->Clear());
-    return std::unique_ptr<MemoryBlock>(std::move(block));
+    const auto allocated = gpu->driver().MemAlloc(&address, footprint);
+    AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(allocated, "cuMemAlloc", footprint, " bytes")));
+    return std::unique_ptr<CudaBlock>(std::make_unique<IpcBlock>(gpu, std::move(reservation), footprint, address));
   }
 };
 

@@ -33,8 +33,7 @@ class VmmBlock final : public CudaBlock {
     return handle;
   }
 
-  // New device memory may hold what others left in it.
-  Status Clear() const;
+  Status Clear() const override;
 
  private:
   const CUmemGenericAllocationHandle memory_;
@@ -82,26 +81,16 @@ class VmmBackend final : public CudaBackend {
   using CudaBackend::CudaBackend;
 
   HandleKind kind() const override { return HandleKind::kCudaVmm; }
-  uint64_t Footprint(const Device& device, uint64_t size) const override {
-    const auto gpu = Find(device);
-    return gpu == nullptr ? 0 : RoundUp(size, gpu->granularity());
-  }
-  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
-    const auto gpu = Find(device);
-    if (gpu == nullptr) return InvalidArgument("no such device: ", device.uuid);
-    const uint64_t footprint = Footprint(device, size);
-    auto reservation = Reserve(*gpu, footprint);
-    if (!reservation.ok()) return reservation.status();
-    cuda::CUmemAllocationProp properties{};
-    properties.type = cuda::CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.requestedHandleTypes = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    properties.location = {cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu->ordinal()};
+
+ private:
+  uint64_t UnitOf(const CudaGpu& gpu) const override { return gpu.granularity(); }
+  Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
+                                            uint64_t footprint) override {
+    const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(gpu->ordinal());
     CUmemGenericAllocationHandle memory = 0;
     const auto created = gpu->driver().MemCreate(&memory, footprint, &properties, 0);
     AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(created, "cuMemCreate", footprint, " bytes")));
-    auto block = std::make_unique<VmmBlock>(gpu, *std::move(reservation), footprint, memory);
-    AB_RETURN_IF_ERROR(block->Clear());
-    return std::unique_ptr<MemoryBlock>(std::move(block));
+    return std::unique_ptr<CudaBlock>(std::make_unique<VmmBlock>(gpu, std::move(reservation), footprint, memory));
   }
 };
 

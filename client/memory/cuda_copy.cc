@@ -87,13 +87,9 @@ Status CopyOverDevice(const View& source, void* destination, const Device& to) {
 }
 
 Status DrainDevice(const Device& device) {
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(device);
-  if (!at.ok()) return at.status();
-  const auto inside = (*devices)->Enter(at->id);
-  if (!inside.ok()) return inside.status();
-  const cuda::Driver& driver = (*devices)->driver();
+  const auto place = CudaDevices::At(device);
+  if (!place.ok()) return place.status();
+  const cuda::Driver& driver = place->driver;
   cuda::CUresult result = driver.CtxSynchronize();
   // While somebody captures a graph nobody may ask.
   for (int step = 0; result == cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && step < kCaptureStepsMax; ++step) {

@@ -31,25 +31,17 @@ Result<Device> GpuOf(const void* address) {
 
 Status WaitForProducer(const View& view) {
   if (view.device.type != kDeviceCuda || !view.stream.has_value()) return Ok();
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(view.device);
-  if (!at.ok()) return at.status();
-  const auto inside = (*devices)->Enter(at->id);
-  if (!inside.ok()) return inside.status();
-  const cuda::Driver& driver = (*devices)->driver();
+  const auto place = CudaDevices::At(view.device);
+  if (!place.ok()) return place.status();
+  const cuda::Driver& driver = place->driver;
   return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
 }
 
 Status OrderAfterProducer(const View& view, uintptr_t stream) {
   if (view.device.type != kDeviceCuda || !view.stream.has_value() || *view.stream == stream) return Ok();
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(view.device);
-  if (!at.ok()) return at.status();
-  const auto inside = (*devices)->Enter(at->id);
-  if (!inside.ok()) return inside.status();
-  const cuda::Driver& driver = (*devices)->driver();
+  const auto place = CudaDevices::At(view.device);
+  if (!place.ok()) return place.status();
+  const cuda::Driver& driver = place->driver;
   cuda::CUevent event = nullptr;
   AB_RETURN_IF_ERROR(driver.Check(driver.EventCreate(&event, cuda::kEventDisableTiming), "cuEventCreate"));
   Status ordered = driver.Check(driver.EventRecord(event, StreamOf(*view.stream)), "cuEventRecord");

@@ -129,6 +129,16 @@ Result<CudaScope> CudaDevices::Enter(int32_t ordinal) const {
   return CudaScope::Enter(driver_, context);
 }
 
+Result<CudaPlace> CudaDevices::At(const Device& device) {
+  const auto devices = OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  const auto at = (*devices)->Find(device);
+  if (!at.ok()) return at.status();
+  auto inside = (*devices)->Enter(at->id);
+  if (!inside.ok()) return inside.status();
+  return CudaPlace{(*devices)->driver(), *std::move(inside)};
+}
+
 Result<CUstream> CudaDevices::OwnStream(int32_t ordinal) const {
   const Gpu& gpu = *gpus_.at(static_cast<size_t>(ordinal));
   CUstream stream = gpu.stream.load(std::memory_order_acquire);

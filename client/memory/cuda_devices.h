@@ -40,6 +40,12 @@ class CudaScope {
   std::optional<cuda::ContextGuard> context_;
 };
 
+// The calling thread inside one GPU's context.
+struct CudaPlace {
+  const cuda::Driver& driver;
+  CudaScope scope;
+};
+
 // Thread-safe.
 class CudaDevices {
  public:
@@ -60,6 +66,8 @@ class CudaDevices {
   static Result<Device> Local(const Device& device, const std::string& library);
   // REQUIRES: an ordinal that Find gave. FAILED_PRECONDITION in a forked child.
   Result<CudaScope> Enter(int32_t ordinal) const;
+  // OfThisProcess, Find and Enter in one: where work on this device is asked for.
+  static Result<CudaPlace> At(const Device& device);
   // A stream of our own, which waits for nobody else's. REQUIRES: Enter's scope lives.
   Result<cuda::CUstream> OwnStream(int32_t ordinal) const;
 

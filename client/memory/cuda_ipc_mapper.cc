@@ -9,8 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "client/memory/cuda_devices.h"
-#include "client/memory/cuda_mapping.h"
+#include "client/memory/cuda_mapper.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -30,10 +29,7 @@ class IpcMemory {
     if (address_ == 0) return;
     const auto inside = devices_.Enter(ordinal_);
     if (!inside.ok()) return;
-    // Better never closed than under work that still uses it.
-    const cuda::CUresult done = devices_.driver().CtxSynchronize();
-    if (done != cuda::CUDA_SUCCESS && !cuda::IsSticky(done)) return;
-    devices_.driver().IpcCloseMemHandle(address_);
+    if (IsDrained(devices_.driver())) devices_.driver().IpcCloseMemHandle(address_);
   }
   IpcMemory(const IpcMemory&) = delete;
   IpcMemory& operator=(const IpcMemory&) = delete;
@@ -114,42 +110,27 @@ class Openings {
   std::map<std::string, Entry> open_ AB_GUARDED_BY(mutex_);
 };
 
-class CudaIpcMapper final : public MemoryMapper {
+class CudaIpcMapper final : public CudaMapper {
  public:
-  explicit CudaIpcMapper(std::string library) : library_(std::move(library)) {}
+  using CudaMapper::CudaMapper;
 
   HandleKind kind() const override { return HandleKind::kCudaIpc; }
 
-  Result<Device> Local(const Device& device) const override { return CudaDevices::Local(device, library_); }
-
-  Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access /*access*/) override {
-    if (handle.kind != kind()) return Unimplemented("the handle is not a cudaIpcMemHandle");
-    if (handle.opaque.size() != sizeof(CUipcMemHandle)) {
-      return FailedPrecondition("arena ", handle.arena, " came with ", handle.opaque.size(),
-                                " bytes where a cudaIpcMemHandle has ", sizeof(CUipcMemHandle));
-    }
-    if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
-    auto local = Local(device);
-    if (!local.ok()) return local.status();
-    const auto devices = CudaDevices::OfThisProcess(library_);
-    if (!devices.ok()) return devices.status();
-    auto memory = Openings::OfThisProcess().Open(**devices, local->id, handle);
-    if (!memory.ok() && memory.status().code() == Code::kInvalidArgument) {
-      return FailedPrecondition("arena ", handle.arena, " is not what its handle says: ", memory.status().message());
-    }
-    if (!memory.ok()) return memory.status();
-    auto* const data = reinterpret_cast<std::byte*>((*memory)->address());
-    return std::unique_ptr<Mapping>(
-        std::make_unique<CudaMapping>(*std::move(memory), data, handle.arena_size, *std::move(local)));
-  }
-
-  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& /*arena*/, uint64_t /*offset*/,
-                                              uint64_t /*size*/) override {
-    return Unimplemented("GPU memory cannot be mapped copy-on-write");
-  }
-
  private:
-  const std::string library_;
+  Status CheckHandle(const Handle& handle) const override {
+    if (handle.kind != kind()) return Unimplemented("the handle is not a cudaIpcMemHandle");
+    if (handle.opaque.size() == sizeof(CUipcMemHandle)) return Ok();
+    return FailedPrecondition("arena ", handle.arena, " came with ", handle.opaque.size(),
+                              " bytes where a cudaIpcMemHandle has ", sizeof(CUipcMemHandle));
+  }
+
+  Result<Opened> Open(const CudaDevices& devices, const Device& device, const Handle& handle,
+                      Access /*access*/) override {
+    auto memory = Openings::OfThisProcess().Open(devices, device.id, handle);
+    if (!memory.ok()) return memory.status();
+    const CUdeviceptr address = (*memory)->address();
+    return Opened{*std::move(memory), address};
+  }
 };
 
 }  // namespace

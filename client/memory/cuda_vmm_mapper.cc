@@ -5,8 +5,7 @@
 
 #include <utility>
 
-#include "client/memory/cuda_devices.h"
-#include "client/memory/cuda_mapping.h"
+#include "client/memory/cuda_mapper.h"
 
 namespace arraybridge {
 
@@ -14,12 +13,6 @@ using cuda::CUdeviceptr;
 using cuda::Driver;
 
 namespace {
-
-// What a driver refuses of a handle is the handle's fault.
-Status AsSaid(Status status, uint64_t arena) {
-  if (status.code() != Code::kInvalidArgument) return status;
-  return FailedPrecondition("arena ", arena, " is not what its handle says: ", status.message());
-}
 
 // An import, for as long as it takes to map it.
 class Import {
@@ -75,9 +68,7 @@ class VmmMemory {
     if (!inside.ok()) return;
     const Driver& driver = devices_.driver();
     if (mapped_) {
-      // Better never unmapped than under work that still uses it.
-      const cuda::CUresult done = driver.CtxSynchronize();
-      if (done != cuda::CUDA_SUCCESS && !cuda::IsSticky(done)) return;
+      if (!IsDrained(driver)) return;
       if (driver.MemUnmap(address_, bytes_) != cuda::CUDA_SUCCESS) return;
     }
     driver.MemAddressFree(address_, bytes_);
@@ -114,41 +105,30 @@ class VmmMemory {
   bool mapped_ = false;
 };
 
-class CudaVmmMapper final : public MemoryMapper {
+class CudaVmmMapper final : public CudaMapper {
  public:
-  explicit CudaVmmMapper(std::string library) : library_(std::move(library)) {}
+  using CudaMapper::CudaMapper;
 
   HandleKind kind() const override { return HandleKind::kCudaVmm; }
 
-  Result<Device> Local(const Device& device) const override { return CudaDevices::Local(device, library_); }
-
-  Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) override {
-    if (handle.kind != kind()) return Unimplemented("the handle is not one of CUDA virtual memory");
-    if (!handle.descriptor.valid()) return FailedPrecondition("arena ", handle.arena, " came without a descriptor");
-    if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
-    auto local = Local(device);
-    if (!local.ok()) return local.status();
-    const auto devices = CudaDevices::OfThisProcess(library_);
-    if (!devices.ok()) return devices.status();
-    const auto inside = (*devices)->Enter(local->id);
-    if (!inside.ok()) return inside.status();
-    const Import import((*devices)->driver(), handle);
-    if (!import.status().ok()) return AsSaid(import.status(), handle.arena);
-    if (Status right = import.Check(*local); !right.ok()) return AsSaid(std::move(right), handle.arena);
-    auto memory = std::make_shared<VmmMemory>(**devices, local->id, handle.arena_size);
-    if (Status mapped = memory->Map(import, access); !mapped.ok()) return AsSaid(std::move(mapped), handle.arena);
-    auto* const data = reinterpret_cast<std::byte*>(memory->address());
-    return std::unique_ptr<Mapping>(
-        std::make_unique<CudaMapping>(std::move(memory), data, handle.arena_size, *std::move(local)));
-  }
-
-  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& /*arena*/, uint64_t /*offset*/,
-                                              uint64_t /*size*/) override {
-    return Unimplemented("GPU memory cannot be mapped copy-on-write");
-  }
-
  private:
-  const std::string library_;
+  Status CheckHandle(const Handle& handle) const override {
+    if (handle.kind != kind()) return Unimplemented("the handle is not one of CUDA virtual memory");
+    if (handle.descriptor.valid()) return Ok();
+    return FailedPrecondition("arena ", handle.arena, " came without a descriptor");
+  }
+
+  Result<Opened> Open(const CudaDevices& devices, const Device& device, const Handle& handle, Access access) override {
+    const auto inside = devices.Enter(device.id);
+    if (!inside.ok()) return inside.status();
+    const Import import(devices.driver(), handle);
+    AB_RETURN_IF_ERROR(import.status());
+    AB_RETURN_IF_ERROR(import.Check(device));
+    auto memory = std::make_shared<VmmMemory>(devices, device.id, handle.arena_size);
+    AB_RETURN_IF_ERROR(memory->Map(import, access));
+    const CUdeviceptr address = memory->address();
+    return Opened{std::move(memory), address};
+  }
 };
 
 }  // namespace

@@ -1,0 +1,65 @@
+// What both mappers of GPU memory have in common: what a handle must say, where it is mapped, whose fault a refusal is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda_mapping.h"
+
+namespace arraybridge {
+
+class CudaMapper : public MemoryMapper {
+ public:
+  explicit CudaMapper(std::string library) : library_(std::move(library)) {}
+
+  Result<Device> Local(const Device& device) const override { return CudaDevices::Local(device, library_); }
+
+  Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) override {
+    AB_RETURN_IF_ERROR(CheckHandle(handle));
+    if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
+    auto local = Local(device);
+    if (!local.ok()) return local.status();
+    const auto devices = CudaDevices::OfThisProcess(library_);
+    if (!devices.ok()) return devices.status();
+    auto opened = Open(**devices, *local, handle, access);
+    // What a driver refuses of a handle is the handle's fault.
+    if (!opened.ok() && opened.status().code() == Code::kInvalidArgument) {
+      return FailedPrecondition("arena ", handle.arena, " is not what its handle says: ", opened.status().message());
+    }
+    if (!opened.ok()) return opened.status();
+    auto* const data = reinterpret_cast<std::byte*>(opened->address);
+    return std::unique_ptr<Mapping>(
+        std::make_unique<CudaMapping>(std::move(opened->memory), data, handle.arena_size, *std::move(local)));
+  }
+
+  Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& /*arena*/, uint64_t /*offset*/,
+                                              uint64_t /*size*/) override {
+    return Unimplemented("GPU memory cannot be mapped copy-on-write");
+  }
+
+ protected:
+  struct Opened {
+    std::shared_ptr<const void> memory;  // unmaps when it dies
+    cuda::CUdeviceptr address = 0;
+  };
+
+ private:
+  virtual Status CheckHandle(const Handle& handle) const = 0;
+  // `device` is local. INVALID_ARGUMENT: the driver refuses what the handle says.
+  virtual Result<Opened> Open(const CudaDevices& devices, const Device& device, const Handle& handle,
+                              Access access) = 0;
+
+  const std::string library_;
+};
+
+// Whether what was mapped in the current context may be unmapped: better never than under work that still uses it.
+// A context that failed for good does no work.
+inline bool IsDrained(const cuda::Driver& driver) {
+  const cuda::CUresult done = driver.CtxSynchronize();
+  return done == cuda::CUDA_SUCCESS || cuda::IsSticky(done);
+}
+
+}  // namespace arraybridge

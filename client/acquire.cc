@@ -2,9 +2,9 @@
 
 #include "client/arena.h"
 #include "client/layout.h"
+#include "client/memory/cuda_fence.h"
 
 namespace arraybridge {
-namespace {
 
 // An answer that nobody waits for any more has granted all the same.
 void GiveBackLate(Session& session, const Result<Answer>& answer) {
@@ -16,6 +16,8 @@ void GiveBackLate(Session& session, const Result<Answer>& answer) {
   if (grants->descriptor_arena != 0) release.unmapped.push_back(grants->descriptor_arena);
   session.Post(std::move(release));
 }
+
+namespace {
 
 Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::Grants& grants) {
   std::vector<std::shared_ptr<Lease>> leases;
@@ -39,7 +41,6 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
 Status CheckShare(const codec::DescribedShare& described) {
   const Share& share = described.share;
   const Handle& handle = described.handle;
-  if (!described.fence_done) return Unimplemented("share '", share.name, "' waits for a device event");
   if (handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
   for (const ArraySpec& spec : share.arrays) {
     if (spec.shape.size() > layout::kRankMax) {
@@ -61,6 +62,24 @@ Result<KnownArray> Know(const ArraySpec& spec, const Device& device) {
   return KnownArray{*std::move(view), spec.offset, empty};
 }
 
+// Checked from now on. REQUIRES: its device is one of this process.
+Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_view description,
+                                               codec::DescribedShare described) {
+  auto fresh = std::make_shared<KnownShare>();
+  fresh->description = description;
+  fresh->share = std::move(described.share);
+  fresh->share.broker_id = session.server().info.broker_id;
+  fresh->handle = std::move(described.handle);
+  fresh->fence = std::move(described.fence);
+  for (const ArraySpec& spec : fresh->share.arrays) {
+    auto array = Know(spec, fresh->share.device);
+    if (!array.ok()) return array.status();
+    fresh->arrays.push_back(*std::move(array));
+  }
+  session.known().Add(fresh);
+  return std::shared_ptr<const KnownShare>(std::move(fresh));
+}
+
 Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_view description) {
   if (auto known = session.known().Find(description)) return known;
   auto described = codec::DecodeShare(description);
@@ -75,18 +94,43 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_vie
   auto device = (*mapper)->Local(described->handle.device);
   if (!device.ok()) return device.status();
   described->handle.device = described->share.device = *std::move(device);
-  auto fresh = std::make_shared<KnownShare>();
-  fresh->description = description;
-  fresh->share = std::move(described->share);
-  fresh->share.broker_id = session.server().info.broker_id;
-  fresh->handle = std::move(described->handle);
-  for (const ArraySpec& spec : fresh->share.arrays) {
-    auto array = Know(spec, fresh->share.device);
-    if (!array.ok()) return array.status();
-    fresh->arrays.push_back(*std::move(array));
-  }
-  session.known().Add(fresh);
-  return std::shared_ptr<const KnownShare>(std::move(fresh));
+  return Keep(session, description, *std::move(described));
+}
+
+// What a held record says of a share, with the arena in which it lies. Null: only an answer can tell.
+std::shared_ptr<const KnownShare> Know(Session& session, const catalogue::Facts& facts, const ReadArena& arena,
+                                       std::string_view ns, std::string_view name) {
+  const auto immutability = facts.enforced ? Immutability::kEnforced : Immutability::kByContract;
+  auto known = session.known().Find(facts.share);
+  // An event that was told of earlier has happened by now.
+  const bool is_it = known && known->fence.done() && known->share.immutability == immutability;
+  if (is_it && known->share.name == name) return known;
+  if (!facts.described) return nullptr;
+  auto described = codec::DecodeDescription(facts.text());
+  if (!described.ok()) return nullptr;
+  Handle& handle = described->handle;
+  handle.kind = arena.handle.kind;
+  handle.arena = arena.handle.arena;
+  handle.generation = arena.handle.generation;
+  handle.arena_size = arena.handle.arena_size;
+  handle.device = arena.handle.device;
+  handle.opaque = arena.handle.opaque;
+  handle.offset = facts.offset;
+  handle.size = facts.size;
+  if (handle.offset > handle.arena_size || handle.size > handle.arena_size - handle.offset) return nullptr;
+  Share& share = described->share;
+  share.id = facts.share;
+  share.ns = ns;
+  share.name = name;
+  share.generation = facts.generation;
+  share.size = handle.size;
+  share.device = handle.device;
+  share.kind = handle.kind;
+  share.immutability = immutability;
+  share.unnamed = facts.unnamed;
+  if (!CheckShare(*described).ok()) return nullptr;
+  auto kept = Keep(session, {}, *std::move(described));
+  return kept.ok() ? *std::move(kept) : nullptr;
 }
 
 Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, UniqueFd descriptor) {
@@ -128,21 +172,34 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   return MapArena(session, *exported, std::move(answer->descriptor));
 }
 
+// One that was given back as it came, or a new one.
+Result<std::unique_ptr<Mapping>> PrivateRange(Session& session, ReadArena& arena, const Handle& of) {
+  if (auto kept = arena.ranges.Take(of.offset, of.size)) return kept;
+  const auto mapper = session.mappers().Of(of.kind);
+  if (!mapper.ok()) return mapper.status();
+  return (*mapper)->MapPrivate(arena.handle, of.offset, of.size);
+}
+
 // REQUIRES: the lease's arena is mapped.
 Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, const std::shared_ptr<Lease>& lease,
                                   MapMode mode) {
   const Handle& handle = known.handle;
+  std::shared_ptr<const FenceEvent> fence;
+  if (!known.fence.done()) {
+    auto opened = OpenEvent(handle.device, known.fence.event);
+    if (!opened.ok()) return opened.status();
+    fence = *std::move(opened);
+  }
   const ReadArena& arena = *lease->arena;
   if (handle.arena_size != arena.handle.arena_size) return Internal("the broker changed the size of an arena");
   std::byte* base = arena.shared->data() + handle.offset;
   // A GPU has no copy-on-write: there everybody reads the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    const auto mapper = session.mappers().Of(handle.kind);
-    if (!mapper.ok()) return mapper.status();
-    auto mapping = (*mapper)->MapPrivate(arena.handle, handle.offset, handle.size);
-    if (!mapping.ok()) return mapping.status();
-    lease->private_mapping = *std::move(mapping);
+    auto range = PrivateRange(session, *lease->arena, handle);
+    if (!range.ok()) return range.status();
+    lease->private_mapping = *std::move(range);
+    lease->private_offset = handle.offset;
     base = lease->private_mapping->data();
   }
   std::vector<View> views;
@@ -152,6 +209,7 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
     if (!array.empty) view.data = base + array.offset;
     view.read_only = !own;
     view.owner = lease;
+    view.fence = fence;
   }
   return views;
 }
@@ -160,12 +218,23 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
 
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                             MapMode mode, uint64_t timeout_ms, Deadline deadline) {
+  session.holds().Foresee(session, ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
-  auto answer = session.Call(Verb::kAcquire, codec::EncodeAcquire(ns, refs, timeout_ms), deadline, late);
+  const bool final_only = !session.opens_events();
+  auto answer = session.Call(Verb::kAcquire, codec::EncodeAcquire(ns, refs, timeout_ms, final_only), deadline, late);
   if (!answer.ok()) return answer.status();
-  const auto grants = codec::DecodeGrants(answer->payload);
-  if (!grants.ok() || grants->shares.size() != refs.size()) {
+  auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, deadline);
+  if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
+  // Slower, but it works everywhere: from now on this session is told of bytes when they are there.
+  session.OpenNoEvents();
+  return AcquireShares(session, ns, refs, mode, timeout_ms, deadline);
+}
+
+Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
+                                          Deadline deadline) {
+  const auto grants = codec::DecodeGrants(answer.payload);
+  if (!grants.ok() || grants->shares.size() != count) {
     // Leases that cannot be named cannot be given back one by one.
     session.lifeline().Break(Unavailable("the broker answered nonsense to an Acquire"));
     return Internal("the broker answered nonsense to an Acquire");
@@ -173,13 +242,13 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
   auto leases = Own(session, *grants);
   if (!leases.ok()) return leases.status();
   std::vector<Acquired> acquired;
-  acquired.reserve(refs.size());
-  for (size_t i = 0; i < refs.size(); ++i) {
+  acquired.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
     std::shared_ptr<Lease>& lease = (*leases)[i];
     auto known = Know(session, grants->shares[i].share);
     if (!known.ok()) return known.status();
     const Handle& handle = (*known)->handle;
-    auto arena = ArenaOf(session, handle, answer->descriptor, grants->descriptor_arena, deadline);
+    auto arena = ArenaOf(session, handle, answer.descriptor, grants->descriptor_arena, deadline);
     if (!arena.ok()) {
       // The broker may think that this client has it, and believes otherwise only when the lease has ended.
       lease->unmapped = true;
@@ -194,6 +263,26 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
     acquired.push_back({std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)});
   }
   return acquired;
+}
+
+std::optional<Acquired> AcquireHeld(Session& session, std::string_view ns, std::string_view name, uint64_t generation,
+                                    MapMode mode) {
+  if (!session.lifeline().alive()) return std::nullopt;
+  Hold hold = session.holds().Take(ns, name);
+  if (!hold) return std::nullopt;
+  const catalogue::Facts facts = catalogue::Read(hold.record());
+  if (generation != 0 && generation != facts.generation) return std::nullopt;
+  auto arena = session.read().Find(facts.arena);
+  if (!arena) return std::nullopt;
+  auto known = Know(session, facts, *arena, ns, name);
+  if (!known) return std::nullopt;
+  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), std::move(hold)));
+  if (!lease.ok()) return std::nullopt;
+  (*lease)->arena = std::move(arena);
+  auto views = ViewsOf(session, *known, *lease, mode);
+  if (!views.ok()) return std::nullopt;
+  const Share* const share = &known->share;
+  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};
 }
 
 }  // namespace arraybridge

@@ -2,6 +2,7 @@
 // mapped or pointed into; leases of what is refused go back.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <arraybridge/array.h>
@@ -14,5 +15,16 @@ namespace arraybridge {
 // `timeout_ms`: how long the broker waits for names that are not there.
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                             MapMode mode, uint64_t timeout_ms, Deadline deadline);
+
+// What an Acquire or a Receive granted, as arrays of this process. `count`: of shares that were asked for.
+Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
+                                          Deadline deadline);
+
+// Gives back what an answer granted that nobody waits for any more.
+void GiveBackLate(Session& session, const Result<Answer>& answer);
+
+// Without a call: nothing if the share has to be asked for, whatever the reason. `generation`: as in a ShareRef.
+std::optional<Acquired> AcquireHeld(Session& session, std::string_view ns, std::string_view name, uint64_t generation,
+                                    MapMode mode);
 
 }  // namespace arraybridge

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "client/coarse_clock.h"
 
@@ -42,7 +43,14 @@ Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenAren
     : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
 void Placement::Range::GiveBack(codec::Release& /*release*/) {
-  if (Waits() && !session->Drained(arena->mapping(), arena)) return;
+  struct InUse {
+    std::shared_ptr<WrittenArena> arena;
+    std::vector<Queued> queued;
+  };
+  if (Waits()) {
+    const auto used = std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})});
+    if (!session->Drained(arena->mapping(), used)) return;
+  }
   // First of all this claim on the mapping: who finds the arena empty unmaps it.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
   session->written().DropLocal(*gone, offset);
@@ -141,9 +149,9 @@ void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
   }
 }
 
-void WrittenArenas::DropForBroker(const WrittenArena& arena, uint64_t offset) {
+void WrittenArenas::DropForBroker(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena.id, offset, &Holders::broker);
+  Drop(arena, offset, &Holders::broker);
 }
 
 void WrittenArenas::Return(std::span<const codec::Returned> returned) {

@@ -44,6 +44,8 @@ class WrittenArena : public ForkParticipant {
   const Device device;
   const HandleKind kind;
   const bool own;  // for one placement alone, to be sealed for everybody
+  // The broker has published of it, so it knows that it is mapped: no later word can come before that one.
+  std::atomic<bool> published_of{false};
 
  private:
   std::unique_ptr<Mapping> mapping_;
@@ -52,15 +54,28 @@ class WrittenArena : public ForkParticipant {
 
 struct Placement::Range final : SessionRemains {
   Range(std::shared_ptr<Session> session, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
-  bool Waits() const override { return arena->device.type != kDeviceCpu; }
+  // What was only copied into, and is published, has its fence, which took over what is queued; what frameworks have
+  // seen they may use without our knowing.
+  bool Waits() const override {
+    return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
+  }
   void GiveBack(codec::Release& release) override;
 
   std::byte* data() const { return arena->data() + offset; }
+
+  // Copies into it that are queued and may not have happened: on which stream, and what must live until then.
+  struct Queued {
+    uintptr_t stream = 0;
+    std::shared_ptr<const void> source;
+  };
+  // Of who places, then of who publishes: one thread at a time.
+  std::vector<Queued> queued;
 
   std::shared_ptr<WrittenArena> arena;
   const uint64_t offset;
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
+  std::atomic<bool> handed_out{false};  // its views
 };
 
 // Thread-safe.
@@ -89,7 +104,7 @@ class WrittenArenas {
 
   void DropLocal(const WrittenArena& arena, uint64_t offset);
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
-  void DropForBroker(const WrittenArena& arena, uint64_t offset);
+  void DropForBroker(uint64_t arena, uint64_t offset);
   // What the broker says it lets go of; nonsense in it changes nothing.
   void Return(std::span<const codec::Returned> returned);
   // A sealed arena is nobody's to write.

@@ -12,6 +12,14 @@ std::shared_ptr<ReadArena> ArenaCache::Find(uint64_t arena, uint64_t generation)
   return found->second.arena;
 }
 
+std::shared_ptr<ReadArena> ArenaCache::Find(uint64_t arena) {
+  MutexLock lock(mutex_);
+  const auto found = entries_.lower_bound({arena, 0});
+  if (found == entries_.end() || found->first.first != arena) return nullptr;
+  found->second.used = CoarseNow();
+  return found->second.arena;
+}
+
 std::shared_ptr<ReadArena> ArenaCache::Add(const std::shared_ptr<ReadArena>& arena) {
   const std::pair key{arena->handle.arena, arena->handle.generation};
   MutexLock lock(mutex_);

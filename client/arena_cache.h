@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/memory/memory_mapper.h"
+#include "client/private_ranges.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -17,6 +18,7 @@ namespace arraybridge {
 struct ReadArena {
   Handle handle;                    // the whole arena, with its descriptor
   std::unique_ptr<Mapping> shared;  // read-only
+  PrivateRanges ranges;             // of host memory, unused at present
 };
 
 // Thread-safe.
@@ -26,6 +28,8 @@ class ArenaCache {
 
   // Null if it is not mapped.
   std::shared_ptr<ReadArena> Find(uint64_t arena, uint64_t generation);
+  // In one life of the broker an id is enough.
+  std::shared_ptr<ReadArena> Find(uint64_t arena);
   // The one to use: this, or the same arena that another thread has mapped meanwhile.
   std::shared_ptr<ReadArena> Add(const std::shared_ptr<ReadArena>& arena);
   // Unmaps the arenas that no array uses and none did since `before`; their ids.

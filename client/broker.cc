@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include "client/acquire.h"
 #include "client/arena.h"
+#include "client/channel.h"
 #include "client/connection.h"
 #include "client/fork_guard.h"
 #include "client/placement.h"
@@ -41,6 +43,10 @@ class Broker::Core : public ForkParticipant {
   const Options& options() const { return options_; }
   Deadline Timeout() const { return steady_clock::now() + options_.timeout; }
 
+  // Without a call, if that is possible.
+  std::optional<Acquired> AcquireHeld(const ShareRef& ref, MapMode mode) const;
+  // All or none, by as many requests as that takes.
+  Result<std::vector<Acquired>> AcquireByCalls(std::span<const ShareRef> refs, MapMode mode, Deadline until);
   // Room for these on the device, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -64,6 +70,7 @@ class Broker::Core : public ForkParticipant {
   }
 
  private:
+  Result<std::vector<Acquired>> AcquireByCall(std::span<const ShareRef> refs, MapMode mode, Deadline until);
   // Held from one handler to the next, which no analysis can follow.
   void Lock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
   void Unlock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
@@ -87,6 +94,14 @@ void Broker::Core::Forget() {
   static auto* const inherited = new std::vector<std::shared_ptr<Connection>>;
   if (connection_) inherited->push_back(std::move(connection_));
   connection_ = nullptr;
+}
+
+std::optional<Acquired> Broker::Core::AcquireHeld(const ShareRef& ref, MapMode mode) const {
+  if (!options_.holds || ref.id != 0) return std::nullopt;
+  const auto connection = known_connection();
+  const auto session = connection ? connection->current() : nullptr;
+  if (!session) return std::nullopt;
+  return arraybridge::AcquireHeld(*session, options_.ns, ref.name, ref.generation, mode);
 }
 
 const Broker::Options& Broker::options() const { return core_->options(); }
@@ -130,16 +145,24 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
   if (!placement.ok()) return placement;
   WrittenArena& arena = *placement->range()->arena;
   for (size_t i = 0; i < sources.size(); ++i) {
-    const auto* const at = static_cast<const std::byte*>(placement->views()[i].data);
+    const auto* const at = static_cast<const std::byte*>(placement->described()[i].data);
     if (at == nullptr) continue;
-    AB_RETURN_IF_ERROR(arena.mapping().CopyFrom(sources[i], static_cast<uint64_t>(at - arena.data())));
+    const auto offset = static_cast<uint64_t>(at - arena.data());
+    const auto queued = arena.mapping().QueueCopyFrom(sources[i], offset);
+    if (!queued.ok()) return queued.status();
+    if (*queued) placement->range()->queued.push_back({*sources[i].stream, sources[i].owner});
   }
   return placement;
 }
 
 Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& options) {
   const Deadline deadline = core_->Timeout();
-  auto session = core_->connection()->Connected(deadline);
+  const auto connection = core_->connection();
+  if (!options.wait) {
+    if (options.name.empty()) return InvalidArgument("a share that nobody waits for has a name: nobody could find it");
+    AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+  }
+  auto session = connection->Connected(deadline);
   if (!session.ok()) return session.status();
   if (placement.range()->session != *session) {
     return Unavailable("the memory of this placement went with an earlier connection; place it again")
@@ -156,33 +179,90 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
 }
 
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
-  auto acquired = AcquireMany({&ref, 1}, options);
+  if (auto held = core_->AcquireHeld(ref, options.mode)) return *std::move(held);
+  auto acquired = core_->AcquireByCalls({&ref, 1}, options.mode, steady_clock::now() + options.wait);
   if (!acquired.ok()) return acquired.status();
   return std::move(acquired->front());
 }
 
+// What is held stays so while the others are asked for.
 Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options) {
-  if (refs.empty()) return std::vector<Acquired>();
-  const auto connection = core_->connection();
-  auto now = steady_clock::now();
-  const auto until = now + options.wait;
-  for (bool again = true;; now = steady_clock::now()) {
-    const Deadline deadline = now + core_->options().timeout;
-    auto session = connection->Connected(deadline);
+  const auto until = steady_clock::now() + options.wait;
+  std::vector<std::optional<Acquired>> found;
+  std::vector<ShareRef> missing;
+  found.reserve(refs.size());
+  for (const ShareRef& ref : refs) {
+    found.push_back(core_->AcquireHeld(ref, options.mode));
+    if (!found.back()) missing.push_back(ref);
+  }
+  auto asked = core_->AcquireByCalls(missing, options.mode, until);
+  if (!asked.ok()) return asked.status();
+  std::vector<Acquired> all;
+  all.reserve(refs.size());
+  auto next = asked->begin();
+  for (std::optional<Acquired>& held : found) all.push_back(held ? *std::move(held) : std::move(*next++));
+  return all;
+}
+
+Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const ShareRef> refs, MapMode mode,
+                                                           Deadline until) {
+  std::vector<Acquired> all;
+  all.reserve(refs.size());
+  while (!refs.empty()) {
+    auto some = AcquireByCall(refs, mode, until);
+    if (!some.ok()) return some.status();
+    std::ranges::move(*some, std::back_inserter(all));
+    refs = refs.subspan(some->size());
+  }
+  return all;
+}
+
+// The first of them: so many as the broker takes in one request.
+Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareRef> refs, MapMode mode,
+                                                          Deadline until) {
+  const auto from = connection();
+  for (bool again = true;;) {
+    const auto now = steady_clock::now();
+    const Deadline deadline = now + options_.timeout;
+    auto session = from->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, refs));
+    const codec::Limits& limits = (*session)->server().limits;
+    const auto some = limits.names_per_request_max == 0
+                          ? refs
+                          : refs.first(std::min<size_t>(refs.size(), limits.names_per_request_max));
     // One request waits only so long; who wants to wait longer asks again.
     auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
-    const uint64_t longest = (*session)->server().limits.request_timeout_max_ms;
-    if (longest != 0) left = std::min(left, milliseconds(longest));
-    auto acquired = AcquireShares(**session, core_->options().ns, refs, options.mode,
-                                  static_cast<uint64_t>(left.count()), deadline + left + kAnswerGrace);
+    if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
+    auto acquired = AcquireShares(**session, options_.ns, some, mode, static_cast<uint64_t>(left.count()),
+                                  deadline + left + kAnswerGrace);
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
     const bool not_there = why.code() == Code::kDeadlineExceeded || why.code() == Code::kNotFound;
     if (not_sent) again = false;
     if (!not_sent && (!not_there || steady_clock::now() >= until)) return acquired;
+  }
+}
+
+Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity) {
+  const Deadline deadline = core_->Timeout();
+  const std::string request = codec::EncodeOpenChannel(core_->options().ns, name, role, capacity);
+  for (bool again = true;; again = false) {
+    auto session = core_->connection()->Connected(deadline);
+    if (!session.ok()) return session.status();
+    // An end that nobody waits for any more is open all the same, and others would wait for it.
+    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+      const auto self = weak.lock();
+      const auto opened = answer.ok() ? codec::DecodeOpenedChannel(answer->payload) : answer.status();
+      if (self && opened.ok()) Channel::End::Forget(*self, opened->channel);
+    };
+    auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, late);
+    if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
+    if (!answer.ok()) return answer.status();
+    const auto opened = codec::DecodeOpenedChannel(answer->payload);
+    if (!opened.ok()) return opened.status();
+    return Channel(std::make_shared<Channel::End>(*session, core_->options(), name, *opened));
   }
 }
 
@@ -241,7 +321,25 @@ Result<ServerInfo> Broker::GetServerInfo() {
 
 Status Broker::Flush() {
   const auto connection = core_->known_connection();
-  return connection ? connection->Flush(core_->Timeout()) : Ok();
+  if (!connection) return Ok();
+  const Deadline deadline = core_->Timeout();
+  AB_RETURN_IF_ERROR(connection->Flush(deadline));
+  return connection->Confirm(deadline);
+}
+
+Status Broker::Settle() {
+  const auto connection = core_->known_connection();
+  const auto session = connection ? connection->current() : nullptr;
+  if (!session) return Ok();
+  const Status settled = session->lifeline().lost() ? Ok() : session->SyncFences(core_->Timeout());
+  // Whoever settles may be about to end: then no thread of ours may ask a driver that ends, too.
+  session->fences().GiveUp();
+  return settled;
+}
+
+Status Broker::Confirm() {
+  const auto connection = core_->known_connection();
+  return connection ? connection->Confirm(core_->Timeout()) : Ok();
 }
 
 ClientStats Broker::client_stats() const {
@@ -255,6 +353,8 @@ ClientStats Broker::client_stats() const {
   stats.arenas_written = session->written().count();
   stats.arena_bytes = session->written().bytes();
   stats.arenas_mapped = session->read().count();
+  stats.holds_taken = session->holds().taken();
+  stats.ring_entries = session->ring().entered();
   return stats;
 }
 

@@ -24,6 +24,12 @@ uint64_t PidNamespace() {
   return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
 }
 
+// Through which drivers find each other's events. 0 if there is none.
+uint64_t ShmDevice() {
+  struct stat found {};
+  return ::stat("/dev/shm", &found) == 0 ? found.st_dev : 0;
+}
+
 }  // namespace
 
 codec::Capabilities CapabilitiesOf(const MapperTable& mappers) {
@@ -31,6 +37,8 @@ codec::Capabilities CapabilitiesOf(const MapperTable& mappers) {
   capabilities.kinds = mappers.kinds();
   capabilities.boot_id = BootId();
   capabilities.pid_namespace = PidNamespace();
+  // Who opens no GPU's memory waits for no GPU's events.
+  if (capabilities.kinds.size() > 1) capabilities.shm_device = ShmDevice();
   if (const CudaDevices* devices = CudaDevices::IfUsed(); devices != nullptr) {
     for (const Device& device : devices->all()) capabilities.gpu_uuids.push_back(device.uuid);
     capabilities.cuda_driver_version = static_cast<uint32_t>(devices->driver().version);

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include <arraybridge/broker.h>
+#include <arraybridge/channel.h>
 #include <arraybridge/share.h>
 
+#include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
@@ -25,6 +27,7 @@ struct Capabilities {
   uint64_t pid_namespace = 0;
   std::vector<std::string> gpu_uuids;
   uint32_t cuda_driver_version = 0;
+  uint64_t shm_device = 0;  // of /dev/shm
 };
 
 struct OpenSession {
@@ -45,6 +48,7 @@ struct Limits {
 struct Server {
   ServerInfo info;
   Limits limits;
+  bool events = false;  // shares may be published with an event
 };
 
 struct Opened {
@@ -89,10 +93,13 @@ struct Publish {
   uint64_t offset = 0;
   uint64_t size = 0;
   std::vector<PublishedArray> arrays;
+  Fence fence;
   bool replace = false;
   bool sealed = false;
   std::string_view structure;
   std::string_view metadata;
+  uint64_t channel = 0;  // this session's end of it; 0: under a name
+  uint64_t timeout_ms = 0;
 };
 
 struct Published {
@@ -104,9 +111,10 @@ struct Published {
 };
 
 struct DescribedShare {
-  Share share;    // without its broker
-  Handle handle;  // without its descriptor
-  bool fence_done = true;
+  Share share;              // without its broker
+  Handle handle;            // without its descriptor
+  uint32_t fence_kind = 0;  // the message's
+  Fence fence;
 };
 
 struct Grant {
@@ -119,12 +127,26 @@ struct Grants {
   uint64_t descriptor_arena = 0;
 };
 
+struct OpenedChannel {
+  uint64_t channel = 0;
+  uint64_t capacity = 0;
+};
+
 struct Release {
   std::vector<uint64_t> leases;
   std::vector<uint64_t> arenas;
   std::vector<uint64_t> unmapped;
+  bool holds = false;  // on withdrawn shares have ended
+  std::vector<uint64_t> done{};
+  std::vector<uint64_t> lost{};
 
-  bool empty() const { return leases.empty() && arenas.empty() && unmapped.empty(); }
+  bool ends_fences() const { return !done.empty() || !lost.empty(); }
+  bool empty() const { return leases.empty() && arenas.empty() && unmapped.empty() && !holds && !ends_fences(); }
+};
+
+struct Released {
+  std::vector<Returned> returned;
+  std::vector<uint64_t> awaited;  // of the fences that ended: somebody may still wait for the event
 };
 
 struct Listed {
@@ -139,7 +161,15 @@ std::string Encode(const Release& request);
 // Bytes that these arrays take in a Publish, as the broker counts them.
 uint64_t SpecBytes(std::span<const PublishedArray> arrays);
 std::string EncodeMapped(uint64_t arena);
-std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms);
+enum class BrowsePart : uint8_t { kCatalogue = 0, kHolds = 1, kRing = 2, kBell = 3 };
+std::string EncodeBrowse(std::string_view ns, BrowsePart part);
+std::string EncodeHoldsMapped(std::string_view ns);
+std::string EncodeRingMapped();
+std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
+                          bool final_only = false);
+std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
+std::string EncodeCloseChannel(uint64_t channel, bool complete);
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms);
 std::string EncodeExport(uint64_t arena, uint64_t generation);
 std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares);
 std::string EncodeList(std::string_view ns, std::string_view name_prefix, std::string_view page_token);
@@ -151,8 +181,12 @@ Result<Published> DecodePublished(std::string_view message);
 // Of an AcquireResponse. REQUIRES: the message outlives the grants.
 Result<Grants> DecodeGrants(std::string_view message);
 Result<DescribedShare> DecodeShare(std::string_view message);
+// What a share's maker said of it; without a handle.
+Result<DescribedShare> DecodeDescription(std::string_view message);
+Result<OpenedChannel> DecodeOpenedChannel(std::string_view message);
 Result<Handle> DecodeExported(std::string_view message);
-// Of a ReleaseResponse or a WithdrawResponse: they are alike.
+Result<Released> DecodeReleased(std::string_view message);
+// Of a WithdrawResponse.
 Result<std::vector<Returned>> DecodeReturned(std::string_view message);
 Result<Listed> DecodeListed(std::string_view message);
 Result<Stats> DecodeStats(std::string_view message);

@@ -118,6 +118,27 @@ Result<Handle> DecodeExported(std::string_view message) {
   });
 }
 
+Result<Released> DecodeReleased(std::string_view message) {
+  return Decode<Released>(message, [](Reader reader, Released& released) {
+    while (reader.next()) {
+      switch (reader.tag_and_type()) {
+        case Bytes(2):
+          released.returned.push_back(ParseReturned(reader.get_message()));
+          break;
+        case Varint(3):
+          released.awaited.push_back(reader.get_uint64());
+          break;
+        case Bytes(3):
+          for (const uint64_t share : reader.get_packed_uint64()) released.awaited.push_back(share);
+          break;
+        default:
+          reader.skip();
+      }
+    }
+    return Ok();
+  });
+}
+
 Result<std::vector<Returned>> DecodeReturned(std::string_view message) {
   return Decode<std::vector<Returned>>(message, [](Reader reader, std::vector<Returned>& returned) {
     while (reader.next()) {

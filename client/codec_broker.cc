@@ -68,6 +68,9 @@ Status ParseServer(Reader reader, Server& server) {
       case Bytes(7):
         ParseLimits(reader.get_message(), server.limits);
         break;
+      case Bytes(9):
+        server.events = server.events || Text(reader) == "events";
+        break;
       default:
         reader.skip();
     }
@@ -91,6 +94,24 @@ Result<Opened> DecodeOpened(std::string_view message) {
           break;
         case Bytes(4):
           AB_RETURN_IF_ERROR(ParseServer(reader.get_message(), opened.server));
+          break;
+        default:
+          reader.skip();
+      }
+    }
+    return Ok();
+  });
+}
+
+Result<OpenedChannel> DecodeOpenedChannel(std::string_view message) {
+  return Decode<OpenedChannel>(message, [](Reader reader, OpenedChannel& opened) {
+    while (reader.next()) {
+      switch (reader.tag_and_type()) {
+        case Varint(1):
+          opened.channel = reader.get_uint64();
+          break;
+        case Varint(2):
+          opened.capacity = reader.get_uint64();
           break;
         default:
           reader.skip();
@@ -144,6 +165,9 @@ Result<Stats> DecodeStats(std::string_view message) {
               case Varint(5):
                 stats.cached_bytes += device.get_uint64();
                 break;
+              case Varint(8):
+                stats.quarantined_bytes += device.get_uint64();
+                break;
               default:
                 device.skip();
             }
@@ -164,6 +188,24 @@ Result<Stats> DecodeStats(std::string_view message) {
           break;
         case Varint(15):
           stats.sessions_cut_total = reader.get_uint64();
+          break;
+        case Varint(16):
+          stats.holds = reader.get_uint64();
+          break;
+        case Varint(17):
+          stats.pinned_bytes = reader.get_uint64();
+          break;
+        case Varint(18):
+          stats.pending_fences = reader.get_uint64();
+          break;
+        case Varint(19):
+          stats.lost_fences_total = reader.get_uint64();
+          break;
+        case Varint(20):
+          stats.channels = reader.get_uint64();
+          break;
+        case Varint(21):
+          stats.queued_shares = reader.get_uint64();
           break;
         default:
           reader.skip();

@@ -37,6 +37,7 @@ void AddCapabilities(Writer& request, const Capabilities& capabilities) {
   if (capabilities.pid_namespace != 0) writer.add_uint64(3, capabilities.pid_namespace);
   for (const std::string& uuid : capabilities.gpu_uuids) writer.add_string(4, uuid);
   if (capabilities.cuda_driver_version != 0) writer.add_uint32(5, capabilities.cuda_driver_version);
+  if (capabilities.shm_device != 0) writer.add_uint64(6, capabilities.shm_device);
 }
 
 void AddArray(Writer& specs, const PublishedArray& array) {
@@ -99,8 +100,15 @@ std::string Encode(const Publish& request) {
   }
   if (request.replace) writer.add_bool(8, true);
   if (request.sealed) writer.add_bool(9, true);
+  if (!request.fence.done()) {
+    Writer fence(writer, 10);
+    fence.add_enum(1, kFenceEvent);
+    fence.add_bytes(2, request.fence.event);
+  }
   AddText(writer, 11, request.structure);
   AddText(writer, 12, request.metadata);
+  if (request.channel != 0) writer.add_uint64(13, request.channel);
+  if (request.timeout_ms != 0) writer.add_uint64(14, request.timeout_ms);
   return out;
 }
 
@@ -117,6 +125,9 @@ std::string Encode(const Release& request) {
   AddNumbers(writer, 1, request.leases);
   AddNumbers(writer, 2, request.arenas);
   AddNumbers(writer, 3, request.unmapped);
+  if (request.holds) writer.add_bool(4, true);
+  AddNumbers(writer, 5, request.done);
+  AddNumbers(writer, 6, request.lost);
   return out;
 }
 
@@ -126,12 +137,60 @@ std::string EncodeMapped(uint64_t arena) {
   return out;
 }
 
-std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms) {
+std::string EncodeBrowse(std::string_view ns, BrowsePart part) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 1, ns);
+  if (part != BrowsePart::kCatalogue) writer.add_uint32(2, static_cast<uint32_t>(part));
+  return out;
+}
+
+std::string EncodeHoldsMapped(std::string_view ns) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 2, ns);
+  return out;
+}
+
+std::string EncodeRingMapped() {
+  std::string out;
+  Writer(out).add_bool(3, true);
+  return out;
+}
+
+std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only) {
   std::string out = Room();
   Writer writer(out);
   AddText(writer, 1, ns);
   AddRefs(writer, 2, shares);
   if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
+  if (final_only) writer.add_bool(4, true);
+  return out;
+}
+
+std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity) {
+  std::string out = Room();
+  Writer writer(out);
+  AddText(writer, 1, ns);
+  AddText(writer, 2, name);
+  writer.add_uint32(3, static_cast<uint32_t>(role));
+  if (capacity != 0) writer.add_uint64(4, capacity);
+  return out;
+}
+
+std::string EncodeCloseChannel(uint64_t channel, bool complete) {
+  std::string out = Room();
+  Writer writer(out);
+  writer.add_uint64(1, channel);
+  if (!complete) writer.add_bool(2, true);
+  return out;
+}
+
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms) {
+  std::string out = Room();
+  Writer writer(out);
+  writer.add_uint64(1, channel);
+  if (timeout_ms != 0) writer.add_uint64(2, timeout_ms);
   return out;
 }
 

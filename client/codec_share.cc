@@ -71,16 +71,25 @@ Immutability ImmutabilityOf(uint32_t number) {
   return number == kImmutabilityEnforced ? Immutability::kEnforced : Immutability::kByContract;
 }
 
-bool ParseFenceDone(Reader reader) {
-  bool done = true;
+void ParseFence(Reader reader, DescribedShare& described) {
   while (reader.next()) {
-    if (reader.tag_and_type() == Varint(1)) {
-      done = reader.get_uint32() == 0;
-    } else {
-      reader.skip();
+    switch (reader.tag_and_type()) {
+      case Varint(1):
+        described.fence_kind = reader.get_uint32();
+        break;
+      case Bytes(2):
+        described.fence.event = Text(reader);
+        break;
+      default:
+        reader.skip();
     }
   }
-  return done;
+}
+
+// Who only lists is not told the event.
+bool FenceMakesSense(const DescribedShare& described) {
+  if (described.fence_kind == 0) return described.fence.done();
+  return described.fence_kind == kFenceEvent && described.fence.event.size() == kEventBytes;
 }
 
 Status ParseShare(Reader reader, DescribedShare& described) {
@@ -109,7 +118,7 @@ Status ParseShare(Reader reader, DescribedShare& described) {
         share.immutability = ImmutabilityOf(reader.get_uint32());
         break;
       case Bytes(8):
-        described.fence_done = ParseFenceDone(reader.get_message());
+        ParseFence(reader.get_message(), described);
         break;
       case Bytes(9):
         share.structure = Text(reader);
@@ -118,7 +127,8 @@ Status ParseShare(Reader reader, DescribedShare& described) {
         share.metadata = Text(reader);
         break;
       case Varint(11):
-        share.unnamed = reader.get_bool();
+        // Not get_bool: that looks at the byte behind a message which ends here.
+        share.unnamed = reader.get_uint64() != 0;
         break;
       default:
         reader.skip();
@@ -227,8 +237,13 @@ Result<Grants> DecodeGrants(std::string_view message) {
 Result<DescribedShare> DecodeShare(std::string_view message) {
   return Decode<DescribedShare>(message, [](Reader reader, DescribedShare& described) {
     AB_RETURN_IF_ERROR(ParseShare(reader, described));
+    if (!FenceMakesSense(described)) return Malformed("fence");
     return described.handle.arena_size == 0 ? Malformed("share without a handle") : Ok();
   });
+}
+
+Result<DescribedShare> DecodeDescription(std::string_view message) {
+  return Decode<DescribedShare>(message, ParseShare);
 }
 
 Result<Listed> DecodeListed(std::string_view message) {

@@ -25,6 +25,7 @@ constexpr uint32_t Bytes(uint32_t tag) {
 
 inline constexpr uint32_t kKindMemfd = 1;
 inline constexpr uint32_t kImmutabilityEnforced = 2;
+inline constexpr uint32_t kFenceEvent = 1;
 
 // Numbers of message fields, in the words of the .proto.
 enum HandleField : uint32_t {

@@ -17,6 +17,11 @@ constexpr milliseconds kSyncTimeout{2000};
 // So often a thread that waits for another's connect looks whether it is interrupted.
 constexpr milliseconds kLook{100};
 
+// Not UNAVAILABLE: who is told that may ask again, and this was another's.
+Status PublishLost() {
+  return Status(Code::kAborted, "the connection to the broker ended before it had taken that", "PUBLISH_LOST");
+}
+
 }  // namespace
 
 std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
@@ -34,7 +39,14 @@ Connection::Connection(const Broker::Options& options)
       reaper_(Reaper::Make(BurySessionRemains)) {}
 
 // Arrays that live on keep their session, and the reaper lives until they are gone.
-Connection::~Connection() { reaper_->Retire(); }
+Connection::~Connection() {
+  // Once nobody looks after them any more, shares whose bytes are not there yet would be lost with the connection.
+  if (const auto session = current(); session && !session->lifeline().lost()) {
+    static_cast<void>(session->SyncFences(steady_clock::now() + options_.timeout));
+    session->fences().GiveUp();
+  }
+  reaper_->Retire();
+}
 
 Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
   std::shared_ptr<Session> dead;  // dies outside the lock
@@ -54,7 +66,8 @@ Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
       return Status(Code::kCancelled, "interrupted while another thread connects to the broker");
     }
   }
-  auto opened = Session::Open(options_, reaper_, mappers_, deadline);
+  if (dead) dead->ring().GiveUp(*dead, PublishLost());
+  auto opened = Session::Open(options_, reaper_, mappers_, late_errors_, deadline);
   MutexLock lock(mutex_);
   connecting_ = false;
   if (opened.ok()) session_ = *opened;
@@ -77,10 +90,23 @@ Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline de
   }
 }
 
+Status Connection::Confirm(Deadline deadline) {
+  const auto session = current();
+  if (session && session->ring().unconfirmed() > 0 && !session->lifeline().lost()) {
+    // The broker looks into the ring before it serves what came after.
+    const Status synced = session->Sync({}, deadline);
+    if (!synced.ok() && !session->lifeline().lost()) return synced;
+  }
+  if (session) session->ring().Look(*session);
+  if (session && session->lifeline().lost()) session->ring().GiveUp(*session, PublishLost());
+  return TakeLateErrors();
+}
+
 Status Connection::Flush(Deadline deadline) {
   reaper_->Collect();
   const auto session = current();
   if (!session || session->lifeline().lost()) return Ok();
+  AB_RETURN_IF_ERROR(session->SyncFences(deadline));
   // First learn what the broker let go of: it may empty an arena.
   AB_RETURN_IF_ERROR(session->Sync({}, deadline));
   codec::Release unused = session->TakeUnused(steady_clock::now());
@@ -101,6 +127,7 @@ milliseconds Connection::Idle() {
     if (!session->Sync({}, now + kSyncTimeout).ok()) return kIdleStepMax;
   }
   session->Post(session->TakeUnused(wanted ? now : now - idle));
+  if (const auto next = session->fences().next_look()) return *next;
   if (session->written().count() == 0 && session->read().count() == 0) return kNothingToDo;
   return std::clamp(idle / 4, kIdleStepMin, kIdleStepMax);
 }

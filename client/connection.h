@@ -30,6 +30,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // A call that any session may answer: once more on a new one if the broker cannot have seen it. `broker_id`, if
   // given, says which life of the broker answered.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
+  // What failed of publishes that nobody waited for, and nobody has been told of yet.
+  Status TakeLateErrors() { return late_errors_->Take(); }
+  // The same, once the broker has taken all of them, or the connection is lost. DEADLINE_EXCEEDED: it does not answer.
+  Status Confirm(Deadline deadline);
   // Gives back what this process does not use, and waits for the answer.
   Status Flush(Deadline deadline);
   Reaper& reaper() { return *reaper_; }
@@ -42,6 +46,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const Broker::Options options_;
   const std::shared_ptr<const MapperTable> mappers_;
   const std::shared_ptr<Reaper> reaper_;
+  const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
 
   mutable Mutex mutex_;
   ConditionVariable connected_;

@@ -21,9 +21,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Both peers asleep on two processors cost eight times a round trip in which they spin. Never without yielding: the
-// scheduler likes to put both on one processor.
-constexpr std::chrono::microseconds kSpin{30};
 constexpr unsigned kSpinsPerLook = 8;  // at the clock
 // So often a waiting thread looks whether it is interrupted. On one processor recvmsg itself waits, in steps of this;
 // it returns early enough for the deadline to be kept.
@@ -74,7 +71,7 @@ Status WhyMalformed() {
 }  // namespace
 
 Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, Deadline deadline,
-                                                    Interrupted interrupted) {
+                                                    Interrupted interrupted, std::chrono::microseconds spin) {
   auto name = AddressOf(address);
   if (!name.ok()) return name.status();
   std::shared_ptr<Lifeline> lifeline;
@@ -83,7 +80,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     NoForkHere here;
     UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.valid()) return ResourceExhausted("no descriptor left for a connection: ", std::strerror(errno));
-    lifeline = std::make_shared<Lifeline>(std::move(socket), std::move(interrupted));
+    lifeline = std::make_shared<Lifeline>(std::move(socket), std::move(interrupted), spin);
     here.Join(lifeline.get());
   }
   const auto* generic = reinterpret_cast<const sockaddr*>(&*name);
@@ -99,9 +96,10 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
   return lifeline;
 }
 
-Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted)
+Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted, std::chrono::microseconds spin)
     : socket_(std::move(socket)),
       interrupted_(std::move(interrupted)),
+      spin_(spin),
       alone_(OneProcessor()),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kFrameBytesMax)) {
   if (!alone_) return;
@@ -137,6 +135,17 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
   MutexLock lock(mutex_);
   unawaited_.erase(header.request);
   return sent;
+}
+
+bool Lifeline::alive() {
+  if (lost()) return false;
+  const int64_t now = CoarseNow().time_since_epoch().count();
+  if (last_look_.load(std::memory_order_relaxed) == now) return true;
+  last_look_.store(now, std::memory_order_relaxed);
+  pollfd look{socket_.get(), 0, 0};  // the end of the stream alone
+  if (::poll(&look, 1, 0) <= 0) return true;
+  ReadArrived();
+  return false;
 }
 
 void Lifeline::ReadArrived() {
@@ -252,7 +261,7 @@ ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
     }
     const auto now = steady_clock::now();
     if (now >= deadline) return outcome;
-    if (!spin_until) spin_until = now + kSpin;
+    if (!spin_until) spin_until = now + spin_;
     if (now < *spin_until) {
       ::sched_yield();
       continue;

@@ -34,13 +34,18 @@ class Lifeline : public ForkParticipant {
   // whichever thread reads, before later answers are read; must not wait for one.
   using Late = std::function<void(Result<Answer>)>;
 
+  // Both peers asleep on two processors cost eight times a round trip in which they spin. Never without yielding: the
+  // scheduler likes to put both on one processor.
+  static constexpr std::chrono::microseconds kSpin{30};
+
   // Whether the thread that asks shall wait no longer. Asked ten times a second by each that waits, without a lock.
   using Interrupted = std::function<bool()>;
 
   // `address`: a directory with lifeline.sock in it, or a socket. UNAVAILABLE: nobody answers there.
   static Result<std::shared_ptr<Lifeline>> Connect(const std::string& address, Deadline deadline,
-                                                   Interrupted interrupted = {});
-  explicit Lifeline(UniqueFd socket, Interrupted interrupted = {});
+                                                   Interrupted interrupted = {},
+                                                   std::chrono::microseconds spin = kSpin);
+  explicit Lifeline(UniqueFd socket, Interrupted interrupted = {}, std::chrono::microseconds spin = kSpin);
   ~Lifeline() override;
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
@@ -56,6 +61,8 @@ class Lifeline : public ForkParticipant {
   // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
   void ReadArrived();
 
+  // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
+  bool alive();
   bool lost() const { return is_lost_.load(std::memory_order_acquire); }
   // The broker speaks nonsense: the connection ends, and with it whatever it granted.
   void Break(Status why) {
@@ -110,10 +117,12 @@ class Lifeline : public ForkParticipant {
 
   UniqueFd socket_;
   const Interrupted interrupted_;
+  const std::chrono::microseconds spin_;
   const bool alone_;  // this process has one processor: who spins keeps the broker from answering
   std::atomic<bool> is_lost_{false};
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
+  std::atomic<int64_t> last_look_{0};
   std::unique_ptr<std::byte[]> buffer_;  // of the one who reads
 
   Mutex mutex_;

@@ -1,11 +1,14 @@
 #include "client/placement.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include <arraybridge/device.h>
 
 #include "client/arena.h"
+#include "client/memory/cuda_fence.h"
 #include "client/purpose.h"
 
 namespace arraybridge {
@@ -15,6 +18,11 @@ using std::chrono::steady_clock;
 
 Placement::Placement(std::shared_ptr<Range> range, std::vector<View> views)
     : range_(std::move(range)), views_(std::move(views)) {}
+
+const std::vector<View>& Placement::views() const {
+  range_->handed_out.store(true);
+  return views_;
+}
 
 namespace {
 
@@ -143,22 +151,72 @@ codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
 Status UnmapForSealing(const Placement& placement) {
   const auto& range = placement.range();
   if (!range->arena->own) return FailedPrecondition("only a placement with an arena of its own can be sealed");
-  const auto own_claims = static_cast<long>(1 + placement.views().size());
+  const auto own_claims = static_cast<long>(1 + placement.described().size());
   if (range.use_count() > own_claims) return FailedPrecondition("a view of the placement is still in use");
   range->arena->Unmap();
   return Ok();
 }
 
-// The fence is "done": what readers are told to read is there.
-Status WaitForProducers(const Placement& placement) {
-  for (const View& view : placement.views()) AB_RETURN_IF_ERROR(WaitForProducer(view));
-  return Ok();
+// The streams that readers have to come after.
+std::vector<uintptr_t> StreamsOf(const Placement& placement) {
+  std::vector<uintptr_t> streams;
+  const auto add = [&](uintptr_t stream) {
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  };
+  for (const View& view : placement.described()) {
+    if (view.device.type != kDeviceCpu && view.stream.has_value()) add(*view.stream);
+  }
+  for (const auto& queued : placement.range()->queued) add(queued.stream);
+  return streams;
+}
+
+// What readers have to wait for; null: it is done, since events do not work, or all are in use, and this thread waited.
+// `may_be_late`: a channel takes finished bytes only. Recorded before the share is told to anybody: an event that was
+// never recorded counts as happened.
+Result<std::unique_ptr<RecordedEvent>> FenceOf(const Session& session, const Placement& placement, bool may_be_late) {
+  const std::vector<uintptr_t> streams = StreamsOf(placement);
+  const Device& device = placement.range()->arena->device;
+  if (streams.empty()) return std::unique_ptr<RecordedEvent>();
+  if (may_be_late && session.server().events && session.opens_events()) {
+    auto event = RecordAfter(device, streams);
+    if (!event.ok() || *event) return event;
+  }
+  View on_stream;
+  on_stream.device = device;
+  for (const uintptr_t stream : streams) {
+    on_stream.stream = stream;
+    AB_RETURN_IF_ERROR(WaitForProducer(on_stream));
+  }
+  return std::unique_ptr<RecordedEvent>();
+}
+
+// An event that the broker may have told others. Unless somebody says that it has not, or looks after the share, it is
+// never recorded again.
+struct ToldEvent {
+  explicit ToldEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
+  ~ToldEvent() {
+    if (event) event->Retire();
+  }
+  ToldEvent(const ToldEvent&) = delete;
+  ToldEvent& operator=(const ToldEvent&) = delete;
+
+  std::unique_ptr<RecordedEvent> event;
+};
+
+// The broker has the share: until its bytes are there somebody has to look after it.
+void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::unique_ptr<RecordedEvent> event) {
+  const auto queued = std::exchange(range.queued, {});
+  if (!event) return;
+  Fences::Sources sources;
+  for (const auto& one : queued) sources.push_back(one.source);
+  session.fences().Add(share, std::move(event), std::move(sources));
+  session.reaper().Nudge();
 }
 
 Share ShareOf(codec::Published published, codec::Publish request, const WrittenArena& arena, const Session& session) {
   Share share;
   share.id = published.share;
-  share.broker_id = session.server().info.broker_id;
+  if (share.id != 0) share.broker_id = session.server().info.broker_id;
   share.ns = request.ns;
   share.name = std::move(published.name);
   share.generation = published.generation;
@@ -172,6 +230,18 @@ Share ShareOf(codec::Published published, codec::Publish request, const WrittenA
   share.arrays.reserve(request.arrays.size());
   for (auto& array : request.arrays) share.arrays.push_back(std::move(array.spec));
   return share;
+}
+
+// Without a call: a new name for host memory that the broker knows to be mapped.
+bool EnterRing(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
+  const bool by_call = request.replace || request.sealed || request.channel != 0;
+  if (by_call || range->arena->device.type != kDeviceCpu || !session.ring().in(request.ns)) return false;
+  session.ring().Foresee(session);
+  if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
+  const std::string_view ns = std::exchange(request.ns, {});  // the ring's
+  const bool entered = session.ring().Enter(session, codec::Encode(request), request.name, range);
+  request.ns = ns;
+  return entered;
 }
 
 }  // namespace
@@ -203,7 +273,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
 }
 
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
-                               const Broker::PublishOptions& options, Deadline deadline) {
+                               const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
   const std::shared_ptr<Placement::Range>& range = placement.range();
   codec::Publish request;
   request.ns = ns;
@@ -216,33 +286,52 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.sealed = options.sealed;
   request.structure = options.structure;
   request.metadata = options.metadata;
-  request.arrays.reserve(placement.views().size());
-  for (const View& view : placement.views()) request.arrays.push_back(SpecOf(view, range->data()));
-  AB_RETURN_IF_ERROR(WaitForProducers(placement));
+  request.channel = into.channel;
+  request.timeout_ms = into.timeout_ms;
+  request.arrays.reserve(placement.described().size());
+  for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, range->data()));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
+  if (!options.wait && EnterRing(session, request, range)) {
+    return ShareOf({.name = options.name, .returned = {}}, std::move(request), *range->arena, session);
+  }
+  auto event = FenceOf(session, placement, into.channel == 0);
+  if (!event.ok()) return range->published.store(false), event.status();
+  const auto told = std::make_shared<ToldEvent>(*std::move(event));
+  if (told->event) request.fence.event = told->event->handle();
   if (options.sealed) {
     if (Status unmapped = UnmapForSealing(placement); !unmapped.ok()) return range->published.store(false), unmapped;
   }
   // The range stays with the broker until the answer says otherwise, even if that comes too late.
   session.written().HoldForBroker(*range->arena, range->offset);
   const auto refused = [](Placement::Range& of) {
-    of.session->written().DropForBroker(*of.arena, of.offset);
+    of.session->written().DropForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
-  const auto late = [range, refused](Result<Answer> answer) {
-    if (!answer.ok()) refused(*range);
+  // The lifeline, and what waits in it, dies with the session.
+  const auto heard = [&session, range, told, sealed = options.sealed](const codec::Published& published) {
+    session.written().Return(published.returned);
+    range->arena->published_of.store(true, std::memory_order_relaxed);
+    LookAfter(session, published.share, *range, std::move(told->event));
+    if (sealed) session.written().Forget(*range->arena);
+  };
+  const auto late = [heard, range, refused, told](const Result<Answer>& answer) {
+    if (!answer.ok()) return told->event.reset(), refused(*range);
+    // Published all the same: without us the broker never learns that the bytes have come.
+    if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, late);
   if (!answer.ok()) {
-    if (answer.status().reason() != Lifeline::kUnanswered) refused(*range);
-    return answer.status();
+    const Status& why = answer.status();
+    if (why.reason() == Lifeline::kUnanswered) return why;
+    // A broker that refused told nobody; of one that has gone nobody knows.
+    if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) told->event.reset();
+    return refused(*range), why;
   }
   auto published = codec::DecodePublished(answer->payload);
   if (!published.ok()) return published.status();
-  session.written().Return(published->returned);
-  if (options.sealed) session.written().Forget(*range->arena);
+  heard(*published);
   return ShareOf(*std::move(published), std::move(request), *range->arena, session);
 }
 

@@ -19,8 +19,13 @@ namespace arraybridge {
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
                            bool own, const Broker::PublishOptions& purpose, Deadline deadline);
 
+// Where a share goes that gets no name: an end of a channel, and how long the broker waits for room there.
+struct IntoChannel {
+  uint64_t channel = 0;  // 0: it gets a name
+  uint64_t timeout_ms = 0;
+};
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
-                               const Broker::PublishOptions& options, Deadline deadline);
+                               const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
 
 // NOT_FOUND: not all of them lie, aligned and compact, in one unpublished placement of the session.
 Result<Placement> FindPlacement(Session& session, std::span<const View> views);

@@ -67,7 +67,15 @@ void Reaper::Drop(Remains* remains) {
   if (remains->fork_generation_ != ForkGeneration()) return;
   // Held here: once linked, the remains may be buried at once, and with them the last reference to the reaper.
   const std::shared_ptr<Reaper> reaper = std::move(remains->reaper_);
+  const bool own = remains->serial_ > reaper->inherited_.load(std::memory_order_seq_cst);
+  if (own && remains->EndAtOnce()) return reaper->Forget(remains);
   reaper->Push(remains);
+}
+
+void Reaper::Forget(Remains* remains) {
+  delete remains;
+  // Who retires looks at what lives after saying so: one of the two sees the other.
+  if (living_.fetch_sub(1, std::memory_order_seq_cst) == 1 && retired_.load(std::memory_order_seq_cst)) Wake();
 }
 
 void Reaper::Push(Remains* remains) {
@@ -176,11 +184,21 @@ void Reaper::Sleep(std::chrono::milliseconds timeout) {
   static_cast<void>(!::read(wake_.get(), &count, sizeof count));
 }
 
+// Nothing ends at once until it is known what the child has.
+void Reaper::BeforeFork() noexcept { inherited_.store(UINT64_MAX, std::memory_order_seq_cst); }
+
+void Reaper::NoteHolds() {
+  uint64_t held = 0;
+  for (const ChildHold& hold : holds_) held = std::max(held, hold.serial);
+  inherited_.store(held, std::memory_order_seq_cst);
+}
+
 void Reaper::AfterForkInParent(int child_life) noexcept {
-  if (child_life < 0 || living() == 0) return;
   MutexLock lock(mutex_);
+  if (child_life < 0 || living() == 0) return NoteHolds();
   UniqueFd life(::fcntl(child_life, F_DUPFD_CLOEXEC, 0));
   if (life.valid()) holds_.push_back({std::move(life), adopted_.load(std::memory_order_relaxed)});
+  NoteHolds();
   if (started_) Wake();
 }
 
@@ -190,6 +208,7 @@ void Reaper::DropEndedHolds() {
     pollfd look{hold.life.get(), POLLIN, 0};
     return ::poll(&look, 1, 0) > 0;
   });
+  NoteHolds();
 }
 
 }  // namespace arraybridge

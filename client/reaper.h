@@ -25,6 +25,9 @@ class Remains {
   virtual ~Remains() = default;
   // Burying it waits for a device: no work for a thread in a hurry.
   virtual bool Waits() const { return false; }
+  // Asked by the last drop, on its thread. True: it has been given back, and its destructor is all that is left. Takes
+  // no lock, makes no system call. Not asked for what a forked child may still read.
+  virtual bool EndAtOnce() noexcept { return false; }
 
  private:
   friend class Reaper;
@@ -71,6 +74,7 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   uint64_t living() const { return living_.load(std::memory_order_relaxed); }
   uint64_t pending() const { return pending_.load(std::memory_order_relaxed); }
 
+  void BeforeFork() noexcept override;
   void AfterForkInParent(int child_life) noexcept override;
 
  private:
@@ -85,6 +89,8 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   Status Start();
   static void Drop(Remains* remains);
   void Push(Remains* remains);
+  void Forget(Remains* remains);
+  void NoteHolds() AB_REQUIRES(mutex_);
   void Wake();
   // What was dropped and nobody reads any more: what waits for a device, or what does not.
   Batch Take(bool waiting);
@@ -101,6 +107,7 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   std::atomic<uint64_t> living_{0};
   std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> adopted_{0};
+  std::atomic<uint64_t> inherited_{0};  // up to this serial a child may read what is dropped here
   std::atomic<bool> asleep_{false};
   std::atomic<bool> nudged_{false};
   std::atomic<bool> retired_{false};

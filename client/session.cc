@@ -28,6 +28,9 @@ void Append(codec::Release& to, codec::Release from) {
   to.leases.insert(to.leases.end(), from.leases.begin(), from.leases.end());
   to.arenas.insert(to.arenas.end(), from.arenas.begin(), from.arenas.end());
   to.unmapped.insert(to.unmapped.end(), from.unmapped.begin(), from.unmapped.end());
+  to.holds = to.holds || from.holds;
+  to.done.insert(to.done.end(), from.done.begin(), from.done.end());
+  to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
 }
 
 codec::Release TakeMessage(codec::Release& release) {
@@ -35,14 +38,19 @@ codec::Release TakeMessage(codec::Release& release) {
   message.leases = TakeSome(release.leases, kNumbersPerMessage);
   message.arenas = TakeSome(release.arenas, kNumbersPerMessage - message.leases.size());
   message.unmapped = TakeSome(release.unmapped, kNumbersPerMessage - message.leases.size() - message.arenas.size());
+  message.holds = std::exchange(release.holds, false);
+  // Few: there are only so many events.
+  message.done = std::exchange(release.done, {});
+  message.lost = std::exchange(release.lost, {});
   return message;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
-                                               std::shared_ptr<const MapperTable> mappers, Deadline deadline) {
-  auto lifeline = Lifeline::Connect(options.address, deadline, options.interrupted);
+                                               std::shared_ptr<const MapperTable> mappers,
+                                               std::shared_ptr<LateErrors> late_errors, Deadline deadline) {
+  auto lifeline = Lifeline::Connect(options.address, deadline, options.interrupted, options.spin);
   if (!lifeline.ok()) return lifeline.status();
   const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
                                  CapabilitiesOf(*mappers)};
@@ -53,12 +61,13 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
   if (opened->protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
-  return std::shared_ptr<Session>(
-      new Session(*std::move(lifeline), std::move(opened->server), std::move(reaper), std::move(mappers)));
+  return std::shared_ptr<Session>(new Session(options, *std::move(lifeline), std::move(opened->server),
+                                              std::move(reaper), std::move(mappers), std::move(late_errors)));
 }
 
-Session::Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::shared_ptr<Reaper> reaper,
-                 std::shared_ptr<const MapperTable> mappers)
+Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
+                 std::shared_ptr<Reaper> reaper, std::shared_ptr<const MapperTable> mappers,
+                 std::shared_ptr<LateErrors> late_errors)
     : reaper_(std::move(reaper)),
       mappers_(std::move(mappers)),
       server_(std::move(server)),
@@ -66,6 +75,8 @@ Session::Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::
                                                     : std::chrono::milliseconds(server_.limits.arena_idle_ms)),
       written_(std::make_unique<WrittenArenas>(
           server_.limits.own_arena_bytes_min == 0 ? kOwnArenaBytes : server_.limits.own_arena_bytes_min)),
+      holds_(options.ns, options.holds),
+      ring_(options.ns, std::move(late_errors)),
       lifeline_(std::move(lifeline)) {}
 
 Session::~Session() = default;
@@ -85,13 +96,30 @@ codec::Release Session::WithUnsent(codec::Release release) {
 // Ranges that leases free come back in the answer, once: who writes arenas must hear it.
 Status Session::Say(const codec::Release& message) {
   const std::string payload = codec::Encode(message);
-  if (message.leases.empty() || written_->count() == 0) return lifeline_->Post(Verb::kRelease, payload);
-  return lifeline_->Ask(Verb::kRelease, payload, [weak = weak_from_this()](const Result<Answer>& answer) {
+  const bool frees = (!message.leases.empty() || message.holds) && written_->count() > 0;
+  if (!frees && !message.ends_fences()) return lifeline_->Post(Verb::kRelease, payload);
+  codec::Release told;
+  told.done = message.done;
+  told.lost = message.lost;
+  return lifeline_->Ask(Verb::kRelease, payload, [weak = weak_from_this(), told](const Result<Answer>& answer) {
     const auto self = weak.lock();
-    if (!self || !answer.ok()) return;
-    const auto returned = codec::DecodeReturned(answer->payload);
-    if (returned.ok()) self->written_->Return(*returned);
+    if (self && answer.ok()) self->Hear(told, answer->payload);
   });
+}
+
+void Session::Hear(const codec::Release& told, std::string_view answer) {
+  const auto released = codec::DecodeReleased(answer);
+  if (!released.ok()) return;
+  written_->Return(released->returned);
+  if (told.ends_fences()) fences_.Answered(told, released->awaited, std::chrono::steady_clock::now());
+}
+
+Status Session::SyncFences(Deadline deadline) {
+  if (!fences_.next_look()) return Ok();
+  fences_.WaitUntil(deadline);
+  codec::Release release;
+  fences_.Tell(release, std::chrono::steady_clock::now());
+  return release.empty() ? Ok() : Sync(std::move(release), deadline);
 }
 
 void Session::Post(codec::Release release) {
@@ -111,17 +139,18 @@ void Session::Post(codec::Release release) {
 Status Session::Sync(codec::Release release, Deadline deadline) {
   release = WithUnsent(std::move(release));
   do {
-    auto answer = lifeline_->Call(Verb::kRelease, codec::Encode(TakeMessage(release)), deadline);
+    const codec::Release message = TakeMessage(release);
+    auto answer = lifeline_->Call(Verb::kRelease, codec::Encode(message), deadline);
     if (!answer.ok()) return answer.status();
-    auto returned = codec::DecodeReturned(answer->payload);
-    if (!returned.ok()) return returned.status();
-    written_->Return(*returned);
+    if (const auto released = codec::DecodeReleased(answer->payload); !released.ok()) return released.status();
+    Hear(message, answer->payload);
   } while (!release.empty());
   return Ok();
 }
 
 codec::Release Session::TakeUnused(std::chrono::steady_clock::time_point before) {
   codec::Release release;
+  fences_.Tell(release, std::chrono::steady_clock::now());
   release.arenas = written_->TakeEmpty(before);
   release.unmapped = read_.TakeIdle(before);
   return release;
@@ -140,11 +169,26 @@ Lease::Lease(std::shared_ptr<Session> of, uint64_t lease) : SessionRemains(std::
   session->leases_.fetch_add(1, std::memory_order_relaxed);
 }
 
+Lease::Lease(std::shared_ptr<Session> of, Hold held) : Lease(std::move(of), 0) { hold_ = std::move(held); }
+
+bool Lease::EndAtOnce() noexcept {
+  // Whatever dies with the session is no work for this thread.
+  if (!hold_ || private_mapping || Waits() || session.use_count() == 1) return false;
+  withdrawn_ = hold_.End();
+  if (withdrawn_) return false;
+  session->leases_.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
 void Lease::GiveBack(codec::Release& release) {
   session->leases_.fetch_sub(1, std::memory_order_relaxed);
-  private_mapping.reset();
+  if (private_mapping) arena->ranges.GiveBack(private_offset, std::move(private_mapping));
   if (Waits() && !session->Drained(*arena->shared, arena)) return;
   arena.reset();
+  if (id == 0) {
+    if (hold_.End() || withdrawn_) release.holds = true;
+    return;
+  }
   release.leases.push_back(id);
   // Another thread may have mapped it since.
   if (unmapped && !session->read().Find(arena_id, arena_generation)) release.unmapped.push_back(arena_id);

@@ -14,9 +14,12 @@
 
 #include "client/arena_cache.h"
 #include "client/codec.h"
+#include "client/fences.h"
+#include "client/holds.h"
 #include "client/lifeline.h"
 #include "client/memory/mapper_table.h"
 #include "client/reaper.h"
+#include "client/ring.h"
 #include "client/share_cache.h"
 
 namespace arraybridge {
@@ -28,7 +31,8 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   // UNAVAILABLE: nobody answers. FAILED_PRECONDITION: no protocol in common.
   static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
-                                               std::shared_ptr<const MapperTable> mappers, Deadline deadline);
+                                               std::shared_ptr<const MapperTable> mappers,
+                                               std::shared_ptr<LateErrors> late_errors, Deadline deadline);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -39,6 +43,12 @@ class Session : public std::enable_shared_from_this<Session> {
   WrittenArenas& written() { return *written_; }
   ArenaCache& read() { return read_; }
   ShareCache& known() { return known_; }
+  Holds& holds() { return holds_; }
+  Ring& ring() { return ring_; }
+  Fences& fences() { return fences_; }
+  // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
+  bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
+  void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
   const codec::Server& server() const { return server_; }
   // Leases that were not given back yet.
   uint64_t leases() const { return leases_.load(std::memory_order_relaxed); }
@@ -50,6 +60,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void Post(codec::Release release);
   // Tells what is given back, and learns which ranges the broker let go of.
   Status Sync(codec::Release release, Deadline deadline);
+  // Waits, until the deadline, for what is published and not yet there, and tells the broker of all that has come.
+  Status SyncFences(Deadline deadline);
   // Unmaps what nobody has used since `before`.
   codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
   // Whether the device is done with memory that is about to be given back. If nobody can tell, `memory` stays as it is
@@ -57,11 +69,13 @@ class Session : public std::enable_shared_from_this<Session> {
   bool Drained(Mapping& mapping, std::shared_ptr<const void> memory);
 
  private:
-  Session(std::shared_ptr<Lifeline> lifeline, codec::Server server, std::shared_ptr<Reaper> reaper,
-          std::shared_ptr<const MapperTable> mappers);
+  Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
+          std::shared_ptr<Reaper> reaper, std::shared_ptr<const MapperTable> mappers,
+          std::shared_ptr<LateErrors> late_errors);
 
   codec::Release WithUnsent(codec::Release release);
   Status Say(const codec::Release& message);
+  void Hear(const codec::Release& told, std::string_view answer);
 
   const std::shared_ptr<Reaper> reaper_;
   const std::shared_ptr<const MapperTable> mappers_;
@@ -71,6 +85,10 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::unique_ptr<WrittenArenas> written_;
   ArenaCache read_;
   ShareCache known_;
+  Holds holds_;
+  Ring ring_;
+  Fences fences_;
+  std::atomic<bool> opens_events_{true};
   friend class Lease;
   std::atomic<uint64_t> leases_{0};
   Mutex mutex_;
@@ -89,19 +107,27 @@ class SessionRemains : public Remains {
   const std::shared_ptr<Session> session;
 };
 
-// A lease of one share, and the memory in which it lies.
+// A lease of one share, or a hold on it, and the memory in which it lies.
 class Lease final : public SessionRemains {
  public:
   Lease(std::shared_ptr<Session> of, uint64_t lease);
+  Lease(std::shared_ptr<Session> of, Hold held);
+  // A hold costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to tell.
+  bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
 
-  const uint64_t id;
+  const uint64_t id;  // 0: it is a hold
   std::shared_ptr<ReadArena> arena;
   bool unmapped = false;  // the share's arena could not be mapped: told after the lease
   uint64_t arena_id = 0;
   uint64_t arena_generation = 0;
   std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of this lease's range alone
+  uint64_t private_offset = 0;               // in the arena
+
+ private:
+  Hold hold_;
+  bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
 };
 
 // What a Reaper of sessions does with what was dropped: one message for each connection.

@@ -12,6 +12,7 @@
 #include <arraybridge/share.h>
 #include <arraybridge/view.h>
 
+#include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/mutex.h"
 
@@ -25,9 +26,10 @@ struct KnownArray {
 
 // Checked: may be pointed into, once its arena is mapped.
 struct KnownShare {
-  std::string description;  // the broker's bytes
+  std::string description;  // the broker's bytes; empty: found without an answer of the broker
   Share share;
   Handle handle;  // without its descriptor
+  Fence fence;
   std::vector<KnownArray> arrays;
 };
 
@@ -36,11 +38,14 @@ class ShareCache {
  public:
   // Null if it is not known (any more).
   std::shared_ptr<const KnownShare> Find(std::string_view description) const;
-  // Takes the place of another.
+  // By its id, of which there is one in the broker's life.
+  std::shared_ptr<const KnownShare> Find(uint64_t share) const;
+  // Takes the place of others.
   void Add(std::shared_ptr<const KnownShare> known);
 
  private:
   static constexpr size_t kSharesMax = 64;
+  static constexpr size_t kIdsMax = 1024;
   static constexpr size_t kDescriptionBytesMax = 4096;  // a longer one is not kept
 
   static size_t PlaceOf(std::string_view description) {
@@ -49,6 +54,7 @@ class ShareCache {
 
   mutable Mutex mutex_;
   std::array<std::shared_ptr<const KnownShare>, kSharesMax> known_ AB_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const KnownShare>> by_id_ AB_GUARDED_BY(mutex_);  // kIdsMax, from the first on
 };
 
 }  // namespace arraybridge

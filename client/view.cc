@@ -112,6 +112,7 @@ Result<View> CopyToHeap(const View& source) {
   View copy = source;
   copy.device = {};
   copy.stream.reset();
+  copy.fence.reset();
   copy.strides = CompactStrides(source.shape);
   copy.read_only = false;
   copy.legacy_may_alias_read_only = false;

@@ -1,28 +1,37 @@
 // Config is everything an operator may choose, as plain validated values. Every limit has a name here, is checked in
-// one verb or door, and has a test that hits it. main.cc builds it: flags > environment > defaults.
+// one verb or door, and has a test that hits it. main.cc builds it: flags > environment > files > defaults. A reload
+// changes what is Live, and what the main thread alone reads.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "daemon/live.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
 
 struct Limits {
-  uint64_t sessions = 1024;
-  uint64_t sessions_per_uid = 256;
-  uint64_t leases_per_session = 65536;
-  uint64_t arenas_per_session = 1024;
-  uint64_t shares_per_namespace = 65536;
-  uint64_t namespaces = 256;
-  uint64_t namespaces_per_uid = 64;
-  uint64_t arenas_per_uid = 8192;  // those of sessions that have gone included, until their bytes are given back
-  uint64_t bytes_per_uid = 0;      // of memory, over all its namespaces; 0 = the capacity
-  uint64_t description_bytes_per_uid = 256ull << 20;  // what makers say of their shares lies in the daemon's heap
-  uint64_t allocation_bytes_max = 0;                  // 0 = the device's capacity
+  Live<uint64_t> sessions = 1024;
+  Live<uint64_t> sessions_per_uid = 256;
+  Live<uint64_t> leases_per_session = 65536;
+  uint64_t catalogue_shares = 65536;            // per namespace: as many are found without a call
+  Live<uint64_t> pinned_bytes_per_session = 0;  // withdrawn ones that it holds; then it is cut; 0 = half the device's
+  Live<uint64_t> arenas_per_session = 1024;
+  Live<uint64_t> shares_per_namespace = 65536;
+  Live<uint64_t> channels_per_namespace = 256;
+  Live<uint64_t> channel_capacity_max = 1024;  // shares
+  Live<uint64_t> members_per_channel = 64;     // open ends, of both kinds
+  Live<uint64_t> rings_per_uid = 64;           // 48 KiB each; who looks for a name has all of its namespace taken first
+  Live<uint64_t> namespaces = 256;
+  Live<uint64_t> namespaces_per_uid = 64;
+  Live<uint64_t> arenas_per_uid = 8192;  // those of sessions that have gone included, until their bytes are given back
+  Live<uint64_t> bytes_per_uid = 0;      // of memory, over all its namespaces; 0 = the capacity
+  Live<uint64_t> description_bytes_per_uid = 256ull << 20;  // what makers say of their shares lies in the daemon's heap
+  Live<uint64_t> allocation_bytes_max = 0;                  // 0 = the device's capacity
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;
   uint64_t arrays_per_share_max = 1024;
@@ -33,15 +42,15 @@ struct Limits {
   uint64_t frame_bytes_max = 65536;
   uint64_t descriptors_in_flight_max = 64;        // per session: unread ones pile up in the receiver
   uint64_t descriptors_in_flight_per_uid = 1024;  // of lifelines that have ended included; the kernel counts them too
-  uint64_t output_frames_max = 256;               // per session: answers nobody reads; then the session is cut
-  uint64_t output_bytes_max = 256 << 10;          // the same in bytes, beyond what the socket holds
-  uint64_t queued_requests_per_session = 64;
-  uint64_t tickets_per_session_max = 64;
+  Live<uint64_t> output_frames_max = 256;         // per session: answers nobody reads; then the session is cut
+  Live<uint64_t> output_bytes_max = 256 << 10;    // the same in bytes, beyond what the socket holds
+  Live<uint64_t> queued_requests_per_session = 64;
+  Live<uint64_t> tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;     // concurrent calls per gRPC connection
   uint64_t connections_per_uid = 512;  // accepted sockets of both doors, hello pending included
   std::chrono::milliseconds hello_timeout{5000};
-  std::chrono::milliseconds ticket_lifetime{30000};
-  std::chrono::milliseconds request_timeout_max{60000};
+  Live<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
+  Live<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
 };
 
 struct Config {
@@ -52,18 +61,25 @@ struct Config {
   bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never
   std::chrono::milliseconds drain_timeout{10000};
+  // So long the lifelines' loop looks again, yielding, before it sleeps after work; on one CPU it sleeps at once.
+  std::chrono::microseconds spin{50};
   int ready_fd = -1;  // a line "ready\n" is written here once both doors are open, then it is closed
   int life_fd = -1;   // EOF here ends the daemon (a private broker's starter holds the other end)
 
   uint64_t host_capacity_bytes = 0;  // resolved: never 0 after LoadConfig
   uint64_t host_cache_bytes = 256ull << 20;
-  bool huge_pages = true;               // where the kernel allows it
-  std::string cuda_driver = "auto";     // auto: the system's libcuda.so.1; none; or the path of a library
-  uint64_t cuda_capacity_percent = 90;  // of each GPU's memory, to hand out
-  uint64_t namespace_quota_bytes = 0;   // 0 = the capacity of all devices
+  bool huge_pages = true;                    // where the kernel allows it
+  std::string cuda_driver = "auto";          // auto: the system's libcuda.so.1; none; or the path of a library
+  uint64_t cuda_capacity_percent = 90;       // of each GPU's memory, to hand out
+  bool cuda_events = true;                   // shares may be published before their bytes are there, with an event
+  Live<uint64_t> namespace_quota_bytes = 0;  // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
-  std::chrono::milliseconds orphan_grace{60000};
+  Live<std::chrono::milliseconds> orphan_grace{std::chrono::milliseconds(60000)};
   uint64_t own_arena_bytes_min = 16ull << 20;
+
+  // HOST:PORT; empty: off.
+  std::string http_listen;
+  Live<bool> http_namespaces = false;  // names of namespaces may be read there, by whoever may connect
 
   Limits limits;
   std::string log_level = "info";
@@ -74,11 +90,21 @@ struct ConfigRequest {
   Config config;
   bool print_version = false;
   bool check_only = false;
-  std::string help;  // not empty (help, version): print it and exit
+  std::string help;                         // not empty (help, version, --print-config): print it and exit
+  std::map<std::string, std::string> said;  // key -> text, of what somebody said: what a reload compares
 };
 
-// Flags over environment (ARRAYBRIDGED_SECTION__KEY) over defaults. INVALID_ARGUMENT names the flag or variable, its
-// value and what would be right.
+// Flags over environment (ARRAYBRIDGED_SECTION__KEY) over conf.d/*.toml over the file over defaults. INVALID_ARGUMENT
+// names the flag, the variable, or file, line and column, the value and what would be right. NOT_FOUND,
+// PERMISSION_DENIED: the file.
 Result<ConfigRequest> LoadConfig(int argc, const char* const* argv);
+
+struct Reloaded {
+  std::vector<std::string> changed;  // keys whose new values hold from now on
+  std::vector<std::string> kept;     // keys that say something else now, which only a restart will hear
+};
+// The same once more, for a daemon that runs with `running`. All that may change changes, or, if this is refused,
+// nothing does. REQUIRES: the arguments of LoadConfig; one thread at a time.
+Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running);
 
 }  // namespace arraybridge

@@ -19,12 +19,18 @@
 #include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
+#include "daemon/reloader.h"
 #include "daemon/service/grpc_door.h"
+#include "daemon/service/http.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/local_door.h"
 #include "daemon/service/log.h"
+#include "daemon/service/metrics.h"
 #include "daemon/service/notify.h"
+#include "daemon/service/passed_sockets.h"
+#include "daemon/service/status_page.h"
 #include "daemon/service/verbs.h"
+#include "daemon/service/watchdog.h"
 #include "daemon/service/worker.h"
 
 namespace arraybridge {
@@ -40,11 +46,12 @@ UniqueFd TakeSignals() {
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   return UniqueFd(::signalfd(-1, &ends, SFD_CLOEXEC));
 }
 
-// From here on the next SIGTERM ends the process at once.
+// From here on the next SIGTERM ends the process at once; a SIGHUP would have nothing to reload.
 void GiveSignalsBack() {
   sigset_t ends;
   sigemptyset(&ends);
@@ -111,18 +118,23 @@ class Refiller {
   Worker worker_;  // last: its tasks use all of the above
 };
 
-// Why the daemon ends.
+// Why the daemon ends; until then, a SIGHUP reloads.
 class Ending {
  public:
-  Ending(const Config& config, const Broker& broker, UniqueFd signals)
-      : config_(config), broker_(broker), signals_(std::move(signals)), life_(config.life_fd), in_use_(Clock::now()) {}
+  Ending(const Config& config, const Broker& broker, Reloader& reloader, UniqueFd signals)
+      : config_(config),
+        broker_(broker),
+        reloader_(reloader),
+        signals_(std::move(signals)),
+        life_(config.life_fd),
+        in_use_(Clock::now()) {}
 
   // Returns the reason, once there is one.
   std::string_view Wait() {
     while (true) {
       std::array<pollfd, 2> polled{{{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), LookEveryMs());
-      if (polled[0].revents != 0 && SignalCame()) return "signal";
+      if (polled[0].revents != 0 && EndSignalCame()) return "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "its starter has gone";
       if (Idle()) return "idle";
     }
@@ -135,9 +147,12 @@ class Ending {
   }
 
   // Takes it: what stays pending would end the process once signals are unblocked.
-  bool SignalCame() {
+  bool EndSignalCame() {
     signalfd_siginfo taken{};
-    return ::read(signals_.get(), &taken, sizeof taken) == sizeof taken;
+    if (::read(signals_.get(), &taken, sizeof taken) != sizeof taken) return false;
+    if (taken.ssi_signo != SIGHUP) return true;
+    reloader_.Reload();
+    return false;
   }
 
   bool LifeEnded() {
@@ -157,6 +172,7 @@ class Ending {
 
   const Config& config_;
   const Broker& broker_;
+  Reloader& reloader_;
   UniqueFd signals_;
   UniqueFd life_;
   Clock::time_point in_use_;
@@ -183,8 +199,68 @@ Gpus FindGpus(const Config& config) {
   return {{}, found.status().message()};
 }
 
-int Serve(const Config& config, UniqueFd signals) {
-  auto listener = Listener::Open(config);
+// Each GPU is a service of its own to those who ask after its health: one that is lost does not take the others along.
+class HealthOfGpus {
+ public:
+  HealthOfGpus(const std::vector<std::shared_ptr<CudaGpu>>& gpus, GrpcDoor& door) : gpus_(gpus) {
+    for (const auto& gpu : gpus_) {
+      const std::string service = "arraybridge.v1.Broker/" + gpu->device().uuid;
+      door.SetServing(service, true);
+      gpu->WhenLost([&door, service, uuid = gpu->device().uuid] {
+        log::Error("{} is out of service: a CUDA call failed for good", uuid);
+        door.SetServing(service, false);
+      });
+    }
+  }
+  // The door goes before the GPUs do.
+  ~HealthOfGpus() {
+    for (const auto& gpu : gpus_) gpu->WhenLost(nullptr);
+  }
+  HealthOfGpus(const HealthOfGpus&) = delete;
+  HealthOfGpus& operator=(const HealthOfGpus&) = delete;
+
+ private:
+  const std::vector<std::shared_ptr<CudaGpu>>& gpus_;
+};
+
+// Null where none is wanted. `passed`: invalid, or the socket that the manager listens on.
+Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, const Broker& broker, const Verbs& verbs,
+                                       const Metrics& metrics) {
+  if (!passed.valid() && config.http_listen.empty()) return std::unique_ptr<Http>();
+  Http::Pages pages{[&metrics] { return metrics.Text(); }, [&] { return StatusPage(config, broker, verbs); },
+                    [&verbs] { return !verbs.draining(); }};
+  auto http = passed.valid() ? Http::Adopt(std::move(passed), std::move(pages))
+                             : Http::Open(config.http_listen, std::move(pages));
+  if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());
+  return http;
+}
+
+// Null where no manager watches. What clients need is asked: the accepting thread, the lifelines' thread, and on it the
+// broker's lock. What allocates and seals may rightly take longer than any manager's patience, and is not.
+std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener, LocalDoor& local_door) {
+  const auto patience = Watchdog::Wanted();
+  if (!patience) return nullptr;
+  const auto accepting = [&listener](std::function<void()> task) { listener.Post(std::move(task)); };
+  const auto serving = [&broker, &local_door](std::function<void()> task) {
+    local_door.Post([&broker, task = std::move(task)] {
+      broker.TakeSnapshot();
+      task();
+    });
+  };
+  return std::make_unique<Watchdog>(*patience, std::vector<Watchdog::Loop>{accepting, serving},
+                                    [] { NotifyManager("WATCHDOG=1"); });
+}
+
+// `request` changes when its configuration is reloaded.
+int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd signals) {
+  const Config& config = request.config;
+  auto passed = PassedSockets::FromEnvironment();
+  if (!passed.ok()) {
+    log::Error("cannot start: {}", passed.status().message());
+    return EXIT_FAILURE;
+  }
+  UniqueFd http_socket = passed->Take(PassedSockets::kHttp);
+  auto listener = Listener::Open(config, *std::move(passed));
   if (!listener.ok()) {
     log::Error("cannot start: {}", listener.status().message());
     return EXIT_FAILURE;
@@ -200,12 +276,21 @@ int Serve(const Config& config, UniqueFd signals) {
       config, broker, [&refiller] { refiller.Wish(); }, gpus.why_none);
   LocalDoor local_door(config, verbs);
   GrpcDoor grpc_door(config, broker, verbs);
-  Ending ending(config, broker, std::move(signals));
+  const HealthOfGpus health(gpus.all, grpc_door);
+  Metrics metrics(config, broker, verbs);
+  const auto http = OpenHttp(std::move(http_socket), config, broker, verbs, metrics);
+  if (!http.ok()) {
+    log::Error("cannot start: {}", http.status().message());
+    return EXIT_FAILURE;
+  }
+  Reloader reloader(argc, argv, request, broker, verbs, metrics);
+  Ending ending(config, broker, reloader, std::move(signals));
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); });
   log::Info("serving {} bytes of host memory", config.host_capacity_bytes);
   for (const auto& gpu : gpus.all) log::Info("serving {} bytes of {}", gpu->capacity()->bytes(), gpu->device().uuid);
+  const auto watchdog = StartWatchdog(broker, **listener, local_door);
   SayReady(config);
 
   const std::string_view reason = ending.Wait();
@@ -239,7 +324,7 @@ int Main(int argc, const char* const* argv) {
   if (request->check_only) return EXIT_SUCCESS;
   RaiseDescriptorLimit();
   UniqueFd signals = TakeSignals();
-  return Serve(request->config, std::move(signals));
+  return Serve(*request, argc, argv, std::move(signals));
 }
 
 }  // namespace

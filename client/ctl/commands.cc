@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <ostream>
+#include <utility>
 
 #include "client/ctl/doctor.h"
 #include "client/ctl/print.h"
@@ -11,16 +12,38 @@ namespace arraybridge::ctl {
 namespace {
 
 // The answer itself, by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto.
-Status PrintJson(const google::protobuf::Message& message, std::ostream& out) {
+// `lines`: without a line end inside, and one behind it.
+Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
   google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
+  options.add_whitespace = !lines;
   options.always_print_primitive_fields = true;
   options.preserve_proto_field_names = true;
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
-  out << json;
+  out << json << (lines ? "\n" : "");
   return Ok();
+}
+
+bool IsJson(const Options& options) { return options.output == Output::kJson || options.output == Output::kJsonl; }
+Form FormOf(const Options& options) { return options.output == Output::kCsv ? Form::kCsv : Form::kPeople; }
+
+Status PrintJson(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
+  return PrintJson(message, options.output == Output::kJsonl, out);
+}
+
+template <class Rows>
+Status PrintLines(const Rows& rows, std::ostream& out) {
+  for (const auto& row : rows) AB_RETURN_IF_ERROR(PrintJson(row, true, out));
+  return Ok();
+}
+
+Status PrintLines(v1::ListRequest::Kind kind, const v1::ListResponse& answer, std::ostream& out) {
+  if (kind == v1::ListRequest::SESSIONS) return PrintLines(answer.sessions(), out);
+  if (kind == v1::ListRequest::LEASES) return PrintLines(answer.leases(), out);
+  if (kind == v1::ListRequest::NAMESPACES) return PrintLines(answer.namespaces(), out);
+  if (kind == v1::ListRequest::DEVICES) return PrintLines(answer.devices(), out);
+  return PrintLines(answer.shares(), out);
 }
 
 Result<v1::ListRequest::Kind> KindOf(const std::string& what) {
@@ -38,7 +61,7 @@ Status Ping(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
   if (!info.ok()) return info.status();
   if (info->draining()) return Unavailable("the broker drains");
-  if (options.output == Output::kJson) return PrintJson(*info, out);
+  if (IsJson(options)) return PrintJson(*info, options, out);
   out << "ok\n";
   return Ok();
 }
@@ -46,8 +69,16 @@ Status Ping(Connection& connection, const Options& options, std::ostream& out) {
 Status Info(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
   if (!info.ok()) return info.status();
-  if (options.output == Output::kJson) return PrintJson(*info, out);
-  PrintInfo(*info, out, options.header);
+  if (IsJson(options)) return PrintJson(*info, options, out);
+  PrintInfo(*info, FormOf(options), out, options.header);
+  return Ok();
+}
+
+Status ShowStats(Connection& connection, const Options& options, std::ostream& out) {
+  const auto stats = connection.GetStats();
+  if (!stats.ok()) return stats.status();
+  if (IsJson(options)) return PrintJson(*stats, options, out);
+  PrintStats(*stats, FormOf(options), out, options.header);
   return Ok();
 }
 
@@ -55,15 +86,35 @@ Status Doctor(Connection* connection, const Status& why, const Options& options,
   std::vector<Finding> findings = ExamineHost();
   const auto info = connection == nullptr ? Result<v1::GetServerInfoResponse>(why) : connection->GetServerInfo();
   for (Finding& finding : ExamineBroker(info)) findings.push_back(std::move(finding));
-  if (options.output == Output::kJson) {
-    PrintFindingsAsJson(findings, out);
+  if (IsJson(options)) {
+    PrintFindingsAsJson(findings, options.output == Output::kJsonl, out);
   } else {
-    PrintFindings(findings, out, options.header);
+    PrintFindings(findings, FormOf(options), out, options.header);
   }
   size_t problems = 0;
   for (const Finding& finding : findings) problems += finding.health == Health::kProblem ? 1 : 0;
   if (problems == 0) return Ok();
   return FailedPrecondition(problems, problems == 1 ? " problem" : " problems");
+}
+
+Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,
+           v1::GetStatsResponse* before, std::ostream& out) {
+  const auto stats = connection.GetStats();
+  if (!stats.ok()) return stats.status();
+  const v1::GetStatsResponse earlier = std::exchange(*before, *stats);
+  if (IsJson(options)) return PrintJson(*stats, true, out);
+  PrintTop(*stats, earlier, interval, FormOf(options), out);
+  if (options.output == Output::kCsv) return Ok();
+  v1::ListRequest request;
+  request.set_namespace_(options.ns);
+  for (const auto kind : {v1::ListRequest::NAMESPACES, v1::ListRequest::SESSIONS}) {
+    request.set_kind(kind);
+    const auto answer = connection.List(request);
+    if (!answer.ok()) return answer.status();
+    out << '\n';
+    PrintList(kind, *answer, Form::kPeople, out, options.header);
+  }
+  return Ok();
 }
 
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out) {
@@ -74,8 +125,9 @@ Status Ls(Connection& connection, const Options& options, const std::string& wha
   request.set_namespace_(options.ns);
   const auto answer = connection.List(std::move(request));
   if (!answer.ok()) return answer.status();
-  if (options.output == Output::kJson) return PrintJson(*answer, out);
-  PrintList(*kind, *answer, out, options.header);
+  if (options.output == Output::kJsonl) return PrintLines(*kind, *answer, out);
+  if (options.output == Output::kJson) return PrintJson(*answer, options, out);
+  PrintList(*kind, *answer, FormOf(options), out, options.header);
   return Ok();
 }
 

@@ -10,7 +10,7 @@
 
 namespace arraybridge::ctl {
 
-enum class Output { kTable, kJson };
+enum class Output { kTable, kCsv, kJson, kJsonl };
 
 struct Options {
   std::string address;
@@ -23,10 +23,16 @@ struct Options {
 // Is it up? UNAVAILABLE while it drains.
 Status Ping(Connection& connection, const Options& options, std::ostream& out);
 Status Info(Connection& connection, const Options& options, std::ostream& out);
+// Totals of the whole broker, and how each device is used.
+Status ShowStats(Connection& connection, const Options& options, std::ostream& out);
 // `what`: shares, sessions, leases, namespaces, devices.
 // Of a host whose broker may not answer: it says so. `connection`: null, and `why` says why there is none.
 // FAILED_PRECONDITION if it found a problem.
 Status Doctor(Connection* connection, const Status& why, const Options& options, std::ostream& out);
+// Totals, rates per second since `before` (null: none), and who holds most.
+// `interval`: since then.
+Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,
+           v1::GetStatsResponse* before, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -105,6 +105,16 @@ Result<v1::GetServerInfoResponse> Connection::GetServerInfo() {
   return answer;
 }
 
+Result<v1::GetStatsResponse> Connection::GetStats() {
+  if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
+  grpc::ClientContext context;
+  Prepare(context);
+  v1::GetStatsResponse stats;
+  const auto status = stub_->GetStats(&context, {}, &stats);
+  if (!status.ok()) return FromGrpc(status);
+  return stats;
+}
+
 Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
   if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
   v1::ListResponse all;

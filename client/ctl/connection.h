@@ -28,6 +28,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   Result<v1::GetServerInfoResponse> GetServerInfo();
+  Result<v1::GetStatsResponse> GetStats();
   // Every page, as one answer.
   Result<v1::ListResponse> List(v1::ListRequest request);
 

@@ -56,6 +56,10 @@ Finding OnDevice(const v1::DeviceInfo& device) {
   Finding finding{DeviceName(device.device()), Health::kOk, ""};
   finding.text = Concat("shared as ", device.kinds().empty() ? "nothing" : KindNames(device.kinds()), ", ",
                         HumanSize(device.allocated_bytes()), " of ", HumanSize(device.capacity_bytes()), " in use");
+  if (device.quarantined_bytes() > 0) {
+    finding.text +=
+        Concat(", ", HumanSize(device.quarantined_bytes()), " of it in quarantine (somebody may map it yet)");
+  }
   for (const v1::RefusedKind& refused : device.refused()) {
     finding.text += Concat("; not as ", KindName(refused.kind()), ": ", refused.why());
   }

@@ -1,4 +1,5 @@
 // arraybridgectl asks a running broker through its public door. It never starts one.
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <chrono>
@@ -7,8 +8,12 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "client/ctl/commands.h"
+#include "client/ctl/completion.h"
 #include "client/ctl/connection.h"
 #include "proto/boundary/result.h"
 
@@ -71,6 +76,30 @@ int Run(const Command& command, const Options& options) {
   return kDone;
 }
 
+// Rounds of a live view: each asks on a connection of its own, so that a broker that restarts is found again.
+struct Rounds {
+  uint64_t count = 0;  // 0: without end
+  std::chrono::milliseconds interval{2000};
+};
+
+int RunTop(const Options& options, const Rounds& rounds) {
+  constexpr char kClear[] = "\x1b[H\x1b[2J";
+  const bool live = options.output == Output::kTable && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
+  v1::GetStatsResponse before;
+  auto asked = std::chrono::steady_clock::now();
+  for (uint64_t round = 0; rounds.count == 0 || round < rounds.count; ++round) {
+    if (round > 0) std::this_thread::sleep_for(rounds.interval);
+    const auto now = std::chrono::steady_clock::now();
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(asked, now));
+    if (live) std::cout << kClear;
+    const int code = Run([&](Connection& connection, const Options& given,
+                             std::ostream& out) { return Top(connection, given, since, &before, out); },
+                         options);
+    if (code != kDone) return code;
+  }
+  return kDone;
+}
+
 // A host without a broker has something to tell, too.
 int RunDoctor(const Options& options) {
   std::unique_ptr<Connection> connection;
@@ -90,7 +119,14 @@ int RunDoctor(const Options& options) {
 int Main(int argc, char** argv) {
   Options options;
   std::string what = "shares";
+  std::string shell;
   std::string output = "table";
+  const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices"};
+  const std::map<std::string, Output> outputs = {
+      {"table", Output::kTable}, {"csv", Output::kCsv}, {"json", Output::kJson}, {"jsonl", Output::kJsonl}};
+  Rounds rounds;
+  uint64_t interval_ms = 2000;
+  bool once = false;
   bool no_header = false;
   uint64_t timeout_ms = 5000;
   Command command;
@@ -102,7 +138,9 @@ int Main(int argc, char** argv) {
                  "directory of the broker's sockets, or unix:///path of its gRPC socket; default $ARRAYBRIDGE_ADDRESS, "
                  "$XDG_RUNTIME_DIR/arraybridge, /run/arraybridge");
   app.add_option("-n,--namespace", options.ns, "list this namespace alone");
-  app.add_option("-o,--output", output, "table (default) or json")->check(CLI::IsMember({"table", "json"}));
+  app.add_option("-o,--output", output,
+                 "table (default), csv (bytes, milliseconds), json (one document) or jsonl (an object a line)")
+      ->check(CLI::IsMember(outputs));
   app.add_option("--timeout", timeout_ms, "how long the whole command may take: 500ms, 5s (default), 2min")
       ->transform(CLI::AsNumberWithUnit(std::map<std::string, uint64_t>{{"ms", 1}, {"s", 1000}, {"min", 60'000}},
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED))
@@ -110,15 +148,30 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-header", no_header, "tables without their first line");
   app.add_subcommand("ping", "is it up? Prints ok")->callback([&] { command = Ping; });
   app.add_subcommand("info", "version, state, devices, limits")->callback([&] { command = Info; });
+  app.add_subcommand("stats", "totals: sessions, shares, fences, bytes by device")->callback([&] {
+    command = ShowStats;
+  });
   const auto* doctor = app.add_subcommand("doctor", "what this host and the broker can share, and why not the rest");
   auto* ls = app.add_subcommand("ls", "list what the broker holds");
   ls->add_option("WHAT", what, "shares (default), sessions, leases, namespaces or devices")
-      ->check(CLI::IsMember({"shares", "sessions", "leases", "namespaces", "devices"}));
+      ->check(CLI::IsMember(kinds));
   ls->callback([&] {
     command = [&what](Connection& connection, const Options& given, std::ostream& out) {
       return Ls(connection, given, what, out);
     };
   });
+  auto* top = app.add_subcommand("top", "what the broker holds and does, again and again");
+  top->add_option("-n,--count", rounds.count, "so many times; 0 (default): without end");
+  top->add_option("-d,--delay", interval_ms, "between two of them: 500ms, 2s (default), 1min")
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, uint64_t>{{"ms", 1}, {"s", 1000}, {"min", 60'000}},
+                                        CLI::AsNumberWithUnit::UNIT_REQUIRED))
+      ->check(CLI::Range(uint64_t{1}, kTimeoutMax));
+  top->add_flag("--once", once, "the same as --count 1");
+  const auto* completion = app.add_subcommand("completion", "print what a shell needs to complete this command");
+  app.get_subcommand("completion")
+      ->add_option("SHELL", shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   app.add_subcommand("version", "print this program's version");
 
   try {
@@ -127,9 +180,24 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
   options.header = !no_header;
-  options.output = output == "json" ? Output::kJson : Output::kTable;
+  options.output = outputs.at(output);
   options.timeout = std::chrono::milliseconds{timeout_ms};
   if (doctor->parsed()) return RunDoctor(options);
+  if (top->parsed()) {
+    if (once) rounds.count = 1;
+    rounds.interval = std::chrono::milliseconds{interval_ms};
+    return RunTop(options, rounds);
+  }
+  if (completion->parsed()) {
+    const std::vector<Choices> choices = {{"--output", {"table", "csv", "json", "jsonl"}},
+                                          {"-o", {"table", "csv", "json", "jsonl"}},
+                                          {"ls", kinds},
+                                          {"completion", {"bash", "zsh", "fish"}}};
+    const auto script = Completion(app, choices, shell);
+    if (!script.ok()) return Fail(script.status());
+    std::cout << *script;
+    return kDone;
+  }
   if (command == nullptr) {
     std::cout << "arraybridgectl " ARRAYBRIDGE_VERSION "\n";
     return kDone;

@@ -32,63 +32,65 @@ std::string Written(v1::Immutability immutability) {
 
 std::string OrGone(uint64_t session) { return session == 0 ? "gone" : to_string(session); }
 
-Table Shares(const v1::ListResponse& answer) {
+Table Shares(const v1::ListResponse& answer, Form form) {
   Table table({"NAMESPACE", "NAME", "GENERATION", "SIZE", "ARRAYS", "LEASES", "AGE", "MAKER", "PID", "IMMUTABLE",
-               "DEVICE", "KIND", "FENCE"});
+               "DEVICE", "KIND", "FENCE"},
+              form);
   for (const auto& info : answer.shares()) {
     const auto& share = info.share();
-    table.Add({share.namespace_(), share.name(), to_string(share.generation()), HumanSize(share.handle().size()),
-               Arrays(share.specs()), to_string(info.leases()), HumanAge(info.age_ms()), OrGone(info.maker()),
+    table.Add({share.namespace_(), share.name(), to_string(share.generation()), table.Size(share.handle().size()),
+               Arrays(share.specs()), to_string(info.leases()), table.Age(info.age_ms()), OrGone(info.maker()),
                to_string(info.maker_process_id()), Written(share.immutability()), DeviceName(share.handle().device()),
                KindName(share.handle().kind()), share.fence().kind() == v1::Fence::DONE ? "done" : "event"});
   }
   return table;
 }
 
-Table Sessions(const v1::ListResponse& answer) {
-  Table table({"SESSION", "CLIENT", "UID", "PID", "DOOR", "AGE", "LEASES", "ARENAS", "SIZE"});
+Table Sessions(const v1::ListResponse& answer, Form form) {
+  Table table({"SESSION", "CLIENT", "UID", "PID", "DOOR", "AGE", "LEASES", "ARENAS", "SIZE"}, form);
   for (const auto& info : answer.sessions()) {
     table.Add({to_string(info.session()), info.client(), to_string(info.uid()), to_string(info.process_id()),
-               info.door(), HumanAge(info.age_ms()), to_string(info.leases()), to_string(info.arenas()),
-               HumanSize(info.arena_bytes())});
+               info.door(), table.Age(info.age_ms()), to_string(info.leases()), to_string(info.arenas()),
+               table.Size(info.arena_bytes())});
   }
   return table;
 }
 
-Table Leases(const v1::ListResponse& answer) {
-  Table table({"LEASE", "SESSION", "NAMESPACE", "NAME", "GENERATION", "SIZE"});
+Table Leases(const v1::ListResponse& answer, Form form) {
+  Table table({"LEASE", "SESSION", "NAMESPACE", "NAME", "GENERATION", "SIZE"}, form);
   for (const auto& info : answer.leases()) {
     table.Add({to_string(info.lease()), to_string(info.session()), info.namespace_(), info.name(),
-               to_string(info.generation()), HumanSize(info.size())});
+               to_string(info.generation()), table.Size(info.size())});
   }
   return table;
 }
 
-Table Namespaces(const v1::ListResponse& answer) {
-  Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SHARES", "SHARED"});
+Table Namespaces(const v1::ListResponse& answer, Form form) {
+  Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SHARES", "SHARED"}, form);
   for (const auto& info : answer.namespaces()) {
-    table.Add({info.namespace_(), to_string(info.uid()), HumanSize(info.quota_bytes()), HumanSize(info.charged_bytes()),
-               to_string(info.shares()), HumanSize(info.share_bytes())});
+    table.Add({info.namespace_(), to_string(info.uid()), table.Size(info.quota_bytes()),
+               table.Size(info.charged_bytes()), to_string(info.shares()), table.Size(info.share_bytes())});
   }
   return table;
 }
 
 template <class DeviceInfos>
-Table Devices(const DeviceInfos& devices) {
-  Table table({"DEVICE", "KINDS", "CAPACITY", "ALLOCATED", "CACHED"});
+Table Devices(const DeviceInfos& devices, Form form) {
+  Table table({"DEVICE", "KINDS", "CAPACITY", "ALLOCATED", "CACHED", "QUARANTINED", "SERVICE"}, form);
   for (const v1::DeviceInfo& info : devices) {
-    table.Add({DeviceName(info.device()), KindNames(info.kinds()), HumanSize(info.capacity_bytes()),
-               HumanSize(info.allocated_bytes()), HumanSize(info.cached_bytes())});
+    table.Add({DeviceName(info.device()), KindNames(info.kinds()), table.Size(info.capacity_bytes()),
+               table.Size(info.allocated_bytes()), table.Size(info.cached_bytes()),
+               table.Size(info.quarantined_bytes()), info.out_of_service() ? "lost" : "in service"});
   }
   return table;
 }
 
-Table TableOf(v1::ListRequest::Kind kind, const v1::ListResponse& answer) {
-  if (kind == v1::ListRequest::SESSIONS) return Sessions(answer);
-  if (kind == v1::ListRequest::LEASES) return Leases(answer);
-  if (kind == v1::ListRequest::NAMESPACES) return Namespaces(answer);
-  if (kind == v1::ListRequest::DEVICES) return Devices(answer.devices());
-  return Shares(answer);
+Table TableOf(v1::ListRequest::Kind kind, const v1::ListResponse& answer, Form form) {
+  if (kind == v1::ListRequest::SESSIONS) return Sessions(answer, form);
+  if (kind == v1::ListRequest::LEASES) return Leases(answer, form);
+  if (kind == v1::ListRequest::NAMESPACES) return Namespaces(answer, form);
+  if (kind == v1::ListRequest::DEVICES) return Devices(answer.devices(), form);
+  return Shares(answer, form);
 }
 
 std::string_view HealthName(Health health) {
@@ -117,14 +119,14 @@ std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
   return names;
 }
 
-void PrintFindings(const std::vector<Finding>& findings, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "HEALTH", "FINDING"});
+void PrintFindings(const std::vector<Finding>& findings, Form form, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "HEALTH", "FINDING"}, form);
   for (const Finding& finding : findings)
     table.Add({finding.what, std::string(HealthName(finding.health)), finding.text});
   table.Print(out, with_header);
 }
 
-void PrintFindingsAsJson(const std::vector<Finding>& findings, std::ostream& out) {
+void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::ostream& out) {
   google::protobuf::ListValue list;
   for (const Finding& finding : findings) {
     auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
@@ -132,41 +134,101 @@ void PrintFindingsAsJson(const std::vector<Finding>& findings, std::ostream& out
     fields["health"].set_string_value(std::string(HealthName(finding.health)));
     fields["finding"].set_string_value(finding.text);
   }
-  std::string json;
-  if (google::protobuf::util::MessageToJsonString(list, &json).ok()) out << json << '\n';
+  const auto print = [&out](const google::protobuf::Message& message) {
+    std::string json;
+    if (google::protobuf::util::MessageToJsonString(message, &json).ok()) out << json << '\n';
+  };
+  if (!lines) return print(list);
+  for (const auto& value : list.values()) print(value);
 }
 
-void PrintInfo(const v1::GetServerInfoResponse& info, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "VALUE"});
+void PrintInfo(const v1::GetServerInfoResponse& info, Form form, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "VALUE"}, form);
   std::string capabilities;
   for (const auto& name : info.capabilities()) capabilities += (capabilities.empty() ? "" : ",") + name;
   const auto& limits = info.limits();
   table.Add({"version", info.version()});
   table.Add({"protocol", Concat(info.protocol_min(), " to ", info.protocol_max())});
   table.Add({"state", info.draining() ? "draining" : "serving"});
-  table.Add({"uptime", HumanAge(info.uptime_ms())});
+  table.Add({"uptime", table.Age(info.uptime_ms())});
   table.Add({"boot id", info.boot_id()});
   table.Add({"capabilities", capabilities});
   for (const auto& device : info.devices()) {
     table.Add({"device " + DeviceName(device.device()),
-               Concat(HumanSize(device.allocated_bytes()), " of ", HumanSize(device.capacity_bytes()), " allocated, ",
-                      HumanSize(device.cached_bytes()), " of it cached, ", KindNames(device.kinds()))});
+               Concat(table.Size(device.allocated_bytes()), " of ", table.Size(device.capacity_bytes()), " allocated, ",
+                      table.Size(device.cached_bytes()), " of it cached, ", KindNames(device.kinds()))});
   }
-  table.Add({"limit: frame", HumanSize(limits.frame_bytes_max())});
+  table.Add({"limit: frame", table.Size(limits.frame_bytes_max())});
   table.Add({"limit: name", Concat(limits.name_bytes_max(), " bytes")});
   table.Add({"limit: arrays per share", to_string(limits.arrays_per_share_max())});
   table.Add({"limit: rank", to_string(limits.rank_max())});
-  table.Add({"limit: metadata", HumanSize(limits.metadata_bytes_max())});
+  table.Add({"limit: metadata", table.Size(limits.metadata_bytes_max())});
   table.Add({"limit: leases per session", to_string(limits.leases_per_session_max())});
   table.Add({"limit: names per request", to_string(limits.names_per_request_max())});
   table.Add({"limit: shares per namespace", to_string(limits.shares_per_namespace_max())});
-  table.Add({"limit: wait", HumanAge(limits.request_timeout_max_ms())});
-  table.Add({"limit: ticket lifetime", HumanAge(limits.ticket_lifetime_ms())});
+  table.Add({"limit: wait", table.Age(limits.request_timeout_max_ms())});
+  table.Add({"limit: ticket lifetime", table.Age(limits.ticket_lifetime_ms())});
   table.Print(out, with_header);
 }
 
-void PrintList(v1::ListRequest::Kind kind, const v1::ListResponse& answer, std::ostream& out, bool with_header) {
-  TableOf(kind, answer).Print(out, with_header);
+void PrintStats(const v1::GetStatsResponse& stats, Form form, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "VALUE"}, form);
+  const auto add = [&](const char* what, uint64_t value) { table.Add({what, to_string(value)}); };
+  add("sessions", stats.sessions());
+  add("leases", stats.leases());
+  add("shares", stats.shares());
+  add("shares without a name", stats.withdrawn_shares());
+  add("arenas", stats.arenas());
+  add("arenas in quarantine", stats.dying_arenas());
+  table.Add({"charged", table.Size(stats.charged_bytes())});
+  add("tickets", stats.tickets());
+  add("waiting requests", stats.waiting());
+  add("holds", stats.holds());
+  table.Add({"withdrawn, kept by holds", table.Size(stats.pinned_bytes())});
+  add("pending fences", stats.pending_fences());
+  add("lost fences, total", stats.lost_fences_total());
+  add("sessions, total", stats.sessions_total());
+  add("publishes, total", stats.publishes_total());
+  add("acquires, total", stats.acquires_total());
+  add("refusals, total", stats.refusals_total());
+  add("sessions cut, total", stats.sessions_cut_total());
+  for (const auto& device : stats.devices()) {
+    table.Add({"device " + DeviceName(device.device()),
+               Concat(table.Size(device.allocated_bytes()), " of ", table.Size(device.capacity_bytes()), " allocated, ",
+                      table.Size(device.quarantined_bytes()), " of it in quarantine",
+                      device.out_of_service() ? ", out of service" : "")});
+  }
+  table.Print(out, with_header);
+}
+
+void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
+              std::chrono::milliseconds interval, Form form, std::ostream& out) {
+  const auto per_second = [&](uint64_t now, uint64_t then) -> std::string {
+    if (earlier.sessions_total() == 0 || interval.count() <= 0 || now < then) return form == Form::kCsv ? "" : "-";
+    return to_string((now - then) * 1000 / static_cast<uint64_t>(interval.count()));
+  };
+  uint64_t capacity = 0;
+  uint64_t allocated = 0;
+  for (const auto& device : stats.devices()) {
+    capacity += device.capacity_bytes();
+    allocated += device.allocated_bytes() - device.cached_bytes();
+  }
+  Table table({"SESSIONS", "SHARES", "LEASES", "HOLDS", "WAITING", "CHARGED", "IN USE", "CAPACITY", "PUBLISHES/S",
+               "ACQUIRES/S", "REFUSALS/S"},
+              form);
+  table.Add({to_string(stats.sessions()), to_string(stats.shares()), to_string(stats.leases()),
+             to_string(stats.holds()), to_string(stats.waiting()), table.Size(stats.charged_bytes()),
+             table.Size(allocated), table.Size(capacity),
+             per_second(stats.publishes_total(), earlier.publishes_total()),
+             per_second(stats.acquires_total(), earlier.acquires_total()),
+             per_second(stats.refusals_total(), earlier.refusals_total())});
+  // Of a stream of rows the first has the header.
+  table.Print(out, form == Form::kPeople || earlier.sessions_total() == 0);
+}
+
+void PrintList(v1::ListRequest::Kind kind, const v1::ListResponse& answer, Form form, std::ostream& out,
+               bool with_header) {
+  TableOf(kind, answer, form).Print(out, with_header);
 }
 
 }  // namespace arraybridge::ctl

@@ -1,12 +1,14 @@
 // How answers are shown to people.
 #pragma once
 
+#include <chrono>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
 #include "client/ctl/doctor.h"
+#include "client/ctl/table.h"
 
 namespace arraybridge::ctl {
 
@@ -16,9 +18,15 @@ std::string DeviceName(const v1::Device& device);
 std::string KindName(int kind);
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds);
 
-void PrintInfo(const v1::GetServerInfoResponse& info, std::ostream& out, bool with_header);
-void PrintList(v1::ListRequest::Kind kind, const v1::ListResponse& answer, std::ostream& out, bool with_header);
-void PrintFindings(const std::vector<Finding>& findings, std::ostream& out, bool with_header);
-void PrintFindingsAsJson(const std::vector<Finding>& findings, std::ostream& out);
+void PrintInfo(const v1::GetServerInfoResponse& info, Form form, std::ostream& out, bool with_header);
+void PrintStats(const v1::GetStatsResponse& stats, Form form, std::ostream& out, bool with_header);
+// One row: what there is, and how much of it happened each second since `earlier`, whose totals are 0 if there is none.
+void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
+              std::chrono::milliseconds interval, Form form, std::ostream& out);
+void PrintList(v1::ListRequest::Kind kind, const v1::ListResponse& answer, Form form, std::ostream& out,
+               bool with_header);
+void PrintFindings(const std::vector<Finding>& findings, Form form, std::ostream& out, bool with_header);
+// `lines`: an object a line; else one list.
+void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -27,6 +27,21 @@ void PrintRow(std::ostream& out, const std::vector<std::string>& cells, const st
   out << '\n';
 }
 
+// RFC 4180, but for its line ends.
+void PrintCsv(std::ostream& out, const std::vector<std::string>& cells) {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) out << ',';
+    if (cells[i].find_first_of(",\"") == std::string::npos) {
+      out << cells[i];
+      continue;
+    }
+    out << '"';
+    for (const char c : cells[i]) out << (c == '"' ? "\"\"" : std::string(1, c));
+    out << '"';
+  }
+  out << '\n';
+}
+
 bool IsControl(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }
 
 }  // namespace
@@ -35,12 +50,23 @@ void Table::Add(std::vector<std::string> cells) {
   AB_CHECK(cells.size() == header_.size());
   for (auto& cell : cells) {
     std::replace_if(cell.begin(), cell.end(), IsControl, '?');  // no escape sequence reaches a terminal
-    if (cell.empty()) cell.push_back('-');
+    if (cell.empty() && form_ == Form::kPeople) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));
 }
 
+std::string Table::Size(uint64_t bytes) const { return form_ == Form::kCsv ? std::to_string(bytes) : HumanSize(bytes); }
+
+std::string Table::Age(uint64_t milliseconds) const {
+  return form_ == Form::kCsv ? std::to_string(milliseconds) : HumanAge(milliseconds);
+}
+
 void Table::Print(std::ostream& out, bool with_header) const {
+  if (form_ == Form::kCsv) {
+    if (with_header) PrintCsv(out, header_);
+    for (const auto& row : rows_) PrintCsv(out, row);
+    return;
+  }
   std::vector<size_t> widths(header_.size(), 0);
   const auto widen = [&widths](const std::vector<std::string>& cells) {
     for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], Width(cells[i]));

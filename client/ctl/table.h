@@ -1,5 +1,5 @@
-// A Table is rows of text under a header, in columns as wide as their widest cell. Also: how people read sizes and
-// ages.
+// A Table is rows of text under a header: for people in columns as wide as their widest cell, for programs as CSV.
+// Also: how people read sizes and ages.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,16 @@
 
 namespace arraybridge::ctl {
 
+enum class Form : uint8_t { kPeople, kCsv };
+
 class Table {
  public:
-  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  explicit Table(std::vector<std::string> header, Form form = Form::kPeople)
+      : header_(std::move(header)), form_(form) {}
+
+  // Cells as the form wants them: CSV has bytes and milliseconds.
+  std::string Size(uint64_t bytes) const;
+  std::string Age(uint64_t milliseconds) const;
 
   // REQUIRES: as many cells as the header has. Control characters are shown as '?': names come from other users.
   void Add(std::vector<std::string> cells);
@@ -20,6 +27,7 @@ class Table {
 
  private:
   std::vector<std::string> header_;
+  Form form_;
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -1,11 +1,13 @@
-// Plain asynchronous copies, then a synchronisation of their one stream: the driver stages what is not pinned by
-// itself.
+// Asynchronous copies, then a synchronisation of their one stream, or none where a fence follows.
 #include "client/memory/cuda_copy.h"
 
 #include <chrono>
 #include <thread>
 
+#include "client/fence_event.h"
+#include "client/layout.h"
 #include "client/memory/cuda_devices.h"
+#include "client/memory/cuda_staging.h"
 
 namespace arraybridge {
 
@@ -37,8 +39,26 @@ Status Enqueue(const cuda::Driver& driver, const View& source, void* destination
     return driver.Check(driver.MemcpyDtoHAsync(destination, AddressOf(source.data), bytes, stream), "cuMemcpyDtoHAsync",
                         bytes, " bytes");
   }
-  return driver.Check(driver.MemcpyDtoDAsync(AddressOf(destination), AddressOf(source.data), bytes, stream),
-                      "cuMemcpyDtoDAsync", bytes, " bytes");
+  // By address: the ends may lie on two GPUs.
+  return driver.Check(driver.MemcpyAsync(AddressOf(destination), AddressOf(source.data), bytes, stream),
+                      "cuMemcpyAsync", bytes, " bytes");
+}
+
+// Larger ones by pinned chunks, if some are free; else the driver stages what is not pinned by itself.
+Status CopyNow(const cuda::Driver& driver, const View& source, void* destination, bool to_device, CUstream stream) {
+  const uint64_t bytes = source.nbytes();
+  const bool from_device = source.device.type == kDeviceCuda;
+  if (from_device != to_device && bytes >= kStagedBytesMin) {
+    const auto staged = to_device ? CopyStagedToDevice(driver, static_cast<const std::byte*>(source.data),
+                                                       AddressOf(destination), bytes, stream)
+                                  : CopyStagedToHost(driver, AddressOf(source.data),
+                                                     static_cast<std::byte*>(destination), bytes, stream);
+    if (!staged.ok() || *staged) return staged.status();
+  }
+  const Status enqueued = Enqueue(driver, source, destination, to_device, stream);
+  // Even then: what may have been enqueued still uses both ends.
+  const Status done = driver.Check(driver.StreamSynchronize(stream), "cuStreamSynchronize", bytes, " bytes");
+  return enqueued.ok() ? done : enqueued;
 }
 
 Status CopyCompactOver(const CudaDevices& devices, const View& source, void* destination, const Device& to,
@@ -47,18 +67,35 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
   if (!inside.ok()) return inside.status();
   const auto stream = StreamOf(devices, source, ordinal);
   if (!stream.ok()) return stream.status();
-  const cuda::Driver& driver = devices.driver();
-  const Status enqueued = Enqueue(driver, source, destination, to.type == kDeviceCuda, *stream);
-  // Even then: what may have been enqueued still uses both ends.
-  const Status done = driver.Check(driver.StreamSynchronize(*stream), "cuStreamSynchronize", source.nbytes(), " bytes");
-  return enqueued.ok() ? done : enqueued;
+  if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(reinterpret_cast<uintptr_t>(*stream)));
+  return CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
 }
 
-// From one GPU to another: they may not reach each other's memory.
+// From one GPU to another that does not reach its memory.
 Status CopyByHost(const View& source, void* destination, const Device& to) {
   const auto staged = CopyToHeap(source);
   if (!staged.ok()) return staged.status();
   return CopyOverDevice(*staged, destination, to);
+}
+
+// What a strided view spans, in this process's host memory, where strides cost nothing: the same view there.
+Result<View> SpanOnHost(const View& source) {
+  const auto extent = layout::ExtentOf(source.shape, source.strides);
+  if (!extent.ok()) return extent.status();
+  const int64_t item = int64_t{source.type.bits} * source.type.lanes / 8;  // whole bytes: Describe lets in no others
+  View span = source;
+  span.data = static_cast<std::byte*>(source.data) + extent->lowest * item;
+  span.shape = {extent->highest - extent->lowest + 1};
+  span.strides = {1};
+  auto copied = CopyToHeap(span);
+  if (!copied.ok()) return copied;
+  View on_host = source;
+  on_host.device = {};
+  on_host.stream.reset();
+  on_host.fence.reset();
+  on_host.data = static_cast<std::byte*>(copied->data) - extent->lowest * item;
+  on_host.owner = copied->owner;
+  return on_host;
 }
 
 }  // namespace
@@ -74,16 +111,40 @@ Status CopyOverDevice(const View& source, void* destination, const Device& to) {
   if (from_device && to.type == kDeviceCuda) {
     const auto target = (*devices)->Find(to);
     if (!target.ok()) return target.status();
-    if (target->id != at->id) return CopyByHost(source, destination, *target);
+    if (target->id != at->id && !(*devices)->Reaches(at->id, target->id))
+      return CopyByHost(source, destination, *target);
   }
   if (source.compact()) return CopyCompactOver(**devices, source, destination, to, at->id);
   if (from_device) {
-    return Unimplemented("a strided array on a GPU cannot be copied: make it compact row-major first")
-        .Because("DEVICE_STRIDES");
+    const auto span = SpanOnHost(source);
+    if (!span.ok()) return span.status();
+    if (to.type == kDeviceCuda) return CopyOverDevice(*span, destination, to);
+    return CopyCompact(*span, destination), Ok();
   }
   const auto packed = CopyToHeap(source);
   if (!packed.ok()) return packed.status();
   return CopyCompactOver(**devices, *packed, destination, to, at->id);
+}
+
+Result<bool> QueueCopy(const View& source, void* destination, const Device& to) {
+  if (source.nbytes() == 0) return false;
+  const bool follows = source.device.type == kDeviceCuda && source.stream.has_value() && source.stream_is_producers;
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  const auto from = follows ? (*devices)->Find(source.device) : (*devices)->Find(to);
+  if (!from.ok()) return from.status();
+  const auto target = (*devices)->Find(to);
+  // Not from another GPU: the fence is recorded on the one where the bytes come to lie.
+  if (!follows || from->id != target->id || !source.compact()) {
+    AB_RETURN_IF_ERROR(CopyOverDevice(source, destination, to));
+    return false;
+  }
+  const auto inside = (*devices)->Enter(from->id);
+  if (!inside.ok()) return inside.status();
+  if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(*source.stream));
+  AB_RETURN_IF_ERROR(
+      Enqueue((*devices)->driver(), source, destination, true, reinterpret_cast<CUstream>(*source.stream)));
+  return true;
 }
 
 Status DrainDevice(const Device& device) {

@@ -1,5 +1,4 @@
-// Copies of which one end, or both, lie on a GPU, and waiting for all of one. Whatever returns has happened: there is
-// no fence but "done".
+// Copies of which one end, or both, lie on a GPU, and waiting for all of one.
 #pragma once
 
 #include <arraybridge/view.h>
@@ -9,10 +8,16 @@
 namespace arraybridge {
 
 // Copies every element of `source` to `destination` on the device `to`, compact row-major, in the order of the stream
-// that the source's producer works on, and waits for that stream, never for the device; from one GPU to another by way
-// of the host. FAILED_PRECONDITION: a device that this process does not see. UNIMPLEMENTED: a strided source on a GPU.
-// REQUIRES: destination holds source.nbytes() bytes and does not overlap it; one of both is on a GPU.
+// that the source's producer works on, and waits for that stream, never for the device. By way of the host: from one
+// GPU to another that does not reach its memory, and a strided source on a GPU to one. FAILED_PRECONDITION: a device
+// that this process does not see. REQUIRES: destination holds source.nbytes() bytes and does not overlap it; one of
+// both is on a GPU.
 Status CopyOverDevice(const View& source, void* destination, const Device& to);
+
+// The same, only queued, where that is safe: on one GPU, of a compact source whose producer's later work comes after
+// it (View::stream_is_producers), on that stream. Then true, and the source must live until the stream came so far;
+// else false, and the bytes are there.
+Result<bool> QueueCopy(const View& source, void* destination, const Device& to);
 
 // Everything that this process has queued on that GPU has ended. Waits: not for threads in a hurry.
 Status DrainDevice(const Device& device);

@@ -1,5 +1,6 @@
 #include <arraybridge/device.h>
 
+#include "client/fence_event.h"
 #include "client/memory/cuda_devices.h"
 
 namespace arraybridge {
@@ -30,7 +31,9 @@ Result<Device> GpuOf(const void* address) {
 }
 
 Status WaitForProducer(const View& view) {
-  if (view.device.type != kDeviceCuda || !view.stream.has_value()) return Ok();
+  if (view.device.type != kDeviceCuda) return Ok();
+  if (view.fence) AB_RETURN_IF_ERROR(view.fence->Wait());
+  if (!view.stream.has_value()) return Ok();
   const auto place = CudaDevices::At(view.device);
   if (!place.ok()) return place.status();
   const cuda::Driver& driver = place->driver;
@@ -38,7 +41,9 @@ Status WaitForProducer(const View& view) {
 }
 
 Status OrderAfterProducer(const View& view, uintptr_t stream) {
-  if (view.device.type != kDeviceCuda || !view.stream.has_value() || *view.stream == stream) return Ok();
+  if (view.device.type != kDeviceCuda) return Ok();
+  if (view.fence) AB_RETURN_IF_ERROR(view.fence->OrderBefore(stream));
+  if (!view.stream.has_value() || *view.stream == stream) return Ok();
   const auto place = CudaDevices::At(view.device);
   if (!place.ok()) return place.status();
   const cuda::Driver& driver = place->driver;

@@ -112,6 +112,21 @@ Result<Device> CudaDevices::Local(const Device& device, const std::string& libra
   return (*devices)->Find(device);
 }
 
+bool CudaDevices::Reaches(int32_t from, int32_t to) const {
+  if (from == to || !peers_.load()) return from == to;
+  const auto number = [this](int32_t ordinal) { return gpus_.at(static_cast<size_t>(ordinal))->number; };
+  int can = 0;
+  return driver_.DeviceCanAccessPeer(&can, number(from), number(to)) == cuda::CUDA_SUCCESS && can != 0;
+}
+
+std::vector<int32_t> CudaDevices::WhoReach(int32_t ordinal) const {
+  std::vector<int32_t> reach;
+  for (const auto& gpu : gpus_) {
+    if (Reaches(gpu->device.id, ordinal)) reach.push_back(gpu->device.id);
+  }
+  return reach;
+}
+
 Result<CudaScope> CudaDevices::Enter(int32_t ordinal) const {
   AB_RETURN_IF_ERROR(CheckNotForked());
   const Gpu& gpu = *gpus_.at(static_cast<size_t>(ordinal));

@@ -64,6 +64,12 @@ class CudaDevices {
   Result<Device> Find(const Device& device) const;
   // Find, for mappers. UNIMPLEMENTED for a device that is no GPU.
   static Result<Device> Local(const Device& device, const std::string& library);
+  // Whether work on the one GPU may touch memory of the other. REQUIRES: ordinals that Find gave.
+  bool Reaches(int32_t from, int32_t to) const;
+  // The GPUs, itself included, whose work may touch memory of this one. REQUIRES: as above.
+  std::vector<int32_t> WhoReach(int32_t ordinal) const;
+  // The driver refused what it said was possible: from now on no GPU reaches another.
+  void ForgetPeers() const { peers_.store(false); }
   // REQUIRES: an ordinal that Find gave. FAILED_PRECONDITION in a forked child.
   Result<CudaScope> Enter(int32_t ordinal) const;
   // OfThisProcess, Find and Enter in one: where work on this device is asked for.
@@ -86,6 +92,7 @@ class CudaDevices {
 
   const cuda::Driver driver_;
   const uint64_t fork_generation_;
+  mutable std::atomic<bool> peers_{true};
   std::vector<std::unique_ptr<Gpu>> gpus_;  // by ordinal
 };
 

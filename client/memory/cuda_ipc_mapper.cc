@@ -4,13 +4,13 @@
 #include "client/memory/cuda_ipc_mapper.h"
 
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "client/memory/cuda_mapper.h"
-#include "proto/boundary/mutex.h"
+#include "client/memory/cuda_openings.h"
+#include "proto/boundary/driver_own_memory.h"
 
 namespace arraybridge {
 
@@ -23,8 +23,19 @@ namespace {
 // One opened block.
 class IpcMemory {
  public:
-  IpcMemory(const CudaDevices& devices, int32_t ordinal, std::string handle)
-      : devices_(devices), ordinal_(ordinal), handle_(std::move(handle)) {}
+  static Result<std::unique_ptr<IpcMemory>> Open(const CudaDevices& devices, int32_t ordinal, const std::string& opaque,
+                                                 uint64_t bytes) {
+    const auto inside = devices.Enter(ordinal);
+    if (!inside.ok()) return inside.status();
+    const Driver& driver = devices.driver();
+    CUipcMemHandle handle{};
+    std::memcpy(&handle, opaque.data(), sizeof handle);
+    std::unique_ptr<IpcMemory> memory(new IpcMemory(devices, ordinal));
+    AB_RETURN_IF_ERROR(
+        driver.CheckInput(driver.IpcOpenMemHandle(&memory->address_, handle, cuda::kIpcMemLazyEnablePeerAccess),
+                          "cuIpcOpenMemHandle", bytes, " bytes, of another process of this PID namespace"));
+    return memory;
+  }
   ~IpcMemory() {
     if (address_ == 0) return;
     const auto inside = devices_.Enter(ordinal_);
@@ -36,17 +47,6 @@ class IpcMemory {
 
   CUdeviceptr address() const { return address_; }
 
-  Status Open(uint64_t bytes) {
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return inside.status();
-    const Driver& driver = devices_.driver();
-    CUipcMemHandle handle{};
-    std::memcpy(&handle, handle_.data(), sizeof handle);
-    AB_RETURN_IF_ERROR(driver.CheckInput(driver.IpcOpenMemHandle(&address_, handle, cuda::kIpcMemLazyEnablePeerAccess),
-                                         "cuIpcOpenMemHandle", bytes,
-                                         " bytes, of another process of this PID namespace"));
-    return CheckRange(bytes);
-  }
   // The block begins where it was opened and holds as much as its owner says.
   Status CheckRange(uint64_t bytes) const {
     const auto inside = devices_.Enter(ordinal_);
@@ -60,55 +60,36 @@ class IpcMemory {
   }
 
  private:
+  IpcMemory(const CudaDevices& devices, int32_t ordinal) : devices_(devices), ordinal_(ordinal) {}
+
   const CudaDevices& devices_;
   const int32_t ordinal_;
-  const std::string handle_;
   CUdeviceptr address_ = 0;
 };
 
-// The openings of this process, by their 64 bytes. Thread-safe.
-class Openings {
+// Memory of a daemon in this very process, which is not opened but shared.
+class OwnIpcMemory {
  public:
-  // Never destroyed: mappings may be what dies last.
-  static Openings& OfThisProcess() {
-    static auto* const openings = new Openings;
-    return *openings;
+  OwnIpcMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> holder)
+      : devices_(devices), ordinal_(ordinal), holder_(std::move(holder)) {}
+  ~OwnIpcMemory() {
+    const auto inside = devices_.Enter(ordinal_);
+    // Better never freed than under work that still uses it.
+    if (!inside.ok() || !IsDrained(devices_.driver())) new std::shared_ptr<const void>(std::move(holder_));
   }
-
-  // Whoever lets go last closes.
-  Result<std::shared_ptr<const IpcMemory>> Open(const CudaDevices& devices, int32_t ordinal, const Handle& handle) {
-    MutexLock lock(mutex_);
-    auto found = open_.find(handle.opaque);
-    if (found == open_.end()) {
-      auto fresh = std::make_unique<IpcMemory>(devices, ordinal, handle.opaque);
-      AB_RETURN_IF_ERROR(fresh->Open(handle.arena_size));
-      found = open_.emplace(handle.opaque, Entry{std::move(fresh)}).first;
-    } else {
-      AB_RETURN_IF_ERROR(found->second.memory->CheckRange(handle.arena_size));
-    }
-    ++found->second.users;
-    return std::shared_ptr<const IpcMemory>(found->second.memory.get(),
-                                            [this, key = handle.opaque](const IpcMemory*) { LetGo(key); });
-  }
+  OwnIpcMemory(const OwnIpcMemory&) = delete;
+  OwnIpcMemory& operator=(const OwnIpcMemory&) = delete;
 
  private:
-  struct Entry {
-    std::unique_ptr<IpcMemory> memory;
-    uint64_t users = 0;
-  };
-
-  void LetGo(const std::string& key) {
-    // In a forked child the openings are the parent's, and the lock may be held for ever.
-    if (CudaDevices::IfUsed() == nullptr) return;
-    MutexLock lock(mutex_);
-    const auto found = open_.find(key);
-    if (--found->second.users == 0) open_.erase(found);
-  }
-
-  // Held while the driver opens or closes, unlike any other lock of ours: what is just being closed must not be opened.
-  Mutex mutex_;
-  std::map<std::string, Entry> open_ AB_GUARDED_BY(mutex_);
+  const CudaDevices& devices_;
+  const int32_t ordinal_;
+  std::shared_ptr<const void> holder_;
 };
+
+CudaOpenings<IpcMemory>& MemoryOpenings() {
+  static auto* const openings = new CudaOpenings<IpcMemory>;
+  return *openings;
+}
 
 class CudaIpcMapper final : public CudaMapper {
  public:
@@ -126,8 +107,16 @@ class CudaIpcMapper final : public CudaMapper {
 
   Result<Opened> Open(const CudaDevices& devices, const Device& device, const Handle& handle,
                       Access /*access*/) override {
-    auto memory = Openings::OfThisProcess().Open(devices, device.id, handle);
+    if (auto own = cuda::OwnMemory::Find(handle.opaque); own.holder != nullptr) {
+      if (own.bytes < handle.arena_size) {
+        return FailedPrecondition("the memory has ", own.bytes, " bytes, its handle says ", handle.arena_size);
+      }
+      return Opened{std::make_shared<const OwnIpcMemory>(devices, device.id, std::move(own.holder)), own.address};
+    }
+    auto memory = MemoryOpenings().Get(
+        handle.opaque, [&] { return IpcMemory::Open(devices, device.id, handle.opaque, handle.arena_size); });
     if (!memory.ok()) return memory.status();
+    AB_RETURN_IF_ERROR((*memory)->CheckRange(handle.arena_size));
     const CUdeviceptr address = (*memory)->address();
     return Opened{*std::move(memory), address};
   }

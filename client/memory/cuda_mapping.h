@@ -22,6 +22,10 @@ class CudaMapping final : public Mapping {
     AB_RETURN_IF_ERROR(CheckRoom(source, offset));
     return CopyOverDevice(source, data_ + offset, device_);
   }
+  Result<bool> QueueCopyFrom(const View& source, uint64_t offset) override {
+    AB_RETURN_IF_ERROR(CheckRoom(source, offset));
+    return QueueCopy(source, data_ + offset, device_);
+  }
   Status Drain() override { return DrainDevice(device_); }
   // A child has no CUDA: it can neither write nor unmap.
   void Detach() noexcept override {}

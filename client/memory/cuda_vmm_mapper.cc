@@ -4,6 +4,7 @@
 #include "client/memory/cuda_vmm_mapper.h"
 
 #include <utility>
+#include <vector>
 
 #include "client/memory/cuda_mapper.h"
 
@@ -85,11 +86,14 @@ class VmmMemory {
     AB_RETURN_IF_ERROR(
         driver.CheckInput(driver.MemMap(address_, bytes_, 0, import.get(), 0), "cuMemMap", bytes_, " bytes"));
     mapped_ = true;
-    const cuda::CUmemAccessDesc rights{
-        {cuda::CU_MEM_LOCATION_TYPE_DEVICE, ordinal_},
-        access == Access::kWrite ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE : cuda::CU_MEM_ACCESS_FLAGS_PROT_READ};
-    AB_RETURN_IF_ERROR(
-        driver.CheckInput(driver.MemSetAccess(address_, bytes_, &rights, 1), "cuMemSetAccess", bytes_, " bytes"));
+    // Copies from one GPU to another are the work of one of them, which then needs the rights to both ends.
+    const std::vector<int32_t> who = devices_.WhoReach(ordinal_);
+    Status allowed = SetAccess(who, access);
+    if (!allowed.ok() && who.size() > 1) {
+      devices_.ForgetPeers();
+      allowed = SetAccess({ordinal_}, access);
+    }
+    AB_RETURN_IF_ERROR(allowed);
     CUdeviceptr base = 0;
     size_t size = 0;
     AB_RETURN_IF_ERROR(driver.CheckInput(driver.MemGetAddressRange(&base, &size, address_), "cuMemGetAddressRange"));
@@ -98,6 +102,18 @@ class VmmMemory {
   }
 
  private:
+  Status SetAccess(const std::vector<int32_t>& gpus, Access access) const {
+    const Driver& driver = devices_.driver();
+    std::vector<cuda::CUmemAccessDesc> rights;
+    for (const int32_t gpu : gpus) {
+      rights.push_back(
+          {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu},
+           access == Access::kWrite ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE : cuda::CU_MEM_ACCESS_FLAGS_PROT_READ});
+    }
+    return driver.CheckInput(driver.MemSetAccess(address_, bytes_, rights.data(), rights.size()), "cuMemSetAccess",
+                             bytes_, " bytes");
+  }
+
   const CudaDevices& devices_;
   const int32_t ordinal_;
   const uint64_t bytes_;

@@ -26,6 +26,12 @@ class Mapping {
   // order of its producer's stream; the bytes are there when it returns. INVALID_ARGUMENT: it does not fit.
   // REQUIRES: mapped for writing.
   virtual Status CopyFrom(const View& source, uint64_t offset) = 0;
+  // As CopyFrom, but where a device can do it later, it is only queued on the source's stream: then true, and the
+  // source must live until that came so far. False: the bytes are there.
+  virtual Result<bool> QueueCopyFrom(const View& source, uint64_t offset) {
+    AB_RETURN_IF_ERROR(CopyFrom(source, offset));
+    return false;
+  }
   // Waits until whatever work this process queued on these bytes has ended; at once for host memory.
   virtual Status Drain() = 0;
   // A forked child must not write into what its parent produces: from now on what it writes stays with it. Called

@@ -36,6 +36,7 @@ class Arena {
   Handle Describe(uint64_t offset, uint64_t size) const;
   Handle Describe() const { return Describe(0, size_); }
   HandleKind kind() const { return kind_; }
+  const Device& device() const { return device_; }
 
   // INVALID_ARGUMENT, or FAILED_PRECONDITION if it overlaps a share that is still there.
   Status CheckRange(uint64_t offset, uint64_t size) const;

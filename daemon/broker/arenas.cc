@@ -62,29 +62,35 @@ Result<Charge> Broker::State::Reserve(Session& session, std::string_view ns, uin
   if (has.arenas >= limits.arenas_per_uid) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_uid", limits.arenas_per_uid);
   }
-  if (limits.bytes_per_uid != 0 && footprint > limits.bytes_per_uid - std::min(has.bytes, limits.bytes_per_uid)) {
+  const uint64_t bytes_per_uid = limits.bytes_per_uid;
+  if (bytes_per_uid != 0 && footprint > bytes_per_uid - std::min(has.bytes, bytes_per_uid)) {
     return ResourceExhausted("user ", session.peer.uid, ": ", footprint, " bytes exceed limits.bytes_per_uid (",
-                             has.bytes, " of ", limits.bytes_per_uid, " in use)")
+                             has.bytes, " of ", bytes_per_uid, " in use)")
         .Because("QUOTA_EXCEEDED")
         .With("limit", "bytes_per_uid")
         .With("wanted_bytes", std::to_string(footprint))
         .With("used_bytes", std::to_string(has.bytes))
-        .With("quota_bytes", std::to_string(limits.bytes_per_uid));
+        .With("quota_bytes", std::to_string(bytes_per_uid));
   }
   if (Namespace* const found = FindNamespace(session.peer.uid, ns); found != nullptr) {
     return found->ChargeFor(footprint);
   }
+  const auto made = MakeNamespace(session.peer.uid, ns);
+  if (!made.ok()) return made.status();
+  return (*made)->ChargeFor(footprint);  // if it is refused, the next sweep finds the namespace unused
+}
+
+// REQUIRES: it is not there.
+Result<Namespace*> Broker::State::MakeNamespace(uint32_t uid, std::string_view ns) {
+  const Limits& limits = config.limits;
   DropUnusedNamespaces();
-  if (BelongingsOf(session.peer.uid).namespaces >= limits.namespaces_per_uid) {
+  if (BelongingsOf(uid).namespaces >= limits.namespaces_per_uid) {
     return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
   }
   if (namespaces.size() >= limits.namespaces) return AtLimit("TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
-  auto fresh = std::make_unique<Namespace>(session.peer.uid, std::string(ns), quota_bytes());
-  auto charge = fresh->ChargeFor(footprint);
-  if (!charge.ok()) return charge;
+  auto fresh = std::make_unique<Namespace>(uid, std::string(ns), quota_bytes());
   const NamespaceKey key{fresh->uid(), fresh->name()};
-  namespaces.emplace(key, std::move(fresh));
-  return charge;
+  return namespaces.emplace(key, std::move(fresh)).first->second.get();
 }
 
 Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& call) {
@@ -200,7 +206,7 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
   State& state = *state_;
   const Limits& limits = state.config.limits;
   const auto now = Clock::now();
-  const Ticket ticket{RandomBytes<Token>(), arena, access, now + limits.ticket_lifetime};
+  const Ticket ticket{RandomBytes<Token>(), arena, access, now + limits.ticket_lifetime.get()};
   const MutexLock lock(state.mutex);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();

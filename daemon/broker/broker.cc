@@ -5,7 +5,8 @@
 
 #include "daemon/broker/state.h"
 
-// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, listing.cc; how things end is reclaim.cc.
+// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, channels.cc, rings.cc, listing.cc; how things
+// end is reclaim.cc.
 namespace arraybridge {
 
 Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)
@@ -43,18 +44,6 @@ Arena* Broker::State::FindReadable(const Session& session, ArenaId id) const {
 }
 
 namespace {
-
-std::string_view NameOf(HandleKind kind) {
-  switch (kind) {
-    case HandleKind::kMemfd:
-      return "MEMFD";
-    case HandleKind::kCudaVmm:
-      return "CUDA_VMM";
-    case HandleKind::kCudaIpc:
-      return "CUDA_IPC";
-  }
-  return "?";
-}
 
 bool IsMeant(const Device& asked, const Device& served) {
   if (asked.type != served.type) return false;
@@ -119,6 +108,12 @@ uint64_t Broker::State::quota_bytes() const {
   return capacity;
 }
 
+void Broker::AdoptQuota() {
+  const uint64_t bytes = state_->quota_bytes();
+  const MutexLock lock(state_->mutex);
+  for (const auto& [key, ns] : state_->namespaces) ns->ChangeQuota(bytes);
+}
+
 Result<OpenedSession> Broker::OpenSession(Peer peer) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
@@ -158,17 +153,33 @@ Result<uint32_t> Broker::UidOf(SessionId session) const {
   return found->peer.uid;
 }
 
-void Broker::EndSession(SessionId session) {
+std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
   std::unique_ptr<Session> ended;  // dies after the lock
   const MutexLock lock(state.mutex);
   auto node = state.sessions.extract(session);
-  if (node.empty()) return;
+  if (node.empty()) return {};
   ended = std::move(node.mapped());
   state.tokens.erase(ended->token);
   const auto of_uid = state.sessions_of_uid.find(ended->peer.uid);
   if (--of_uid->second == 0) state.sessions_of_uid.erase(of_uid);
+  std::vector<ChannelId> channels;
+  for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
+  state.DropRing(*ended);
   state.Abandon(*ended, Clock::now());
+  return channels;
+}
+
+Result<EndedFences> Broker::EndFences(SessionId session, std::span<const uint64_t> done,
+                                      std::span<const uint64_t> lost) {
+  State& state = *state_;
+  EndedFences ended;
+  const MutexLock lock(state.mutex);
+  Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  for (const uint64_t share : done) state.EndFence(*found, ShareId{share}, false, &ended);
+  for (const uint64_t share : lost) state.EndFence(*found, ShareId{share}, true, &ended);
+  return ended;
 }
 
 Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64_t> leases,
@@ -217,6 +228,8 @@ std::vector<DeviceFacts> Broker::Devices() const {
       refused.out_of_service = refused.out_of_service || refusal.out_of_service;
     }
   }
+  const MutexLock lock(state_->mutex);
+  for (const auto& arena : state_->dying) of(arena->device()).quarantined_bytes += arena->footprint();
   return facts;
 }
 
@@ -229,14 +242,21 @@ Snapshot Broker::TakeSnapshot() const {
   for (const auto& [key, ns] : state.namespaces) {
     snapshot.shares += ns->named();
     snapshot.withdrawn_shares += ns->shares().size() - ns->named();
+    snapshot.channels += ns->channels.size();
+    for (const auto& [name, channel] : ns->channels) snapshot.queued_shares += channel->queued();
     snapshot.charged_bytes += ns->quota().used();
+    for (const Share* share : ns->holding.waiting) snapshot.pinned_bytes += share->size;
+    for (const Holding::Page& page : ns->holding.pages()) snapshot.holds += page.holds->count();
   }
+  snapshot.withdrawn_shares -= snapshot.queued_shares;
   for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
   snapshot.arenas = state.arenas.size();
   snapshot.dying_arenas = state.dying.size() + state.being_swept;
   snapshot.sessions_total = state.last_session;
   snapshot.publishes_total = state.publishes_total;
   snapshot.acquires_total = state.acquires_total;
+  snapshot.pending_fences = state.pending_fences;
+  snapshot.lost_fences_total = state.lost_fences_total;
   return snapshot;
 }
 

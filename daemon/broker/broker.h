@@ -14,11 +14,14 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/broker/channel.h"
 #include "daemon/broker/holders.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/session_ring.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config.h"
 #include "daemon/memory/memory_backend.h"
+#include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
@@ -40,6 +43,7 @@ struct Peer {
   std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // what it can open, and may be offered
   std::string refused;                                   // why it is not offered other kinds that it could open
   ProcessFd process;                                     // null where the kernel has no pidfd for it
+  std::string events;  // two that say the same open each other's interprocess events; empty: it opens nobody's
 
   bool Opens(HandleKind kind) const;
   // FAILED_PRECONDITION that says what it can open, and why not more.
@@ -76,8 +80,11 @@ struct PublishCall {
   uint64_t offset = 0;
   uint64_t size = 0;
   std::string description;  // opaque here: checked at the door, read by clients
+  Fence fence;
   bool replace = false;
   bool sealed = false;
+  // The session's sending end of a channel: the share is queued there and has no name, now or later.
+  ChannelEndId channel{};
 };
 
 struct PublishedShare {
@@ -99,6 +106,7 @@ struct LeasedShare {
   std::shared_ptr<const ShareFacts> facts;
   Handle handle;  // without a descriptor
   Immutability immutability{};
+  Fence fence;
 };
 
 struct AcquiredShares {
@@ -106,20 +114,42 @@ struct AcquiredShares {
   std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
 };
 
+struct OpenChannelCall {
+  std::string_view ns;
+  std::string_view name;
+  ChannelRole role{};
+  uint64_t capacity = 0;  // shares; 0: whatever it is
+};
+
+struct OpenedChannel {
+  ChannelEndId end{};
+  ChannelId channel{};
+  uint64_t capacity = 0;
+};
+
 struct ReleasedLeases {
   uint32_t released = 0;
+};
+
+struct EndedFences {
+  std::vector<uint64_t> awaited;                            // somebody may still wait for the event of these shares
+  std::vector<std::shared_ptr<const ShareFacts>> finished;  // those that were pending until now
 };
 
 // Thread-safe. One mutex, never held while a backend populates, copies, seals for ever or destroys.
 class Broker {
  public:
-  // `backends` in order of preference; each device is served by the first that has it. They outlive the broker.
+  // `backends` in order of preference; each device is served by the first that has it. They, and `config`, outlive the
+  // broker.
   Broker(const Config& config, std::vector<MemoryBackend*> backends);
+  Broker(const Config&& config, std::vector<MemoryBackend*> backends) = delete;
   ~Broker();
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
   const Token& broker_id() const;  // random in every life
+  // The configured quota is another now: so is every namespace's. Limits are read each time.
+  void AdoptQuota();
 
   // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
   Result<OpenedSession> OpenSession(Peer peer);
@@ -127,8 +157,8 @@ class Broker {
   Result<SessionId> SessionOf(std::span<const uint8_t> token) const;
   Result<uint32_t> UidOf(SessionId session) const;
   // Ends its leases, tickets, unpublished ranges. Arenas without a live share begin to die, the others stay, whole.
-  // Bytes are given back by Sweep. Idempotent.
-  void EndSession(SessionId session);
+  // Bytes are given back by Sweep. Idempotent. The channels of which it had an end: somebody else's wait may be over.
+  std::vector<ChannelId> EndSession(SessionId session);
 
   // Slow (populates): on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
   Result<AllocatedArena> Allocate(SessionId session, const AllocateCall& call);
@@ -138,15 +168,66 @@ class Broker {
   Status Mapped(SessionId session, ArenaId arena);
   Result<PublishedShare> Publish(SessionId session, PublishCall call);
   // All or none. NOT_FOUND names a missing one: SHARE_GONE if an id is missing, which never comes
-  // back, else SHARE_NOT_FOUND. Brings at most one descriptor unless `with_descriptor` is false.
+  // back, else SHARE_NOT_FOUND; FENCE_PENDING: it is there, its bytes are not, and this session, or `final_only`, does
+  // not wait for events. Brings at most one descriptor unless `with_descriptor` is false.
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                 bool with_descriptor);
+                                 bool with_descriptor, bool final_only = false);
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation);
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
+  // Of shares that the session published with an event: the work has ended, or failed, which withdraws the share. What
+  // is not (any more) such a share is nothing to wait for.
+  Result<EndedFences> EndFences(SessionId session, std::span<const uint64_t> done, std::span<const uint64_t> lost);
   // Number of names taken away. NOT_FOUND names the first that is not there; the others are withdrawn all the same.
   Result<uint32_t> Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys);
+
+  // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
+  // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel;
+  // INVALID_ARGUMENT: limits.channel_capacity_max; FAILED_PRECONDITION: it was opened with another capacity.
+  Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
+  // `complete`: nothing is missing from what this end sent. The channel, on which others' waits may be over.
+  Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, bool complete);
+  // Of an open end. FAILED_PRECONDITION, WRONG_END: its role is the other one.
+  Result<ChannelId> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
+  // Publish into a channel is refused with RESOURCE_EXHAUSTED, CHANNEL_FULL, while there is no room, and with
+  // FAILED_PRECONDITION, NO_RECEIVER, once nobody receives any more.
+  // A lease on the share that was sent first, which is then in the channel no more. NOT_FOUND, CHANNEL_EMPTY: there is
+  // none yet; OUT_OF_RANGE, CHANNEL_ENDED: and none will come; ABORTED, SENDER_DIED: and some may be missing.
+  Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, bool with_descriptor);
+  // What was received did not reach the session: the next Receive brings it, whoever asks. The channels of these
+  // leases.
+  std::vector<ChannelId> PutBack(SessionId session, std::span<const uint64_t> leases);
+
+  // Reading without calls (holding.cc). NOT_FOUND: the namespace is not there (yet), or another user's.
+  // A read-only description of the namespace's catalogue.
+  Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
+  // A writable description of the session's page of holds on it; a new page, which takes the place of an earlier one.
+  Result<UniqueFd> ExportHolds(SessionId session, std::string_view ns);
+  // The page is mapped: nobody else can map it writable from now on.
+  Status HoldsMapped(SessionId session, std::string_view ns);
+  // Withdrawn bytes wait for the end of a hold, of which nobody may ever tell.
+  bool holds_waiting() const;
+  struct Looked {
+    uint64_t freed = 0;                 // shares whose bytes wait no more
+    std::vector<SessionId> over_limit;  // limits.pinned_bytes_per_session: to be ended
+  };
+  // Looks at the pages again, for every share that waits.
+  Looked LookAtHolds();
+
+  // Publishing without calls (rings.cc): what is in a ring is taken by who serves the verbs, since an entry is a
+  // request. A writable description of the session's ring, which publishes into `ns`. FAILED_PRECONDITION, RING_TAKEN:
+  // it has one already. INVALID_ARGUMENT: the namespace's name.
+  Result<UniqueFd> OpenRing(SessionId session, std::string_view ns);
+  // A read-only description of its Bell. NOT_FOUND, NO_RING.
+  Result<UniqueFd> ExportBell(SessionId session);
+  // The ring is mapped: nobody else can map it writable from now on, and entries may be taken.
+  Status RingMapped(SessionId session);
+  // Cheap: without it nobody need ask for them.
+  bool has_rings() const;
+  std::optional<SessionRing> RingOf(SessionId session) const;
+  // Those of the same user, and namespace if one is given, in which something waits.
+  std::vector<SessionRing> PendingRings(SessionId session, std::optional<std::string_view> ns) const;
 
   // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
   // Each is handed out once; at most `most`.
@@ -178,6 +259,8 @@ class Broker {
   Result<SessionPage> ListSessions(SessionId session, const ListFilter& filter) const;
   Result<LeasePage> ListLeases(SessionId session, const ListFilter& filter) const;
   Result<NamespacePage> ListNamespaces(SessionId session, const ListFilter& filter) const;
+  // Everybody's, for who watches the daemon: not for a session's eyes.
+  std::vector<NamespaceRow> Namespaces() const;
   std::vector<DeviceFacts> Devices() const;
   Snapshot TakeSnapshot() const;
 

@@ -15,15 +15,18 @@ class Quota {
  public:
   explicit Quota(uint64_t bytes) : bytes_(bytes) {}
 
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Less than is used already takes nothing away, and gives nothing more.
+  void Change(uint64_t bytes) { bytes_.store(bytes, std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_acquire); }
   uint64_t charges() const { return charges_.load(std::memory_order_acquire); }
 
  private:
   friend class Charge;
   bool Take(uint64_t bytes) {
+    const uint64_t most = this->bytes();
     uint64_t used = used_.load(std::memory_order_relaxed);
-    while (bytes <= bytes_ - used) {
+    while (used <= most && bytes <= most - used) {
       if (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_acq_rel)) continue;
       charges_.fetch_add(1, std::memory_order_acq_rel);
       return true;
@@ -35,7 +38,7 @@ class Quota {
     used_.fetch_sub(bytes, std::memory_order_acq_rel);  // last: a quota without use may die
   }
 
-  const uint64_t bytes_;
+  std::atomic<uint64_t> bytes_;
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> charges_{0};
 };

@@ -9,6 +9,8 @@ enum class SessionId : uint64_t {};
 enum class ArenaId : uint64_t {};
 enum class ShareId : uint64_t {};
 enum class LeaseId : uint64_t {};
+enum class ChannelId : uint64_t {};
+enum class ChannelEndId : uint64_t {};
 
 template <class Id>
 constexpr uint64_t Number(Id id) {

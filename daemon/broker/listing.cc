@@ -12,6 +12,10 @@ namespace {
 
 constexpr uint64_t kVisitsMax = 1024;
 
+NamespaceRow RowOf(const Namespace& ns) {
+  return {ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), ns.share_bytes()};
+}
+
 Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
 
 Result<uint64_t> ReadNumber(std::string_view text) {
@@ -77,7 +81,7 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
       page.rows.push_back({share.facts, share.arena->Describe(share.offset, share.size),
                            share.arena->immutability.value_or(Immutability::kByContract),
                            maker_lives ? share.maker : SessionId{}, share.maker_process_id, share.leases,
-                           Age(share.born, now)});
+                           Age(share.born, now), share.fence.done()});
     }
   }
   return page;
@@ -140,6 +144,16 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   return page;
 }
 
+std::vector<NamespaceRow> Broker::Namespaces() const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  std::vector<NamespaceRow> rows;
+  for (const auto& [key, ns] : state.namespaces) {
+    if (!ns->unused()) rows.push_back(RowOf(*ns));
+  }
+  return rows;
+}
+
 // By name: the token is "0:name".
 Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
@@ -155,7 +169,7 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
       page.next = Concat("0:", page.rows.back().ns);
       return page;
     }
-    page.rows.push_back({ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), ns.share_bytes()});
+    page.rows.push_back(RowOf(ns));
   }
   return page;
 }

@@ -134,7 +134,7 @@ Share* Namespace::FindById(ShareId id) const {
 Share* Namespace::Add(std::unique_ptr<Share> share) {
   Share* const added = share.get();
   share_bytes_ += share->size;
-  AB_CHECK(by_name_.emplace(added->facts->name, added).second);
+  if (!share->withdrawn) AB_CHECK(by_name_.emplace(added->facts->name, added).second);
   shares_.emplace_hint(shares_.end(), added->facts->id, std::move(share));
   return added;
 }

@@ -1,5 +1,5 @@
 // A Namespace owns names and pays for memory. Namespaces are per uid: no uid can see, or guess, that another's exists.
-// It is there exactly as long as it has shares or pays for something.
+// It is there exactly as long as it has shares or channels or pays for something.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "daemon/broker/channel.h"
 #include "daemon/broker/charge.h"
+#include "daemon/broker/holding.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/share.h"
 #include "proto/boundary/result.h"
@@ -32,15 +34,16 @@ class Namespace {
   uint32_t uid() const { return uid_; }
   const std::string& name() const { return name_; }
   const Quota& quota() const { return *quota_; }
+  void ChangeQuota(uint64_t bytes) { quota_->Change(bytes); }
   // RESOURCE_EXHAUSTED, reason QUOTA_EXCEEDED.
   Result<Charge> ChargeFor(uint64_t bytes);
-  bool unused() const { return shares_.empty() && quota_->used() == 0; }
+  bool unused() const { return shares_.empty() && channels.empty() && quota_->used() == 0; }
 
   // Null if nothing has that name, or nothing with that id has a name any more.
   Share* FindByName(std::string_view name) const;
   Share* FindById(ShareId id) const;
 
-  // The share is the namespace's and has its name. REQUIRES: the name is free.
+  // The share is the namespace's and has its name, unless it was withdrawn before. REQUIRES: the name is free.
   Share* Add(std::unique_ptr<Share> share);
   // The share keeps everything but its name.
   void TakeName(Share& share);
@@ -53,6 +56,11 @@ class Namespace {
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
 
+  // How its shares are read without calls.
+  Holding holding;
+  // By name.
+  std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;
+
  private:
   const uint32_t uid_;
   const std::string name_;
@@ -61,6 +69,13 @@ class Namespace {
   std::map<ShareId, std::unique_ptr<Share>> shares_;
   std::unordered_map<std::string_view, Share*, SecretHash> by_name_;  // keys are the shares' own names
 };
+
+// The one place that says whether the bytes of a share may be used for something else. Not while its maker's device may
+// still write them: what is written next, on another stream, would be overwritten.
+inline bool MayBeReused(const Share& share) {
+  return share.withdrawn && share.leases == 0 && share.queued == 0 && share.fence.done() &&
+         !share.ns->holding.IsHeld(share);
+}
 
 // How namespaces are found and listed: by owner, then by name.
 struct NamespaceKey {

@@ -19,6 +19,7 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
   if (found == session.leases.end()) return false;
   Share& share = *found->second;
   session.leases.erase(found);
+  if (session.awaiting.erase(lease) > 0) --share.awaiting;
   const auto use = session.uses.find(share.arena);
   if (--use->second.leases == 0 && !use->second.given) session.uses.erase(use);
   --share.leases;
@@ -30,12 +31,18 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
 
 void Broker::State::Withdraw(Share& share) {
   share.ns->TakeName(share);
+  share.ns->holding.Retire(share);
   Settle(share);
 }
 
 // The share may be gone after this, and its arena among the dying.
 void Broker::State::Settle(Share& share) {
-  if (!MayBeReused(share)) return;
+  if (!MayBeReused(share)) {
+    if (share.withdrawn && share.leases == 0 && share.queued == 0 && share.fence.done()) Await(share);
+    return;
+  }
+  Unwait(share);
+  share.ns->holding.Free(share);
   Arena& arena = *share.arena;
   arena.Free(share.offset);
   // A client that never asks what came back loses it until it gives back the arena: its own loss, and bounded.
@@ -43,6 +50,7 @@ void Broker::State::Settle(Share& share) {
     arena.writer->returned.push_back({arena.id(), share.offset, share.size});
   }
   orphans.erase(&share);
+  if (Session* const maker = FindSession(share.maker); maker != nullptr) maker->fenced.erase(share.facts->id);
   Drop(share);
   RetireIfIdle(arena);
 }
@@ -105,14 +113,48 @@ void Broker::State::RetireIfIdle(Arena& arena) {
   sweep_wanted.store(true);
 }
 
+void Broker::State::Finish(Share& share) {
+  --pending_fences;
+  share.fence = {};
+  Enter(share);
+  Settle(share);
+}
+
+void Broker::State::Lose(Share& share) {
+  ++lost_fences_total;
+  if (!share.withdrawn) share.ns->TakeName(share);
+  Finish(share);
+}
+
+void Broker::State::EndFence(Session& maker, ShareId id, bool lost, EndedFences* ended) {
+  const auto found = maker.fenced.find(id);
+  if (found == maker.fenced.end()) return;  // said before, or gone
+  Share& share = *found->second;
+  const bool awaited = share.awaiting > 0;
+  if (!awaited) maker.fenced.erase(found);
+  if (awaited) ended->awaited.push_back(Number(id));
+  if (share.fence.done()) return;
+  ended->finished.push_back(share.facts);
+  if (lost) return Lose(share);
+  Finish(share);
+}
+
 void Broker::State::Abandon(Session& session, Clock::time_point now) {
+  // An event dies with its process, and nobody is left who could say that it happened. The bytes are given to nobody:
+  // the arena gets no writer any more, and dies only when the process, which may still write it, is dead. Before its
+  // own leases and holds end: those may be all that is left of such a share, and nobody finds this session any more.
+  for (const auto& [id, share] : std::exchange(session.fenced, {})) {
+    if (!share->fence.done()) Lose(*share);
+  }
   while (!session.leases.empty()) EndLease(session, session.leases.begin()->first);
+  CloseEnds(session, now);
+  DropHolds(session);
   for (const auto& [arena, use] : session.uses) arena->readers.erase(&session);
   const auto made = std::exchange(session.arenas, {});
   for (const auto& [id, arena] : made) {
     for (const auto& [offset, share] : arena->shares()) {
       if (!share->facts->unnamed || share->withdrawn) continue;
-      share->orphan_until = now + config.orphan_grace;
+      share->orphan_until = now + config.orphan_grace.get();
       orphans.insert(share);
       sweep_wanted.store(true);
     }
@@ -124,7 +166,8 @@ void Broker::State::Abandon(Session& session, Clock::time_point now) {
 void Broker::State::WithdrawOrphans(Clock::time_point now) {
   std::vector<Share*> late;
   for (Share* share : orphans) {
-    if (share->leases == 0 && *share->orphan_until <= now) late.push_back(share);
+    const bool read = share->leases > 0 || share->ns->holding.IsHeld(*share);
+    if (!read && *share->orphan_until <= now) late.push_back(share);
   }
   for (Share* share : late) Withdraw(*share);
 }
@@ -140,12 +183,17 @@ void Broker::State::NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clo
     entry->second.pause = std::min(entry->second.pause * 2, kEnforcePauseMax);
     return;
   }
-  if (sealed.ok()) arena->immutability = Immutability::kEnforced;
+  if (sealed.ok()) MarkEnforced(*arena);
   to_enforce.erase(entry);
 }
 
 void Broker::State::DropUnusedNamespaces() {
-  std::erase_if(namespaces, [](const auto& entry) { return entry.second->unused(); });
+  std::erase_if(namespaces, [](const auto& entry) {
+    Namespace& ns = *entry.second;
+    if (!ns.unused()) return false;
+    for (const Holding::Page& page : ns.holding.pages()) std::erase(page.session->holds_in, &ns);
+    return true;
+  });
 }
 
 bool Broker::sweep_wanted() const { return state_->sweep_wanted.load(); }
@@ -158,6 +206,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   {
     const MutexLock lock(state.mutex);
     state.WithdrawOrphans(now);
+    state.DropLingering(now);
     for (const auto& [id, session] : state.sessions) session->tickets.DropLate(now);
     for (const auto& [arena, enforcement] : state.to_enforce) {
       if (enforcement.due <= now) unsealed.emplace_back(arena->id(), arena->block());
@@ -199,7 +248,8 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
   for (const auto& [id, sealed] : seals) state.NoteSeal(id, sealed, now);
   state.DropUnusedNamespaces();
-  swept.more_later = !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty();
+  swept.more_later =
+      !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty() || !state.lingering.empty();
   return swept;
 }
 

@@ -4,15 +4,22 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
+#include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
+#include "daemon/broker/channel.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/session_ring.h"
 #include "daemon/broker/share.h"
 #include "daemon/broker/ticket.h"
 
 namespace arraybridge {
+
+class Namespace;
 
 struct Session {
   // What it has of one arena.
@@ -26,11 +33,17 @@ struct Session {
   Peer peer;
   Clock::time_point born;
   std::map<LeaseId, Share*> leases;
+  std::set<LeaseId> awaiting;  // of these: granted with an event to wait for
   std::unordered_map<Arena*, Use> uses;
   std::map<ArenaId, Arena*> arenas;  // that it made, as long as they live; also those it gave back
   uint64_t allocating = 0;           // arenas being populated for it right now
   std::deque<RangeOfArena> returned;
+  // What it published with an event: until the fence is done and nobody leases it who was told the event.
+  std::map<ShareId, Share*> fenced;
   Tickets tickets;
+  std::vector<Namespace*> holds_in;         // where it has a page of holds
+  std::shared_ptr<PublishRing> ring;        // null until it asks for one
+  std::map<ChannelEndId, ChannelEnd> ends;  // of channels, that it has open
 };
 
 }  // namespace arraybridge

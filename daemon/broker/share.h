@@ -1,5 +1,5 @@
 // A Share is a published, immutable, named range of an arena. It loses its name when it is withdrawn or replaced and
-// lives on while somebody leases it.
+// lives on while somebody leases or holds it. One that was sent into a channel never had a name.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 
 #include "daemon/broker/ids.h"
 #include "daemon/broker/snapshot.h"
+#include "daemon/memory/catalogue.h"
+#include "proto/boundary/fence.h"
 
 namespace arraybridge {
 
@@ -24,12 +26,15 @@ struct Share {
   uint64_t maker_process_id = 0;
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;
+  uint64_t queued = 0;    // in a channel: nobody has received it yet
+  ChannelId channel{};    // in which it was sent; it has no name then
+  Fence fence;            // until it is done only who can wait for it gets a lease
+  uint64_t awaiting = 0;  // leases, of these, that were granted before it was done
   bool withdrawn = false;
+  std::optional<CatalogueEntry> entry;  // where it is found without a call
+  bool retired = false;                 // its entry finds it no more
   // Set when the maker of an unnamed share is gone: from then on it is withdrawn as soon as nobody leases it.
   std::optional<std::chrono::steady_clock::time_point> orphan_until;
 };
-
-// The one place that says whether the bytes of a share may be used for something else.
-inline bool MayBeReused(const Share& share) { return share.withdrawn && share.leases == 0; }
 
 }  // namespace arraybridge

@@ -49,6 +49,11 @@ Status NameTaken(std::string_view ns, std::string_view name) {
   return AlreadyExists("namespace '", ns, "' has a share '", name, "' already").Because("NAME_TAKEN");
 }
 
+Status OtherNamespace(ArenaId arena, const Namespace& ns) {
+  return FailedPrecondition("arena ", Number(arena), " belongs to namespace '", ns.name(), "'")
+      .Because("OTHER_NAMESPACE");
+}
+
 }  // namespace
 
 // Everything but the seal. REQUIRES: `name` is valid.
@@ -59,13 +64,17 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (arena == nullptr || arena->generation() != call.arena_generation) return NoArena(call.arena);
   const Namespace& ns = *arena->ns();
   if (ns.name() != NamespaceNameOf(call.ns)) {
-    return FailedPrecondition("arena ", Number(call.arena), " belongs to namespace '", ns.name(), "'")
-        .Because("OTHER_NAMESPACE");
+    return OtherNamespace(call.arena, ns);
   }
   AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
-  const Share* const old = ns.FindByName(name);
+  if (!call.fence.done() &&
+      (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
+    return FailedPrecondition("arena ", Number(call.arena), ": no events are offered there; publish what is done")
+        .Because("FENCE_NOT_OFFERED");
+  }
+  const Share* const old = call.channel == ChannelEndId{} ? ns.FindByName(name) : nullptr;
   if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
-  const bool makes_room = old != nullptr && old->leases == 0;
+  const bool makes_room = old != nullptr && old->leases == 0;  // or will, when nobody holds it
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
   }
@@ -97,7 +106,9 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
   if (!sealed.ok()) return sealed.status();
   {
     const MutexLock lock(mutex);
-    if (Arena* const arena = FindArena(call.arena); arena != nullptr) arena->immutability = *sealed;
+    Arena* const arena = FindArena(call.arena);
+    if (arena != nullptr && *sealed == Immutability::kEnforced) MarkEnforced(*arena);
+    if (arena != nullptr && arena->immutability != Immutability::kEnforced) arena->immutability = *sealed;
   }
   if (*sealed == Immutability::kEnforced) return Ok();
   return FailedPrecondition("arena ", Number(call.arena),
@@ -108,8 +119,9 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
 Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
+  const bool sent = call.channel != ChannelEndId{};
   const bool unnamed = call.name.empty();
-  const std::string name = unnamed ? InventName() : std::string(call.name);
+  const std::string name = unnamed && !sent ? InventName() : std::string(call.name);
   if (!unnamed) AB_RETURN_IF_ERROR(CheckName("the share's name", name, limits.name_bytes_max));
   if (call.sealed) AB_RETURN_IF_ERROR(state.SealForEver(session, call, name));
 
@@ -125,7 +137,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->born = Clock::now();
 
   const MutexLock lock(state.mutex);
-  const Session* const found = state.FindSession(session);
+  Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
   AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, facts->description.size()));
   Arena& arena = *state.FindArena(call.arena);
@@ -134,7 +146,18 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
         .Because("ARENA_NOT_SEALED");
   }
   Namespace& ns = *arena.ns();
-  if (Share* const old = ns.FindByName(name); old != nullptr) state.Withdraw(*old);
+  Channel* channel = nullptr;
+  if (sent) {
+    const auto end = state.EndOf(*found, call.channel, ChannelRole::kSender);
+    if (!end.ok()) return end.status();
+    channel = end->channel;
+    if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
+    AB_RETURN_IF_ERROR(channel->CheckSend());
+    facts->name = channel->name();
+    share->channel = channel->id();
+    share->withdrawn = true;
+  }
+  Share* const old = sent ? nullptr : ns.FindByName(name);
   state.description_bytes_of_uid[ns.uid()] += facts->description.size();
   facts->id = ShareId{++state.last_share};
   facts->generation = ++state.last_generation;
@@ -142,10 +165,18 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->ns = &ns;
   share->arena = &arena;
   share->maker_process_id = found->peer.process_id;
+  share->fence = std::move(call.fence);
+  state.Enter(*share);  // before the old one goes: who looks meanwhile finds one of the two
+  if (old != nullptr) state.Withdraw(*old);
   Share* const added = ns.Add(std::move(share));
   arena.Carve(added->offset, added);
+  if (channel != nullptr) channel->Push(*added);
+  if (!added->fence.done()) {
+    found->fenced.emplace(added->facts->id, added);
+    ++state.pending_fences;
+  }
   ++state.publishes_total;
-  return PublishedShare{added->facts->id, name, added->facts->generation, *arena.immutability};
+  return PublishedShare{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability};
 }
 
 LeasedShare Broker::State::Lease(Session& session, Share& share) {
@@ -154,12 +185,34 @@ LeasedShare Broker::State::Lease(Session& session, Share& share) {
   ++session.uses[share.arena].leases;
   ++share.leases;
   ++leases;
-  LeasedShare leased{id, share.facts, share.arena->Describe(share.offset, share.size),
-                     share.arena->immutability.value_or(Immutability::kByContract)};
+  LeasedShare leased{id,
+                     share.facts,
+                     share.arena->Describe(share.offset, share.size),
+                     share.arena->immutability.value_or(Immutability::kByContract),
+                     {}};
   if (share.arena->opaque.empty()) return leased;
   leased.handle.opaque = share.arena->opaque;
   Give(session, *share.arena);
   return leased;
+}
+
+// REQUIRES: CheckFence says OK.
+void Broker::State::TellFence(Session& session, Share& share, LeasedShare* leased) {
+  if (share.fence.done()) return;
+  leased->fence = share.fence;
+  session.awaiting.insert(leased->lease);
+  ++share.awaiting;
+}
+
+// Whether this session can wait for what the share's maker has to do yet.
+Status Broker::State::CheckFence(const Session& session, const Share& share, bool final_only) const {
+  if (share.fence.done()) return Ok();
+  const Session* const maker = FindSession(share.maker);
+  const bool opens = maker != nullptr && !session.peer.events.empty() && session.peer.events == maker->peer.events;
+  if (opens && !final_only) return Ok();
+  return NotFound("share '", share.facts->name, "' is there, the work that makes its bytes has not ended")
+      .Because("FENCE_PENDING")
+      .With("share", share.facts->name);
 }
 
 void Broker::State::Undo(Session& session, const std::vector<LeasedShare>& leased) {
@@ -167,7 +220,7 @@ void Broker::State::Undo(Session& session, const std::vector<LeasedShare>& lease
 }
 
 Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                       bool with_descriptor) {
+                                       bool with_descriptor, bool final_only) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
   AcquiredShares acquired;
@@ -177,10 +230,10 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
-    if (keys.size() > limits.leases_per_session - found->leases.size()) {
+    if (found->leases.size() + keys.size() > limits.leases_per_session) {
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
     }
-    const Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+    Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
     std::vector<Share*> shares;
     shares.reserve(keys.size());
     for (const ShareKey& key : keys) {
@@ -190,10 +243,13 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
       if (!found->peer.Opens(kind)) {
         return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), kind);
       }
+      AB_RETURN_IF_ERROR(state.CheckFence(*found, *shares.back(), final_only));
     }
     Arena* lacking = nullptr;
     for (Share* const share : shares) {
+      state.Enter(*share);  // what was published before there was a catalogue
       acquired.shares.push_back(state.Lease(*found, *share));
+      state.TellFence(*found, *share, &acquired.shares.back());
       if (lacking == nullptr && !share->arena->readers.contains(found)) lacking = share->arena;
     }
     state.acquires_total += keys.size();
@@ -202,19 +258,24 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     acquired.descriptor = lacking->Describe();
     block = lacking->block();
   }
+  Status brought = state.Bring(session, block, &acquired);
+  if (brought.ok()) return acquired;
+  const MutexLock lock(state.mutex);
+  if (Session* const found = state.FindSession(session); found != nullptr) state.Undo(*found, acquired.shares);
+  return brought;
+}
+
+Status Broker::State::Bring(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired) {
   auto exported = block->Export(Access::kRead);
   if (exported.ok()) {
-    acquired.descriptor->descriptor = std::move(exported->descriptor);
-    acquired.descriptor->opaque = std::move(exported->opaque);
-    return acquired;
+    acquired->descriptor->descriptor = std::move(exported->descriptor);
+    acquired->descriptor->opaque = std::move(exported->opaque);
+    return Ok();
   }
-  const MutexLock lock(state.mutex);
-  if (Session* const found = state.FindSession(session); found != nullptr) {
-    if (Arena* const arena = state.FindArena(ArenaId{acquired.descriptor->arena}); arena != nullptr) {
-      state.Forget(*found, *arena);
-    }
-    state.Undo(*found, acquired.shares);
-  }
+  const MutexLock lock(mutex);
+  Session* const found = FindSession(session);
+  Arena* const arena = FindArena(ArenaId{acquired->descriptor->arena});
+  if (found != nullptr && arena != nullptr) Forget(*found, *arena);
   return exported.status();
 }
 

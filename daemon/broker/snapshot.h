@@ -36,6 +36,7 @@ struct DeviceFacts {
   };
   std::vector<Refused> refused;
   bool out_of_service = false;
+  uint64_t quarantined_bytes = 0;  // of blocks that nobody names any more and somebody may still have mapped
 };
 
 struct ListFilter {
@@ -54,6 +55,7 @@ struct ShareRow {
   uint64_t maker_process_id = 0;
   uint64_t leases = 0;
   std::chrono::milliseconds age{};
+  bool fence_done = true;
 };
 struct SharePage {
   std::vector<ShareRow> rows;
@@ -109,9 +111,15 @@ struct Snapshot {
   uint64_t charged_bytes = 0;
   uint64_t tickets = 0;
   uint64_t dying_arenas = 0;
+  uint64_t holds = 0;         // taken without a call
+  uint64_t pinned_bytes = 0;  // of withdrawn shares that holds alone keep
+  uint64_t channels = 0;
+  uint64_t queued_shares = 0;  // sent, received by nobody yet
   uint64_t sessions_total = 0;
   uint64_t publishes_total = 0;
   uint64_t acquires_total = 0;
+  uint64_t pending_fences = 0;     // shares whose bytes are still being made
+  uint64_t lost_fences_total = 0;  // shares that went because their bytes never came
 };
 
 }  // namespace arraybridge

@@ -86,10 +86,39 @@ struct Broker::State {
                       uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
   LeasedShare Lease(Session& session, Share& share) AB_REQUIRES(mutex);
+  // The descriptor of an arena that the session was given with these leases.
+  Status Bring(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
+      AB_EXCLUDES(mutex);
+  // NOT_FOUND, FENCE_PENDING.
+  Status CheckFence(const Session& session, const Share& share, bool final_only) const AB_REQUIRES(mutex);
+  void TellFence(Session& session, Share& share, LeasedShare* leased) AB_REQUIRES(mutex);
   void Undo(Session& session, const std::vector<LeasedShare>& leased) AB_REQUIRES(mutex);
+
+  // Channels (channels.cc).
+  Result<Namespace*> MakeNamespace(uint32_t uid, std::string_view ns) AB_REQUIRES(mutex);
+  Result<Channel*> MakeChannel(Namespace& ns, std::string_view name) AB_REQUIRES(mutex);
+  Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role) const AB_REQUIRES(mutex);
+  void Close(const ChannelEnd& end, bool complete, Clock::time_point now) AB_REQUIRES(mutex);
+  void CloseEnds(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
+  void DropQueued(Channel& channel) AB_REQUIRES(mutex);
+  void DropChannel(Channel& channel) AB_REQUIRES(mutex);
+  void DropLingering(Clock::time_point now) AB_REQUIRES(mutex);
 
   // Lists (listing.cc). INVALID_ARGUMENT: the token is none; NOT_FOUND: the session.
   Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
+
+  // Reading without calls (holds.cc).
+  void Enter(Share& share) AB_REQUIRES(mutex);
+  void Await(Share& share) AB_REQUIRES(mutex);
+  void Unwait(Share& share) AB_REQUIRES(mutex);
+  void MarkEnforced(Arena& arena) AB_REQUIRES(mutex);
+  void DropHolds(Session& session) AB_REQUIRES(mutex);
+  uint64_t SettleUnheld(Namespace& ns, Pins& pins) AB_REQUIRES(mutex);
+  // That one session may pin of this device.
+  uint64_t pinned_bytes_max(const Device& device) const;
+
+  // Publishing without calls (rings.cc).
+  void DropRing(Session& session) AB_REQUIRES(mutex);
 
   // Endings (reclaim.cc).
   bool EndLease(Session& session, LeaseId lease) AB_REQUIRES(mutex);
@@ -102,13 +131,19 @@ struct Broker::State {
   bool WillMapAgain(const Session& session, Arena& arena) const AB_REQUIRES(mutex);
   void Forget(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void GiveBack(Arena& arena) AB_REQUIRES(mutex);
+  // Nothing is left to wait for. The share may be gone after this.
+  void Finish(Share& share) AB_REQUIRES(mutex);
+  // Its bytes will never be what their maker meant: nobody finds it any more.
+  void Lose(Share& share) AB_REQUIRES(mutex);
+  // The maker says so. Notes in `ended` what it and others must hear.
+  void EndFence(Session& maker, ShareId share, bool lost, EndedFences* ended) AB_REQUIRES(mutex);
   void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
   void RetireIfIdle(Arena& arena) AB_REQUIRES(mutex);
   void WithdrawOrphans(Clock::time_point now) AB_REQUIRES(mutex);
   void DropUnusedNamespaces() AB_REQUIRES(mutex);
   void NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now) AB_REQUIRES(mutex);
 
-  const Config config;
+  const Config& config;
   const std::vector<MemoryBackend*> backends;
   const Token broker_id = RandomBytes<Token>();
 
@@ -129,6 +164,15 @@ struct Broker::State {
   std::unordered_map<ArenaId, Holders> holders AB_GUARDED_BY(mutex);
   uint64_t being_swept AB_GUARDED_BY(mutex) = 0;  // dying arenas that a Sweep has in its hands
   uint64_t leases AB_GUARDED_BY(mutex) = 0;
+  std::unordered_map<ChannelId, Channel*> channels AB_GUARDED_BY(mutex);
+  // Nobody has them open, and nobody was there to receive yet: until when they wait for that.
+  std::unordered_map<Channel*, Clock::time_point> lingering AB_GUARDED_BY(mutex);
+  std::unordered_set<Namespace*> waited_in AB_GUARDED_BY(mutex);  // those with shares that wait for holds to end
+  std::atomic<bool> holds_waiting{false};                         // it is not empty
+  std::vector<SessionRing> rings AB_GUARDED_BY(mutex);
+  std::atomic<bool> has_rings{false};  // it is not empty
+  uint64_t pending_fences AB_GUARDED_BY(mutex) = 0;
+  uint64_t lost_fences_total AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen
 
   uint64_t last_session AB_GUARDED_BY(mutex) = 0;
@@ -136,6 +180,8 @@ struct Broker::State {
   uint64_t last_share AB_GUARDED_BY(mutex) = 0;
   uint64_t last_lease AB_GUARDED_BY(mutex) = 0;
   uint64_t last_generation AB_GUARDED_BY(mutex) = 0;
+  uint64_t last_channel AB_GUARDED_BY(mutex) = 0;
+  uint64_t last_channel_end AB_GUARDED_BY(mutex) = 0;
   uint64_t publishes_total AB_GUARDED_BY(mutex) = 0;
   uint64_t acquires_total AB_GUARDED_BY(mutex) = 0;
 };

@@ -115,8 +115,17 @@ Status CudaGpu::CheckServing() const {
 }
 
 Status CudaGpu::Note(Status status) const {
-  if (cuda::IsSticky(status)) lost_.store(true);
+  if (!cuda::IsSticky(status) || lost_.exchange(true)) return status;
+  // With the lock held: who takes the callback back knows that it does not run.
+  const MutexLock lock(told_mutex_);
+  if (told_) std::exchange(told_, nullptr)();
   return status;
+}
+
+void CudaGpu::WhenLost(std::function<void()> told) {
+  const MutexLock lock(told_mutex_);
+  told_ = std::move(told);
+  if (told_ && lost_.load()) std::exchange(told_, nullptr)();
 }
 
 Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,9 @@ class CudaGpu {
   Status CheckServing() const;
   // Looks at what a call returned, and passes it on.
   Status Note(Status status) const;
+  // Called once, on the thread whose call failed, when the GPU goes out of service; at once if it has; null: no more,
+  // and it does not run. It must not block, nor ask this GPU.
+  void WhenLost(std::function<void()> told) AB_EXCLUDES(told_mutex_);
 
  private:
   const std::shared_ptr<const cuda::Driver> driver_;
@@ -62,6 +66,8 @@ class CudaGpu {
   const uint64_t granularity_;
   const std::shared_ptr<Capacity> capacity_;
   mutable std::atomic<bool> lost_{false};
+  mutable Mutex told_mutex_;
+  mutable std::function<void()> told_ AB_GUARDED_BY(told_mutex_);
   mutable Mutex mutex_;
   mutable cuda::CUcontext context_ AB_GUARDED_BY(mutex_) = nullptr;
   mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "daemon/memory/cuda_backend.h"
+#include "proto/boundary/driver_own_memory.h"
 
 namespace arraybridge {
 namespace {
@@ -10,37 +11,51 @@ namespace {
 // Smaller blocks share a page with their neighbours, and whoever opens one has them all.
 constexpr uint64_t kUnit = 2ull << 20;
 
+// What cuMemAlloc gave. Shared with clients in this very process, which cannot open a handle of it.
+class Allocation {
+ public:
+  Allocation(std::shared_ptr<CudaGpu> gpu, cuda::CUdeviceptr address) : gpu_(std::move(gpu)), address_(address) {}
+  // A GPU that is out of service takes nothing back; its memory goes with this process.
+  ~Allocation() {
+    if (const auto inside = gpu_->Enter(); inside.ok()) gpu_->driver().MemFree(address_);
+  }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
+  cuda::CUdeviceptr address() const { return address_; }
+
+ private:
+  const std::shared_ptr<CudaGpu> gpu_;
+  const cuda::CUdeviceptr address_;
+};
+
 class IpcBlock final : public CudaBlock {
  public:
-  IpcBlock(std::shared_ptr<CudaGpu> on, Reservation reservation, uint64_t size, cuda::CUdeviceptr address)
-      : CudaBlock(std::move(on), std::move(reservation), size), address_(address) {}
-  // A GPU that is out of service takes nothing back; its memory goes with this process.
-  ~IpcBlock() override {
-    if (const auto inside = gpu().Enter(); inside.ok()) gpu().driver().MemFree(address_);
-  }
-  IpcBlock(const IpcBlock&) = delete;
-  IpcBlock& operator=(const IpcBlock&) = delete;
+  IpcBlock(std::shared_ptr<CudaGpu> on, Reservation reservation, uint64_t size,
+           std::shared_ptr<const Allocation> memory)
+      : CudaBlock(std::move(on), std::move(reservation), size), memory_(std::move(memory)) {}
 
   // Of the whole block. The 64 bytes are full rights: a secret.
   Result<Handle> Export(Access) const override {
     const auto inside = gpu().Enter();
     if (!inside.ok()) return inside.status();
     cuda::CUipcMemHandle bytes{};
-    const auto got = gpu().driver().IpcGetMemHandle(&bytes, address_);
+    const auto got = gpu().driver().IpcGetMemHandle(&bytes, memory_->address());
     AB_RETURN_IF_ERROR(gpu().Note(gpu().driver().Check(got, "cuIpcGetMemHandle", size(), " bytes")));
     Handle handle = Described(HandleKind::kCudaIpc);
     handle.opaque.assign(reinterpret_cast<const char*>(bytes.reserved), sizeof bytes.reserved);
+    cuda::OwnMemory::Announce(handle.opaque, memory_->address(), size(), memory_);
     return handle;
   }
 
   Status Clear() const override {
     const auto inside = gpu().Enter();
     if (!inside.ok()) return inside.status();
-    return gpu().Zero(address_, size());
+    return gpu().Zero(memory_->address(), size());
   }
 
  private:
-  const cuda::CUdeviceptr address_;
+  const std::shared_ptr<const Allocation> memory_;
 };
 
 class IpcBackend final : public CudaBackend {
@@ -58,7 +73,9 @@ class IpcBackend final : public CudaBackend {
     cuda::CUdeviceptr address = 0;
     const auto allocated = gpu->driver().MemAlloc(&address, footprint);
     AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(allocated, "cuMemAlloc", footprint, " bytes")));
-    return std::unique_ptr<CudaBlock>(std::make_unique<IpcBlock>(gpu, std::move(reservation), footprint, address));
+    auto memory = std::make_shared<const Allocation>(gpu, address);
+    return std::unique_ptr<CudaBlock>(
+        std::make_unique<IpcBlock>(gpu, std::move(reservation), footprint, std::move(memory)));
   }
 };
 

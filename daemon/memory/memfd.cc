@@ -58,12 +58,12 @@ class WritableMap {
 
 }  // namespace
 
-Result<UniqueFd> CreateMemfd(uint64_t size) {
+Result<UniqueFd> CreateMemfd(uint64_t size, const char* name) {
   if (size > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return OutOfMemory("a file", size, EFBIG);
   if (Failpoint("memfd_create")) return OutOfMemory("a file", size, ENOMEM);
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  UniqueFd fd(::memfd_create("arraybridge", kFlags | MFD_NOEXEC_SEAL));
-  if (!fd.valid() && errno == EINVAL) fd.reset(::memfd_create("arraybridge", kFlags));
+  UniqueFd fd(::memfd_create(name, kFlags | MFD_NOEXEC_SEAL));
+  if (!fd.valid() && errno == EINVAL) fd.reset(::memfd_create(name, kFlags));
   if (!fd.valid()) return OutOfMemory("a file", size, errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return OutOfMemory("a file", size, errno);
   // From here on, before anybody else has it: what a borrower adds to the file would be charged to nobody.

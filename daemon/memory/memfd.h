@@ -10,8 +10,8 @@
 namespace arraybridge {
 
 // Close-on-exec, sealable, not executable, `size` bytes long for ever (sealed against resizing), mode 0600 (or any uid
-// could reopen it writable).
-Result<UniqueFd> CreateMemfd(uint64_t size);
+// could reopen it writable). `name`: what /proc shows, for those who look.
+Result<UniqueFd> CreateMemfd(uint64_t size, const char* name = "arraybridge");
 
 // A description of its own, so that the kernel can tell who still has the file. `flags` as for open(2), without CREAT.
 Result<UniqueFd> ReopenMemfd(int fd, int flags);

@@ -75,12 +75,15 @@ class Service final : public v1::Broker::CallbackService {
   using Unary = grpc::ServerUnaryReactor;
 
   Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
+    const Asked asked{Verb::kGetServerInfo};
     *answer = verbs_.GetServerInfo();
-    return Finished(context, Ok());
+    return Finished(context, asked, Ok());
   }
   grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(Context* context,
                                                           const v1::OpenSessionRequest* request) override {
+    const Asked asked{Verb::kOpenSession};
     auto opened = Open(*context, *request);
+    Count(asked, opened.status().code());
     if (!opened.ok()) {
       verbs_.CountRefusal();
       return new RefusedStream(ToGrpc(opened.status()));
@@ -91,68 +94,89 @@ class Service final : public v1::Broker::CallbackService {
     return stream.get();
   }
   Unary* Allocate(Context* context, const v1::AllocateRequest* request, v1::AllocateResponse* answer) override {
-    return Late(context, *request, answer, &Verbs::Allocate);
+    return Late(context, {Verb::kAllocate}, *request, answer, &Verbs::Allocate);
   }
   Unary* Acquire(Context* context, const v1::AcquireRequest* request, v1::AcquireResponse* answer) override {
-    return Late(context, *request, answer, &Verbs::Acquire);
+    return Late(context, {Verb::kAcquire}, *request, answer, &Verbs::Acquire);
+  }
+  Unary* OpenChannel(Context* context, const v1::OpenChannelRequest* request,
+                     v1::OpenChannelResponse* answer) override {
+    return AtOnce(context, {Verb::kOpenChannel}, *request, answer, &Verbs::OpenChannel);
+  }
+  Unary* CloseChannel(Context* context, const v1::CloseChannelRequest* request,
+                      v1::CloseChannelResponse* answer) override {
+    return AtOnce(context, {Verb::kCloseChannel}, *request, answer, &Verbs::CloseChannel);
+  }
+  Unary* Receive(Context* context, const v1::ReceiveRequest* request, v1::AcquireResponse* answer) override {
+    return Late(context, {Verb::kReceive}, *request, answer, &Verbs::Receive);
   }
   Unary* Mapped(Context* context, const v1::MappedRequest* request, v1::MappedResponse* answer) override {
-    return AtOnce(context, *request, answer, &Verbs::Mapped);
+    return AtOnce(context, {Verb::kMapped}, *request, answer, &Verbs::Mapped);
   }
   Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
     v1::PublishRequest movable = *request;
-    if (request->sealed()) return Started(context, movable, answer, &Verbs::PublishSealed);
-    return AtOnce(context, movable, answer, &Verbs::Publish);
+    if (request->channel() != 0) {
+      movable.set_timeout_ms(CappedTimeout(request->timeout_ms(), context->deadline()));
+      return Started(context, {Verb::kPublish}, movable, answer, &Verbs::Send);
+    }
+    if (request->sealed())
+      return Started(context, {Verb::kPublish}, std::as_const(movable), answer, &Verbs::PublishSealed);
+    return AtOnce(context, {Verb::kPublish}, movable, answer, &Verbs::Publish);
   }
   Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
-    return AtOnce(context, *request, answer, &Verbs::Export);
+    return AtOnce(context, {Verb::kExport}, *request, answer, &Verbs::Export);
   }
   Unary* Release(Context* context, const v1::ReleaseRequest* request, v1::ReleaseResponse* answer) override {
-    return AtOnce(context, *request, answer, &Verbs::Release);
+    return AtOnce(context, {Verb::kRelease}, *request, answer, &Verbs::Release);
   }
   Unary* Withdraw(Context* context, const v1::WithdrawRequest* request, v1::WithdrawResponse* answer) override {
-    return AtOnce(context, *request, answer, &Verbs::Withdraw);
+    return AtOnce(context, {Verb::kWithdraw}, *request, answer, &Verbs::Withdraw);
   }
   Unary* List(Context* context, const v1::ListRequest* request, v1::ListResponse* answer) override {
-    return AtOnce(context, *request, answer, &Verbs::List);
+    return AtOnce(context, {Verb::kList}, *request, answer, &Verbs::List);
   }
   Unary* GetStats(Context* context, const v1::GetStatsRequest* request, v1::GetStatsResponse* answer) override {
-    return AtOnce(context, *request, answer, &Verbs::GetStats);
+    return AtOnce(context, {Verb::kGetStats}, *request, answer, &Verbs::GetStats);
   }
 
   template <class Request, class Message>
-  Unary* AtOnce(Context* context, Request& request, Message* answer,
+  Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer,
                 Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
     const auto caller = CallerOf(*context);
-    if (!caller.ok()) return Finished(context, caller.status());
+    if (!caller.ok()) return Finished(context, asked, caller.status());
     auto result = (verbs_.*verb)(*caller, request);
-    if (!result.ok()) return Finished(context, result.status());
+    if (!result.ok()) return Finished(context, asked, result.status());
     *answer = std::move(result->message);
-    return Finished(context, Ok());
+    return Finished(context, asked, Ok());
   }
 
   template <class Request, class Message>
-  Unary* Late(Context* context, Request request, Message* answer,
+  Unary* Late(Context* context, Asked asked, Request request, Message* answer,
               WaiterId (Verbs::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
     request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
-    return Started(context, request, answer, verb);
+    return Started(context, asked, std::as_const(request), answer, verb);
   }
 
   template <class Request, class Message>
-  Unary* Started(Context* context, const Request& request, Message* answer,
-                 WaiterId (Verbs::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
+  Unary* Started(Context* context, Asked asked, Request& request, Message* answer,
+                 WaiterId (Verbs::*verb)(const Caller&, Request&, const Reply<Message>&)) {
     const auto caller = CallerOf(*context);
-    if (!caller.ok()) return Finished(context, caller.status());
-    auto* call = new LateAnswer<Message>(verbs_, context, answer);  // gRPC's from here on; OnDone deletes it
+    if (!caller.ok()) return Finished(context, asked, caller.status());
+    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC's from here on; OnDone deletes it
     call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
     return call;
   }
 
-  Unary* Finished(Context* context, const Status& status) {
+  Unary* Finished(Context* context, const Asked& asked, const Status& status) {
+    Count(asked, status.code());
     if (!status.ok()) verbs_.CountRefusal();
     auto* reactor = context->DefaultReactor();
     reactor->Finish(ToGrpc(status));
     return reactor;
+  }
+
+  void Count(const Asked& asked, Code code) {
+    verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
   }
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
@@ -231,6 +255,11 @@ void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
   MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
   if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return CloseAside(std::move(connection));
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
+}
+
+void GrpcDoor::SetServing(const std::string& service, bool serving) {
+  MutexLock lock(state_->mutex);
+  if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(service, serving);
 }
 
 void GrpcDoor::Drain(Clock::time_point deadline) {

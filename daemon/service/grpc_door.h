@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
@@ -25,6 +26,9 @@ class GrpcDoor {
   // limits.connections_per_uid living connections here, or when draining. A connection without a call for
   // limits.hello_timeout is closed; gRPC's clients reconnect by themselves.
   void Adopt(UniqueFd connection, const Peer& peer);
+
+  // What health says of a service beside the broker's own: "arraybridge.v1.Broker/<GPU's UUID>". Not once it drains.
+  void SetServing(const std::string& service, bool serving);
 
   // Health says NOT_SERVING, session streams end with `draining`, running calls may end until the deadline and are
   // cancelled then. Returns when no call runs any more. Idempotent.

@@ -17,12 +17,18 @@
 
 namespace arraybridge {
 
+// What a call asked for, and when it came.
+struct Asked {
+  Verb verb{};
+  Clock::time_point begun = Clock::now();
+};
+
 // A call whose answer may come later, from any thread.
 template <class Message>
 class LateAnswer final : public grpc::ServerUnaryReactor {
  public:
-  LateAnswer(Verbs& verbs, grpc::CallbackServerContext* context, Message* message)
-      : verbs_(verbs), context_(context), message_(message) {}
+  LateAnswer(Verbs& verbs, Asked asked, grpc::CallbackServerContext* context, Message* message)
+      : verbs_(verbs), asked_(asked), context_(context), message_(message) {}
 
   // Answers exactly once: when it is called or, if the verb drops it (cancelled, session ended), when it is destroyed.
   Reply<Message> MakeReply(const Caller& caller) {
@@ -50,6 +56,8 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   };
 
   void Deliver(const Caller& caller, Result<Answer<Message>> result) {
+    verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
+                           Clock::now() - asked_.begun);
     if (!result.ok()) {
       verbs_.CountRefusal();
       return Finish(ToGrpc(result.status()));
@@ -74,6 +82,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
   Verbs& verbs_;
+  const Asked asked_;
   grpc::CallbackServerContext* const context_;
   Message* const message_;
   WaiterId waiter_{};

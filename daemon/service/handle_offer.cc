@@ -44,10 +44,17 @@ void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here
     if (why.empty()) {
       peer.kinds.push_back(static_cast<HandleKind>(kind));
     } else {
-      peer.refused = "CUDA_IPC is refused: " + why;
+      peer.refused = Concat(NameOf(HandleKind::kCudaIpc), " is refused: ", why);
     }
   }
   if (peer.kinds.empty() && peer.refused.empty()) peer.kinds.push_back(HandleKind::kMemfd);
+}
+
+void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer) {
+  const bool said =
+      !capabilities.boot_id().empty() && capabilities.pid_namespace() != 0 && capabilities.shm_device() != 0;
+  if (!said) return;
+  peer.events = Concat(capabilities.boot_id(), ' ', capabilities.pid_namespace(), ' ', capabilities.shm_device());
 }
 
 }  // namespace arraybridge

@@ -22,4 +22,8 @@ struct RunsAt {
 // Fills the peer's `kinds` and `refused`. REQUIRES: its `process` is known, if it ever will be.
 void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer);
 
+// Fills the peer's `events`: a driver finds an interprocess event through its maker's process id and /dev/shm, so both
+// processes must have the same of both.
+void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer);
+
 }  // namespace arraybridge

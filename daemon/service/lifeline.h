@@ -42,7 +42,9 @@ class Lifeline {
 
   // The loop's own notes.
   std::optional<SessionId> session;
-  bool joined = false;  // the session is a gRPC stream's; this socket only redeems its tickets
+  bool joined = false;                      // the session is a gRPC stream's; this socket only redeems its tickets
+  std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
+  bool watched = false;                     // the loop looks into the ring by itself
 
   // Nothing is sent when the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,

@@ -31,7 +31,7 @@ namespace arraybridge {
 
 struct Listener::DoorSocket {
   Door kind;
-  std::string path;
+  std::string path;  // empty: whoever passed it removes it
   UniqueFd socket;
   bool takes_no_descriptors;  // true of what it accepts, too
   Handler handler;
@@ -151,16 +151,30 @@ ProcessFd ProcessOf(int socket, uint64_t process_id) {
 
 Listener::Listener() : spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {}
 
-Result<std::unique_ptr<Listener>> Listener::Open(const Config& config) {
+Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSockets passed) {
   AB_RETURN_IF_ERROR(PrepareDirectory(config.directory, config.embedded));
   auto lock = LockDirectory(config.directory);
   if (!lock.ok()) return lock.status();
   std::unique_ptr<Listener> listener(new Listener());
   listener->lock_ = *std::move(lock);
   const mode_t mode = config.embedded ? 0600 : 0660;
-  AB_RETURN_IF_ERROR(listener->Bind(config.lifeline_path, Door::kLifeline, mode));
-  if (!config.grpc_path.empty()) AB_RETURN_IF_ERROR(listener->Bind(config.grpc_path, Door::kGrpc, mode));
+  if (UniqueFd lifeline = passed.Take(PassedSockets::kLifeline); lifeline.valid()) {
+    listener->Adopt(std::move(lifeline), Door::kLifeline);
+  } else {
+    AB_RETURN_IF_ERROR(listener->Bind(config.lifeline_path, Door::kLifeline, mode));
+  }
+  if (UniqueFd grpc = passed.Take(PassedSockets::kGrpc); grpc.valid()) {
+    listener->Adopt(std::move(grpc), Door::kGrpc);
+  } else if (!config.grpc_path.empty()) {
+    AB_RETURN_IF_ERROR(listener->Bind(config.grpc_path, Door::kGrpc, mode));
+  }
   return listener;
+}
+
+void Listener::Adopt(UniqueFd socket, Door kind) {
+  const bool takes_no_descriptors = TakeNoDescriptors(socket.get());
+  doors_.push_back(
+      std::make_unique<DoorSocket>(DoorSocket{kind, {}, std::move(socket), takes_no_descriptors, nullptr}));
 }
 
 // Rights are set between bind and listen: before that nobody can connect.
@@ -185,7 +199,9 @@ Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
 
 Listener::~Listener() {
   Stop();
-  for (const auto& door : doors_) ::unlink(door->path.c_str());
+  for (const auto& door : doors_) {
+    if (!door->path.empty()) ::unlink(door->path.c_str());
+  }
 }
 
 void Listener::Start(const Handler& lifeline, const Handler& grpc) {
@@ -195,6 +211,10 @@ void Listener::Start(const Handler& lifeline, const Handler& grpc) {
 
 void Listener::Stop() {
   if (!thread_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
   ::eventfd_write(wake_.get(), 1);
   thread_.join();
   for (const auto& door : doors_) door->socket.reset();
@@ -205,11 +225,32 @@ void Listener::Run() {
   for (const auto& door : doors_) polled.push_back({door->socket.get(), POLLIN, 0});
   while (true) {
     if (::poll(polled.data(), polled.size(), -1) < 0) continue;
-    if (polled[0].revents != 0) return;
+    if (polled[0].revents != 0 && !RunPosted()) return;
     for (size_t i = 0; i < doors_.size(); ++i) {
       if (polled[i + 1].revents != 0) AcceptFrom(*doors_[i]);
     }
   }
+}
+
+void Listener::Post(std::function<void()> task) {
+  {
+    MutexLock lock(mutex_);
+    if (!stopping_) posted_.push_back(std::move(task));
+  }
+  ::eventfd_write(wake_.get(), 1);
+}
+
+bool Listener::RunPosted() {
+  eventfd_t count = 0;
+  ::eventfd_read(wake_.get(), &count);
+  std::vector<std::function<void()>> posted;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return false;
+    posted.swap(posted_);
+  }
+  for (const auto& task : posted) task();
+  return true;
 }
 
 void Listener::AcceptFrom(DoorSocket& door) {

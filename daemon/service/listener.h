@@ -12,6 +12,8 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/passed_sockets.h"
+#include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -33,10 +35,10 @@ class Listener {
  public:
   using Handler = std::function<void(Connection)>;
 
-  // Locks the directory and binds both sockets; nobody is accepted before Start. FAILED_PRECONDITION if another daemon
-  // lives there.
-  static Result<std::unique_ptr<Listener>> Open(const Config& config);
-  // Stops accepting, removes the sockets.
+  // Locks the directory and binds both sockets, but for those that were passed; nobody is accepted before Start.
+  // FAILED_PRECONDITION if another daemon lives there.
+  static Result<std::unique_ptr<Listener>> Open(const Config& config, PassedSockets passed = {});
+  // Stops accepting, removes the sockets that it bound.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -44,14 +46,20 @@ class Listener {
   // Accepts on a thread of its own and calls one of the handlers there. They must not block.
   // REQUIRES: called once.
   void Start(const Handler& lifeline, const Handler& grpc);
-  // No connection is accepted any more; connecting is refused. Idempotent.
+  // No connection is accepted any more; connecting is refused, or waits for the next daemon where the manager keeps the
+  // socket. Idempotent.
   void Stop();
+  // Thread-safe. Runs it on the accepting thread; dropped after Stop.
+  void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
   struct DoorSocket;
 
   Listener();
   Status Bind(const std::string& path, Door kind, mode_t mode);
+  void Adopt(UniqueFd socket, Door kind);
+  // False: Stop came.
+  bool RunPosted() AB_EXCLUDES(mutex_);
   void Run();
   void AcceptFrom(DoorSocket& door);
   bool RefuseOverflow(DoorSocket& door);
@@ -60,6 +68,9 @@ class Listener {
   std::vector<std::unique_ptr<DoorSocket>> doors_;
   UniqueFd spare_;  // given up for a moment when the process has no descriptor left
   UniqueFd wake_;
+  Mutex mutex_;
+  std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);
+  bool stopping_ AB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

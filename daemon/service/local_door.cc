@@ -19,9 +19,9 @@ namespace arraybridge {
 namespace {
 
 constexpr size_t kEventsMax = 64;
-constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
-constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
-constexpr std::chrono::microseconds kSpin{50};
+constexpr int kFramesPerTurnMax = 16;        // then the next lifeline has its turn
+constexpr uint64_t kEntriesPerTurnMax = 64;  // of one publish ring
+constexpr int kLastFramesMax = 1024;         // of a process that died: what it sent before is still served
 constexpr uint64_t kViolationLinesPerSecond = 10;
 constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
@@ -55,7 +55,11 @@ struct LocalDoor::Requests {
   v1::ListRequest list;
   v1::GetStatsRequest get_stats;
   v1::RedeemRequest redeem;
-  std::string acquired;  // the answer to Acquire
+  v1::BrowseRequest browse;
+  v1::OpenChannelRequest open_channel;
+  v1::CloseChannelRequest close_channel;
+  v1::ReceiveRequest receive;
+  std::string acquired;  // the answer to Acquire and Receive
 };
 
 LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
@@ -72,10 +76,14 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
   event.events = EPOLLIN;
   event.data.u64 = kWakeTag;
   AB_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
+  verbs_.SetCut([this](SessionId session, std::string_view why) {
+    Post([this, session, why = std::string(why)] { Cut(session, why); });
+  });
   thread_ = std::thread([this] { Run(); });
 }
 
 LocalDoor::~LocalDoor() {
+  verbs_.SetCut({});
   stopping_.store(true);
   ::eventfd_write(wake_.get(), 1);
   thread_.join();
@@ -83,9 +91,14 @@ LocalDoor::~LocalDoor() {
 }
 
 void LocalDoor::Adopt(Connection connection) {
+  // Shared: a task has to be copyable, a connection is not.
+  Post([this, held = std::make_shared<Connection>(std::move(connection))] { Admit(std::move(*held)); });
+}
+
+void LocalDoor::Post(std::function<void()> task) {
   {
     MutexLock lock(mutex_);
-    incoming_.push_back(std::move(connection));
+    posted_.push_back(std::move(task));
   }
   ::eventfd_write(wake_.get(), 1);
 }
@@ -93,41 +106,80 @@ void LocalDoor::Adopt(Connection connection) {
 void LocalDoor::Run() {
   ::pthread_setname_np(::pthread_self(), "ab-lifelines");
   std::array<epoll_event, kEventsMax> events;
-  const bool spins = HasSeveralCpus();
+  const bool spins = config_.spin.count() > 0 && HasSeveralCpus();
   bool busy = false;
   while (!stopping_.load()) {
     const int count = WaitForEvents(busy && spins, events);
     for (int i = 0; i < count; ++i)
       HandleEvent(events[static_cast<size_t>(i)].data.u64, events[static_cast<size_t>(i)].events);
     CutLateHellos();
-    busy = count > 0;
+    const bool drained = DrainWatched();
+    busy = count > 0 || drained;
   }
+}
+
+void LocalDoor::Knocked(const LifelinePointer& line, const Frame& frame) {
+  Watch(line);
+  if ((frame.header.flags & kFrameNoReply) != 0) return Count(frame.header, Code::kOk);
+  Refuse(line, frame.header, InvalidArgument("Ring is never answered: it is sent as a frame that wants no answer"));
+}
+
+void LocalDoor::Watch(const LifelinePointer& line) {
+  if (!line->ring || std::exchange(line->watched, true)) return;
+  line->ring->ring->Wake();
+  watched_.push_back(line);
+}
+
+bool LocalDoor::RingsPending() const {
+  return std::ranges::any_of(watched_, [](const auto& line) { return line->ring->ring->pending(); });
+}
+
+bool LocalDoor::DrainWatched() {
+  std::erase_if(watched_, [](const auto& line) { return !line->open(); });
+  uint64_t taken = 0;
+  for (const LifelinePointer& line : watched_) {
+    if (line->ring->ring->pending()) taken += verbs_.DrainRing(*line->ring, kEntriesPerTurnMax);
+  }
+  return taken > 0;
+}
+
+bool LocalDoor::FallAsleep() {
+  bool all = true;
+  for (const LifelinePointer& line : watched_) {
+    line->watched = !line->ring->ring->Sleep();
+    if (!line->watched) continue;
+    line->ring->ring->Wake();
+    all = false;
+  }
+  std::erase_if(watched_, [](const auto& line) { return !line->watched; });
+  return all;
 }
 
 // Sleeps until something happens or a hello is due.
 int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const int most = static_cast<int>(events.size());
-  const auto until = busy ? Clock::now() + kSpin : Clock::time_point{};
+  const auto until = busy ? Clock::now() + config_.spin : Clock::time_point{};
   while (busy && Clock::now() < until) {
     ::sched_yield();
     const int count = ::epoll_wait(epoll_.get(), events.data(), most, 0);
-    if (count != 0) return count;
+    if (count != 0 || RingsPending()) return count;
   }
+  if (!FallAsleep()) return ::epoll_wait(epoll_.get(), events.data(), most, 0);
   if (hellos_.empty()) return ::epoll_wait(epoll_.get(), events.data(), most, -1);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(hellos_.front().first - Clock::now());
   const int timeout_ms = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3600'000));
   return ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
 }
 
-void LocalDoor::AdmitIncoming() {
+void LocalDoor::RunPosted() {
   eventfd_t count = 0;
   ::eventfd_read(wake_.get(), &count);
-  std::vector<Connection> incoming;
+  std::vector<std::function<void()>> posted;
   {
     MutexLock lock(mutex_);
-    incoming.swap(incoming_);
+    posted.swap(posted_);
   }
-  for (Connection& connection : incoming) Admit(std::move(connection));
+  for (const auto& task : posted) task();
 }
 
 void LocalDoor::Admit(Connection connection) {
@@ -139,6 +191,7 @@ void LocalDoor::Admit(Connection connection) {
   const uint64_t others = user.lifelines++;
   lifelines_.emplace(key, line);
   if (others >= config_.limits.connections_per_uid) {
+    begun_ = Clock::now();
     Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
            ResourceExhausted("user ", line->peer().uid, " has ", others, " connections (limits.connections_per_uid ",
                              config_.limits.connections_per_uid, ")")
@@ -166,6 +219,7 @@ void LocalDoor::CutLateHellos() {
     hellos_.pop_front();
     if (!AwaitsHello(key)) continue;
     const LifelinePointer line = lifelines_.at(key);
+    begun_ = Clock::now();
     Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
            DeadlineExceeded("no OpenSession came within ", config_.limits.hello_timeout.count(),
                             " ms (limits.hello_timeout)"));
@@ -174,7 +228,7 @@ void LocalDoor::CutLateHellos() {
 }
 
 void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
-  if (tag == kWakeTag) return AdmitIncoming();
+  if (tag == kWakeTag) return RunPosted();
   if (tag == DescriptorsInFlight::kGraveTag) return ForgetUsers();
   const auto found = lifelines_.find(tag / 2);
   if (found == lifelines_.end()) return;  // ended earlier in this turn
@@ -203,12 +257,14 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
     case ReceiveOutcome::kClosed:
       return End(line, line->cut().value_or(EndCause::kClean)), false;
     case ReceiveOutcome::kMalformed:
+      begun_ = Clock::now();
       return Violation(line, FrameHeader{},
                        InvalidArgument("a frame is ", sizeof(FrameHeader), " to ", kFrameBytesMax, " bytes long")),
              false;
     case ReceiveOutcome::kFrame:
       break;
   }
+  begun_ = Clock::now();
   const bool more = (frame.header.flags & kFrameNoReply) != 0;
   if (descriptors == 0) return Serve(line, frame), more;
   Violation(line, frame.header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));
@@ -234,6 +290,7 @@ void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
   const bool join = !request.join().empty();
   auto opened = join ? verbs_.Join(request, line->peer()) : verbs_.OpenSession(request, line->peer());
   if (!opened.ok()) return Refuse(line, frame.header, opened.status());
+  Count(frame.header, Code::kOk);
   line->session = SessionId{opened->session()};
   // Who has said hello is due no more: then the loop asks no clock.
   while (!hellos_.empty() && !AwaitsHello(hellos_.front().second)) hellos_.pop_front();
@@ -247,17 +304,22 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
   if (line->joined && verb != Verb::kRedeem && verb != Verb::kGetServerInfo) {
     return Refuse(line, frame.header, PermissionDenied("a lifeline that joined a session only redeems its tickets"));
   }
+  if (verb == Verb::kRing) return Knocked(line, frame);
+  // What was published before this was asked comes before it.
+  if (line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, ring::kEntries);
   switch (verb) {
     case Verb::kOpenSession:
+    case Verb::kRing:
       break;  // served before
     case Verb::kGetServerInfo:
       if (!Parse(line, frame, &requests.get_server_info)) return;
+      Count(frame.header, Code::kOk);
       return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted(line->peer().uid));
     case Verb::kAllocate:
       if (!Parse(line, frame, &requests.allocate)) return;
       return Later<v1::AllocateResponse>(line, frame, requests.allocate, &Verbs::Allocate);
     case Verb::kMapped:
-      return Now(line, frame, &requests.mapped, &Verbs::Mapped);
+      return Mapped(line, frame);
     case Verb::kPublish:
       return Publish(line, frame);
     case Verb::kAcquire:
@@ -274,6 +336,14 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
       return Now(line, frame, &requests.get_stats, &Verbs::GetStats);
     case Verb::kRedeem:
       return Now(line, frame, &requests.redeem, &Verbs::Redeem);
+    case Verb::kBrowse:
+      return Now(line, frame, &requests.browse, &Verbs::Browse);
+    case Verb::kOpenChannel:
+      return Now(line, frame, &requests.open_channel, &Verbs::OpenChannel);
+    case Verb::kCloseChannel:
+      return Now(line, frame, &requests.close_channel, &Verbs::CloseChannel);
+    case Verb::kReceive:
+      return Receive(line, frame);
   }
   Refuse(line, frame.header, Unimplemented("verb ", frame.header.verb, " is unknown to this broker"));
 }
@@ -294,14 +364,16 @@ void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* re
 template <class Message>
 void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer) {
   if (!answer.ok()) return Refuse(line, frame.header, answer.status());
+  Count(frame.header, Code::kOk);
   line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted(line->peer().uid));
 }
 
 // The answer may come from another thread, after this client has gone.
 template <class Response, class Request, class Verb>
-void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, const Request& request, Verb verb) {
-  Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line),
-                           header = frame.header](Result<Answer<Response>> answer) {
+void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb) {
+  Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header,
+                           begun = begun_](Result<Answer<Response>> answer) {
+    verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
     const LifelinePointer waiting = caller.lock();
     if (!waiting) return;
     if (answer.ok()) {
@@ -314,10 +386,16 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, const Req
   std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
 }
 
+void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
+  Now(line, frame, &requests_->mapped, &Verbs::Mapped);
+  if (line->open() && requests_->mapped.ring() && !line->ring) line->ring = verbs_.RingOf(*line->session);
+}
+
 // The last seal may sleep, so not here.
 void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
   v1::PublishRequest& request = requests_->publish;
   if (!Parse(line, frame, &request)) return;
+  if (request.channel() != 0) return Later<v1::PublishResponse>(line, frame, request, &Verbs::Send);
   if (request.sealed()) return Later<v1::PublishResponse>(line, frame, request, &Verbs::PublishSealed);
   Tell(line, frame, verbs_.Publish(CallerOf(*line, frame), request));
 }
@@ -328,18 +406,36 @@ void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->acquire)) return;
   auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
   if (granted.ok()) {
+    Count(frame.header, Code::kOk);
     return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted),
                              verbs_.memory_wanted(line->peer().uid));
   }
-  if (request.timeout_ms() == 0 || !Verbs::MayCome(granted.status())) {
+  if (!Verbs::MayCome(granted.status(), request.timeout_ms())) {
     return Refuse(line, frame.header, granted.status());
   }
   Later<v1::AcquireResponse>(line, frame, request, &Verbs::Acquire);
 }
 
+void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {
+  const v1::ReceiveRequest& request = requests_->receive;
+  if (!Parse(line, frame, &requests_->receive)) return;
+  auto granted = verbs_.ReceiveAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
+  if (!granted.ok()) {
+    if (!Verbs::MayArrive(granted.status())) return Refuse(line, frame.header, granted.status());
+    return Later<v1::AcquireResponse>(line, frame, request, &Verbs::ReceiveLater);
+  }
+  Count(frame.header, Code::kOk);
+  line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted), verbs_.memory_wanted(line->peer().uid));
+}
+
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
   verbs_.CountRefusal();
+  Count(header, status.code());
   line->Refuse(header, status, verbs_.memory_wanted(line->peer().uid));
+}
+
+void LocalDoor::Count(const FrameHeader& header, Code code) {
+  verbs_.traffic().Count(Door::kLifeline, header.verb, code, Clock::now() - begun_);
 }
 
 void LocalDoor::TakeBack(SessionId session, Verb verb, std::string_view answer) {
@@ -348,7 +444,7 @@ void LocalDoor::TakeBack(SessionId session, Verb verb, std::string_view answer) 
     if (ours) verbs_.TakeBack({session, Door::kLifeline}, message);
   };
   if (verb == Verb::kAllocate) take_back(v1::AllocateResponse());
-  if (verb == Verb::kAcquire) take_back(v1::AcquireResponse());
+  if (verb == Verb::kAcquire || verb == Verb::kReceive) take_back(v1::AcquireResponse());
   if (verb == Verb::kExport) take_back(v1::ExportResponse());
 }
 
@@ -362,6 +458,17 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
               line->session ? Number(*line->session) : 0, status.ToString(), *dropped);
   }
   End(line, EndCause::kProtocol);
+}
+
+void LocalDoor::Cut(SessionId session, std::string_view why) {
+  const auto is_its = [&](const auto& entry) { return entry.second->session == session && !entry.second->joined; };
+  const auto found = std::ranges::find_if(lifelines_, is_its);
+  if (found == lifelines_.end()) return;
+  const LifelinePointer line = found->second;
+  if (const auto dropped = violations_.Admit(Clock::now())) {
+    log::Warn("lifeline cut: uid={} session={} {} ({} more before)", line->peer().uid, Number(session), why, *dropped);
+  }
+  End(line, EndCause::kLimit);
 }
 
 // Those of whom nothing is left, neither a lifeline nor anything unread.
@@ -378,7 +485,10 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   line->Close();
   ForgetUsers();
-  if (cause == EndCause::kProtocol || cause == EndCause::kLimit) verbs_.CountCut();
+  const bool cut = cause == EndCause::kProtocol || cause == EndCause::kLimit;
+  if (cut) verbs_.CountCut();
+  // It has published what stands in its ring, whoever ended it after that.
+  if (!cut && line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, ring::kEntries);
   if (line->session && !line->joined) verbs_.EndSession(*line->session);
 }
 

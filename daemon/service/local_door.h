@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -36,6 +37,8 @@ class LocalDoor {
 
   // Thread-safe. Refused with an error frame: limits.connections_per_uid.
   void Adopt(Connection connection) AB_EXCLUDES(mutex_);
+  // Thread-safe. Runs it on the thread of all lifelines.
+  void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
   struct Requests;  // reused from frame to frame, so that a request costs no allocation of its own
@@ -48,7 +51,7 @@ class LocalDoor {
 
   void Run();
   int WaitForEvents(bool busy, std::span<epoll_event> events);
-  void AdmitIncoming() AB_EXCLUDES(mutex_);
+  void RunPosted() AB_EXCLUDES(mutex_);
   void Admit(Connection connection);
   bool AwaitsHello(uint64_t key) const;
   void CutLateHellos();
@@ -60,9 +63,11 @@ class LocalDoor {
   void ServeVerb(const LifelinePointer& line, const Frame& frame);
   void Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status);
   void Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status);
+  void Count(const FrameHeader& header, Code code);
   void TakeBack(SessionId session, Verb verb, std::string_view answer);
   void End(const LifelinePointer& line, EndCause cause);
   void ForgetUsers();
+  void Cut(SessionId session, std::string_view why);
 
   template <class Message>
   bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
@@ -70,9 +75,19 @@ class LocalDoor {
   void Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb);
   // REQUIRES: `request` is parsed.
   template <class Response, class Request, class Verb>
-  void Later(const LifelinePointer& line, const Frame& frame, const Request& request, Verb verb);
+  void Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb);
   void Acquire(const LifelinePointer& line, const Frame& frame);
+  void Receive(const LifelinePointer& line, const Frame& frame);
   void Publish(const LifelinePointer& line, const Frame& frame);
+  void Mapped(const LifelinePointer& line, const Frame& frame);
+  void Knocked(const LifelinePointer& line, const Frame& frame);
+  // It was told that there is something in the ring.
+  void Watch(const LifelinePointer& line);
+  bool RingsPending() const;
+  // A few entries of each ring that is watched. Whether there were any.
+  bool DrainWatched();
+  // From now on their sessions wake the loop. False: there is something already.
+  bool FallAsleep();
   template <class Message>
   void Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
 
@@ -84,6 +99,7 @@ class LocalDoor {
   std::unique_ptr<Requests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
+  Clock::time_point begun_;  // when what is being served came
   LogThrottle violations_;
   std::unordered_map<uint64_t, LifelinePointer> lifelines_;
   std::unordered_map<uint32_t, User> of_uid_;
@@ -91,8 +107,9 @@ class LocalDoor {
   std::deque<std::pair<Clock::time_point, uint64_t>> hellos_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
-  std::vector<Connection> incoming_ AB_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: it uses all of the above
+  std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);
+  std::vector<LifelinePointer> watched_;  // whose rings the loop looks into by itself
+  std::thread thread_;                    // last: it uses all of the above
 };
 
 }  // namespace arraybridge

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/share_limits.h"
@@ -47,7 +48,10 @@ Status CheckSpec(const ShareLimits& limits, const v1::ArraySpec& spec, int index
 
 Status CheckFence(const v1::Fence& fence) {
   if (!v1::Fence::Kind_IsValid(fence.kind())) return InvalidArgument("fence kind ", fence.kind(), " is unknown");
-  return CheckBytes("the fence", fence.opaque().size(), "maximum", kFenceBytesMax);
+  const size_t wanted = fence.kind() == v1::Fence::EVENT ? kEventBytes : 0;
+  if (fence.opaque().size() == wanted) return Ok();
+  return InvalidArgument("the fence has ", fence.opaque().size(), " bytes where its kind has ", wanted)
+      .Because("BAD_FENCE");
 }
 
 }  // namespace
@@ -103,11 +107,27 @@ Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<
   return Ok();
 }
 
+Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("the channel's name", request.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  const auto role = request.role();
+  if (role == v1::OpenChannelRequest::SENDER || role == v1::OpenChannelRequest::RECEIVER) return Ok();
+  return InvalidArgument("role ", static_cast<int>(role), " is neither SENDER nor RECEIVER");
+}
+
+Status CheckSend(const v1::PublishRequest& request) {
+  if (request.name().empty() && !request.replace() && !request.sealed()) return Ok();
+  return InvalidArgument("what is sent into a channel has no name, replaces nothing and is not sealed");
+}
+
 Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request) {
   AB_RETURN_IF_ERROR(CheckCount("leases", static_cast<uint64_t>(request.leases_size()), "limits.leases_per_session",
                                 limits.leases_per_session));
   AB_RETURN_IF_ERROR(CheckCount("arenas", static_cast<uint64_t>(request.arenas_size()), "limits.arenas_per_session",
                                 limits.arenas_per_session));
+  AB_RETURN_IF_ERROR(CheckCount("shares", static_cast<uint64_t>(request.done_size() + request.lost_size()),
+                                "limits.shares_per_namespace", limits.shares_per_namespace));
   return CheckCount("unmapped arenas", static_cast<uint64_t>(request.unmapped_size()), "limits.frame_bytes_max",
                     limits.frame_bytes_max);
 }

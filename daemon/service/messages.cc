@@ -56,6 +56,7 @@ void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
     kind->set_why(refused.why);
   }
   message->set_out_of_service(device.out_of_service);
+  message->set_quarantined_bytes(device.quarantined_bytes);
 }
 
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability) {
@@ -76,6 +77,8 @@ void Fill(v1::ShareInfo* message, const ShareRow& row) {
   message->set_leases(row.leases);
   message->set_age_ms(Milliseconds(row.age));
   message->set_maker_process_id(row.maker_process_id);
+  // The event itself is for those who lease it.
+  if (!row.fence_done) message->mutable_share()->mutable_fence()->set_kind(v1::Fence::EVENT);
 }
 
 void Fill(v1::SessionInfo* message, const SessionRow& row) {
@@ -121,6 +124,12 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_sessions_total(snapshot.sessions_total);
   message->set_publishes_total(snapshot.publishes_total);
   message->set_acquires_total(snapshot.acquires_total);
+  message->set_holds(snapshot.holds);
+  message->set_pinned_bytes(snapshot.pinned_bytes);
+  message->set_channels(snapshot.channels);
+  message->set_queued_shares(snapshot.queued_shares);
+  message->set_pending_fences(snapshot.pending_fences);
+  message->set_lost_fences_total(snapshot.lost_fences_total);
 }
 
 v1::Immutability ToMessage(Immutability immutability) { return static_cast<v1::Immutability>(immutability); }

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,16 @@ void NotifyManager(std::string_view state) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return;
   ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
+}
+
+std::optional<int64_t> NumberFromManager(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  const char* const last = text + std::strlen(text);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text, last, number);
+  if (error != std::errc{} || end != last) return std::nullopt;
+  return number;
 }
 
 }  // namespace arraybridge

@@ -81,6 +81,17 @@ void PutHandle(const Handle& handle, size_t device_bytes, Sink& sink) {
   sink.Bytes(v1::Handle::kOpaqueFieldNumber, handle.opaque);
 }
 
+// Done is what proto3 leaves out.
+template <class Sink>
+void PutFence(const Fence& fence, Sink& sink) {
+  if (fence.done()) return;
+  constexpr size_t kKindBytes = 2;
+  const size_t event_bytes = 1 + CodedOutputStream::VarintSize64(fence.event.size()) + fence.event.size();
+  sink.Length(v1::Share::kFenceFieldNumber, kKindBytes + event_bytes);
+  sink.Number(v1::Fence::kKindFieldNumber, v1::Fence::EVENT);
+  sink.Bytes(v1::Fence::kOpaqueFieldNumber, fence.event);
+}
+
 template <class Sink>
 void PutShare(const LeasedShare& leased, size_t handle_bytes, size_t device_bytes, Sink& sink) {
   const ShareFacts& facts = *leased.facts;
@@ -92,6 +103,7 @@ void PutShare(const LeasedShare& leased, size_t handle_bytes, size_t device_byte
   PutHandle(leased.handle, device_bytes, sink);
   sink.Number(v1::Share::kImmutabilityFieldNumber, static_cast<uint64_t>(leased.immutability));
   sink.Number(v1::Share::kUnnamedFieldNumber, facts.unnamed ? 1 : 0);
+  PutFence(leased.fence, sink);
   sink.Raw(facts.description);
 }
 
@@ -117,11 +129,25 @@ std::string DescriptionOf(v1::PublishRequest& request) {
   said.mutable_metadata()->swap(*request.mutable_metadata());
   // Borrowed, so that the request keeps its messages for the next frame.
   said.unsafe_arena_set_allocated_specs(request.mutable_specs());
-  if (request.has_fence()) said.unsafe_arena_set_allocated_fence(request.mutable_fence());
   std::string description = said.SerializeAsString();
   said.unsafe_arena_release_specs();
-  said.unsafe_arena_release_fence();
   return description;
+}
+
+PublishCall CallOf(v1::PublishRequest& request) {
+  PublishCall call;
+  call.ns = request.namespace_();
+  call.name = request.name();
+  call.arena = ArenaId{request.arena()};
+  call.arena_generation = request.arena_generation();
+  call.offset = request.offset();
+  call.size = request.size();
+  call.description = DescriptionOf(request);
+  call.replace = request.replace();
+  call.sealed = request.sealed();
+  if (request.fence().kind() == v1::Fence::EVENT) call.fence.event = request.fence().opaque();
+  call.channel = ChannelEndId{request.channel()};
+  return call;
 }
 
 void AppendLeased(const LeasedShare& leased, std::string* response) {

@@ -10,8 +10,10 @@
 
 namespace arraybridge {
 
-// The bytes of a v1.Share that holds what its maker said, and nothing else: specs, fence, structure, metadata. The last
+// The bytes of a v1.Share that holds what its maker said, and nothing else: specs, structure, metadata. The last
 // two are taken out of the request.
+// What a Publish asks for; views into the request, from which structure and metadata are taken.
+PublishCall CallOf(v1::PublishRequest& request);
 std::string DescriptionOf(v1::PublishRequest& request);
 
 // Appends one v1.LeasedShare to the bytes of a v1.AcquireResponse.

@@ -5,8 +5,8 @@
 
 namespace arraybridge {
 
-Sweeper::Sweeper(Broker& broker, Worker& worker, std::function<void()> swept)
-    : broker_(broker), worker_(worker), swept_(std::move(swept)) {}
+Sweeper::Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool()> look_at_holds)
+    : broker_(broker), worker_(worker), swept_(std::move(swept)), look_at_holds_(std::move(look_at_holds)) {}
 
 void Sweeper::Soon() {
   {
@@ -50,6 +50,33 @@ void Sweeper::PostAt(Clock::time_point when) {
   });
 }
 
+// A client that behaves tells when such a hold ends; the watch is for those that do not, or cannot.
+void Sweeper::WatchHolds() {
+  if (broker_.holds_waiting()) LookAfter(kLookMin);
+}
+
+void Sweeper::HoldEnded() {
+  if (broker_.holds_waiting()) LookAfter(kHintMin);
+}
+
+// Unless a look is planned for before that.
+void Sweeper::LookAfter(std::chrono::milliseconds pause) {
+  const Clock::time_point when = Clock::now() + pause;
+  {
+    MutexLock lock(mutex_);
+    if (look_at_ && *look_at_ <= when) return;
+    look_at_ = when;
+  }
+  worker_.PostAt(when, [this, when, pause] {
+    {
+      MutexLock lock(mutex_);
+      if (look_at_ != when) return;  // another came before
+      look_at_.reset();
+    }
+    if (!look_at_holds_()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
+  });
+}
+
 void Sweeper::Sweep() {
   SweepNow();
   swept_();
@@ -59,6 +86,7 @@ Broker::Swept Sweeper::SweepNow() {
   posted_.store(false);  // before: what is let go from here on asks for the next sweep
   const Broker::Swept swept = broker_.Sweep(Clock::now());
   if (swept.more_later) Retry();
+  WatchHolds();  // what lost its last lease, or its name, may be held yet
   return swept;
 }
 

@@ -16,33 +16,44 @@ namespace arraybridge {
 // Thread-safe.
 class Sweeper {
  public:
-  // `swept` runs on the worker after each sweep. The worker must have ended before the sweeper dies.
-  Sweeper(Broker& broker, Worker& worker, std::function<void()> swept);
+  // `swept` runs on the worker after each sweep. `look_at_holds` too, while withdrawn bytes wait for holds to end;
+  // true: none does any more. The worker must have ended before the sweeper dies.
+  Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool()> look_at_holds);
 
   // On the worker, as soon as it is free.
   void Soon();
   // Once more when `delay` has passed, within kGrain.
   void After(std::chrono::milliseconds delay);
+  // Something may have begun to wait for a hold: looks every so often, ever more seldom, until nothing does.
+  void WatchHolds() AB_EXCLUDES(mutex_);
+  // Somebody says that a hold ended: looks soon, as often as that is said within kHintMin.
+  void HoldEnded() AB_EXCLUDES(mutex_);
   // Here and now, without `swept`. O(bytes): on a worker. What another thread sweeps meanwhile is not counted.
   Broker::Swept SweepNow() AB_EXCLUDES(mutex_);
 
  private:
   static constexpr std::chrono::milliseconds kGrain{50};
   static constexpr std::chrono::milliseconds kRetryMax{1000};
+  static constexpr std::chrono::milliseconds kLookMin{10};
+  static constexpr std::chrono::milliseconds kLookMax{1000};
+  static constexpr std::chrono::milliseconds kHintMin{1};
 
   void Sweep() AB_EXCLUDES(mutex_);
   // Once more when the back-off has passed; at most one sweep is planned for that.
   void Retry() AB_EXCLUDES(mutex_);
   void PostAt(Clock::time_point when) AB_EXCLUDES(mutex_);
+  void LookAfter(std::chrono::milliseconds pause) AB_EXCLUDES(mutex_);
 
   Broker& broker_;
   Worker& worker_;
   const std::function<void()> swept_;
+  const std::function<bool()> look_at_holds_;
   std::atomic<bool> posted_{false};
   Mutex mutex_;
   std::chrono::milliseconds retry_ AB_GUARDED_BY(mutex_) = kGrain;
   std::optional<Clock::time_point> retry_at_ AB_GUARDED_BY(mutex_);
-  std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);  // on a grid of kGrain, so their number is bounded
+  std::optional<Clock::time_point> look_at_ AB_GUARDED_BY(mutex_);  // the next look at holds
+  std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);       // on a grid of kGrain, so their number is bounded
 };
 
 }  // namespace arraybridge

@@ -48,11 +48,13 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       here_(RunsAt::Here()),
       no_gpu_(std::move(no_gpu)),
       line_(config.limits),
-      sweeper_(broker, slow_,
-               [this] {
-                 ServeMemory(Lane::kShort);
-                 if (line_.waits_for_memory()) ServeMemorySoon(Lane::kLong);
-               }),
+      sweeper_(
+          broker, slow_,
+          [this] {
+            ServeMemory(Lane::kShort);
+            if (line_.waits_for_memory()) ServeMemorySoon(Lane::kLong);
+          },
+          [this] { return LookAtHolds(); }),
       large_("ab-large"),
       slow_("ab-slow"),
       to_seal_(config.limits),
@@ -72,6 +74,7 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   Fill(info.mutable_limits(), config_);
   for (const DeviceFacts& device : broker_.Devices()) Fill(info.add_devices(), device);
   info.add_capabilities("tickets");
+  if (config_.cuda_events) info.add_capabilities("events");
   info.set_draining(draining());
   info.set_pid_namespace(here_.pid_namespace);
   info.set_no_gpu(no_gpu_);
@@ -83,6 +86,7 @@ Result<v1::OpenSessionResponse> Verbs::OpenSession(const v1::OpenSessionRequest&
   AB_RETURN_IF_ERROR(CheckNotDraining());
   peer.client = request.client();
   OfferHandles(request.capabilities(), here_, peer);
+  if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
   if (peer.process_id == 0) peer.process_id = request.process_id();
   auto opened = broker_.OpenSession(std::move(peer));
   if (!opened.ok()) return opened.status();
@@ -108,40 +112,47 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
 
 // In this order: who comes to wait after its waiters were dropped must hear that the session has gone.
 void Verbs::EndSession(SessionId session) {
-  broker_.EndSession(session);
+  const std::vector<ChannelId> channels = broker_.EndSession(session);
+  sweeper_.WatchHolds();
   line_.DropSession(session);
   to_seal_.DropSession(session);
+  for (const ChannelId channel : channels) ServeChannel(channel);
   sweeper_.Soon();
   sweeper_.After(config_.orphan_grace);
 }
 
 Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
-  AB_RETURN_IF_ERROR(broker_.Mapped(caller.session, ArenaId{request.arena()}));
+  const auto seal = [&] {
+    if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
+    if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
+    if (request.ring()) return broker_.RingMapped(caller.session);
+    return broker_.Mapped(caller.session, ArenaId{});
+  };
+  AB_RETURN_IF_ERROR(seal());
   return Answer<v1::MappedResponse>{};
 }
 
-Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::PublishRequest& request) {
+Result<PublishedShare> Verbs::Enter(SessionId session, v1::PublishRequest& request) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
-  PublishCall call;
-  call.ns = request.namespace_();
-  call.name = request.name();
-  call.arena = ArenaId{request.arena()};
-  call.arena_generation = request.arena_generation();
-  call.offset = request.offset();
-  call.size = request.size();
-  call.description = DescriptionOf(request);
-  call.replace = request.replace();
-  call.sealed = request.sealed();
-  auto published = broker_.Publish(caller.session, std::move(call));
+  return broker_.Publish(session, CallOf(request));
+}
+
+Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::PublishRequest& request) {
+  DrainRings(caller.session, request.namespace_());
+  auto published = Enter(caller.session, request);
   if (!published.ok()) return published.status();
   if (line_.waits_for_names()) TellWhoWaitsFor(caller.session, request.namespace_(), published->name);
   if (request.replace()) Reclaim();  // the name's former bytes may be nobody's now
+  return Told(caller, *std::move(published));
+}
+
+Answer<v1::PublishResponse> Verbs::Told(const Caller& caller, PublishedShare published) {
   Answer<v1::PublishResponse> answer;
-  answer.message.set_share(Number(published->share));
-  answer.message.set_name(std::move(published->name));
-  answer.message.set_generation(published->generation);
-  answer.message.set_immutability(ToMessage(published->immutability));
+  answer.message.set_share(Number(published.share));
+  answer.message.set_name(std::move(published.name));
+  answer.message.set_generation(published.generation);
+  answer.message.set_immutability(ToMessage(published.immutability));
   AddReturned(caller, answer.message.mutable_returned());
   return answer;
 }
@@ -163,20 +174,33 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
+  if (request.holds()) sweeper_.HoldEnded();
+  Answer<v1::ReleaseResponse> answer;
+  AB_RETURN_IF_ERROR(EndFences(caller, request, &answer.message));
   if (request.unmapped().empty()) {
     Reclaim();
   } else {
     sweeper_.Soon();  // it may have been the last that held what is dying
   }
-  Answer<v1::ReleaseResponse> answer;
   answer.message.set_released(released->released);
   AddReturned(caller, answer.message.mutable_returned());
   return answer;
 }
 
+Status Verbs::EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response) {
+  if (request.done().empty() && request.lost().empty()) return Ok();
+  const auto ended = broker_.EndFences(caller.session, Numbers(request.done()), Numbers(request.lost()));
+  if (!ended.ok()) return ended.status();
+  response->mutable_awaited()->Add(ended->awaited.begin(), ended->awaited.end());
+  if (!line_.waits_for_names()) return Ok();
+  for (const auto& facts : ended->finished) TellWhoWaitsFor(caller.session, facts->ns, facts->name);
+  return Ok();
+}
+
 Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const v1::WithdrawRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
+  DrainRings(caller.session, request.namespace_());
   const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), FromMessage(request.shares()));
   Reclaim();  // also when one name was missing: the others are gone
   if (!withdrawn.ok()) return withdrawn.status();
@@ -186,15 +210,43 @@ Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const
   return answer;
 }
 
+Result<Answer<v1::BrowseResponse>> Verbs::Browse(const Caller& caller, const v1::BrowseRequest& request) {
+  if (!caller.hears) return Answer<v1::BrowseResponse>{};
+  AB_RETURN_IF_ERROR(CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
+  auto descriptor = Exported(caller, request);
+  if (!descriptor.ok()) return descriptor.status();
+  Answer<v1::BrowseResponse> answer;
+  answer.descriptor = *std::move(descriptor);
+  return answer;
+}
+
+Result<UniqueFd> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& request) {
+  switch (request.part()) {
+    case v1::BrowseRequest::HOLDS:
+      return broker_.ExportHolds(caller.session, request.namespace_());
+    case v1::BrowseRequest::RING:
+      return broker_.OpenRing(caller.session, request.namespace_());
+    case v1::BrowseRequest::BELL:
+      return broker_.ExportBell(caller.session);
+    default:
+      return broker_.ExportCatalogue(caller.session, request.namespace_());
+  }
+}
+
 Result<Answer<v1::GetStatsResponse>> Verbs::GetStats(const Caller& caller, const v1::GetStatsRequest&) {
   if (!caller.hears) return Answer<v1::GetStatsResponse>{};
-  Answer<v1::GetStatsResponse> answer;
-  Fill(&answer.message, broker_.TakeSnapshot());
-  answer.message.set_waiting(line_.waiting());
-  for (const DeviceFacts& device : broker_.Devices()) Fill(answer.message.add_devices(), device);
-  answer.message.set_refusals_total(refusals_.load(std::memory_order_relaxed));
-  answer.message.set_sessions_cut_total(cuts_.load(std::memory_order_relaxed));
-  return answer;
+  return Answer<v1::GetStatsResponse>{Stats(), {}};
+}
+
+v1::GetStatsResponse Verbs::Stats() const {
+  v1::GetStatsResponse stats;
+  Fill(&stats, broker_.TakeSnapshot());
+  stats.set_waiting(line_.waiting());
+  for (const DeviceFacts& device : broker_.Devices()) Fill(stats.add_devices(), device);
+  stats.set_refusals_total(refusals_.load(std::memory_order_relaxed));
+  stats.set_sessions_cut_total(cuts_.load(std::memory_order_relaxed));
+  return stats;
 }
 
 Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1::RedeemRequest& request) {
@@ -212,7 +264,28 @@ void Verbs::TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_vi
   if (uid.ok()) line_.NamePublished(*uid, NamespaceNameOf(ns), name);
 }
 
+void Verbs::SetCut(std::function<void(SessionId, std::string_view why)> cut) {
+  const MutexLock lock(cut_mutex_);
+  cut_ = std::move(cut);
+}
+
+bool Verbs::LookAtHolds() {
+  if (!broker_.holds_waiting()) return true;
+  const Broker::Looked looked = broker_.LookAtHolds();
+  if (looked.freed > 0) Reclaim();
+  for (const SessionId session : looked.over_limit) {
+    Cut(session, "holds withdrawn bytes beyond limits.pinned_bytes_per_session");
+  }
+  return !broker_.holds_waiting();
+}
+
+void Verbs::Cut(SessionId session, std::string_view why) {
+  const MutexLock lock(cut_mutex_);
+  if (cut_) cut_(session, why);
+}
+
 void Verbs::Reclaim() {
+  sweeper_.WatchHolds();
   if (broker_.sweep_wanted() || line_.waits_for_memory()) sweeper_.Soon();
 }
 
@@ -251,7 +324,7 @@ Status Verbs::CheckNotDraining() const {
 }
 
 Clock::time_point Verbs::DeadlineOf(uint64_t timeout_ms) const {
-  const auto most = static_cast<uint64_t>(config_.limits.request_timeout_max.count());
+  const auto most = static_cast<uint64_t>(config_.limits.request_timeout_max.get().count());
   return Clock::now() + std::chrono::milliseconds(std::min(timeout_ms, most));
 }
 
@@ -261,7 +334,7 @@ Result<v1::Ticket> Verbs::TicketFor(SessionId session, ArenaId arena, Access acc
   sweeper_.After(config_.limits.ticket_lifetime);
   v1::Ticket ticket;
   ticket.set_token(std::string(Bytes(*token)));
-  ticket.set_lifetime_ms(static_cast<uint64_t>(config_.limits.ticket_lifetime.count()));
+  ticket.set_lifetime_ms(static_cast<uint64_t>(config_.limits.ticket_lifetime.get().count()));
   return ticket;
 }
 
@@ -292,6 +365,8 @@ void Verbs::AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField
 Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::ListRequest& request) {
   if (!caller.hears) return Answer<v1::ListResponse>{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
+  DrainRings(caller.session,
+             request.namespace_().empty() ? std::nullopt : std::optional<std::string_view>(request.namespace_()));
   ListFilter filter;
   filter.ns = request.namespace_();
   filter.name_prefix = request.name_prefix();

@@ -15,8 +15,10 @@
 #include "daemon/config.h"
 #include "daemon/service/handle_offer.h"
 #include "daemon/service/sweeper.h"
+#include "daemon/service/traffic.h"
 #include "daemon/service/waiting_line.h"
 #include "daemon/service/worker.h"
+#include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -65,15 +67,38 @@ class Verbs {
   WaiterId PublishSealed(const Caller& caller, const v1::PublishRequest& request,
                          const Reply<v1::PublishResponse>& reply);
   WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, const Reply<v1::AcquireResponse>& reply);
+  // Channels (verbs_channel.cc).
+  Result<Answer<v1::OpenChannelResponse>> OpenChannel(const Caller& caller, const v1::OpenChannelRequest& request);
+  Result<Answer<v1::CloseChannelResponse>> CloseChannel(const Caller& caller, const v1::CloseChannelRequest& request);
+  // A Publish that names a channel.
+  WaiterId Send(const Caller& caller, v1::PublishRequest& request, const Reply<v1::PublishResponse>& reply);
+  WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
+  // As AcquireAtOnce. Not if others wait there: then it is not this caller's turn.
+  Result<UniqueFd> ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
+  static bool MayArrive(const Status& refusal);
+  WaiterId ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
+                        const Reply<v1::AcquireResponse>& reply);
+
   // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse; the descriptor rides along on a
   // lifeline. The caller waits if it wants to and MayCome says so of the refusal.
   Result<UniqueFd> AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
-  static bool MayCome(const Status& refusal);
+  // `timeout_ms`: how long the request would wait for a name. Bytes that are being made right now are always waited
+  // for.
+  static bool MayCome(const Status& refusal, uint64_t timeout_ms);
   Result<Answer<v1::ExportResponse>> Export(const Caller& caller, const v1::ExportRequest& request);
   Result<Answer<v1::ReleaseResponse>> Release(const Caller& caller, const v1::ReleaseRequest& request);
   Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
+  // The numbers alone, for whoever watches the daemon from inside.
+  v1::GetStatsResponse Stats() const;
+  Clock::time_point started() const { return started_; }
+  // The descriptor rides along: for lifelines only.
+  Result<Answer<v1::BrowseResponse>> Browse(const Caller& caller, const v1::BrowseRequest& request);
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
+  // Publishing without calls (verbs_ring.cc). Null: the session has none, or has not mapped it.
+  std::shared_ptr<const SessionRing> RingOf(SessionId session) const;
+  // Takes what waits in it, at most `most` entries, each as a Publish that nobody hears. Who wrote nonsense is cut.
+  uint64_t DrainRing(const SessionRing& of, uint64_t most);
   // Undoes what an answer granted that its caller will never hear. Whatever has gone meanwhile is no failure.
   void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
   void TakeBack(const Caller& caller, const v1::AcquireResponse& granted);
@@ -89,7 +114,14 @@ class Verbs {
   // Returns when what the slow threads had to do is done, or at `deadline`.
   void WaitIdle(Clock::time_point deadline);
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
-  // Counted by the doors.
+  // Limits or quotas are others than they were: who waits for memory may fit now.
+  void LimitsChanged() { sweeper_.Soon(); }
+  // What the doors count.
+  Traffic& traffic() { return traffic_; }
+  const Traffic& traffic() const { return traffic_; }
+  // The door's part of ending a session that keeps too much from others; called on any thread, must not block. Nothing:
+  // that door has gone.
+  void SetCut(std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);
   void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
   void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -98,6 +130,21 @@ class Verbs {
 
   Status CheckNotDraining() const;
   Clock::time_point DeadlineOf(uint64_t timeout_ms) const;
+  // Leases as the bytes of an AcquireResponse, and their descriptor. What cannot be told is taken back.
+  Result<UniqueFd> Told(const Caller& caller, AcquiredShares acquired, std::string* response);
+  Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
+  Answer<v1::PublishResponse> Told(const Caller& caller, PublishedShare published);
+  // What every Publish is, whichever way it came.
+  Result<PublishedShare> Enter(SessionId session, v1::PublishRequest& request);
+  // Takes what waits in the rings of this namespace, or of all of the user's: names are there from the moment they
+  // stand in one. Whether anything did.
+  bool DrainRings(SessionId session, std::optional<std::string_view> ns);
+  Result<UniqueFd> Exported(const Caller& caller, const v1::BrowseRequest& request);
+  // Something was sent, received or closed there: whose turn it is now is answered.
+  void ServeChannel(ChannelId channel);
+  // AcquireAtOnce without a look into the rings. Who waits for a name is told when it comes: draining for it would be
+  // draining inside of draining.
+  Result<UniqueFd> AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
   Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
   WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
@@ -112,7 +159,11 @@ class Verbs {
   void AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned);
   // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
   void Reclaim();
+  // Looks who still holds withdrawn bytes, ends who holds too many. True: nobody waits for a hold to end any more.
+  bool LookAtHolds();
+  void Cut(SessionId session, std::string_view why) AB_EXCLUDES(cut_mutex_);
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
+  Status EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response);
   void ServeMemory(Lane lane);
   void ServeMemorySoon(Lane lane);
 
@@ -122,6 +173,9 @@ class Verbs {
   const Clock::time_point started_;
   const RunsAt here_;
   const std::string no_gpu_;
+  Traffic traffic_;
+  Mutex cut_mutex_;
+  std::function<void(SessionId, std::string_view why)> cut_ AB_GUARDED_BY(cut_mutex_);
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};

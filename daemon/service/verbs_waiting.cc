@@ -14,6 +14,11 @@ namespace {
 // What clients' arenas grow to. Populating so much takes tens of milliseconds; what is larger has a lane of its own.
 constexpr uint64_t kShortBytesMax = 64ull << 20;
 
+// What a device is still writing is there soon: who cannot wait for its event waits here, whatever it asked for.
+constexpr std::chrono::milliseconds kFenceWait{5000};
+constexpr std::string_view kFencePending = "FENCE_PENDING";
+constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
+
 Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
 
 }  // namespace
@@ -32,6 +37,7 @@ class Verbs::Pending {
   // whatever it is: each is handed out once.
   Deliver Try(bool first) {
     if (verbs_.draining()) return nullptr;
+    verbs_.LookAtHolds();
     verbs_.AddReturned(caller_, response_.mutable_returned());
     const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
     if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) {
@@ -179,6 +185,10 @@ void Verbs::TakeBack(const Caller& caller, const v1::AcquireResponse& granted) {
   std::vector<uint64_t> leases;
   for (const auto& leased : granted.shares()) leases.push_back(leased.lease());
   const uint64_t arena = granted.descriptor_arena();
+  // Later: a door may call this with a lock held, under which nobody else can be answered.
+  for (const ChannelId channel : broker_.PutBack(caller.session, leases)) {
+    slow_.Post([this, channel] { ServeChannel(channel); });
+  }
   static_cast<void>(broker_.Release(caller.session, leases, {}, {&arena, arena == 0 ? 0u : 1u}));
   Reclaim();
 }
@@ -213,31 +223,49 @@ WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& re
 WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request,
                         const Reply<v1::AcquireResponse>& reply) {
   auto granted = AcquireMessage(caller, request);
-  if (granted.ok() || !MayCome(granted.status()) || request.timeout_ms() == 0) {
+  const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
+  if (missing && DrainRings(caller.session, request.namespace_())) granted = AcquireMessage(caller, request);
+  if (granted.ok() || !MayCome(granted.status(), request.timeout_ms())) {
     return reply(std::move(granted)), WaiterId{};
   }
   return AcquireLater(caller, request, granted.status(), reply);
 }
 
-// An id that is gone never comes back: only names are worth waiting for.
-bool Verbs::MayCome(const Status& refusal) {
-  return refusal.code() == Code::kNotFound && refusal.reason() == "SHARE_NOT_FOUND";
+// An id that is gone never comes back: only names are worth waiting for, and bytes that are on their way.
+bool Verbs::MayCome(const Status& refusal, uint64_t timeout_ms) {
+  if (refusal.code() != Code::kNotFound) return false;
+  return refusal.reason() == kFencePending || (refusal.reason() == kNotThere && timeout_ms > 0);
 }
 
 Result<UniqueFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
+  auto granted = AcquireNow(caller, request, response);
+  const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
+  if (!missing || !DrainRings(caller.session, request.namespace_())) return granted;
+  return AcquireNow(caller, request, response);
+}
+
+Result<UniqueFd> Verbs::AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
   const bool lifeline = caller.door == Door::kLifeline;
-  auto acquired = broker_.Acquire(caller.session, request.namespace_(), FromMessage(request.shares()), lifeline);
-  if (!acquired.ok()) return acquired.status();
+  auto acquired = broker_.Acquire(caller.session, request.namespace_(), FromMessage(request.shares()), lifeline,
+                                  request.final_only());
+  if (!acquired.ok()) {
+    Reclaim();  // what it leased before its descriptor failed is let go again
+    return acquired.status();
+  }
+  return Told(caller, *std::move(acquired), response);
+}
+
+Result<UniqueFd> Verbs::Told(const Caller& caller, AcquiredShares acquired, std::string* response) {
   response->clear();
-  for (const LeasedShare& leased : acquired->shares) AppendLeased(leased, response);
-  Status failed = lifeline ? Ok() : AppendTickets(caller.session, *acquired, response);
+  for (const LeasedShare& leased : acquired.shares) AppendLeased(leased, response);
+  Status failed = caller.door == Door::kLifeline ? Ok() : AppendTickets(caller.session, acquired, response);
   UniqueFd descriptor;
-  if (acquired->descriptor) {
-    AppendDescriptorArena(acquired->descriptor->arena, response);
-    descriptor = std::move(acquired->descriptor->descriptor);
+  if (acquired.descriptor) {
+    AppendDescriptorArena(acquired.descriptor->arena, response);
+    descriptor = std::move(acquired.descriptor->descriptor);
   }
   if (failed.ok() && response->size() > AnswerBytesMax(config_.limits)) {
     failed = ResourceExhausted("the answer has ", response->size(), " bytes (limits.frame_bytes_max ",
@@ -267,7 +295,7 @@ Status Verbs::AppendTickets(SessionId session, const AcquiredShares& acquired, s
 // The same bytes, read back: for gRPC, which wants a message, and for who has waited.
 Result<Answer<v1::AcquireResponse>> Verbs::AcquireMessage(const Caller& caller, const v1::AcquireRequest& request) {
   std::string bytes;
-  auto granted = AcquireAtOnce(caller, request, &bytes);
+  auto granted = AcquireNow(caller, request, &bytes);
   if (!granted.ok()) return granted.status();
   Answer<v1::AcquireResponse> answer;
   answer.message = ReadBack(bytes);
@@ -287,14 +315,19 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& req
   for (const v1::ShareRef& ref : wait->request.shares()) {
     if (ref.has_name()) names.push_back(ref.name());
   }
+  uint64_t timeout_ms = request.timeout_ms();
+  if (wait->missing.reason() == kFencePending) {
+    timeout_ms = std::max<uint64_t>(timeout_ms, kFenceWait.count());
+    for (const auto& [key, name] : wait->missing.metadata()) names.push_back(name);  // it was asked for by id, maybe
+  }
 
   Waiter waiter;
   waiter.session = caller.session;
-  waiter.deadline = DeadlineOf(request.timeout_ms());
-  waiter.retry = [this, caller, wait](bool) -> Deliver {
+  waiter.deadline = DeadlineOf(timeout_ms);
+  waiter.retry = [this, caller, wait, timeout_ms](bool) -> Deliver {
     if (draining()) return nullptr;
     auto granted = AcquireMessage(caller, wait->request);
-    if (!granted.ok() && MayCome(granted.status())) {
+    if (!granted.ok() && MayCome(granted.status(), timeout_ms)) {
       wait->missing = granted.status();
       return nullptr;
     }

@@ -8,7 +8,8 @@ namespace arraybridge {
 struct WaitingLine::Entry {
   uint64_t id = 0;
   Waiter waiter;
-  std::optional<MemoryKey> memory;     // else it waits for names
+  std::optional<MemoryKey> memory;     // it waits for memory;
+  std::optional<uint64_t> queue;       // or in this queue; else for names
   std::vector<std::string> name_keys;  // under which it is in for_name_
   bool busy = false;                   // its retry runs
   bool again = false;                  // something happened while it ran
@@ -74,6 +75,13 @@ void WaitingLine::Remove(Entry& entry) {
     if (queue->second.empty()) for_memory_.erase(queue);
     return;
   }
+  if (entry.queue) {
+    queue_waiters_.fetch_sub(1);
+    const auto queue = in_queue_.find(*entry.queue);
+    queue->second.erase(entry.id);
+    if (queue->second.empty()) in_queue_.erase(queue);
+    return;
+  }
   name_waiters_.fetch_sub(1);
   for (const std::string& key : entry.name_keys) {
     const auto waiters = for_name_.find(key);
@@ -108,6 +116,44 @@ Result<WaiterId> WaitingLine::WaitForNames(uint32_t uid, std::string_view ns, st
     }
   }
   return Try(entry, true) ? WaiterId{} : WaiterId{entry->id};
+}
+
+Result<WaiterId> WaitingLine::WaitInQueue(uint64_t queue, Waiter waiter) {
+  EntryPointer entry;
+  {
+    MutexLock lock(mutex_);
+    auto inserted = Insert(std::move(waiter));
+    if (!inserted.ok()) return inserted.status();
+    entry = *std::move(inserted);
+    queue_waiters_.fetch_add(1);
+    entry->queue = queue;
+    in_queue_[queue].insert(entry->id);
+  }
+  ServeQueue(queue);
+  MutexLock lock(mutex_);
+  return entry->gone ? WaiterId{} : WaiterId{entry->id};
+}
+
+// Whoever comes while another thread tries the first makes that thread try it once more, so nothing is missed; and
+// nobody is tried before the one in front of it has been answered.
+bool WaitingLine::ServeQueue(uint64_t queue) {
+  if (!waits_in_queues()) return false;
+  for (bool answered = false;; answered = true) {
+    EntryPointer first;
+    {
+      MutexLock lock(mutex_);
+      const auto found = in_queue_.find(queue);
+      if (found == in_queue_.end()) return answered;
+      first = entries_.at(*found->second.begin());
+    }
+    if (!Try(first, true)) return answered;
+  }
+}
+
+bool WaitingLine::waits_in(uint64_t queue) const {
+  if (!waits_in_queues()) return false;
+  MutexLock lock(mutex_);
+  return in_queue_.contains(queue);
 }
 
 // From its first refusal on, memory is wanted.

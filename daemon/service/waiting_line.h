@@ -1,5 +1,6 @@
 // The WaitingLine is where both doors' callers wait for what is not there yet: memory, first come first served inside
-// a namespace, or a name. Every wait has a deadline and an answer. It knows no verb: a Waiter brings its own retry.
+// a namespace, a name, or their turn in a queue. Every wait has a deadline and an answer. It knows no verb: a Waiter
+// brings its own retry.
 #pragma once
 
 #include <array>
@@ -56,7 +57,7 @@ struct Waiter {
 // Thread-safe. Calls retry and expire with no lock held.
 class WaitingLine {
  public:
-  explicit WaitingLine(const Limits& limits);
+  explicit WaitingLine(const Limits& limits);  // which outlive it
   ~WaitingLine();
   WaitingLine(const WaitingLine&) = delete;
   WaitingLine& operator=(const WaitingLine&) = delete;
@@ -74,6 +75,13 @@ class WaitingLine {
   bool ServeMemory(Lane lane = Lane::kShort);
   // Tries who waits for it: the first few on this thread, the others soon.
   void NamePublished(uint32_t uid, std::string_view ns, std::string_view name);
+  // Stands behind everybody of this queue, and all are tried in order, on this thread. 0: answered.
+  Result<WaiterId> WaitInQueue(uint64_t queue, Waiter waiter);
+  // Tries them in order until one waits on, on this thread. True: at least one was answered.
+  bool ServeQueue(uint64_t queue);
+  bool waits_in(uint64_t queue) const;
+  // Cheap: without it nobody need ask about a queue.
+  bool waits_in_queues() const { return queue_waiters_.load() > 0; }
   // Cheap: without it nobody need find out whose name was published.
   bool waits_for_names() const { return name_waiters_.load() > 0; }
 
@@ -116,7 +124,7 @@ class WaitingLine {
   using Batch = std::vector<EntryPointer>;
   void TryLater(std::shared_ptr<const Batch> batch, size_t begin) AB_EXCLUDES(mutex_);
 
-  const Limits limits_;
+  const Limits& limits_;
   mutable Mutex mutex_;
   uint64_t last_id_ AB_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, EntryPointer> entries_ AB_GUARDED_BY(mutex_);
@@ -126,6 +134,7 @@ class WaitingLine {
   // By lane: it found one of the other lane in its way, or one that stood before it has been answered.
   std::array<bool, 2> go_on_ AB_GUARDED_BY(mutex_){};
   std::unordered_map<std::string, std::set<uint64_t>> for_name_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::set<uint64_t>> in_queue_ AB_GUARDED_BY(mutex_);  // in the order they came
   std::set<std::pair<Clock::time_point, uint64_t>> deadlines_ AB_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);
   std::map<uint32_t, uint64_t> refused_of_ AB_GUARDED_BY(mutex_);  // of each user those that lack its own
@@ -133,6 +142,7 @@ class WaitingLine {
   std::atomic<uint64_t> refused_{0};                               // those that lack what is shared
   std::atomic<uint64_t> name_waiters_{0};
   std::atomic<uint64_t> memory_waiters_{0};
+  std::atomic<uint64_t> queue_waiters_{0};
   // A thread of its own: a slow allocation must not delay a deadline. Last: it uses all of the above.
   Worker timers_;
 };

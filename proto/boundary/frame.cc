@@ -7,6 +7,47 @@
 #include <cstring>
 
 namespace arraybridge {
+
+std::string_view NameOf(Verb verb) {
+  switch (verb) {
+    case Verb::kOpenSession:
+      return "OpenSession";
+    case Verb::kGetServerInfo:
+      return "GetServerInfo";
+    case Verb::kAllocate:
+      return "Allocate";
+    case Verb::kMapped:
+      return "Mapped";
+    case Verb::kPublish:
+      return "Publish";
+    case Verb::kAcquire:
+      return "Acquire";
+    case Verb::kExport:
+      return "Export";
+    case Verb::kRelease:
+      return "Release";
+    case Verb::kWithdraw:
+      return "Withdraw";
+    case Verb::kList:
+      return "List";
+    case Verb::kGetStats:
+      return "GetStats";
+    case Verb::kRedeem:
+      return "Redeem";
+    case Verb::kBrowse:
+      return "Browse";
+    case Verb::kOpenChannel:
+      return "OpenChannel";
+    case Verb::kCloseChannel:
+      return "CloseChannel";
+    case Verb::kReceive:
+      return "Receive";
+    case Verb::kRing:
+      return "Ring";
+  }
+  return "unknown";
+}
+
 namespace {
 
 // The kernel's own limit is 253 descriptors a message (SCM_MAX_FD): room for all, so that none is lost and leaked.

@@ -31,7 +31,15 @@ enum class Verb : uint16_t {
   kList = 10,
   kGetStats = 11,
   kRedeem = 12,
+  kBrowse = 13,
+  kOpenChannel = 14,
+  kCloseChannel = 15,
+  kReceive = 16,
+  kRing = 17,  // no message, no answer: there is something in the sender's publish ring
+  kLast = kRing,
 };
+// As the service calls it, in metrics and logs; "unknown" for a number that is no verb's.
+std::string_view NameOf(Verb verb);
 
 enum FrameFlags : uint16_t {
   kFrameNoReply = 1,       // request: the sender does not want an answer, not even an error

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "proto/boundary/unique_fd.h"
 
@@ -21,6 +22,19 @@ inline constexpr int32_t kDeviceCpu = 1;
 inline constexpr int32_t kDeviceCuda = 2;
 
 enum class HandleKind : uint8_t { kMemfd = 1, kCudaVmm = 2, kCudaIpc = 3 };
+
+// As people read it: in tables, labels, messages and from Python.
+constexpr std::string_view NameOf(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::kMemfd:
+      return "memfd";
+    case HandleKind::kCudaVmm:
+      return "cuda_vmm";
+    case HandleKind::kCudaIpc:
+      return "cuda_ipc";
+  }
+  return "unknown";
+}
 
 // kWrite is for the one producer of an arena, kRead for everybody else.
 enum class Access : uint8_t { kRead, kWrite };

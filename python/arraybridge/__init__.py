@@ -3,6 +3,7 @@
     broker = arraybridge.Broker()
     broker.put(array, "frame")                   # in any process
     tensor = broker.get("frame", "torch")        # in any other
+    tensor = arraybridge.convert_memory(array, "numpy", "torch", gpu_id=None)    # inside one process, without a broker
 
 Importing this package imports no framework, not even NumPy.
 """
@@ -14,58 +15,50 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from arraybridge.asdlpack import asdlpack
-from arraybridge.detect import (
-    CPU_MEMORY_TYPES,
-    GPU_MEMORY_TYPES,
-    MEMORY_TYPE_CUPY,
-    MEMORY_TYPE_JAX,
-    MEMORY_TYPE_NUMPY,
-    MEMORY_TYPE_PYCLESPERANTO,
-    MEMORY_TYPE_TENSORFLOW,
-    MEMORY_TYPE_TORCH,
-    SUPPORTED_MEMORY_TYPES,
-    VALID_GPU_MEMORY_TYPES,
-    VALID_MEMORY_TYPES,
-    MemoryType,
-    detect_memory_type,
-)
-from arraybridge.errors import (
-    BrokerError,
-    BrokerTimeout,
-    BrokerUnavailable,
-    CopyWarning,
-    DeviceFallbackWarning,
-    DeviceUnavailable,
-    FrameworkNotAvailable,
-    InvalidDevice,
-    InvalidMemoryType,
-    InvalidRequest,
-    MemoryConversionError,
-    OutOfMemory,
-    PermissionDenied,
-    ShareExists,
-    ShareNotFound,
-    SourceTypeMismatch,
-    UnsupportedArray,
-    UnsupportedDtype,
-    ZeroCopyUnavailable,
-)
+from arraybridge.detect import *  # noqa: F403
+from arraybridge.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from arraybridge._core import View
+    from arraybridge.adapters import (
+        ensure_module,
+        get_device_id,
+        optional_import,
+        supports_cuda_array_interface,
+        supports_dlpack,
+    )
+    from arraybridge.array_api import array_namespace
     from arraybridge.broker import Broker
+    from arraybridge.channel import Channel
+    from arraybridge.cleanup import *  # noqa: F403
+    from arraybridge.convert import Converter, convert_memory, get_converter
+    from arraybridge.decorators import (
+        DtypeConversion,
+        memory_types,
+        cupy as cupy,
+        jax as jax,
+        numpy as numpy,
+        pyclesperanto as pyclesperanto,
+        tensorflow as tensorflow,
+        torch as torch,
+    )
     from arraybridge.planner import Converted, Plan
+    from arraybridge.scaling import SCALING_FUNCTIONS, scale_dtype
     from arraybridge.share import ArraySpec, Listed, Share
+    from arraybridge.stacking import process_slices, stack_slices, unstack_slices
 
+# All of them, also those that other modules list: type checkers read no list that is put together.
 __all__ = [
     "CPU_MEMORY_TYPES",
     "GPU_MEMORY_TYPES",
+    "MEMORY_TYPE_CLEANUP_REGISTRY",
     "MEMORY_TYPE_CUPY",
     "MEMORY_TYPE_JAX",
     "MEMORY_TYPE_NUMPY",
     "MEMORY_TYPE_PYCLESPERANTO",
     "MEMORY_TYPE_TENSORFLOW",
     "MEMORY_TYPE_TORCH",
+    "SCALING_FUNCTIONS",
     "SUPPORTED_MEMORY_TYPES",
     "VALID_GPU_MEMORY_TYPES",
     "VALID_MEMORY_TYPES",
@@ -74,10 +67,14 @@ __all__ = [
     "BrokerError",
     "BrokerTimeout",
     "BrokerUnavailable",
+    "Channel",
+    "ChannelClosed",
     "Converted",
+    "Converter",
     "CopyWarning",
     "DeviceFallbackWarning",
     "DeviceUnavailable",
+    "DtypeConversion",
     "FrameworkNotAvailable",
     "InvalidDevice",
     "InvalidMemoryType",
@@ -86,6 +83,7 @@ __all__ = [
     "MemoryConversionError",
     "MemoryType",
     "OutOfMemory",
+    "PeerGone",
     "PermissionDenied",
     "Plan",
     "Share",
@@ -96,19 +94,56 @@ __all__ = [
     "UnsupportedDtype",
     "View",
     "ZeroCopyUnavailable",
+    "array_namespace",
     "asdlpack",
+    "cleanup_all_gpu_frameworks",
+    "cleanup_cupy_gpu",
+    "cleanup_jax_gpu",
+    "cleanup_numpy_gpu",
+    "cleanup_pyclesperanto_gpu",
+    "cleanup_tensorflow_gpu",
+    "cleanup_torch_gpu",
+    "clear_cache",
+    "convert_memory",
     "detect_memory_type",
+    "ensure_module",
+    "execute_with_oom_recovery",
+    "get_converter",
+    "get_device_id",
+    "is_oom_error",
+    "memory_types",
+    "optional_import",
+    "process_slices",
+    "scale_dtype",
+    "stack_slices",
+    "supports_cuda_array_interface",
+    "supports_dlpack",
+    "unstack_slices",
 ]
 
-# What needs the extension is loaded when it is first asked for.
+# What needs the extension, or more of the library, is loaded when it is first asked for. The six decorators are named like
+# frameworks, so that __all__ leaves them out.
 _HOMES = {
-    "ArraySpec": "share",
-    "Broker": "broker",
-    "Converted": "planner",
-    "Listed": "share",
-    "Plan": "planner",
-    "Share": "share",
-    "View": "_core",
+    name: home
+    for home, names in {
+        "_core": "View",
+        "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
+        "array_api": "array_namespace",
+        "broker": "Broker",
+        "channel": "Channel",
+        "cleanup": (
+            "MEMORY_TYPE_CLEANUP_REGISTRY cleanup_all_gpu_frameworks cleanup_cupy_gpu cleanup_jax_gpu "
+            "cleanup_numpy_gpu cleanup_pyclesperanto_gpu cleanup_tensorflow_gpu cleanup_torch_gpu "
+            "clear_cache execute_with_oom_recovery is_oom_error"
+        ),
+        "convert": "Converter convert_memory get_converter",
+        "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
+        "planner": "Converted Plan",
+        "scaling": "SCALING_FUNCTIONS scale_dtype",
+        "share": "ArraySpec Listed Share",
+        "stacking": "process_slices stack_slices unstack_slices",
+    }.items()
+    for name in names.split()
 }
 
 logging.getLogger("arraybridge").addHandler(logging.NullHandler())
@@ -124,4 +159,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_HOMES})

@@ -28,6 +28,7 @@ class View:
     device: Final[tuple[int, int]]
     read_only: Final[bool]
     compact: Final[bool]
+    traits: Final[int | None]  # all that a plan needs of compact host memory, to look one up by; None of other memory
     # AttributeError for a dtype that the protocol lacks, and for memory of the other kind.
     __array_interface__: dict[str, Any]
     __cuda_array_interface__: dict[str, Any]
@@ -44,8 +45,16 @@ class View:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    def complete(self) -> View:
+        """The same memory, once what its producer has queued on a GPU has ended, also in another process. Waits.
+
+        Raises:
+            BufferError: that GPU, or its driver, failed, or the producer's process died before.
+        """
     def for_immutable_consumer(self) -> View:
         """The same memory; an unversioned capsule of it may alias read-only bytes (JAX, TensorFlow)."""
+    def immutable_capsule(self) -> Any:
+        """for_immutable_consumer().__dlpack__(), without the View between; on a GPU no stream is ordered."""
     def named(self, dtype: str, code: tuple[int, int, int] | None = None) -> View:
         """The same memory under another logical dtype name, and code of the same width."""
 
@@ -73,8 +82,25 @@ class ShareInfo:
     metadata: Final[bytes]
     unnamed: Final[bool]
 
+@final
+class ChannelEnd:
+    """One end of a channel, open until it is closed or gone; then it was abandoned."""
+
+    @property
+    def capacity(self) -> int: ...
+    def send(
+        self, placement: Placement, structure: bytes = b"", metadata: bytes = b"", timeout_s: float | None = None
+    ) -> None:
+        """timeout_s: None: as long as it takes."""
+    def receive(self, private: bool = False, timeout_s: float | None = None) -> tuple[ShareInfo, list[View]]:
+        """timeout_s: None: as long as it takes."""
+    def close(self, complete: bool = True) -> None: ...
+
 class Core:
-    def __init__(self, address: str, namespace: str, timeout_s: float, client: str) -> None: ...
+    def __init__(
+        self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True
+    ) -> None:
+        """holds: shares are found and held without calls where that is possible."""
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],
@@ -105,6 +131,19 @@ class Core:
         structure: bytes = b"",
         metadata: bytes = b"",
     ) -> ShareInfo: ...
+    def enter(
+        self,
+        placement: Placement,
+        name: str,
+        replace: bool = False,
+        sealed: bool = False,
+        structure: bytes = b"",
+        metadata: bytes = b"",
+    ) -> None:
+        """publish, without waiting for the broker where it can take the share from a ring. What fails is raised by the
+        next enter, which then does nothing else, by confirm or by flush."""
+    def put(self, view: View, name: str) -> bool:
+        """place and enter. False: nothing was done, for the array was born in a placement of this session."""
     def acquire(
         self,
         name: str,
@@ -115,13 +154,29 @@ class Core:
         broker_id: bytes = b"",
     ) -> tuple[ShareInfo, list[View]]:
         """broker_id: of which life of the broker the id is; NOT_FOUND in another one."""
+    def acquire_many(
+        self, wishes: Sequence[tuple[str, int, int, bytes]], private: bool = False, wait_s: float = 0.0
+    ) -> list[tuple[ShareInfo, list[View]]]:
+        """All or none, in as few messages as the broker takes. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
     def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
+    def open_channel(self, name: str, sends: bool, capacity: int = 0) -> ChannelEnd:
+        """capacity: 0: whatever it is."""
     def list(self, prefix: str = "") -> list[dict[str, Any]]:
         """Each: share (ShareInfo), maker, maker_process_id, leases, age_ms."""
     def stats(self) -> dict[str, int]: ...
     def client_stats(self) -> dict[str, int]: ...
     def server_info(self) -> dict[str, Any]: ...
     def flush(self) -> None: ...
+    def confirm(self) -> None:
+        """Waits until the broker has taken what was entered; raises what of it failed."""
+    def settle(self) -> None: ...
+
+def exchange(view: View, type: type, /) -> Any:
+    """An object of a type that has DLPack's exchange table, over the View's memory. Nothing is copied.
+
+    Raises:
+        TypeError: the type has no table, or the View is of no host memory. What the table's owner itself raises.
+    """
 
 def wrap(obj: Any, /) -> View:
     """A View of anything that speaks DLPack: exchange API on the type, __dlpack__, or a live capsule. Nothing is copied.

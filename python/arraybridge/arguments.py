@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+import reprlib
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from arraybridge.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from arraybridge.progress import Progress
+
+Access = Literal["safe", "shared"]
 
 
 class Wishes(TypedDict, total=False):
@@ -16,6 +23,19 @@ class Wishes(TypedDict, total=False):
     require: Literal["zero-copy"] | None
     device: object
     allow_downcast: bool
+
+
+class GetWishes(Wishes, total=False):
+    """What Broker.get takes beside."""
+
+    wait: float | None
+    access: Access
+
+
+class ConvertWishes(Wishes, total=False):
+    """What Broker.convert takes beside."""
+
+    progress: Progress | None
 
 
 def check_text(text: str, what: str) -> None:
@@ -47,29 +67,54 @@ def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-def copy_wish(copy: bool | None, require: str | None) -> bool | None:
-    """What the two words for it say together: True, a copy; False, none; None, whatever is cheaper.
+# Words that say more than the default, and contradict copy=True: (argument, default, the other word).
+_SAID: Final = (("require", None, "zero-copy"), ("access", "safe", "shared"))
+
+
+def check_copy(copy: bool | None) -> None:
+    """Of True, a copy; False, none; None, whatever is cheaper.
+
+    Raises:
+        InvalidRequest: it is none of these.
+    """
+    if copy is not None and not isinstance(copy, bool):
+        raise InvalidRequest(f"copy is True, False or None, not {copy!r}")
+
+
+def copy_and_sharing(copy: bool | None, require: str | None, access: str) -> tuple[bool | None, bool]:
+    """What the three words for it say together: the wish for a copy, and whether the caller promises to
+    write to nothing that shows a share's memory.
 
     Raises:
         InvalidRequest: they contradict each other, or are none.
     """
-    if copy is not None and not isinstance(copy, bool):
-        raise InvalidRequest(f"copy is True, False or None, not {copy!r}")
-    if require is None:
-        return copy
-    if require != "zero-copy":
-        raise InvalidRequest(f'require is "zero-copy" or None, not {require!r}')
-    if copy:
-        raise InvalidRequest('copy=True and require="zero-copy" contradict each other')
-    return False
+    check_copy(copy)
+    for (argument, default, other), word in zip(_SAID, (require, access), strict=True):
+        if word == default:
+            continue
+        if word != other:
+            choice = " or ".join("None" if each is None else f'"{each}"' for each in sorted((default, other), key=str))
+            raise InvalidRequest(f"{argument} is {choice}, not {word!r}")
+        if copy:
+            raise InvalidRequest(f'copy=True and {argument}="{other}" contradict each other')
+    return copy if require is None else False, access == "shared"
 
 
 def check_seconds(seconds: float, name: str) -> float:
-    """The number itself.
+    """The number itself, as a float.
 
     Raises:
-        InvalidRequest: it is no number of seconds, or negative.
+        InvalidRequest: it is no number of seconds, negative, or more than a float holds.
     """
     if isinstance(seconds, (int, float)) and seconds >= 0:
-        return seconds
-    raise InvalidRequest(f"{name} is 0 or more seconds, not {seconds!r}")
+        with contextlib.suppress(OverflowError):
+            return float(seconds)
+    raise InvalidRequest(f"{name} is 0 or more seconds, not {reprlib.repr(seconds)}")
+
+
+def check_word(word: object, name: str, words: Sequence[str]) -> None:
+    """Raises:
+    InvalidRequest: it is none of these words.
+    """
+    if not isinstance(word, str) or word not in words:
+        raise InvalidRequest(f"{name} is one of {list(words)}, not {word!r}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def asdlpack(obj: Any, *, copy: bool = False) -> View:
-    """A View of `obj`: our View or Share, a framework's array, a DLPack producer or capsule, an array interface, a buffer.
+    """A View of `obj`: our View or Share, a framework's array, a Keras variable, a DLPack producer or capsule, an array interface, a buffer.
 
     Shape, strides and dtype are those of `obj`. Nothing is copied unless `copy` is set (that copy lies in host memory, also
     of an array on a GPU), except `bytes`: a consumer that
@@ -38,7 +38,7 @@ def _view_of(obj: Any) -> View:
         return obj.view(private=True)
     adapter = adapters.of(obj)
     if adapter is adapters.protocols():
-        return adapter.export(obj)
+        return _view_of(obj.value) if adapters.is_keras_variable(type(obj)) else adapter.export(obj)
     described = adapter.describe(obj)
     if described.obstacles:
         raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(described.obstacles))

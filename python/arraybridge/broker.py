@@ -7,29 +7,37 @@ gone.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Sequence
-from typing import Any, Final, Literal, Unpack, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from arraybridge import _core, adapters, devices, discovery, planner, references, tree
-from arraybridge.adapters import generic
-from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.arguments import Wishes, check_text, copy_wish, sizes_of
-from arraybridge.connection import UNAVAILABLE, Connection
-from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
-from arraybridge.outcomes import Outcomes, seen
-from arraybridge.planner import Caps, Converted, Description, Plan
-from arraybridge.share import Listed, Share, record_of
-from arraybridge.source import Purpose, Source, copied, freeze, placed, placement_of, source_of
+from arraybridge import _core, discovery, references
+from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_text
+from arraybridge.channel import Channel
+from arraybridge.delivery import Acquired, Delivery, Wanted
+from arraybridge.detect import MemoryType
+from arraybridge.errors import BrokerError, InvalidRequest
+from arraybridge.planner import Converted, Plan
+from arraybridge.progress import Progress
+from arraybridge.publication import Publication, entered_alike
+from arraybridge.session import Session
+from arraybridge.share import Listed, Share, record_of, reference_of
+from arraybridge.source import source_of
 
-_Views = list[_core.View]  # inside the class, `list` is a verb
-_COUNT_MAX: Final = 2**63 - 1
-_DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
-_ALIGNED: Final = 255  # address bits that are zero in every block of a broker
+if TYPE_CHECKING:
+    import cupy
+    import jax
+    import numpy
+    import tensorflow
+    import torch
+
+# Inside the class, `list` is a verb.
+_Views = list[_core.View]
+_Arrays = list[Any]
+Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
-class Broker:
+class Broker(Session):
     """A connection to arraybridged.
 
     Args:
@@ -48,68 +56,39 @@ class Broker:
         start: discovery.Start = "auto",
         timeout_s: float = 10.0,
     ) -> None:
-        if start not in ("auto", "never", "private"):
-            raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
-        if start == "private" and address is not None:
-            raise InvalidRequest("a private broker has no address of somebody else's choice")
-        if not isinstance(namespace, str) or not namespace:
-            raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
-        check_text(namespace, "a namespace")
-        self.namespace: Final = namespace
-        self.timeout_s: Final = timeout_s
-        self._connection = Connection(address, namespace, start, timeout_s)
-        self._outcomes = Outcomes()
-        self._decided: dict[tuple[Caps, str, tuple[int, int, int], int, devices.Device], Plan] = {}
+        super().__init__(address, namespace, start, timeout_s)
+        self._delivery = Delivery(self._connection)
         references.remember(self)
-
-    def __enter__(self) -> Broker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A Broker crosses to another process as what it was asked for; there it makes a connection of its own."""
-        address, start = self._connection.asked
-        if start == "private":
-            address, start = self.address, "never"
-        return references.remade, (address, self.namespace, start, self.timeout_s)
-
-    def __repr__(self) -> str:
-        address = self._connection.address
-        return f"<Broker namespace {self.namespace!r}, {f'at {address}' if address else 'not connected'}>"
-
-    def close(self) -> None:
-        """Ends the connection, and a private broker. Arrays stay valid; the next call connects again."""
-        self._connection.close()
-
-    @property
-    def address(self) -> str:
-        """Where the broker is: the directory of its sockets. Finds, or starts, it.
-
-        Raises:
-            BrokerUnavailable: none is there, and none may or could be started.
-        """
-        self._connection.core()
-        address = self._connection.address
-        if address is None:
-            raise BrokerUnavailable("the connection was closed meanwhile", code=UNAVAILABLE)
-        return address
-
-    @property
-    def latest_address(self) -> str | None:
-        """Where the broker is, or was before `close`; None before the first call. Connects nowhere."""
-        return self._connection.latest_address
-
-    def is_at(self, address: str) -> bool:
-        """Whether it is connected to the broker at this address."""
-        return self._connection.address == address
 
     @property
     def last_plan(self) -> Plan | None:
         """How this thread's latest get or convert came about."""
-        return self._outcomes.latest
+        return self._delivery.latest_plan
 
+    @overload
+    def put(
+        self,
+        array: Any,
+        name: str | None = ...,
+        *,
+        replace: bool = ...,
+        sealed: bool = ...,
+        metadata: bytes | None = ...,
+        progress: Progress | None = ...,
+        wait: Literal[True] = ...,
+    ) -> Share: ...
+    @overload
+    def put(
+        self,
+        array: Any,
+        name: str,
+        *,
+        replace: bool = ...,
+        sealed: bool = ...,
+        metadata: bytes | None = ...,
+        progress: Progress | None = ...,
+        wait: Literal[False],
+    ) -> None: ...
     def put(
         self,
         array: Any,
@@ -118,7 +97,9 @@ class Broker:
         replace: bool = False,
         sealed: bool = False,
         metadata: bytes | None = None,
-    ) -> Share:
+        progress: Progress | None = None,
+        wait: bool = True,
+    ) -> Share | None:
         """Publishes an array, or a dict, list or tuple of arrays (nested as you like), as one immutable share.
 
         Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array is the
@@ -130,6 +111,12 @@ class Broker:
                 the buffer protocol (PEP 3118). Any shape of up to 64 dimensions and any strides; no lists of numbers.
             name: None lets the broker choose; such a share goes when its maker has gone and nobody reads it.
             metadata: bytes of your own, handed on as they are.
+            progress: told (bytes done, bytes in all) before, during and after the copy of host memory; nothing is told
+                where nothing is copied. Its exceptions end the put.
+            wait: False returns None, without a word from the broker where that is possible: small arrays in host memory
+                under new names. Others find the share from then on all the same. What fails, because the name is taken
+                for instance, is raised by the next put of this kind, which then does nothing else, by `flush` or by
+                `close`.
 
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.
@@ -138,61 +125,73 @@ class Broker:
             BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not for this process.
             InvalidRequest: a name, a tree or metadata that cannot be.
         """
-        if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
-        check_text(name or "", "a name")
-        for word, wish in (("replace", replace), ("sealed", sealed)):
-            if not isinstance(wish, bool):
-                raise InvalidRequest(f"{word} is True or False, not {wish!r}")
-        if metadata is not None and not isinstance(metadata, bytes):
-            raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
-        structure, leaves = tree.flatten(array)
-        sources = [source_of(leaf) for leaf in leaves]
-        purpose = Purpose(sealed, name or "", structure, metadata or b"")
+        plain = not (replace or sealed or metadata or progress is not None)
+        if wait is False and plain and entered_alike(self._connection, array, name):
+            return None
+        publication = Publication.of(array, name, replace, sealed, metadata, wait)
+        info = publication.entered(self._connection, progress)
+        return None if info is None else Share(self, info)
 
-        def published(core: _core.Core) -> _core.ShareInfo:
-            # Both in one: after a broker's end the bytes have to be placed anew, too.
-            born_there = None if sealed else placement_of(core, sources)
-            placement = born_there or placed(core, sources, purpose)
-            info = core.publish(placement, purpose.name, replace, sealed, structure, purpose.metadata)
-            if born_there is not None:
-                freeze(sources)
-            return info
+    def put_many(self, arrays: Mapping[str, Any], *, replace: bool = False, wait: bool = True) -> None:
+        """Puts each of these arrays, or trees of arrays, under its name, for about the price of the copies.
 
+        Not all or none: what is put before an error stays. Of the first that fails the others of the dict learn as soon as
+        it is known, and are not put then.
+
+        Args:
+            wait: returns when the broker has taken all of them, and raises what failed; False: as `put` takes it.
+
+        Raises:
+            ShareExists: a name is taken; the message names the first and how many more failed. What else `put` raises.
+        """
         try:
-            return Share(self, self._connection.ask(published))
-        except InvalidRequest as refusal:
-            if len(leaves) == 1 or refusal.reason not in ("TOO_LARGE", "TOO_MANY"):
-                raise
-            way_out = f"{refusal.message}; put the tree in parts, or arrays of one shape as one array"
-            raise InvalidRequest(way_out, refusal.code, refusal.reason) from None
+            for name, array in arrays.items():
+                self.put(array, name, replace=replace, wait=False)
+        except BrokerError as error:
+            self._connection.confirm_after(error)
+        if wait:
+            self._connection.confirm()
 
     @overload
     def get(
-        self,
-        name: str | Share,
-        framework: str = ...,
-        *,
-        wait: float | None = ...,
-        explain: Literal[True],
-        **wishes: Unpack[Wishes],
-    ) -> Converted: ...
+        self, name: str | Share, framework: str = ..., *, explain: Literal[True], **wishes: Unpack[GetWishes],
+    ) -> Converted: ...  # fmt: skip
     @overload
     def get(
-        self,
-        name: str | Share,
-        framework: str = ...,
-        *,
-        wait: float | None = ...,
-        explain: bool = ...,
-        **wishes: Unpack[Wishes],
-    ) -> Any: ...
+        self, name: str | Share, framework: Literal["numpy", MemoryType.NUMPY] = ..., *,
+        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
+    ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
+    @overload
+    def get(
+        self, name: str | Share, framework: Literal["torch", MemoryType.TORCH], *,
+        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
+    ) -> torch.Tensor: ...  # fmt: skip
+    @overload
+    def get(
+        self, name: str | Share, framework: Literal["tensorflow", MemoryType.TENSORFLOW], *,
+        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
+    ) -> tensorflow.Tensor: ...  # fmt: skip
+    @overload
+    def get(
+        self, name: str | Share, framework: Literal["jax", MemoryType.JAX], *,
+        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
+    ) -> jax.Array: ...  # fmt: skip
+    @overload
+    def get(
+        self, name: str | Share, framework: Literal["cupy", MemoryType.CUPY], *,
+        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
+    ) -> cupy.ndarray: ...  # fmt: skip
+    @overload
+    def get(
+        self, name: str | Share, framework: str, *, explain: bool = ..., **wishes: Unpack[GetWishes],
+    ) -> Any: ...  # fmt: skip
     def get(
         self,
         name: str | Share,
         framework: str = "numpy",
         *,
         wait: float | None = None,
+        access: Access = "safe",
         copy: bool | None = None,
         require: Literal["zero-copy"] | None = None,
         device: object = None,
@@ -208,8 +207,11 @@ class Broker:
         tree of arrays. The arrays stay valid when this object, the share's maker and the daemon are gone.
 
         Args:
-            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType.
+            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType. Type checkers are told of one array of this
+                framework; for a tree, pass the name as a variable of type str, and they are told of Any.
             wait: seconds to wait for a name that is not there yet; Ctrl-C ends it. Nobody waits for a Share.
+            access: "shared" is the promise not to write to the result: a framework without read-only arrays (torch) then
+                reads the broker's memory itself, without a mapping of its own, and a write ends the process (SIGSEGV).
             copy: True: private writable memory; False, or require="zero-copy": share or raise.
             device: "cpu", "cuda", "cuda:1", a GPU's number in this process or its UUID; None: where the share is, if the
                 framework has arrays there.
@@ -225,40 +227,72 @@ class Broker:
             DeviceUnavailable, InvalidDevice: no such device here, or none where the framework has arrays.
             ZeroCopyUnavailable: a copy was forbidden and is needed.
         """
-        target = adapters.named(framework)
-        caps = target.caps()
-        info, views = self._acquired(name, caps.private and not copy, wait or 0.0)
-        plain = copy is None and require is None and device is None and not allow_downcast
-        if plain and not explain and len(views) == 1 and not info.structure:
-            view = views[0]
-            known = self._decided.get((caps, view.dtype, view.dtype_code, view.ndim, view.device))
-            if known is not None and view.compact and not view.address & _ALIGNED:
-                self._outcomes.note(known)
-                return seen(target, view, known)
-        copy = copy_wish(copy, require)
-        plans: list[Plan] = []
+        wanted = Wanted.of(framework, access, copy, require, device, allow_downcast)
+        return self._delivery.granted(self._acquired(name, wanted.private, wait), wanted, explain)
 
-        def delivered(view: _core.View) -> Any:
-            described = generic.described(view, "share", info.kind)
-            chosen = planner.plan(
-                described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=_gpus(device)
-            )
-            plans.append(chosen)
-            if plain and chosen.zero_copy:
-                if len(self._decided) >= _DECIDED_MAX:
-                    self._decided.clear()
-                self._decided[caps, view.dtype, view.dtype_code, view.ndim, view.device] = chosen
-            return seen(target, self._delivered(view, chosen, caps), chosen)
+    def get_many(
+        self,
+        names: Sequence[str | Share],
+        framework: str = "numpy",
+        *,
+        wait: float | None = None,
+        access: Access = "safe",
+        copy: bool | None = None,
+        require: Literal["zero-copy"] | None = None,
+        device: object = None,
+        allow_downcast: bool = False,
+    ) -> _Arrays:
+        """What `get` gives for each of these, in their order, all or none.
 
-        result = tree.mapped(delivered, info.structure, views)
-        return self._outcomes.told(result, plans, copy, explain)
+        What this process has found before costs no message; the rest costs one for so many names as the broker takes
+        in one (256 unless it was told otherwise). Each is the newest when it was looked for.
+
+        Raises:
+            ShareNotFound: one of them is not there. What else `get` raises.
+        """
+        wanted = Wanted.of(framework, access, copy, require, device, allow_downcast)
+        if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
+            raise InvalidRequest(f"get_many takes a sequence of names or Shares, not {names!r}; get takes one")
+        wishes = [reference_of(name, self.namespace) for name in names]
+        return self._delivery.all_granted(self._connection.acquire_many(wishes, wanted.private, wait), wanted)
 
     @overload
     def convert(
-        self, array: Any, framework: str, *, explain: Literal[True], **wishes: Unpack[Wishes]
-    ) -> Converted: ...
+        self, array: Any, framework: str, *, explain: Literal[True], **wishes: Unpack[ConvertWishes],
+    ) -> Converted: ...  # fmt: skip
     @overload
-    def convert(self, array: Any, framework: str, *, explain: bool = ..., **wishes: Unpack[Wishes]) -> Any: ...
+    def convert(
+        self, array: Tree, framework: str, *, explain: bool = ..., **wishes: Unpack[ConvertWishes],
+    ) -> Any: ...  # fmt: skip
+    @overload
+    def convert(
+        self, array: object, framework: Literal["numpy", MemoryType.NUMPY], *,
+        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
+    ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
+    @overload
+    def convert(
+        self, array: object, framework: Literal["torch", MemoryType.TORCH], *,
+        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
+    ) -> torch.Tensor: ...  # fmt: skip
+    @overload
+    def convert(
+        self, array: object, framework: Literal["tensorflow", MemoryType.TENSORFLOW], *,
+        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
+    ) -> tensorflow.Tensor: ...  # fmt: skip
+    @overload
+    def convert(
+        self, array: object, framework: Literal["jax", MemoryType.JAX], *,
+        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
+    ) -> jax.Array: ...  # fmt: skip
+    @overload
+    def convert(
+        self, array: object, framework: Literal["cupy", MemoryType.CUPY], *,
+        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
+    ) -> cupy.ndarray: ...  # fmt: skip
+    @overload
+    def convert(
+        self, array: Any, framework: str, *, explain: bool = ..., **wishes: Unpack[ConvertWishes],
+    ) -> Any: ...  # fmt: skip
     def convert(
         self,
         array: Any,
@@ -269,34 +303,28 @@ class Broker:
         require: Literal["zero-copy"] | None = None,
         allow_downcast: bool = False,
         explain: bool = False,
+        progress: Progress | None = None,
     ) -> Any:
         """The array, or tree of arrays, as `framework`'s, inside this process; shared if memory allows, else one copy.
 
-        The copy lies in broker memory, so a later `put` of the result copies nothing.
+        A tree is of dicts, lists, tuples, namedtuples and dataclasses, nested as you like, and comes back as the same
+        classes; plain values of namedtuples and dataclasses stay. The copy lies in broker memory, so a later `put` of the
+        result copies nothing.
+
+        Args:
+            device, copy, require, allow_downcast, explain: as `get` takes them.
+            progress: told (bytes done, bytes in all) of each array that is copied into broker memory on the host.
 
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable: the target cannot hold it.
             ZeroCopyUnavailable: `copy=False` or require="zero-copy", and a copy is needed.
         """
-        target = adapters.named(framework)
-        copy = copy_wish(copy, require)
-        plans: list[Plan] = []
-
-        def converted(leaf: Any) -> Any:
-            caps = target.caps()
-            source = source_of(leaf, private=caps.private and not copy)
-            chosen = planner.plan(
-                source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=_gpus(device)
-            )
-            plans.append(chosen)
-            if chosen.route == "identity":
-                return leaf
-            if chosen.route == "hand_over":
-                return seen(target, source.view(), chosen)
-            return seen(target, self._placed_view(source, chosen, caps), chosen)
-
-        structure, leaves = tree.flatten(array)
-        return self._outcomes.told(tree.mapped(converted, structure, leaves), plans, copy, explain)
+        if (copy is None or copy is False) and require is None and device is None and not allow_downcast:
+            alike = self._delivery.alike(array, framework, copy)
+            if alike is not None:
+                return Converted(*alike) if explain else alike[0]
+        wanted = Wanted.of(framework, "safe", copy, require, device, allow_downcast)
+        return self._delivery.converted(array, wanted, explain=explain, progress=progress)
 
     def plan(
         self,
@@ -308,11 +336,8 @@ class Broker:
         allow_downcast: bool = False,
     ) -> Plan:
         """What convert would do with this one array, and why. Nothing moves."""
-        caps = adapters.named(framework).caps()
-        described = source_of(array, private=caps.private and not copy).description
-        return planner.plan(
-            described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=_gpus(device)
-        )
+        wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast)
+        return wanted.planned(source_of(array, private=wanted.private).description)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
         """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.
@@ -329,25 +354,21 @@ class Broker:
             OutOfMemory: no room until `timeout_s`.
             UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
         """
-        target = adapters.named(framework)
-        caps = target.caps()
-        if caps.read_only == "immutable":
-            reason = f"arrays of {caps.name} cannot be written: compute, and put the result"
-            raise UnsupportedArray("array", caps.name, "place", reason)
-        name = planner.dtype_name(dtype)
-        sizes = sizes_of(shape)
-        code = planner.CODES.get(name, (0, 0, 1))
-        if name not in planner.CODES:
-            name, code, more = numpy_adapter.traveling(dtype)
-            sizes += more
-        if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
-            raise InvalidRequest(f"an array of shape {sizes} has more bytes than there are addresses")
-        gpus = _gpus(device)
-        where = devices.wished(device, gpus, "share", caps.name) or devices.HOST
-        room = Description("share", name, code, sizes, None, 0, False, device=where)
-        chosen = planner.plan(room, caps, device=devices.named(where), gpus=gpus)
-        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where))
-        return seen(target, placement.views[0], chosen)
+        return self._delivery.room(shape, dtype, framework, device)
+
+    def channel(self, name: str, capacity: int | None = None) -> Channel:
+        """A queue of arrays between processes: what one sends, another receives, once and in order.
+
+        Connects nowhere: its first `send` or `receive` does. Channels do not share their names with shares.
+
+        Args:
+            capacity: arrays, or trees of arrays, that wait in it at most; a sender waits for room. The first process that
+                says one decides; None is whatever the others say, 16 if nobody does.
+
+        Raises:
+            InvalidRequest: no name, or no capacity.
+        """
+        return Channel(self, name, capacity)
 
     def withdraw(self, name: str | Share) -> None:
         """Takes a share off its name. Who holds it keeps it; its bytes go when nobody does.
@@ -355,13 +376,8 @@ class Broker:
         Raises:
             ShareNotFound: no such share.
         """
-        if isinstance(name, str) and name:
-            check_text(name, "a name")
-            return self._connection.ask(lambda core: core.withdraw(name))
-        if not isinstance(name, Share):
-            raise InvalidRequest("a share is withdrawn by its non-empty name, or by a Share")
-        self._check_mine(name)
-        return self._connection.ask(lambda core: core.withdraw("", name.id, name.generation, name.broker_id))
+        reference = reference_of(name, self.namespace)
+        self._connection.ask(lambda core: core.withdraw(*reference))
 
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
@@ -384,47 +400,11 @@ class Broker:
 
     def views(self, share: Share, *, private: bool = False) -> _Views:
         """The share's arrays as Views: read-only, or with `private` copy-on-write in a mapping of their own."""
-        return self._acquired(share, private, 0.0)[1]
+        return self._acquired(share, private)[1]
 
-    def _acquired(self, name: str | Share, private: bool, wait: float) -> tuple[_core.ShareInfo, _Views]:
-        if isinstance(name, str) and name:
-            check_text(name, "a name")
-            return self._connection.acquire(name, private=private, wait_s=wait)
-        if not isinstance(name, Share):
-            raise InvalidRequest("a share is asked for by a non-empty name, or by a Share")
-        self._check_mine(name)
-        # No wait: what this reference means is there, or has gone for good.
-        return self._connection.acquire("", name.id, name.generation, private, broker_id=name.broker_id)
-
-    def _check_mine(self, share: Share) -> None:
-        if share.namespace != self.namespace:
-            raise InvalidRequest(f"the share is of namespace {share.namespace!r}, this Broker of {self.namespace!r}")
-
-    def _placed_view(self, source: Source, chosen: Plan, caps: Caps) -> _core.View:
-        by_the_way = chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value
-        if by_the_way and source.description.fill is None:
-            # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
-            return copied(source.view(), chosen, caps)
-        where = devices.of(chosen.device)
-        # What lies in broker memory already is as good as a copy there, but for who asked for one.
-        fresh = where != source.description.device or planner.COPY_REQUESTED in chosen.reasons
-
-        def found(core: _core.Core) -> _core.Placement:
-            born_there = None if fresh else placement_of(core, [source])
-            return born_there or placed(core, [source], device=where)
-
-        room = self._connection.ask(found).views[0]
-        return copied(room, chosen, caps) if by_the_way else room
-
-    def _delivered(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
-        """A share's View as the plan says: this one, a copy in this process's host memory, or one in the broker's on a
-        GPU."""
-        where = devices.of(chosen.device)
-        if chosen.zero_copy or where == devices.HOST:
-            return copied(view, chosen, caps)
-        return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
-
-
-def _gpus(wish: object) -> Sequence[str]:
-    """The GPUs that a wish may mean; no driver is asked about the host."""
-    return () if wish is None or wish == "cpu" else _core.gpus()
+    def _acquired(self, name: str | Share, private: bool, wait: float | None = None) -> Acquired:
+        if type(name) is str and name and name.isascii():
+            return self._connection.acquire(name, 0, 0, private, wait)  # what `reference_of` would make of it
+        name, id, generation, broker_id = reference_of(name, self.namespace)
+        # No wait for a Share: what this reference means is there, or has gone for good.
+        return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id)

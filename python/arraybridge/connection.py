@@ -5,16 +5,18 @@ Thread-safe. It turns what the extension reports into the classes of `errors`.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
 
 from arraybridge import _core, discovery
 from arraybridge.arguments import check_seconds
-from arraybridge.errors import BrokerUnavailable, from_status
+from arraybridge.errors import BrokerError, BrokerUnavailable, from_status
 
 T = TypeVar("T")
 UNAVAILABLE: Final = 14
@@ -83,12 +85,30 @@ class Connection:
             return self._core
 
     def close(self) -> None:
-        """Ends it, and a private daemon with it. The next call makes a new one."""
+        """Ends it, and a private daemon with it. The next call makes a new one.
+
+        Raises:
+            BrokerError: something that was put without waiting is not there. It is closed all the same.
+        """
         with self._lock:
-            self._core, self._found = None, None
+            core, self._core, self._found = self._core, None, None
             end, self._end = self._end, None
-        if end is not None:
-            end()
+        try:
+            if core is not None:
+                _confirm(core)
+        finally:
+            if end is not None:
+                end()
+
+    def confirm(self) -> None:
+        """Waits until the broker has taken what was put without waiting.
+
+        Raises:
+            BrokerError: something of it failed.
+        """
+        core = self._core
+        if core is not None:
+            _confirm(core)
 
     def ask(self, call: Callable[[_core.Core], T]) -> T:
         """What `call` answers; asked a second time if a daemon was restarted, or an embedded one has gone."""
@@ -102,13 +122,26 @@ class Connection:
         except _core.StatusError as status:
             raise from_status(status) from None
 
+    def put(self, view: _core.View, name: str) -> bool:
+        """One array under a name, without waiting. False: nothing was done, it is published where it was born.
+
+        Raises:
+            ShareExists, OutOfMemory, BrokerUnavailable: this put, or an earlier one that nobody waited for, failed.
+        """
+        core = self._core or self.core()
+        try:
+            return core.put(view, name)
+        except _core.StatusError as status:
+            self._forgive(status, core)
+        return self.ask(lambda core: core.put(view, name))
+
     def acquire(
         self,
         name: str,
         id: int = 0,
         generation: int = 0,
         private: bool = False,
-        wait_s: float = 0.0,
+        wait: float | None = None,
         broker_id: bytes = b"",
     ) -> tuple[_core.ShareInfo, list[_core.View]]:
         """A share and Views of its arrays. `private`: copy-on-write, in a mapping of their own.
@@ -116,15 +149,39 @@ class Connection:
         An `id` is of one life of one broker, `broker_id`.
 
         Raises:
-            ShareNotFound: no such share. BrokerTimeout: not even after `wait_s` seconds.
+            ShareNotFound: no such share. BrokerTimeout: not even after `wait` seconds.
+            InvalidRequest: `wait` is no number of seconds.
         """
+        wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
         core = self._core or self.core()
-        wait_s = check_seconds(wait_s, "wait") if wait_s else 0.0
         try:
             return core.acquire(name, id, generation, private, wait_s, broker_id)
         except _core.StatusError as status:
             self._forgive(status, core)
         return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id))
+
+    def settle(self) -> None:
+        """Waits for what was published and is not there yet, so that nobody loses it when this process ends."""
+        core = self._core
+        if core is None:
+            return
+        with contextlib.suppress(_core.StatusError):  # the daemon has gone, and what was published with it
+            core.settle()
+
+    def acquire_many(
+        self, wishes: Sequence[tuple[str, int, int, bytes]], private: bool, wait: float | None = None
+    ) -> list[tuple[_core.ShareInfo, list[_core.View]]]:
+        """All or none, as `acquire` does one. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
+        wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
+        return self.ask(lambda core: core.acquire_many(wishes, private, wait_s))
+
+    def confirm_after(self, error: BrokerError) -> NoReturn:
+        """Raises `error`, caused by what else failed of what was put without waiting, if anything did."""
+        try:
+            self.confirm()
+        except BrokerError as more:
+            raise error from more
+        raise error
 
     def after_fork(self) -> None:
         """In a forked child: its lock may be one that a thread of the parent holds, and what that thread was making."""
@@ -144,6 +201,14 @@ class Connection:
         with self._lock:
             if self._core is core:
                 self._core = None
+        _confirm(core)
+
+
+def _confirm(core: _core.Core) -> None:
+    try:
+        core.confirm()
+    except _core.StatusError as status:
+        raise from_status(status) from None
 
 
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -155,6 +220,19 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _settle() -> None:
+    failed: Exception | None = None
+    for connection in list(_connections):
+        connection.settle()
+        try:
+            connection.confirm()
+        except BrokerError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed  # nobody is left to be told: the interpreter prints it
 
 
 def _client_name() -> str:

@@ -5,10 +5,28 @@ from __future__ import annotations
 import sys
 import weakref
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge.errors import InvalidMemoryType
 
+if TYPE_CHECKING:
+    from arraybridge.convert import Converter
+
+__all__ = [
+    "CPU_MEMORY_TYPES",
+    "GPU_MEMORY_TYPES",
+    "MEMORY_TYPE_CUPY",
+    "MEMORY_TYPE_JAX",
+    "MEMORY_TYPE_NUMPY",
+    "MEMORY_TYPE_PYCLESPERANTO",
+    "MEMORY_TYPE_TENSORFLOW",
+    "MEMORY_TYPE_TORCH",
+    "SUPPORTED_MEMORY_TYPES",
+    "VALID_GPU_MEMORY_TYPES",
+    "VALID_MEMORY_TYPES",
+    "MemoryType",
+    "detect_memory_type",
+]
 
 class MemoryType(str, Enum):
     """The six memory types. A member equals and hashes like its string."""
@@ -29,6 +47,37 @@ class MemoryType(str, Enum):
 
     def __hash__(self) -> int:
         return str.__hash__(self)
+
+    @property
+    def converter(self) -> Converter:
+        """Conversions from and to this type, as methods."""
+        from arraybridge.convert import Converter
+
+        return Converter(self)
+
+    def to_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """convert_memory(data, self, "numpy", gpu_id), and so on."""
+        return self._converted(data, "numpy", gpu_id)
+
+    def to_cupy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return self._converted(data, "cupy", gpu_id)
+
+    def to_torch(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return self._converted(data, "torch", gpu_id)
+
+    def to_tensorflow(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return self._converted(data, "tensorflow", gpu_id)
+
+    def to_jax(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return self._converted(data, "jax", gpu_id)
+
+    def to_pyclesperanto(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return self._converted(data, "pyclesperanto", gpu_id)
+
+    def _converted(self, data: Any, target: str, gpu_id: int | None) -> Any:
+        from arraybridge.convert import converted
+
+        return converted(data, self, target, gpu_id, stacklevel=5)
 
 
 CPU_MEMORY_TYPES: Final = frozenset({MemoryType.NUMPY})
@@ -59,19 +108,24 @@ _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     ("pyclesperanto_prototype", "_tier0._pycl.OCLArray", "pyclesperanto"),
 )
 
+_ROOTS: Final = frozenset({module for module, _, _ in _CLASSES} | {"jaxlib"})
+
 # Only arrays are remembered: a type that is nothing today may belong to a framework that is still being imported.
 _known: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+# The frameworks' own classes, which live as long as the process: a plain dictionary answers in a third of the time.
+_lasting: dict[type, str] = {}
 
 
 def memory_type_of(kind: type) -> str | None:
     """The memory type whose arrays are of class `kind`, or None. Thread-safe; reads no attribute of any array."""
-    found = _known.get(kind)
+    found = _lasting.get(kind) or _known.get(kind)
     if found is not None:
         return found
     for module, path, memory_type in _CLASSES:
         base = _class(module, path)
         if base is not None and issubclass(kind, base):
-            _known[kind] = memory_type
+            own = kind is base or kind.__module__.partition(".")[0] in _ROOTS
+            (_lasting if own else _known)[kind] = memory_type
             return memory_type
     return None
 
@@ -82,7 +136,7 @@ def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
     Raises:
         InvalidMemoryType: it is none, and `strict` is set.
     """
-    found = memory_type_of(type(data))
+    found = _lasting.get(type(data)) or memory_type_of(type(data))
     if found is None and strict:
         name = type(data).__name__
         raise InvalidMemoryType(name, "any", "detect", f"Unknown memory type for {name}")

@@ -1,31 +1,47 @@
-"""Where arrays are: the host, or a CUDA GPU by this process's number for it. Pure: it asks nobody what is there."""
+"""Where arrays are: the host, a CUDA GPU by this process's number for it, or a device that one framework alone can use.
+Pure: it asks nobody what is there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from arraybridge.errors import DeviceUnavailable, InvalidDevice
 
 Device = tuple[int, int]  # DLPack's device type, and this process's number
 CPU: Final = 1
 CUDA: Final = 2
+OPENCL: Final = 4
+METAL: Final = 8
 HOST: Final[Device] = (CPU, 0)
+_WORDS: Final = {CUDA: "cuda", OPENCL: "opencl", METAL: "metal"}
+_TYPES: Final = {word: type_ for type_, word in _WORDS.items()}
+
+
+class OwnDevices(NamedTuple):
+    """Devices whose memory one framework alone can address, by its own numbers."""
+
+    type: int  # DLPack's
+    number: int
+    current: int = 0
 
 
 def named(device: Device) -> str:
-    """ "cpu" or "cuda:0". """
-    return "cpu" if device[0] == CPU else f"cuda:{device[1]}"
+    """ "cpu", "cuda:0" or "opencl:0". """
+    return "cpu" if device[0] == CPU else f"{_WORDS[device[0]]}:{device[1]}"
 
 
 def of(name: str) -> Device:
     """What `named` named."""
     kind, _, number = name.partition(":")
-    return (CUDA, int(number)) if kind == "cuda" else HOST
+    return (_TYPES[kind], int(number)) if kind in _TYPES else HOST
 
 
-def wished(device: object, gpus: Sequence[str], source: str, target: str) -> Device | None:
-    """What a user's `device` means: None (no wish), "cpu", "cuda", "cuda:1", a GPU's number or its UUID.
+def wished(
+    device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None
+) -> Device | None:
+    """What a user's `device` means: None (no wish), "cpu", "cuda", "cuda:1", a GPU's number or its UUID. Where the target
+    has devices of its own, a number is one of theirs, and so is "opencl:1".
 
     Args:
         gpus: the UUIDs of the GPUs that this process sees, by number.
@@ -38,6 +54,10 @@ def wished(device: object, gpus: Sequence[str], source: str, target: str) -> Dev
         return None
     if device == "cpu":
         return HOST
+    if own is not None and (found := _own(device, own)) is not None:
+        if found < own.number:
+            return own.type, found
+        raise _absent(device, gpus, source, target, own)
     number = device
     if isinstance(device, str):
         kind, _, text = device.partition(":")
@@ -54,6 +74,21 @@ def wished(device: object, gpus: Sequence[str], source: str, target: str) -> Dev
     return CUDA, number
 
 
-def _absent(device: object, gpus: Sequence[str], source: str, target: str) -> DeviceUnavailable:
+def _own(device: object, own: OwnDevices) -> int | None:
+    """The number among the target's own devices, if the wish means one."""
+    if isinstance(device, str):
+        kind, colon, text = device.partition(":")
+        if kind != _WORDS[own.type]:
+            return None
+        return own.current if not colon else int(text) if text.isdecimal() else None
+    return device if isinstance(device, int) and not isinstance(device, bool) and device >= 0 else None
+
+
+def _absent(
+    device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None
+) -> DeviceUnavailable:
+    if own is not None:
+        there = [named((own.type, number)) for number in range(own.number)]
+        return DeviceUnavailable(source, target, "device", f"no device {device!r}: {target} has {there} here, and no CUDA")
     here = ["cpu", *(f"cuda:{number}" for number in range(len(gpus)))]
     return DeviceUnavailable(source, target, "device", f"no CUDA device {device!r}: arraybridge sees the devices {here} here")

@@ -15,6 +15,7 @@ __all__ = [
     "BrokerError",
     "BrokerTimeout",
     "BrokerUnavailable",
+    "ChannelClosed",
     "CopyWarning",
     "DeviceFallbackWarning",
     "DeviceUnavailable",
@@ -24,6 +25,7 @@ __all__ = [
     "InvalidRequest",
     "MemoryConversionError",
     "OutOfMemory",
+    "PeerGone",
     "PermissionDenied",
     "ShareExists",
     "ShareNotFound",
@@ -31,7 +33,6 @@ __all__ = [
     "UnsupportedArray",
     "UnsupportedDtype",
     "ZeroCopyUnavailable",
-    "from_status",
 ]
 
 
@@ -81,6 +82,15 @@ class BrokerTimeout(BrokerError, TimeoutError):
     """The deadline passed before the broker could answer."""
 
 
+class ChannelClosed(BrokerError, EOFError):
+    """The stream has ended, all of it was received; or this process closed the channel itself. Ends an iteration."""
+
+
+class PeerGone(BrokerError, ConnectionError):
+    """Somebody at the other end of a channel went: a sender without closing, so that something may be missing, or the
+    last receiver, so that nobody takes what is sent."""
+
+
 class InvalidRequest(BrokerError, ValueError):
     """The broker, or this package before it, refuses the arguments."""
 
@@ -96,6 +106,16 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 }
 
 
+_BY_REASON: dict[str, type[BrokerError]] = {
+    "CHANNEL_CAPACITY": InvalidRequest,
+    "CHANNEL_ENDED": ChannelClosed,
+    "CHANNEL_NOT_OPEN": ChannelClosed,
+    "NO_RECEIVER": PeerGone,
+    "PUBLISH_LOST": BrokerUnavailable,
+    "SENDER_DIED": PeerGone,
+}
+
+
 _NO_DEVICE = frozenset({"DEVICE_NOT_VISIBLE", "CUDA_LIBRARY_ABSENT", "CUDA_FORKED", "CUDA_ERROR_NO_DEVICE"})
 
 
@@ -103,7 +123,8 @@ def from_status(status: Any) -> BrokerError:
     """The error class of a StatusError of the extension."""
     if status.reason in _NO_DEVICE:
         return DeviceUnavailable("share", "any", "device", status.message)
-    return _BY_CODE.get(status.code, BrokerError)(status.message, status.code, status.reason)
+    found = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, BrokerError)
+    return found(status.message, status.code, status.reason)
 
 
 class MemoryConversionError(BrokerError):
@@ -138,9 +159,14 @@ class SourceTypeMismatch(MemoryConversionError, TypeError):
 class FrameworkNotAvailable(MemoryConversionError, ImportError):
     """The target's module cannot be imported or is too old; `.name` is the module."""
 
-    def __init__(self, source_type: str, target_type: str, method: str, reason: str) -> None:
+    def __init__(
+        self, source_type: str, target_type: str, method: str, reason: str, name: str | None = None
+    ) -> None:
         super().__init__(source_type, target_type, method, reason)
-        self.name = self.target_type
+        self.name = name or self.target_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source_type, self.target_type, self.method, self.reason, self.name), self.__dict__
 
 
 class DeviceUnavailable(MemoryConversionError, RuntimeError):

@@ -6,9 +6,9 @@ import logging
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from arraybridge import _core, adapters, planner
+from arraybridge import _core, adapters, devices, planner
 from arraybridge.errors import BrokerError, CopyWarning, MemoryConversionError
 from arraybridge.planner import Converted, Plan
 
@@ -22,6 +22,8 @@ def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
         MemoryConversionError: the framework itself refused, chained to its own error.
     """
     try:
+        if chosen.route == "place" and not chosen.on_shared_memory:
+            return cast(adapters.Uploader, target).upload(view, devices.of(chosen.device))
         return target.view(view)
     except BrokerError:
         raise
@@ -46,10 +48,12 @@ class Outcomes:
     def note(self, chosen: Plan) -> None:
         """Remembers and logs a plan."""
         self._of_thread.plan = chosen
-        _log.debug("%s", chosen)
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        """The result, or Converted. Warns of copies that nobody asked for, on the line of the Broker's caller."""
+        """The result, or Converted. Warns of copies that nobody asked for, on the line of its caller's caller's caller: a
+        Delivery calls this for a public method."""
         chosen = planner.combined(plans)
         self.note(chosen)
         if copy is None:
@@ -57,10 +61,12 @@ class Outcomes:
         return Converted(result, chosen) if explain else result
 
     def _warn(self, chosen: Plan) -> None:
+        if any(reason.startswith("no_foreign_memory") for reason in chosen.reasons):
+            return  # nothing could be done about it
         for reason in chosen.reasons:
             key = chosen.source, chosen.target, reason
             if key in self._warned or reason.endswith(("(allow_downcast=True)", planner.ASKED_FOR)):
                 continue
             self._warned.add(key)
             text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"
-            warnings.warn(text, CopyWarning, stacklevel=4)
+            warnings.warn(text, CopyWarning, stacklevel=5)

@@ -6,13 +6,14 @@ their framework takes; plan() compares the two, before any byte moves.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from arraybridge import devices
-from arraybridge.devices import Device
+from arraybridge.devices import Device, OwnDevices
 from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
 
 Code = tuple[int, int, int]  # DLPack: code, bits, lanes
@@ -63,9 +64,24 @@ class Caps:
     narrows: Mapping[str, str] = field(default_factory=dict)
     way_out: str = ""  # how the user can have them instead
     devices: frozenset[int] = frozenset({devices.CPU})  # DLPack's types of the devices where it has arrays
+    # Set: it holds arrays there alone, nobody else can address them, and whatever enters is uploaded by itself.
+    own: OwnDevices | None = None
+    ndim_min: int = 0
+    empty: bool = True  # arrays without elements
+
+    @property
+    def promised(self) -> Caps:
+        """The same framework, for a user who promises not to write to what it shows."""
+        return _promised(self)
 
     def takes(self, dtype: str) -> bool:
         return dtype in self.dtypes or (self.opaque and dtype.startswith(OPAQUE_PREFIXES))
+
+
+# One for each, since a decision is remembered by it.
+@functools.lru_cache(maxsize=64)
+def _promised(caps: Caps) -> Caps:
+    return replace(caps, private=False, read_only="kept") if caps.read_only == "dropped" else caps
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +99,8 @@ class Description:
     notes: tuple[str, ...] = ()
     # For an array with obstacles: writes its values into a View of this shape and dtype.
     fill: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
+    # For memory that no View can describe: its values in private host memory, by one copy.
+    pull: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     device: Device = devices.HOST
     kind: str = "memfd"  # of a share: how its memory came to this process
 
@@ -106,6 +124,11 @@ class Plan:
     dtype: str  # of the result
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def on_shared_memory(self) -> bool:
+        """Whether the result is where Views can describe memory: the host, or a CUDA GPU."""
+        return self.device.startswith(("cpu", "cuda"))
 
     def __str__(self) -> str:
         counted = f"{self.copies} {'copy' if self.copies == 1 else 'copies'}, {self.copied_bytes} bytes"
@@ -142,25 +165,25 @@ def plan(
         InvalidDevice, DeviceUnavailable, UnsupportedDtype, UnsupportedArray: the target cannot hold this array.
         ZeroCopyUnavailable: `copy=False`, and a copy is needed.
     """
-    wish = devices.wished(device, gpus, source.framework, target.name)
+    wish = devices.wished(device, gpus, source.framework, target.name, target.own)
     where = _where(source, target, wish)
     dtype = _dtype_at(target, source, allow_downcast)
-    if len(source.shape) > target.ndim_max:
-        raise _unsupported(source, target, f"rank {len(source.shape)} is more than its {target.ndim_max}")
+    _check_form(source, target)
     same = source.framework == target.name and dtype == source.dtype and where == source.device
     reasons = () if same else _reasons(source, target, dtype, copy)
     if where != source.device:
         asked = "" if wish is None else f" {ASKED_FOR}"
-        reasons = (*reasons, f"device: from {devices.named(source.device)} to {devices.named(where)}{asked}")
+        moved = f"different_device: from {devices.named(source.device)} to {devices.named(where)}{asked}"
+        reasons = (*reasons, moved)
     if copy:
         reasons = (*reasons, COPY_REQUESTED)
     if not reasons:
         return _free(source, target, "identity" if same else "hand_over", dtype)
     nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
-    copies = 1
-    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value or where != source.device):
-        # The first copy makes it readable, the second changes its dtype or takes it to the other device.
-        copies, nbytes = 2, source.nbytes + nbytes
+    copies = _copies(source, target, dtype, where)
+    if copies > 1:
+        # One copy makes it readable or brings it to the host, another one changes its dtype, aligns it or takes it away.
+        nbytes = nbytes * (copies - 1) + source.nbytes
     chosen = Plan(
         source.framework,
         target.name,
@@ -262,27 +285,68 @@ def _where(source: Description, target: Caps, wish: Device | None) -> Device:
         DeviceUnavailable: the target has no arrays there.
     """
     if wish is None:
-        if source.device[0] in target.devices:
+        if source.device[0] in target.devices and (target.own is None or source.framework == target.name):
             return source.device
         wish = devices.HOST if devices.CPU in target.devices else (devices.CUDA, 0)
+        if target.own is not None:
+            wish = (target.own.type, target.own.current)
     if wish[0] in target.devices:
         return wish
     reason = f"{target.name} has no arrays on {devices.named(wish)}"
     raise DeviceUnavailable(source.framework, target.name, "device", reason)
 
 
+def _check_form(source: Description, target: Caps) -> None:
+    """Raises:
+    UnsupportedArray: the target has no arrays of this rank or size.
+    """
+    rank = len(source.shape)
+    if rank > target.ndim_max:
+        raise _unsupported(source, target, f"rank: {rank} is more than its {target.ndim_max}")
+    if rank < target.ndim_min:
+        raise _unsupported(source, target, f"rank: {rank} is less than its {target.ndim_min}")
+    if not target.empty and 0 in source.shape:
+        raise _unsupported(source, target, f"layout: it has no arrays without elements, and the shape is {source.shape}")
+
+
+def _copies(source: Description, target: Caps, dtype: str, where: Device) -> int:
+    """How many times the bytes are copied on the way of a place."""
+    moved = where != source.device
+    if dtype != source.dtype and where[0] == devices.CUDA:
+        # Narrowed on the host.
+        return 2 if source.device == devices.HOST and source.fill is None else 3
+    if source.pull is not None:
+        # What it pulls lies where its own allocator put it: no more aligned than malloc's.
+        ready = where == devices.HOST and dtype == source.dtype and target.align_bytes <= _MALLOC_ALIGNMENT
+        return 1 if ready else 2
+    if target.own is not None:
+        in_hand = source.fill is None and source.device == devices.HOST and dtype == source.dtype
+        return 1 if in_hand else 2
+    if source.fill is not None and (dtype != source.dtype or dtype in target.by_value or moved):
+        return 2
+    return 1
+
+
+_MALLOC_ALIGNMENT: Final = 16
+
+
 def _copied_via(source: Description, where: Device) -> str | None:
-    if source.device[0] == devices.CUDA:
-        return "d2d-copy" if where[0] == devices.CUDA else "d2h"
-    if where[0] == devices.CUDA:
+    if source.device[0] != devices.CPU:
+        return "d2d-copy" if where[0] == source.device[0] else "d2h" if where[0] == devices.CPU else "d2h+h2d"
+    if where[0] != devices.CPU:
         return "h2d"
     return "host-shm" if source.framework == "share" else None
 
 
 def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -> tuple[str, ...]:
     reasons = list(source.obstacles)
-    if dtype != source.dtype:
-        reasons.append(f"dtype: narrowed from {source.dtype} to {dtype} (allow_downcast=True)")
+    if target.own is not None:
+        # Whatever it is uploaded from, its own upload reads any layout.
+        reasons.append(f"no_foreign_memory: {target.name} has memory of its own here")
+        return (*reasons, *_narrowing(source, dtype))
+    if source.pull is not None:
+        return (*reasons, *_narrowing(source, dtype))
+    reasons.extend(_narrowing(source, dtype))
     if dtype in target.by_value:
         reasons.append(f"dtype: {target.name} takes {dtype} by value only")
     found = layout_of(source.shape, source.strides)
@@ -295,22 +359,27 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
     on_gpu = source.device[0] == devices.CUDA
     if copy is not False and source.read_only and target.read_only == "dropped" and not on_gpu:
         reasons.append(f"read_only: {target.name} does not know read-only memory")
-    if copy is not False and not source.read_only and target.read_only == "immutable" and source.framework != "share":
+    writable = not source.read_only and source.framework != "share"
+    if copy is not False and writable and target.read_only == "immutable" and not on_gpu:
         reasons.append(f"immutable_target: a later write to the source would change a value of {target.name}")
     return tuple(reasons)
+
+
+def _narrowing(source: Description, dtype: str) -> tuple[str, ...]:
+    return () if dtype == source.dtype else (f"dtype: narrowed from {source.dtype} to {dtype} (allow_downcast=True)",)
 
 
 def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
     notes = list(source.notes)
     on_gpu = source.device[0] == devices.CUDA
-    if route == "hand_over" and on_gpu and source.read_only and target.read_only == "dropped":
-        notes.append(f"read_only: {target.name} does not know it; a write faults on the GPU, or changes what others read")
+    asked = "" if on_gpu else ": asked for by copy=False"
     if route == "hand_over" and not on_gpu and source.framework == "share" and target.private:
         notes.append("copy_on_write: private from the first write on")
-    if route == "hand_over" and not on_gpu and source.read_only and target.read_only == "dropped":
-        notes.append("writable_alias_of_immutable: asked for by copy=False")
+    if route == "hand_over" and source.read_only and target.read_only == "dropped":
+        what = f": {target.name} does not know read-only; a write faults, or changes what others read"
+        notes.append(f"writable_alias_of_immutable{asked or what}")
     if route == "hand_over" and not source.read_only and target.read_only == "immutable" and source.framework != "share":
-        notes.append("immutable_alias_of_writable: asked for by copy=False")
+        notes.append(f"immutable_alias_of_writable{asked or ': a later write changes a value'}")
     via = _SHARED_VIA.get(source.kind) if source.framework == "share" else None
     where = devices.named(source.device)
     return Plan(source.framework, target.name, where, route, via, 0, 0, True, dtype, (), tuple(notes))

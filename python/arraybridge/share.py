@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arraybridge.arguments import check_text
 from arraybridge.devices import HOST
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
@@ -209,6 +210,22 @@ class Listed(NamedTuple):
     maker_process_id: int
     leases: int
     age_ms: int
+
+
+def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, bytes]:
+    """What a broker is asked for: (name, 0, 0, b""), or ("", id, generation, broker_id) of a Share.
+
+    Raises:
+        InvalidRequest: neither a name nor a Share, or one of another namespace.
+    """
+    if isinstance(name, str) and name:
+        check_text(name, "a name")
+        return name, 0, 0, b""
+    if not isinstance(name, Share):
+        raise InvalidRequest(f"a share is named by a non-empty str, or by a Share, not by {name!r}")
+    if name.namespace != namespace:
+        raise InvalidRequest(f"the share is of namespace {name.namespace!r}, this Broker of {namespace!r}")
+    return "", name.id, name.generation, name.broker_id
 
 
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:

@@ -11,6 +11,8 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.devices import Device
 from arraybridge.errors import InvalidRequest
 from arraybridge.planner import Caps, Description, Plan
+from arraybridge.progress import Meter, Progress
+from arraybridge.progress import copy as piecewise
 from arraybridge.share import Share
 
 
@@ -27,7 +29,7 @@ class Source(NamedTuple):
 
 
 def source_of(array: Any, private: bool = False) -> Source:
-    """Of a framework's array, a Share, a View, or whatever else speaks an array protocol.
+    """Of a framework's array, a Keras variable, a Share, a View, or whatever else speaks an array protocol.
 
     Args:
         private: a Share is mapped copy-on-write, as `get` does for frameworks that do not know read-only memory.
@@ -40,6 +42,8 @@ def source_of(array: Any, private: bool = False) -> Source:
         return Source(view, adapters.protocols(), generic.described(view, "share", array.kind))
     adapter = adapters.of(array)
     if adapter is adapters.protocols():
+        if adapters.is_keras_variable(type(array)):
+            return source_of(array.value, private)
         # Read once: a capsule has nothing more to give.
         view = adapter.export(array)
         return Source(view, adapter, generic.described(view, "view"))
@@ -63,20 +67,28 @@ class Purpose(NamedTuple):
 
 
 def placed(
-    core: _core.Core, sources: Sequence[Source], purpose: Purpose = Purpose(), device: Device | None = None
+    core: _core.Core,
+    sources: Sequence[Source],
+    purpose: Purpose = Purpose(),
+    device: Device | None = None,
+    progress: Progress | None = None,
 ) -> _core.Placement:
     """The arrays in broker memory after the one copy; what could not be published is refused before. `own`: in an
-    arena of their own. `device`: None: where they are.
+    arena of their own. `device`: None: where they are. `progress` is told of the bytes.
 
     Raises:
         InvalidRequest: they are on several devices.
     """
-    found = {source.description.device for source in sources}
+    # What nobody else can address comes by way of the host.
+    found = {devices.HOST if each.description.pull else each.description.device for each in sources}
     if len(found) > 1:
         names = " and ".join(sorted(map(devices.named, found)))
         raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
-    if any(source.description.fill for source in sources):
+    on_host = found == {devices.HOST} and device in (None, devices.HOST)
+    if any(source.description.fill for source in sources) or (progress is not None and on_host):
         there = found.pop()
+        if on_host:
+            return _filled(core, sources, purpose, there, progress)
         filled = _filled(core, sources, purpose, there)
         # A framework fills memory where its arrays are.
         return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
@@ -92,7 +104,8 @@ def freeze(sources: Sequence[Source]) -> None:
 
 def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
     """The View that the target gets: this one, or a private copy in this process's host memory."""
-    if chosen.zero_copy or (chosen.dtype in caps.by_value and view.device == devices.HOST):
+    by_value = chosen.dtype == view.dtype and (chosen.dtype in caps.by_value or caps.own is not None)
+    if chosen.zero_copy or (by_value and view.device == devices.HOST):
         return view
     if view.dtype != chosen.dtype:
         on_host = view if view.device == devices.HOST else _core.copy_to_heap(view)
@@ -100,10 +113,42 @@ def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
     return _core.copy_to_heap(view)
 
 
-def _filled(core: _core.Core, sources: Sequence[Source], purpose: Purpose, device: Device) -> _core.Placement:
+def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:
+    """The View that a target in host memory gets: the array's own, or a private copy in this process. Asks no broker."""
+    described = source.description
+    if described.pull is not None:
+        return pulled(source, chosen, caps)
+    if described.fill is None:
+        return copied(source.view(), chosen, caps)
+    room = numpy_adapter.room(described.dtype, described.code, described.shape)
+    described.fill(room)
+    by_the_way = chosen.dtype != described.dtype or chosen.dtype in caps.by_value
+    return copied(room, chosen, caps) if by_the_way else room
+
+
+def pulled(source: Source, chosen: Plan, caps: Caps) -> _core.View:
+    """The values of memory that no View can describe, in this process's host memory, as the target takes them.
+    REQUIRES: the description says how to pull."""
+    pull = source.description.pull
+    assert pull is not None
+    view: _core.View = pull()
+    if view.dtype != chosen.dtype:
+        return copied(view, chosen, caps)
+    return _core.copy_to_heap(view) if view.address % (caps.align_bytes or 1) else view
+
+
+def _filled(
+    core: _core.Core, sources: Sequence[Source], purpose: Purpose, device: Device, progress: Progress | None = None
+) -> _core.Placement:
     specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
     placement = core.empty(specs, *purpose, device=device)
+    meter = None if progress is None else Meter(progress, sum(each.description.nbytes for each in sources))
     for source, room in zip(sources, placement.views, strict=True):
-        fill = source.description.fill or numpy_adapter.filler(source.view())
-        fill(room)
+        fill = source.description.fill
+        if fill is None and meter is not None:
+            piecewise(source.view(), room, meter)
+            continue
+        (fill or numpy_adapter.filler(source.view()))(room)
+        if meter is not None:
+            meter.moved(room.nbytes)
     return placement

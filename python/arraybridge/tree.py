@@ -7,10 +7,13 @@ An OrderedDict (a state_dict) comes back as a dict of the same order.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 from arraybridge.errors import InvalidRequest
@@ -55,7 +58,18 @@ def mapped(function: Callable[[Any], Any], structure: bytes, leaves: Sequence[An
     return unflatten(structure, [function(leaf) for leaf in leaves])
 
 
+def converted(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree, of the same classes, with each array replaced by function(array). Inside one process, so namedtuples
+    and dataclasses stay what they are; their plain values (numbers, text, None) stay too.
+
+    Raises:
+        InvalidRequest: deeper than DEPTH_MAX, or a container of a class of the user's own.
+    """
+    return _converted(function, tree, 0)
+
+
 _CONTAINERS = frozenset({dict, list, tuple})
+_PLAIN = (str, int, float, complex, bool, Enum, type(None))
 _KEYS = (str, int, float, bool, type(None))
 
 
@@ -79,6 +93,39 @@ def _key(key: Any) -> Any:
     if type(key) is float and not math.isfinite(key):
         raise InvalidRequest(f"a key of a tree is no {key}: JSON has no such number")
     return key
+
+
+def _converted(function: Callable[[Any], Any], tree: Any, depth: int) -> Any:
+    kind = type(tree)
+    if kind not in _CONTAINERS and not isinstance(tree, (dict, list, tuple)) and not _is_record(tree):
+        return function(tree)
+    if depth > DEPTH_MAX:
+        raise InvalidRequest(f"a tree may be nested {DEPTH_MAX} deep")
+
+    def child(each: Any) -> Any:
+        return _converted(function, each, depth + 1)
+
+    def field(each: Any) -> Any:
+        return each if isinstance(each, _PLAIN) else child(each)
+
+    if kind is dict or kind is OrderedDict:
+        return kind((key, child(each)) for key, each in tree.items())
+    if kind is list or kind is tuple:
+        return kind(child(each) for each in tree)
+    if isinstance(tree, tuple) and hasattr(kind, "_make"):
+        return kind._make(field(each) for each in tree)
+    if not _is_record(tree):
+        raise InvalidRequest(f"{kind.__name__} is no tree: pass a dict, list, tuple, namedtuple or dataclass")
+    made = copy.copy(tree)
+    for each in dataclasses.fields(tree):
+        # As a frozen dataclass's own __init__ does; the copy is nobody else's yet.
+        object.__setattr__(made, each.name, field(getattr(tree, each.name)))
+    return made
+
+
+def _is_record(tree: Any) -> bool:
+    """A dataclass's object that is no array itself."""
+    return dataclasses.is_dataclass(type(tree)) and not hasattr(type(tree), "__dlpack__")
 
 
 def _tree(node: Any, leaves: Sequence[Any], depth: int) -> Any:

@@ -82,13 +82,20 @@ using Where = std::pair<int32_t, int32_t>;
 
 Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
 
+// A share by name, or by id, generation and the broker's id.
+using Wish = std::tuple<std::string, uint64_t, uint64_t, std::string>;
 using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
 
 class Core {
  public:
-  Core(std::string address, std::string ns, double timeout_s, std::string client)
-      : broker_({std::move(address), std::move(ns), Milliseconds(timeout_s, "timeout_s"), std::move(client),
-                 Interrupted}) {}
+  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds)
+      : broker_({.address = std::move(address),
+                 .ns = std::move(ns),
+                 .timeout = Milliseconds(timeout_s, "timeout_s"),
+                 .client = std::move(client),
+                 .interrupted = Interrupted,
+                 .cuda_driver = {},
+                 .holds = holds}) {}
 
   // Of Place and Empty: what is known already of the Publish that will follow.
   Placement Empty(const std::vector<Wanted>& arrays, bool own, std::string name, const std::string& structure,
@@ -124,6 +131,28 @@ class Core {
     return Own(NewShareInfo(std::make_shared<Share>(Ask([&] { return broker_.Publish(placement, options); }))));
   }
 
+  // Publish, and nobody waits.
+  void Enter(const Placement& placement, std::string name, bool replace, bool sealed, const std::string& structure,
+             const std::string& metadata) {
+    const Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, false};
+    Ask([&] { return broker_.Publish(placement, options); });
+  }
+
+  // Place and Enter, of one array. False: it was born in broker memory, where it is published in place.
+  bool Put(const py::object& object, std::string name) {
+    const View* const view = ViewOf(object.ptr());
+    if (view == nullptr) throw py::error_already_set();
+    return Ask([&, view = *view]() -> Result<bool> {
+      if (broker_.PlacementOf({&view, 1}).ok()) return false;
+      Broker::PublishOptions options{std::move(name)};
+      options.wait = false;
+      const auto placed = broker_.Place({&view, 1}, {.own = false, .device = {}, .purpose = options});
+      if (!placed.ok()) return placed.status();
+      const auto entered = broker_.Publish(*placed, options);
+      return entered.ok() ? Result<bool>(true) : entered.status();
+    });
+  }
+
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
                     std::string broker_id) {
     const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
@@ -133,6 +162,23 @@ class Core {
     py::object share = Own(NewShareInfo(std::move(acquired.share)));
     return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
   }
+
+  py::list AcquireMany(const std::vector<Wish>& wishes, bool map_private, double wait_s) {
+    std::vector<ShareRef> refs;
+    refs.reserve(wishes.size());
+    for (const auto& [name, id, generation, broker_id] : wishes) refs.push_back({name, id, generation, broker_id});
+    const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
+                                         Milliseconds(wait_s, "wait_s")};
+    std::vector<Acquired> acquired = Ask([&] { return broker_.AcquireMany(refs, options); });
+    py::list out(acquired.size());
+    for (size_t i = 0; i < acquired.size(); ++i) {
+      py::object share = Own(NewShareInfo(std::move(acquired[i].share)));
+      out[i] = py::make_tuple(std::move(share), ListOf(std::move(acquired[i].views)));
+    }
+    return out;
+  }
+
+  auto OpenChannel(const std::string& name, bool sends, uint64_t capacity);
 
   void Withdraw(std::string name, uint64_t id, uint64_t generation, std::string broker_id) {
     const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
@@ -170,9 +216,16 @@ class Core {
     out["acquires_total"] = stats.acquires_total;
     out["refusals_total"] = stats.refusals_total;
     out["sessions_cut_total"] = stats.sessions_cut_total;
+    out["holds"] = stats.holds;
+    out["pinned_bytes"] = stats.pinned_bytes;
+    out["channels"] = stats.channels;
+    out["queued_shares"] = stats.queued_shares;
+    out["pending_fences"] = stats.pending_fences;
+    out["lost_fences_total"] = stats.lost_fences_total;
     out["capacity_bytes"] = stats.capacity_bytes;
     out["allocated_bytes"] = stats.allocated_bytes;
     out["cached_bytes"] = stats.cached_bytes;
+    out["quarantined_bytes"] = stats.quarantined_bytes;
     return out;
   }
 
@@ -184,6 +237,8 @@ class Core {
     out["arenas_mapped"] = stats.arenas_mapped;
     out["live_leases"] = stats.live_leases;
     out["pending_releases"] = stats.pending_releases;
+    out["holds_taken"] = stats.holds_taken;
+    out["ring_entries"] = stats.ring_entries;
     return out;
   }
 
@@ -202,16 +257,62 @@ class Core {
     Ask([&] { return broker_.Flush(); });
   }
 
+  void Confirm() {
+    Ask([&] { return broker_.Confirm(); });
+  }
+
+  void Settle() {
+    Ask([&] { return broker_.Settle(); });
+  }
+
  private:
   Broker broker_;
 };
 
+// One end of a channel.
+class ChannelEnd {
+ public:
+  explicit ChannelEnd(Channel channel) : channel_(std::move(channel)) {}
+
+  void Send(const Placement& placement, const std::string& structure, const std::string& metadata,
+            std::optional<double> timeout_s) {
+    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s)};
+    Ask([&] { return channel_.Send(placement, options); });
+  }
+  py::tuple Receive(bool map_private, std::optional<double> timeout_s) {
+    const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s)};
+    Acquired acquired = Ask([&] { return channel_.Receive(options); });
+    py::object share = Own(NewShareInfo(std::move(acquired.share)));
+    return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
+  }
+  void Close(bool complete) {
+    Ask([&] { return complete ? channel_.Close() : channel_.Abandon(); });
+  }
+  uint64_t capacity() const { return channel_.capacity(); }
+
+ private:
+  static std::optional<std::chrono::milliseconds> Timeout(std::optional<double> seconds) {
+    if (!seconds) return std::nullopt;
+    return Milliseconds(*seconds, "timeout_s");
+  }
+
+  Channel channel_;
+};
+
 // The last reference may talk to the daemon; nobody waits for it with the GIL held.
 struct DeleteWithoutGil {
-  void operator()(Core* core) const {
-    WithoutGil([core] { return delete core, true; });
+  template <class Object>
+  void operator()(Object* object) const {
+    WithoutGil([object] { return delete object, true; });
   }
 };
+
+// Here: what it returns is declared after Core.
+auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity) {
+  const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
+  Channel channel = Ask([&] { return broker_.OpenChannel(name, role, capacity); });
+  return std::unique_ptr<ChannelEnd, DeleteWithoutGil>(new ChannelEnd(std::move(channel)));
+}
 
 }  // namespace
 
@@ -224,9 +325,15 @@ void AddCore(py::module_& module) {
       .def_property_readonly("views", [](const Placement& placement) { return ListOf(placement.views()); });
 
   using py::arg;
+  py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
+      .def_property_readonly("capacity", &ChannelEnd::capacity)
+      .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
+           arg("timeout_s") = py::none())
+      .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none())
+      .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
-      .def(py::init<std::string, std::string, double, std::string>(), arg("address"), arg("namespace"),
-           arg("timeout_s"), arg("client"))
+      .def(py::init<std::string, std::string, double, std::string, bool>(), arg("address"), arg("namespace"),
+           arg("timeout_s"), arg("client"), arg("holds") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("device") = Where{kDeviceCpu, 0})
       .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
@@ -234,15 +341,22 @@ void AddCore(py::module_& module) {
       .def("placement_of", &Core::PlacementOf, arg("views"))
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
            arg("structure") = py::bytes(), arg("metadata") = py::bytes())
+      .def("enter", &Core::Enter, arg("placement"), arg("name"), arg("replace") = false, arg("sealed") = false,
+           arg("structure") = py::bytes(), arg("metadata") = py::bytes())
+      .def("put", &Core::Put, arg("view"), arg("name"))
       .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
            arg("wait_s") = 0.0, arg("broker_id") = py::bytes())
+      .def("acquire_many", &Core::AcquireMany, arg("wishes"), arg("private") = false, arg("wait_s") = 0.0)
       .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0,
            arg("broker_id") = py::bytes())
+      .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0)
       .def("list", &Core::List, arg("prefix") = "")
       .def("stats", &Core::GetStats)
       .def("client_stats", &Core::GetClientStats)
       .def("server_info", &Core::GetServerInfo)
-      .def("flush", &Core::Flush);
+      .def("flush", &Core::Flush)
+      .def("confirm", &Core::Confirm)
+      .def("settle", &Core::Settle);
 }
 
 }  // namespace arraybridge::python

@@ -25,12 +25,15 @@ bool CheckDevice(const DLTensor& tensor) {
 
 // The Python object comes first: once `import` has succeeded the tensor is taken over, and nothing may fail any more.
 template <class Import>
-PyObject* FromImport(uintptr_t stream, Import import) {
+PyObject* FromImport(uintptr_t stream, bool producers, Import import) {
   Ref object(NewView(View()));
   if (object == nullptr) return nullptr;
   Result<View> view = import();
   if (!view.ok()) return RaiseBuffer(view.status());
-  if (view->device.type != kDeviceCpu) view->stream = stream;
+  if (view->device.type != kDeviceCpu) {
+    view->stream = stream;
+    view->stream_is_producers = producers;
+  }
   reinterpret_cast<ViewObject*>(object.get())->view = *std::move(view);
   return object.release();
 }
@@ -74,7 +77,9 @@ int FromPyObject(void* object, DLManagedTensorVersioned** out) noexcept {
   return Guarded(-1, [&] {
     const View* view = ViewOf(static_cast<PyObject*>(object));
     if (view == nullptr || !CheckDlpackSays(*view)) return -1;
-    // "No sync" means after what the stream that CurrentStream names has to do.
+    // "No sync" means after what the stream that CurrentStream names has to do. Not every consumer asks for that
+    // stream, so bytes that another process makes are waited for.
+    if (!WaitForFence(*view)) return -1;
     if (const Status ordered = OrderAfterProducer(*view, kLegacyStream); !ordered.ok()) {
       RaiseBuffer(ordered);
       return -1;
@@ -92,7 +97,7 @@ int ToPyObject(DLManagedTensorVersioned* tensor, void** out) noexcept {
 // Borrowed: shape and strides are the View's own, which is immutable.
 int Borrow(void* object, DLTensor* out) noexcept {
   const View* view = ViewOf(static_cast<PyObject*>(object));
-  if (view == nullptr || !CheckDlpackSays(*view)) return -1;
+  if (view == nullptr || !CheckDlpackSays(*view) || !WaitForFence(*view)) return -1;
   out->data = view->data;
   out->device = {static_cast<DLDeviceType>(view->device.type), view->device.id};
   out->ndim = static_cast<int32_t>(view->shape.size());
@@ -126,18 +131,18 @@ bool OnGpu(const DLTensor& tensor) {
   return tensor.device.device_type == kDLCUDA || tensor.device.device_type == kDLCUDAManaged;
 }
 
-PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream) {
+PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream, bool producers) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     // Of a foreign major version nothing but the head may be read; ImportVersioned refuses it.
     if (tensor->version.major == DLPACK_MAJOR_VERSION && !CheckDevice(tensor->dl_tensor)) return nullptr;
-    return FromImport(stream, [tensor] { return ImportVersioned(tensor); });
+    return FromImport(stream, producers, [tensor] { return ImportVersioned(tensor); });
   });
 }
 
 PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (!CheckDevice(tensor->dl_tensor)) return nullptr;
-    return FromImport(stream, [tensor] { return ImportLegacy(tensor); });
+    return FromImport(stream, false, [tensor] { return ImportLegacy(tensor); });
   });
 }
 

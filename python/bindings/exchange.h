@@ -11,7 +11,8 @@ namespace arraybridge::python {
 
 // A new View that owns the tensor. nullptr with a BufferError: the tensor is still the caller's. `stream`: of memory on
 // a GPU, after what its bytes come, in View::stream's numbers.
-PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream);
+// `producers`: what the producer does next is queued on that stream, too.
+PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream, bool producers = false);
 PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream);
 
 // Two streams that are no objects.

@@ -29,7 +29,7 @@ PyObject* Bytes(const std::string& value) {
   return PyBytes_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size()));
 }
 // The broker checks UTF-8; a broken one shall not make an attribute unreadable.
-PyObject* Text(const std::string& value) {
+PyObject* Text(std::string_view value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
@@ -64,16 +64,7 @@ PyObject* Size(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(Self(
 PyObject* DeviceOf(PyObject* self, void*) {
   return Py_BuildValue("(ii)", static_cast<int>(Self(self).device.type), static_cast<int>(Self(self).device.id));
 }
-PyObject* Kind(PyObject* self, void*) {
-  switch (Self(self).kind) {
-    case HandleKind::kCudaVmm:
-      return PyUnicode_FromString("cuda_vmm");
-    case HandleKind::kCudaIpc:
-      return PyUnicode_FromString("cuda_ipc");
-    default:
-      return PyUnicode_FromString("memfd");
-  }
-}
+PyObject* Kind(PyObject* self, void*) { return Text(NameOf(Self(self).kind)); }
 PyObject* Enforced(PyObject* self, void*) {
   return PyBool_FromLong(Self(self).immutability == Immutability::kEnforced);
 }

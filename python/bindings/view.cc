@@ -1,7 +1,10 @@
 #include "python/bindings/view.h"
 
+#include <arraybridge/device.h>
 #include <structmember.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <string>
 
@@ -39,11 +42,44 @@ PyObject* DeviceOf(PyObject* self, void*) { return ViewDlpackDevice(self, nullpt
 PyObject* ReadOnly(PyObject* self, void*) { return PyBool_FromLong(Self(self).read_only); }
 PyObject* Compact(PyObject* self, void*) { return PyBool_FromLong(Self(self).compact()); }
 
+// All that a plan needs to know of compact host memory, as one number to look a plan up by; None of other memory.
+PyObject* Traits(PyObject* self, void*) {
+  const View& view = Self(self);
+  if (view.device.type != kDeviceCpu || !view.compact()) Py_RETURN_NONE;
+  const auto address = reinterpret_cast<uintptr_t>(view.data);
+  const uint64_t aligned = static_cast<uint64_t>(address == 0 ? 12 : std::min(std::countr_zero(address), 12));
+  const uint64_t empty = view.data == nullptr ? 1 : 0;
+  return PyLong_FromUnsignedLongLong(uint64_t{view.type.code} | uint64_t{view.type.bits} << 8U |
+                                     uint64_t{view.type.lanes} << 16U | uint64_t{view.read_only} << 32U | empty << 33U |
+                                     aligned << 34U | uint64_t{view.shape.size()} << 40U);
+}
+
+// For consumers that cannot be told a stream. What is complete is itself.
+PyObject* Complete(PyObject* self, PyObject*) {
+  if (!Self(self).stream.has_value() && !Self(self).fence) return Py_NewRef(self);
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
+    View view = Self(self);
+    const Status waited = WithoutGil([&view] { return WaitForProducer(view); });
+    if (!waited.ok()) return RaiseBuffer(waited);
+    view.stream.reset();
+    view.fence.reset();
+    return NewView(std::move(view));
+  });
+}
+
 PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
   return Guarded<>(static_cast<PyObject*>(nullptr), [self] {
     View view = Self(self);
     view.legacy_may_alias_read_only = true;
     return NewView(std::move(view));
+  });
+}
+
+PyObject* ImmutableCapsule(PyObject* self, PyObject*) {
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self] {
+    View view = Self(self);
+    view.legacy_may_alias_read_only = true;
+    return ViewLegacyCapsule(view);
   });
 }
 
@@ -95,9 +131,15 @@ PyMethodDef g_methods[] = {
      "__dlpack_device__($self, /)\n--\n\nThe DLPack device: (type, id)."},
     {"__array__", Method(ViewArray), METH_VARARGS | METH_KEYWORDS,
      "__array__($self, /, dtype=None, copy=None)\n--\n\nAn ndarray over this memory."},
+    {"complete", Complete, METH_NOARGS,
+     "complete($self, /)\n--\n\nThe same memory, once what its producer has queued has ended. Waits."},
     {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,
      "for_immutable_consumer($self, /)\n--\n\nThe same memory; an unversioned capsule of it may alias read-only "
      "bytes."},
+    {"complete", Complete, METH_NOARGS,
+     "complete($self, /)\n--\n\nThe same memory, once what its producer has queued has ended. Waits."},
+    {"immutable_capsule", ImmutableCapsule, METH_NOARGS,
+     "immutable_capsule($self, /)\n--\n\nfor_immutable_consumer().__dlpack__(), for host memory."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
      "named($self, /, dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
@@ -115,6 +157,7 @@ PyGetSetDef g_attributes[] = {
     {"address", Address, nullptr, "of the first element; 0 if there is none", nullptr},
     {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
     {"read_only", ReadOnly, nullptr, nullptr, nullptr},
+    {"traits", Traits, nullptr, "what a plan needs to know, as one number; None but of compact host memory", nullptr},
     {"compact", Compact, nullptr, "row-major without gaps", nullptr},
     {"__array_interface__", ViewArrayInterface, nullptr, "version 3; host memory only", nullptr},
     {"__cuda_array_interface__", ViewCudaArrayInterface, nullptr, "version 3; memory of a GPU only", nullptr},

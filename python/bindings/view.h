@@ -31,7 +31,11 @@ int InternDlpackNames();
 PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
 // False with a BufferError: DLPack has no word for the dtype, and a consumer would see numbers of another meaning.
 bool CheckDlpackSays(const View& view);
+// An unversioned capsule; no stream is ordered. nullptr with a Python error.
+PyObject* ViewLegacyCapsule(const View& view);
 PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
+// Waits for bytes that another process makes. False with a BufferError: they will never be there.
+bool WaitForFence(const View& view);
 
 // view_buffer.cc: PEP 3118 and the array interface.
 int ViewGetBuffer(PyObject* self, Py_buffer* buffer, int flags);
@@ -48,6 +52,7 @@ const void* ExchangeTable();
 
 // wrap.cc: module functions.
 PyObject* Wrap(PyObject* module, PyObject* object);
+PyObject* Exchange(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 PyObject* WrapBuffer(PyObject* module, PyObject* arguments, PyObject* keywords);
 PyObject* WrapArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* WrapCudaArrayInterface(PyObject* module, PyObject* arguments);

@@ -132,6 +132,9 @@ PyObject* ViewCudaArrayInterface(PyObject* self, void*) {
       return PyErr_Format(PyExc_AttributeError, "host memory has no __cuda_array_interface__");
     Ref interface = Interface(self, "__cuda_array_interface__");
     if (interface == nullptr) return nullptr;
+    // Nobody says here on which stream it will read, and an array that is made with a stream behaves otherwise: Numba's
+    // copies to the host do not wait any more. So bytes that another process makes are waited for.
+    if (!WaitForFence(view)) return nullptr;
     // None: the bytes are there.
     const Ref stream(view.stream.has_value() ? PyLong_FromUnsignedLongLong(*view.stream) : Py_NewRef(Py_None));
     if (stream == nullptr || PyDict_SetItemString(interface.get(), "stream", stream.get()) < 0) return nullptr;

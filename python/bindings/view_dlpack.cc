@@ -159,7 +159,7 @@ PyObject* Export(const View& view, bool versioned, bool is_copied = false) {
 
 // The consumer's stream comes after the producer's.
 bool Order(const View& view, const Wish& wish) {
-  if (!view.stream.has_value() || wish.stream == 0) return true;
+  if (wish.stream == 0) return true;
   const Status ordered = OrderAfterProducer(view, wish.stream);
   if (!ordered.ok()) RaiseBuffer(ordered);
   return ordered.ok();
@@ -177,6 +177,15 @@ bool CheckDlpackSays(const View& view) {
   if (view.dtype.empty() || view.dtype == NameOf(view.type)) return true;
   PyErr_Format(PyExc_BufferError, "DLPack has no dtype '%.100s'", view.dtype.c_str());
   return false;
+}
+
+bool WaitForFence(const View& view) {
+  if (!view.fence) return true;
+  View others = view;
+  others.stream.reset();
+  const Status waited = WithoutGil([&others] { return WaitForProducer(others); });
+  if (!waited.ok()) RaiseBuffer(waited);
+  return waited.ok();
 }
 
 int InternDlpackNames() {
@@ -202,6 +211,8 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     return Order(view, wish) ? Export(view, wish.versioned) : nullptr;
   });
 }
+
+PyObject* ViewLegacyCapsule(const View& view) { return CheckDlpackSays(view) ? Export(view, false) : nullptr; }
 
 PyObject* ViewDlpackDevice(PyObject* self, PyObject*) {
   const Device& device = reinterpret_cast<ViewObject*>(self)->view.device;

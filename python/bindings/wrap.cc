@@ -45,13 +45,16 @@ PyObject* FromTable(const DLPackExchangeAPI& table, PyObject* object) {
     return nullptr;
   }
   void* stream = nullptr;
+  bool said = false;
   if (tensor->version.major == DLPACK_MAJOR_VERSION && OnGpu(tensor->dl_tensor) &&
-      table.current_work_stream != nullptr &&
-      table.current_work_stream(kDLCUDA, tensor->dl_tensor.device.device_id, &stream) != 0) {
-    PyErr_Clear();
-    stream = nullptr;
+      table.current_work_stream != nullptr) {
+    said = table.current_work_stream(kDLCUDA, tensor->dl_tensor.device.device_id, &stream) == 0;
+    if (!said) {
+      PyErr_Clear();
+      stream = nullptr;
+    }
   }
-  PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream));
+  PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream), said);
   if (view == nullptr && tensor->deleter != nullptr) {  // refused, so it is ours to delete
     PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
     PyErr_Fetch(&type, &value, &traceback);
@@ -120,6 +123,27 @@ PyObject* Wrap(PyObject*, PyObject* object) {
     return PyErr_Format(PyExc_TypeError, "__dlpack__ of %.100s returned %.100s, not a capsule",
                         Py_TYPE(object)->tp_name, Py_TYPE(capsule.get())->tp_name);
   return FromCapsule(capsule.get());
+}
+
+PyObject* Exchange(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    if (count != 2 || !PyType_Check(arguments[1]))
+      return PyErr_Format(PyExc_TypeError, "exchange takes a View and a type");
+    const View* view = ViewOf(arguments[0]);
+    if (view == nullptr || !CheckDlpackSays(*view)) return nullptr;
+    const DLPackExchangeAPI* table = TableOf(reinterpret_cast<PyTypeObject*>(arguments[1]));
+    if (table == nullptr || table->managed_tensor_to_py_object_no_sync == nullptr || view->device.type != kDeviceCpu)
+      return PyErr_Format(PyExc_TypeError, "no exchange table, or no host memory");
+    DLManagedTensorVersioned* tensor = ExportVersioned(*view);
+    void* made = nullptr;
+    if (table->managed_tensor_to_py_object_no_sync(tensor, &made) == 0) return static_cast<PyObject*>(made);
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    tensor->deleter(tensor);  // a second call of it finds nothing to do
+    if (type == nullptr) return PyErr_Format(PyExc_BufferError, "the exchange API failed without an error");
+    PyErr_Restore(type, value, traceback);
+    return nullptr;
+  });
 }
 
 PyObject* CopyToHeapOf(PyObject*, PyObject* object) {

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import peers
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
@@ -29,6 +31,8 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "put_64mib_python": ("the same from Python, NumPy", "us", "<= 1.15 x memcpy; >= 5 x torch.multiprocessing, new tensor"),
     "put_64mib_first": ("first put of a session, 64 MiB, populated ahead", "us", "<= 1.5 x memcpy"),
     "put_4kib": ("put 4 KiB, one round trip", "us", "<= 1.4 x ping-pong"),
+    "ring_put_4kib": ("put 4 KiB through the ring, nobody waits, C++", "us", "<= 1.5 us"),
+    "ring_put_4kib_python": ("the same from Python, NumPy", "us", "<= 5 us"),
     "acquire_4kib": ("acquire 4 KiB, arena mapped, C++", "us", "<= 1.35 x ping-pong"),
     "acquire_1mib": ("acquire 1 MiB", "us", "<= 1.35 x ping-pong"),
     "acquire_64mib": ("acquire 64 MiB", "us", "<= 1.35 x ping-pong"),
@@ -38,11 +42,24 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "get_torch": ("the same, PyTorch (a copy-on-write mapping of its own)", "us", "as get_numpy"),
     "get_jax": ("the same, JAX", "us", "as get_numpy"),
     "get_tensorflow": ("the same, TensorFlow", "us", "as get_numpy"),
+    "hold_hot": ("acquire and release without a call, same name (29 bytes)", "ns", "<= 60 ns"),
+    "hold_random_1e6": ("the same, random among 10^6 shares", "ns", "<= 1.3 x two dependent random reads"),
+    "view_numpy": ("get and drop, 1 MiB, warm, Python", "us", "<= 3 us; >= 50 x torch re-send"),
+    "withdraw_256": ("Withdraw, 256 sessions with 64 holds each", "us", "<= 10 us"),
+    "catalogue_bytes_1e6": ("catalogue bytes of a share, 10^6 shares", "bytes", "<= 200"),
+    "channel_4kib": ("send and receive through a channel, one way, 4 KiB", "us", "one SEQPACKET message of the same run"),
+    "channel_1gib": ("the same, 1 GiB", "us", "as channel_4kib"),
+    "iceoryx_4kib": ("a peer: a chunk of iceoryx 2.0 one way; floor: ours through a channel", "us", "side by side"),
+    "iceoryx_1mib": ("the same, 1 MiB", "us", "side by side"),
+    "plasma_put_64mib": ("a peer: Plasma of pyarrow 11, put; floor: put_64mib_python", "us", "side by side"),
+    "plasma_get_1mib": ("a peer: Plasma, get of what is there; floor: view_numpy", "us", "side by side"),
     "grpc_unary": ("one unary call at the gRPC door, C++", "us", "<= 1.2 x bare gRPC echo"),
     "share_bytes_1e3": ("daemon memory of one idle share, 10^3 shares", "bytes", "<= 1024; acquire latency flat"),
     "share_bytes_1e4": ("the same, 10^4 shares", "bytes", "<= 1024"),
     "share_bytes_1e5": ("the same, 10^5 shares", "bytes", "<= 1024"),
 }
+# A peer's row: whose figure stands beside it.
+BESIDE = {"iceoryx_4kib": "channel_4kib", "iceoryx_1mib": "channel_1mib", "plasma_put_64mib": "put_64mib_python", "plasma_get_1mib": "view_numpy"}
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 
@@ -83,6 +100,9 @@ def measured(command: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+QUICK_ROUNDS = 3
+
+
 def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, dict[str, float]]:
     """Every figure of one placement, by id."""
     other = {"one": 0, "two": 1}[placement]
@@ -105,9 +125,15 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
         ):
             common = ["--address", home, "--rounds", str(rounds)]
             note(measured([str(bench / "bench_lifeline"), "--echo", echo, *common]))
+            note(measured([str(bench / "bench_ring"), *common]))
+            largest = ["--largest-mib", "1024" if rounds > QUICK_ROUNDS else "64"]
+            note(measured([str(bench / "bench_channel"), "--echo", echo, *largest, *common]))
             note(measured([str(bench / "bench_grpc"), "--echo", grpc_echo, *common]))
+            for program in ("bench_holds", "bench_withdraw"):
+                note(measured([str(bench / program), "--rounds", str(rounds)]))
             script = [sys.executable, str(HERE / "bench_python.py")]
-            note(measured([*script, "put", *common]))
+            for work in ("put", "ring"):
+                note(measured([*script, work, *common]))
             for framework in FRAMEWORKS:
                 note(measured([*script, framework, *common]))
             note(measured([*script, "peers", "--rounds", str(rounds), "--cpu", str(other)]))
@@ -117,6 +143,13 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
                     + ["--daemon", str(daemon_id), "--shares", str(shares)]
                 )
             )
+        for peer in (lambda: peers.iceoryx(bench, other, rounds), lambda: peers.plasma(scratch, other, rounds)):
+            try:
+                for name, value in peer().items():
+                    row = name.removeprefix("peer_")
+                    found[row] = {"value": value, "floor": found[BESIDE[row]]["value"]}
+            except peers.Absent as why:
+                print(f"left out: {why}", file=sys.stderr)
     for framework in FRAMEWORKS:
         row = found[f"get_{framework}"]
         row["floor"] = found["acquire_1mib"]["value"] + 10 + row["framework_import"]
@@ -128,6 +161,7 @@ def peer_of(row: str, found: dict[str, dict[str, float]]) -> tuple[str | None, f
         "put_64mib": "peer_torch_file_descriptor_new_64mib",
         "put_64mib_python": "peer_torch_file_descriptor_new_64mib",
         **{f"get_{framework}": "peer_torch_file_descriptor_resend_1mib" for framework in FRAMEWORKS},
+        "view_numpy": "peer_torch_file_descriptor_resend_1mib",
     }
     if row not in names:
         return None, None
@@ -138,9 +172,10 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
     work, unit, reach = ROWS[row]
     key = {"share_bytes_1e3": "share_bytes_1000", "share_bytes_1e4": "share_bytes_10000", "share_bytes_1e5": "share_bytes_100000"}.get(row, row)
     if key not in found:
-        return {"id": row, "work": work, "value": None, "unit": unit, "floor": None, "ratio": None, "reach": reach, "peer": None, "peer_value": None, "note": "not run with --quick"}
+        return {"id": row, "work": work, "value": None, "unit": unit, "floor": None, "ratio": None, "reach": reach, "peer": None, "peer_value": None, "note": "not there" if row in BESIDE else "not run with --quick"}
     own = found[key]
-    floor = 1024.0 if row.startswith("share_bytes") else own["floor"]
+    limits = {"share_bytes": 1024.0, "catalogue_bytes": 200.0}  # rows of bytes have a limit for a floor
+    floor = next((limit for rows, limit in limits.items() if row.startswith(rows)), 0.0) or own["floor"]
     peer, peer_value = peer_of(row, found)
     result: dict[str, Any] = {
         "id": row,
@@ -155,10 +190,10 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
     }
     if "acquire" in own:
         result["acquire_ratio"] = round(own["acquire"] / own["floor"], 3)
-    for extra in ("touched", "framework_import"):
+    for extra in ("touched", "framework_import", "sustained"):
         if extra in own:
             result[extra] = round(own[extra], 2)
-    if beside is not None and not row.startswith("share_bytes"):
+    if beside is not None and key in beside and not row.startswith(tuple(limits)):
         other = beside[key]
         result["two_cpus"] = {"value": round(other["value"], 2), "floor": round(other["floor"], 2), "ratio": round(other["value"] / other["floor"], 3)}
         if peer is not None:
@@ -187,7 +222,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help=argparse.SUPPRESS)
     wish = parser.parse_args()
-    rounds, shares = (3, 10_000) if wish.quick else (15, 100_000)
+    rounds, shares = (QUICK_ROUNDS, 10_000) if wish.quick else (15, 100_000)
     one = collect(wish.build, "one", rounds, shares)
     two = None if wish.quick or (os.cpu_count() or 1) < 2 else collect(wish.build, "two", rounds, 1000)
     rows = [row_of(row, one, two) for row in ROWS]

@@ -23,12 +23,6 @@ double AnonymousBytes(int process_id) {
   Fail("the daemon's memory cannot be read");
 }
 
-template <class T>
-T Must(Result<T> result) {
-  if (!result.ok()) Fail(result.status().ToString());
-  return *std::move(result);
-}
-
 std::string NameOf(int i) { return "idle/" + std::to_string(i); }
 
 void PublishOne(Broker& broker, int i) {
@@ -38,8 +32,11 @@ void PublishOne(Broker& broker, int i) {
 }
 
 void Run(const Arguments& arguments) {
-  Broker broker(
-      {.address = arguments.Text("address"), .ns = "idle", .timeout = std::chrono::seconds(60), .client = "bench"});
+  Broker broker({.address = arguments.Text("address"),
+                 .ns = "idle",
+                 .timeout = std::chrono::seconds(60),
+                 .client = "bench",
+                 .holds = false});
   const int daemon = arguments.Number("daemon", 0);
   const int most = arguments.Number("shares", 100000);
   Echo echo(arguments.Text("echo"));

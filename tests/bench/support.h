@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge::bench {
@@ -36,6 +38,16 @@ void Print(const std::string& id, const std::map<std::string, double>& numbers);
 
 // Exits with the message: a benchmark that cannot run says why.
 [[noreturn]] void Fail(const std::string& message);
+
+// What a call gave; a benchmark in which one fails says why and exits.
+template <class T>
+T Must(Result<T> result) {
+  if (!result.ok()) Fail(result.status().ToString());
+  return *std::move(result);
+}
+inline void Must(const Status& status) {
+  if (!status.ok()) Fail(status.ToString());
+}
 
 // A bare SEQPACKET connection: the floor of every round trip.
 class Echo {

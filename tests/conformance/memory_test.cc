@@ -14,9 +14,11 @@
 #include <memory>
 #include <string>
 
+#include "client/memory/cuda_ipc_mapper.h"
 #include "client/memory/cuda_vmm_mapper.h"
 #include "client/memory/host_mapper.h"
 #include "client/memory/memory_mapper.h"
+#include "daemon/memory/cuda_ipc_backend.h"
 #include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/memory_backend.h"
@@ -58,7 +60,8 @@ class WarmOverHost final : public MemoryBackend {
 
 // On the simulated driver, which lets a process import its own here, as cards do (build_tree.h chooses). Each GPU hands
 // out `capacity` alone.
-std::unique_ptr<MemoryBackend> CudaVmm(uint64_t capacity) {
+using MakeCudaBackend = std::unique_ptr<MemoryBackend> (*)(std::vector<std::shared_ptr<CudaGpu>>);
+std::unique_ptr<MemoryBackend> Cuda(MakeCudaBackend make, uint64_t capacity) {
   ::setenv("SIMULATED_CUDA", "own", 1);
   const auto gpus = FindCudaGpus(DriverUnderTest(SIMULATED_CUDA_LIBRARY), 100);
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
@@ -68,7 +71,7 @@ std::unique_ptr<MemoryBackend> CudaVmm(uint64_t capacity) {
     small.push_back(std::make_shared<CudaGpu>(driver, gpu->ordinal(), gpu->device(), gpu->refusals(),
                                               gpu->granularity(), capacity));
   }
-  return MakeCudaVmmBackend(std::move(small));
+  return make(std::move(small));
 }
 
 View BytesAt(void* data, uint64_t size, const Device& device) {
@@ -312,7 +315,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Pair{"Host", [](uint64_t capacity) { return MakeHostBackend({.capacity_bytes = capacity}); }, MakeHostMapper},
         Pair{"Warm", [](uint64_t capacity) { return std::make_unique<WarmOverHost>(capacity); }, MakeHostMapper},
-        Pair{"CudaVmm", CudaVmm, [] { return MakeCudaVmmMapper(DriverUnderTest(SIMULATED_CUDA_LIBRARY)); }}),
+        Pair{"CudaVmm", [](uint64_t capacity) { return Cuda(MakeCudaVmmBackend, capacity); },
+             [] { return MakeCudaVmmMapper(DriverUnderTest(SIMULATED_CUDA_LIBRARY)); }},
+        Pair{"CudaIpc", [](uint64_t capacity) { return Cuda(MakeCudaIpcBackend, capacity); },
+             [] { return MakeCudaIpcMapper(DriverUnderTest(SIMULATED_CUDA_LIBRARY)); }}),
     [](const testing::TestParamInfo<Pair>& param) { return param.param.name; });
 
 }  // namespace

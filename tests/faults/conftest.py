@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import harness
 import pytest
 from harness import Daemon, Ledger, daemon_in
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--calls", action="store_true", help="clients acquire nothing without a call")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--calls"):
+        harness.client_flags.append("calls")
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 // A client of the broker that does what it is told, one line at a time, so that a test can kill, stop, starve or fork
 // it between any two steps. Every answer is one line: "ok ..." or "error CODE reason message".
 //
-//   put NAME BYTES SEED [replace] [sealed]   place and publish words that depend on SEED and their index
+//   put NAME BYTES SEED [replace] [sealed] [late]   place and publish words that depend on SEED and their index; late:
+//                                            nobody waits for the broker
+//   storm PREFIX BYTES SEED ROUNDS           put PREFIX/0, PREFIX/1 ... late; withdraw all but the newest few
 //   place BYTES                              place and keep, never publish
 //   get NAME SEED [private] [wait MS]        acquire, check every word, keep
 //   many SEED NAME...                        acquire several at once, check and keep
@@ -83,6 +85,7 @@ class FaultClient {
     while (words >> flag) {
       options.replace |= flag == "replace";
       options.sealed |= flag == "sealed";
+      options.wait &= flag != "late";
     }
     std::vector<View> views;
     auto share = [&]() -> Result<Share> {
@@ -92,6 +95,27 @@ class FaultClient {
     }();
     if (!share.ok()) return share.status();
     return Concat(share->generation, " ", share->immutability == Immutability::kEnforced ? "enforced" : "by_contract");
+  }
+
+  Result<std::string> Storm(std::istringstream& words) {
+    constexpr uint64_t kKept = 32;
+    std::string prefix;
+    uint64_t bytes = 0, seed = 0, rounds = 0;
+    words >> prefix >> bytes >> seed >> rounds;
+    for (uint64_t i = 0; i < rounds; ++i) {
+      auto placed = PlaceWords(bytes, seed, false);
+      if (!placed.ok()) return placed.status();
+      Broker::PublishOptions options;
+      options.name = Concat(prefix, "/", i);
+      options.wait = false;
+      auto share = broker_.Publish(*placed, options);
+      if (!share.ok()) return share.status();
+      if ((i + 1) % kKept != 0 || i < 2 * kKept) continue;
+      for (uint64_t old = i + 1 - 2 * kKept; old < i + 1 - kKept; ++old) {
+        AB_RETURN_IF_ERROR(broker_.Withdraw({Concat(prefix, "/", old), 0, 0}));
+      }
+    }
+    return Concat(broker_.client_stats().ring_entries);
   }
 
   Result<std::string> Place(std::istringstream& words) {
@@ -173,14 +197,16 @@ class FaultClient {
                   " charged_bytes=", stats->charged_bytes, " tickets=", stats->tickets, " waiting=", stats->waiting,
                   " dying_arenas=", stats->dying_arenas, " sessions_cut_total=", stats->sessions_cut_total,
                   " capacity_bytes=", stats->capacity_bytes, " allocated_bytes=", stats->allocated_bytes,
-                  " cached_bytes=", stats->cached_bytes);
+                  " cached_bytes=", stats->cached_bytes, " holds=", stats->holds,
+                  " pinned_bytes=", stats->pinned_bytes);
   }
 
   Result<std::string> Mine() {
     const ClientStats stats = broker_.client_stats();
     return Concat("arenas_written=", stats.arenas_written, " arena_bytes=", stats.arena_bytes,
                   " arenas_mapped=", stats.arenas_mapped, " live_leases=", stats.live_leases,
-                  " pending_releases=", stats.pending_releases);
+                  " pending_releases=", stats.pending_releases, " holds_taken=", stats.holds_taken,
+                  " ring_entries=", stats.ring_entries);
   }
 
   Result<std::string> List(std::istringstream& words) {
@@ -239,6 +265,7 @@ class FaultClient {
   std::vector<Kept> kept_;
   const std::map<std::string, Verb> verbs_ = {
       {"put", [this](auto& words) { return Put(words); }},
+      {"storm", [this](auto& words) { return Storm(words); }},
       {"place", [this](auto& words) { return Place(words); }},
       {"get", [this](auto& words) { return Get(words); }},
       {"many", [this](auto& words) { return Many(words); }},
@@ -262,7 +289,7 @@ class FaultClient {
 
 int Serve(int argc, char** argv) {
   if (argc < 3) {
-    std::cerr << "usage: fault_client ADDRESS NAMESPACE [TIMEOUT_MS]\n";
+    std::cerr << "usage: fault_client ADDRESS NAMESPACE [TIMEOUT_MS [calls]]\n";
     return 2;
   }
   Broker::Options options;
@@ -270,6 +297,7 @@ int Serve(int argc, char** argv) {
   options.ns = argv[2];
   options.client = "fault_client";
   if (argc > 3) options.timeout = std::chrono::milliseconds(std::atoi(argv[3]));
+  options.holds = argc <= 4;  // "calls": nothing is acquired without one
   FaultClient client{Broker(options)};
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);

@@ -23,6 +23,8 @@ PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
 
 HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
+BROWSE, RING = 13, 17
+client_flags: list[str] = []  # what every client is told; ["calls"]: nothing is acquired without one
 
 
 class Refused(Exception):
@@ -57,7 +59,7 @@ class Client:
 
     def __init__(self, address: Path, namespace: str = "default", timeout_ms: int = 30_000, prefix: list[str] | None = None):
         self.process = subprocess.Popen(
-            [*(prefix or []), str(CLIENT), str(address), namespace, str(timeout_ms)],
+            [*(prefix or []), str(CLIENT), str(address), namespace, str(timeout_ms), *client_flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -177,11 +179,11 @@ class Daemon:
         return found
 
     def memory_files(self) -> int:
-        """Memory files the daemon keeps alive, by inode: keep and sealer of one arena are one."""
+        """Arenas' files that the daemon keeps alive, by inode: keep and sealer of one arena are one."""
         inodes = set()
         for fd in os.listdir(f"/proc/{self.pid}/fd"):
             with contextlib.suppress(FileNotFoundError):
-                if os.readlink(f"/proc/{self.pid}/fd/{fd}").startswith("/memfd:"):
+                if os.readlink(f"/proc/{self.pid}/fd/{fd}").startswith("/memfd:arraybridge "):
                     inodes.add(os.stat(f"/proc/{self.pid}/fd/{fd}").st_ino)
         return len(inodes)
 
@@ -218,7 +220,9 @@ class Ledger:
 
         def right() -> bool:
             self.seen = self.daemon.stats()
+            self.seen["leases"] += self.seen["holds"]  # whichever way they were acquired
             wanted = {"sessions": sessions + 1, "shares": shares, "leases": leases, "withdrawn_shares": 0}
+            wanted |= {"pinned_bytes": 0}
             wanted |= {"tickets": 0, "waiting": 0, "dying_arenas": 0}
             if arenas is not None:
                 wanted["arenas"] = arenas

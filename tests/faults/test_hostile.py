@@ -63,13 +63,13 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
             line.close()
         other.ask("get a 1")
         other.ask("drop")
-    for verb in [0, 13, 77, 65535]:
+    for verb in [0, 18, 77, 65535]:
         line = raw(daemon, messages)
         line.send(verb, b"")
         _, status, _, _, _ = line.receive()
         assert status == 12  # UNIMPLEMENTED: a newer client learns that this broker is older
         line.close()
-    for verb in range(2, 13):
+    for verb in range(2, 14):
         line = raw(daemon, messages)
         line.send(verb, b"\xff" * 64)
         assert line.ended()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -89,6 +91,16 @@ def test_ls_follows_pages_to_the_end(address: Path, session: Session) -> None:
     leases = json.loads(ctl("-H", address, "-o", "json", "ls", "leases").stdout)
     assert len(leases["leases"]) == 600
     assert leases["next_page_token"] == ""
+
+
+def test_stats(address: Path) -> None:
+    table = ctl("-H", address, "stats")
+    assert table.returncode == 0
+    assert any(line.split() == ["shares", "5"] for line in table.stdout.splitlines())
+    assert "device cpu" in table.stdout
+    stats = json.loads(ctl("-H", address, "-o", "json", "stats").stdout)
+    assert (stats["shares"], stats["pending_fences"], stats["lost_fences_total"]) == ("5", "0", "0")
+    assert stats["devices"][0]["quarantined_bytes"] == "0"
 
 
 @pytest.mark.parametrize("what", ["shares", "sessions", "leases", "namespaces", "devices"])
@@ -189,3 +201,85 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
     assert code == 1
     assert found["broker"]["health"] == "problem"
     assert {"huge pages", "descriptors", "device nodes"} <= set(found)
+
+
+def test_csv_has_bytes_and_milliseconds_and_quotes_what_must_be(address: Path, session: Session) -> None:
+    session.publish('a, "b"', bytes(4096))
+    try:
+        rows = list(csv.DictReader(ctl("-H", address, "-o", "csv", "ls").stdout.splitlines()))
+        assert {row["NAME"] for row in rows} == {*(f"share {index}" for index in range(5)), 'a, "b"'}
+        assert {row["SIZE"] for row in rows} == {"2048", "4096"}
+        assert all(row["AGE"].isdigit() for row in rows)
+        lines = ctl("-H", address, "-o", "csv", "--no-header", "ls").stdout.splitlines()
+        assert len(lines) == 6 and not lines[0].startswith("NAMESPACE")
+    finally:
+        session.call("Withdraw", namespace="default", shares=[{"name": 'a, "b"'}])
+
+
+def test_jsonl_is_an_object_a_line(address: Path) -> None:
+    shares = [json.loads(line) for line in ctl("-H", address, "-o", "jsonl", "ls").stdout.splitlines()]
+    assert sorted(info["share"]["name"] for info in shares) == [f"share {index}" for index in range(5)]
+    (stats,) = ctl("-H", address, "-o", "jsonl", "stats").stdout.splitlines()
+    assert json.loads(stats)["shares"] == "5"
+    findings = [json.loads(line)["what"] for line in ctl("-H", address, "-o", "jsonl", "doctor").stdout.splitlines()]
+    assert "broker" in findings
+
+
+def test_top_once_tells_what_there_is(address: Path) -> None:
+    lines = ctl("-H", address, "top", "--once").stdout.splitlines()
+    assert lines[0].split()[:2] == ["SESSIONS", "SHARES"]
+    assert lines[1].split()[:2] == ["2", "5"]  # this command is a session too
+    assert any(line.startswith("NAMESPACE") for line in lines) and any("foreign" in line for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_top_tells_rates(address: Path, session: Session) -> None:
+    top = subprocess.Popen(
+        [CTL, "-H", address, "-o", "csv", "top", "-n", "2", "-d", "1s"], stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert top.stdout is not None
+    assert top.stdout.readline().startswith("SESSIONS,SHARES")
+    first = top.stdout.readline().rstrip("\n").split(",")
+    for _ in range(10):
+        session.call("Acquire", namespace="default", shares=[{"name": "share 0"}] * 20)
+    second = top.communicate()[0].rstrip("\n").split(",")
+    assert first[8:] == ["", "", ""]  # of nothing before
+    assert int(second[9]) > 0  # acquires per second
+    assert int(second[2]) >= int(first[2]) + 200  # leases
+    assert top.returncode == 0
+
+
+def test_top_says_that_nobody_is_there(tmp_path: Path) -> None:
+    assert ctl("-H", tmp_path, "top", "--once").returncode == CANNOT_CONNECT
+
+
+def completed(*words: str) -> set[str]:
+    """What bash offers for the last of these words."""
+    line = " ".join(f"'{word}'" for word in words)
+    script = f"source <('{CTL}' completion bash); COMP_WORDS=(arraybridgectl {line}); COMP_CWORD={len(words)}; _arraybridgectl"
+    done = subprocess.run(["bash", "-c", script + '; printf "%s\\n" "${COMPREPLY[@]}"'], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return set(done.stdout.split())
+
+
+def test_bash_completes_commands_options_and_values() -> None:
+    assert completed("l") == {"ls"}
+    assert completed("ls", "s") == {"shares", "sessions"}
+    assert completed("-o", "") == {"table", "csv", "json", "jsonl"}
+    assert completed("top", "--") == {"--help", "--count", "--delay", "--once"}
+    assert completed("--no") == {"--no-header"}
+
+
+@pytest.mark.parametrize(("shell", "check"), [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])
+def test_every_shell_reads_its_script(shell: str, check: list[str], tmp_path: Path) -> None:
+    script = tmp_path / f"completion.{shell}"
+    script.write_text(ctl("completion", shell).stdout)
+    for word in ("doctor", "namespace", "jsonl"):
+        assert word in script.read_text()
+    if shutil.which(check[0]) is None:
+        pytest.skip(f"{shell} is not installed")
+    assert subprocess.run([*check, script], capture_output=True, text=True).returncode == 0
+
+
+def test_another_shell_is_refused() -> None:
+    assert ctl("completion", "tcsh").returncode == USAGE

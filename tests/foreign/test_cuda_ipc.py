@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from foreign_client import BUILD, PATIENCE_S, Daemon, Session, eventually, refused
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 # As the C++ tests: $ARRAYBRIDGE_CUDA_DRIVER is another library, of a card maybe.
 DRIVER = os.environ.get("ARRAYBRIDGE_CUDA_DRIVER", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so"))
@@ -81,8 +82,8 @@ def test_the_server_says_what_devices_it_serves(gpu_daemon: Daemon, open_session
         ({"kinds": [CUDA_IPC], **HERE, "pid_namespace": 1}, "another PID namespace"),
         ({"kinds": [CUDA_IPC], **HERE, "boot_id": "another"}, "another kernel"),
         ({"kinds": [CUDA_IPC]}, "does not say its boot id"),
-        ({"kinds": [1]}, "opens MEMFD"),
-        ({}, "opens MEMFD"),
+        ({"kinds": [1]}, "opens memfd"),
+        ({}, "opens memfd"),
     ],
 )
 def test_a_kind_that_would_not_work_is_refused_with_the_reason(
@@ -97,7 +98,7 @@ def test_a_reader_of_another_kind_is_told(gpu_daemon: Daemon, open_session: Call
     writer = client(gpu_daemon, "put", "tensor")
     assert writer.stdout is not None
     assert writer.stdout.readline() == "ok\n"
-    with refused(grpc.StatusCode.FAILED_PRECONDITION, "share 'tensor' is shared as CUDA_IPC"):
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "share 'tensor' is shared as cuda_ipc"):
         open_session(gpu_daemon).call("Acquire", namespace="default", shares=[{"name": "tensor"}])
     writer.communicate("done\n", timeout=PATIENCE_S)
     listed = open_session(gpu_daemon).call("List", page_size=10).shares[0].share.handle
@@ -114,3 +115,37 @@ def test_more_than_the_gpu_has_is_refused_with_its_numbers(gpu_daemon: Daemon, o
     session = open_session(gpu_daemon, capabilities={"kinds": [CUDA_VMM]})
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "can never fit: the device has"):
         session.call("Allocate", namespace="default", size=1 << 30, device=gpus(session)[0].device)
+
+
+def test_a_lost_gpu_is_out_of_service_alone(
+    start: Callable[..., Daemon],
+    open_session: Callable[..., Session],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if os.environ.get("ARRAYBRIDGE_CUDA_DRIVER"):
+        pytest.skip("a card is not broken on purpose")
+    # Of two GPUs the one that is used first fails for good; the simulated driver is then done with both.
+    monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};fail=cuMemsetD8Async:1:700")
+    daemon = start("--cuda-driver", DRIVER)
+    session = open_session(daemon, capabilities={"kinds": [1, CUDA_VMM, CUDA_IPC]})
+    first, second = (gpu.device.uuid for gpu in gpus(session))
+
+    def health(service: str) -> Any:
+        with grpc.insecure_channel(f"unix://{daemon.directory}/broker.sock") as channel:
+            return health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service)).status
+
+    service = "arraybridge.v1.Broker"
+    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    assert health(f"{service}/{first}") == health(f"{service}/{second}") == serving
+    wanted = {"namespace": "default", "device": {"type": 2, "uuid": first}, "size": 1}
+    with refused(grpc.StatusCode.ABORTED, "cuMemsetD8Async"):
+        session.call("Allocate", **wanted)
+    assert health(f"{service}/{first}") == not_serving
+    assert health(f"{service}/{second}") == health(service) == serving
+    with refused(grpc.StatusCode.UNAVAILABLE, first):
+        session.call("Allocate", **wanted)
+    devices = {device.device.uuid: device for device in session.call("GetStats").devices}
+    assert devices[first].out_of_service
+    assert not devices[second].out_of_service
+    session.publish("on the host", bytes(2048))

@@ -16,7 +16,7 @@ void Question(const ArraySpec& spec) {
 }
 
 void Decode(uint8_t message, std::string_view bytes) {
-  switch (message % 10) {
+  switch (message % 11) {
     case 0:
       return (void)codec::DecodeServer(bytes);
     case 1:
@@ -48,6 +48,12 @@ void Decode(uint8_t message, std::string_view bytes) {
     }
     case 8:
       return (void)codec::DecodeStats(bytes);
+    case 9: {
+      const auto described = codec::DecodeDescription(bytes);
+      if (!described.ok()) return;
+      for (const auto& spec : described->share.arrays) Question(spec);
+      return;
+    }
     default: {
       Input input(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
       const auto code = input.Take<uint32_t>();

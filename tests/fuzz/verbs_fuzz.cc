@@ -3,9 +3,11 @@
 //
 // An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
 // serialised request. A generation or ticket of 0 stands for the last one that the session was told: they are random,
-// and a fuzzer would never guess them.
+// and a fuzzer would never guess them. Verb 17 is no request: what stands in the session's publish ring (see Ring).
 #include <google/protobuf/stubs/logging.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +18,7 @@
 #include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"
 #include "tests/fuzz/input.h"
+#include "tests/unit/service/ring_writer.h"
 
 namespace arraybridge {
 namespace {
@@ -34,6 +37,10 @@ Config SmallConfig() {
   config.limits.tickets_per_session_max = 4;
   config.limits.namespaces = 4;
   config.limits.queued_requests_per_session = 4;
+  config.limits.channels_per_namespace = 3;
+  config.limits.members_per_channel = 3;
+  config.limits.channel_capacity_max = 3;
+  config.orphan_grace = std::chrono::milliseconds(0);
   return config;
 }
 
@@ -72,7 +79,7 @@ class Stranger {
       case 4:
         return Ask<v1::PublishRequest>(payload, [&](auto& request) {
           if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
-          (void)verbs_.Publish(caller_, request);
+          Publish(request);
         });
       case 5:
         return Ask<v1::AcquireRequest>(payload, [&](auto& request) { Acquire(request); });
@@ -96,6 +103,21 @@ class Stranger {
         });
       case 12:
         return verbs_.Cancel(last_waiter_);
+      case 14:
+        return Ask<v1::OpenChannelRequest>(payload, [&](auto& request) { OpenChannel(request); });
+      case 15:
+        return Ask<v1::CloseChannelRequest>(payload,
+                                            [&](auto& request) { (void)verbs_.CloseChannel(caller_, request); });
+      case 16:
+        return Ask<v1::ReceiveRequest>(
+            payload, [&](auto& request) { last_waiter_ = verbs_.Receive(caller_, request, [](auto) {}); });
+      case 17:
+        return Ring(payload);
+      case 13:
+        return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
+          // The one ring of a session is for verb 17.
+          if (request.part() != v1::BrowseRequest::RING) (void)verbs_.Browse(caller_, request);
+        });
       default:
         End();
         Open({});
@@ -121,7 +143,35 @@ class Stranger {
     caller_.session = SessionId{opened->session()};
   }
 
+  // First byte 0: an entry, as a client writes it; 1: the next eight bytes are the head; 2: what follows is written
+  // over the ring from its first entry on; else it is drained. Then, in each case, somebody looks for a name.
+  void Ring(std::string_view payload) {
+    if (ring_ == nullptr && caller_.session != SessionId{}) ring_ = std::make_unique<RingWriter>(verbs_, caller_);
+    if (ring_ == nullptr || payload.empty()) return;
+    const char what = payload[0];
+    payload.remove_prefix(1);
+    if (what == 0) {
+      v1::PublishRequest request;
+      std::string message(payload.substr(0, ring::kMessageBytesMax));
+      const bool known = request.ParseFromString(message) && request.arena_generation() == 0;
+      if (known) request.set_arena_generation(Generation(request.arena()));
+      if (known && request.ByteSizeLong() <= ring::kMessageBytesMax) message = request.SerializeAsString();
+      ring_->Enter(message);
+    } else if (what == 1) {
+      uint64_t head = 0;
+      std::memcpy(&head, payload.data(), std::min(payload.size(), sizeof head));
+      Store(ring_->page().head, head, std::memory_order_release);
+    } else if (what == 2) {
+      std::memcpy(ring_->page().entries.data(), payload.data(), std::min(payload.size(), sizeof(ring::Entry) * 4));
+    }
+    if (const auto its = verbs_.RingOf(caller_.session); what > 2 && its) verbs_.DrainRing(*its, 3);
+    v1::AcquireRequest looks;
+    looks.add_shares()->set_name("never");
+    Acquire(looks);
+  }
+
   void End() {
+    ring_.reset();
     if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session);
     caller_.session = {};
   }
@@ -133,6 +183,15 @@ class Stranger {
     // Memory is given out on the slow thread; the next step may want to name it.
     verbs_.WaitIdle(Clock::now() + std::chrono::seconds(10));
   }
+
+  // As the doors do.
+  void Publish(v1::PublishRequest& request) {
+    if (request.channel() == 0) return (void)verbs_.Publish(caller_, request);
+    last_waiter_ = verbs_.Send(caller_, request, [](auto) {});
+  }
+
+  // Ends are numbered through, so a fuzzer guesses them.
+  void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.OpenChannel(caller_, request); }
 
   void Acquire(v1::AcquireRequest& request) {
     last_waiter_ = verbs_.Acquire(caller_, request, [memory = memory_](auto answer) {
@@ -152,6 +211,7 @@ class Stranger {
   Verbs& verbs_;
   Caller caller_;
   WaiterId last_waiter_{};
+  std::unique_ptr<RingWriter> ring_;  // of this session
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 
@@ -167,12 +227,14 @@ void Run(Input input) {
       const auto what = input.Take<uint8_t>();
       const auto size = input.Take<uint16_t>();
       const Door door = (what & 0x40) != 0 ? Door::kGrpc : Door::kLifeline;
-      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 14, door, input.TakeBytes(size));
+      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 18, door, input.TakeBytes(size));
     }
   }
   verbs.WaitIdle(Clock::now() + std::chrono::seconds(10));
   const Snapshot ledger = broker.TakeSnapshot();
   AB_CHECK(ledger.sessions == 0 && ledger.leases == 0 && ledger.tickets == 0);
+  AB_CHECK(ledger.queued_shares <=
+           config.limits.channels_per_namespace * config.limits.namespaces * config.limits.channel_capacity_max);
   AB_CHECK(ledger.charged_bytes <= kCapacityBytes);
 }
 

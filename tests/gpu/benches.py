@@ -24,6 +24,8 @@ WORK = {
     "get_cold": "first get of a process that has a context",
     "get_warm": "get, the arena mapped",
     "hand_off_sync": "put here, told, got there, acknowledged",
+    "put_event": "put that publishes with an event and waits for nothing",
+    "hand_off_event": "the same hand-off with an event: nobody waits on the host",
     "host_fallback": "the same through host memory",
     "torch_resend": "torch.multiprocessing, the same tensor again",
     "torch_new": "torch.multiprocessing, a new tensor each time",

@@ -21,16 +21,16 @@ ROOT_FILES = {
 NOT_OURS = {"build", "dist", "__pycache__"}
 LINES_MAX = 350
 
-FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto"}
+FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto", "numba", "pyarrow"}
 ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax"}
 
 # Room (path prefix, the longest match counts) → prefixes of what its files may include, beside the C++ library and the
 # system. Angle brackets and quotes count alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
-    "daemon/config.h": ["proto/boundary/"],
-    "daemon/config.cc": [
-        "daemon/config.h", "daemon/quantity.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
+    "daemon/config.h": ["daemon/live.h", "proto/boundary/"],
+    "daemon/config": [
+        "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
     "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
@@ -168,6 +168,14 @@ def imported(node: ast.AST) -> list[str]:
     return []
 
 
+def type_checkers_only(tree: ast.Module) -> Iterator[ast.AST]:
+    """Nodes that never run: signatures may name a framework's classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for child in node.body:
+                yield from ast.walk(child)
+
+
 def loaded_with_module(tree: ast.Module) -> Iterator[ast.AST]:
     """Nodes that run when the module is imported: not in functions, not for type checkers only."""
     pending: list[ast.AST] = list(tree.body)
@@ -183,13 +191,14 @@ def loaded_with_module(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def frameworks(source: Source) -> Iterator[Finding]:
-    """A framework is imported only in its adapter, and there only when it is needed."""
+    """A framework is imported only in its adapter, and there only when it is needed; type checkers may see its classes."""
     if not source.path.startswith("python/arraybridge/"):
         return
     stem = Path(source.path).stem
     in_adapters = source.path.startswith("python/arraybridge/adapters/")
+    for_types = set(type_checkers_only(source.tree))
     for node in ast.walk(source.tree):
-        for name in imported(node):
+        for name in imported(node) if node not in for_types else ():
             if name in FRAMEWORKS and not (in_adapters and stem.lstrip("_") == ADAPTER_OF.get(name, name)):
                 yield Finding(source.path, node.lineno, "framework", f"{name} is imported outside its adapter")  # type: ignore[attr-defined]
     for node in loaded_with_module(source.tree):

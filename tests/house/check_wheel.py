@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "wheel"
 EXTENSION_NEEDS = {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 DAEMON_NEEDS = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+GLIBC_MINOR_MAX = 34
 FOREIGN = re.compile(r"grpc|protobuf|absl|spdlog", re.IGNORECASE)
 
 PRODUCER = """
@@ -97,6 +98,24 @@ def check_executables(folder: Path) -> None:
             raise Wrong(f"{name} needs {surplus}")
 
 
+def check_extras(folder: Path) -> None:
+    """`pip install arraybridged[x]` exists for every framework with an adapter of its own."""
+    (metadata,) = folder.glob("arraybridged-*.dist-info/METADATA")
+    offered = set(re.findall(r"^Provides-Extra: (\S+)", metadata.read_text(), re.MULTILINE))
+    adapters = {path.stem for path in (ROOT / "python/arraybridge/adapters").glob("*.py")}
+    lacking = adapters - {"__init__", "generic", "numpy"} - offered
+    if lacking:
+        raise Wrong(f"no extra for {sorted(lacking)}")
+
+
+def check_platform(wheel: Path) -> None:
+    """It runs where glibc 2.34 or newer is, as auditwheel reads its binaries."""
+    told = run(sys.executable, "-m", "auditwheel", "show", wheel)
+    found = re.search(r"manylinux_2_(\d+)_x86_64", told)
+    if found is None or int(found[1]) > GLIBC_MINOR_MAX:
+        raise Wrong(told)
+
+
 def install_numpy(python: Path) -> None:
     """The NumPy that we build against, out of the cache that deploy/setup filled; pip gets it where there is none."""
     numpy = "numpy==" + run(sys.executable, "-c", "import numpy; print(numpy.__version__)").strip()
@@ -148,6 +167,8 @@ def main() -> int:
         package = WORK / "content" / "arraybridge"
         check_extension(next(package.glob("_core*.so")))
         check_executables(package / "bin")
+        check_extras(WORK / "content")
+        check_platform(wheel)
         check_installed(wheel)
     except Wrong as wrong:
         print(wrong)

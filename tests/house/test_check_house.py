@@ -73,6 +73,10 @@ ALLOWED = [
         "python/arraybridge/adapters/torch.py",
         '"""T."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
     ),
+    (
+        "python/arraybridge/convert.py",
+        '"""C."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
+    ),
     ("python/arraybridge/broker.py", '"""B."""\nimport os\nfrom .adapters import torch\nos.execv("x", [])'),
 ]
 

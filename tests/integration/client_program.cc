@@ -103,6 +103,51 @@ int Fork(Broker& broker) {
   return 16;
 }
 
+// An array that was acquired without a call: of the third attempt on.
+Result<Acquired> Held(Broker& broker, const std::string& name) {
+  for (int i = 0; i < 3; ++i) {
+    auto array = broker.Acquire({.name = name});
+    if (!array.ok() || broker.client_stats().holds_taken > 0) return array;
+  }
+  return Internal("no share is held without a call");
+}
+
+// What must hold in a child whose parent holds a share.
+int HoldInChild(Broker& broker, Acquired& inherited) {
+  if (!Check(inherited.views[0], 8).ok()) return 1;
+  inherited.views.clear();
+  auto own = Held(broker, "held");
+  if (!own.ok() || !Check(own->views[0], 8).ok()) return 2;
+  own->views.clear();
+  return broker.Withdraw({.name = "held"}).ok() ? 0 : 3;
+}
+
+// A child that drops what it inherited, and withdraws the share, takes nothing from its parent.
+int ForkHeld(Broker& broker) {
+  if (!Put(broker, "held", 8).ok()) return 30;
+  auto array = Held(broker, "held");
+  if (!array.ok()) return 31;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(HoldInChild(broker, *array));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    std::printf("in the child: %d\n", status);
+    return 32;
+  }
+  for (int i = 0; i < 50; ++i) {
+    if (!Put(broker, "other" + std::to_string(i), 9).ok()) return 33;
+  }
+  if (!Check(array->views[0], 8).ok()) return 34;
+  if (broker.GetStats()->pinned_bytes == 0) return 35;
+  array->views.clear();
+  for (auto now = broker.GetStats(); now.ok(); now = broker.GetStats()) {
+    if (now->pinned_bytes == 0) return 0;
+    if (!broker.Flush().ok()) return 36;
+  }
+  return 37;
+}
+
 // Arrays that are alive when the process ends, in the worst place.
 Acquired* Global() {
   static Acquired array;
@@ -123,9 +168,14 @@ int Main(int argc, char** argv) {
   Broker broker({.address = argv[1]});
   if (verb == "fork") return Fork(broker);
   if (verb == "leave") return Leave(broker);
+  if (verb == "fork_held") return ForkHeld(broker);
   if (argc < 5) return 2;
   const uint64_t seed = std::stoull(argv[4]);
   if (verb == "put") return Answer(Put(broker, argv[3], seed));
+  if (verb == "hold") {
+    auto held = Held(broker, argv[3]);
+    return Answer(held.ok() ? Check(held->views[0], seed) : held.status());
+  }
   const auto mode = verb == "get_private" ? MapMode::kPrivate : MapMode::kShared;
   auto array = broker.Acquire({.name = argv[3]}, {.mode = mode, .wait = std::chrono::seconds(30)});
   return Answer(array.ok() ? Check(array->views[0], seed) : array.status());

@@ -59,6 +59,14 @@ class Process {
     id_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
+  void Signal(int number) const { ::kill(id_, number); }
+  // Returns when all of its threads have stopped.
+  void Freeze() const {
+    Signal(SIGSTOP);
+    int status = 0;
+    EXPECT_EQ(::waitpid(id_, &status, WUNTRACED), id_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
   void Kill() {
     if (id_ <= 0) return;
     ::kill(id_, SIGKILL);

@@ -11,13 +11,16 @@ namespace {
 
 using std::chrono::seconds;
 
-class TwoProcessesTest : public DaemonTest {
+// Twice: shares are acquired without calls where that is possible, or never.
+class TwoProcessesTest : public DaemonTest, public ::testing::WithParamInterface<bool> {
  protected:
   std::unique_ptr<Process> Client(std::vector<std::string> words) {
     words.insert(words.begin(), {Built(CLIENT_PROGRAM), directory_});
     return std::make_unique<Process>(words);
   }
-  Broker::Options options() const { return {.address = directory_, .timeout = seconds(30), .client = "test"}; }
+  Broker::Options options() const {
+    return {.address = directory_, .timeout = seconds(30), .client = "test", .holds = GetParam()};
+  }
 
   // A `bytes` long array of `fill`.
   static View Filled(std::vector<uint8_t>& bytes) {
@@ -44,7 +47,7 @@ class TwoProcessesTest : public DaemonTest {
   }
 };
 
-TEST_F(TwoProcessesTest, BytesPutInOneAreReadInAnother) {
+TEST_P(TwoProcessesTest, BytesPutInOneAreReadInAnother) {
   const auto reader_that_waits = Client({"get", "frame", "42"});
   const auto writer = Client({"put", "frame", "42"});
   EXPECT_EQ(writer->Line(), "ok");
@@ -58,14 +61,14 @@ TEST_F(TwoProcessesTest, BytesPutInOneAreReadInAnother) {
   EXPECT_EQ(after_the_writer->Line(), "ok");
 }
 
-TEST_F(TwoProcessesTest, AForkedChildHasItsOwnSession) {
+TEST_P(TwoProcessesTest, AForkedChildHasItsOwnSession) {
   const auto client = Client({"fork"});
   EXPECT_EQ(client->Wait(), 0) << client->Line();
 }
 
-TEST_F(TwoProcessesTest, AProcessMayEndWithLiveArrays) { EXPECT_EQ(Client({"leave"})->Wait(), 0); }
+TEST_P(TwoProcessesTest, AProcessMayEndWithLiveArrays) { EXPECT_EQ(Client({"leave"})->Wait(), 0); }
 
-TEST_F(TwoProcessesTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
+TEST_P(TwoProcessesTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "old", 100000, 7).ok());
   auto shared = broker.Acquire({.name = "old"});
@@ -88,7 +91,7 @@ TEST_F(TwoProcessesTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
   EXPECT_EQ(broker.GetStats()->leases, 0u);
 }
 
-TEST_F(TwoProcessesTest, APlacementOfALostConnectionSaysSo) {
+TEST_P(TwoProcessesTest, APlacementOfALostConnectionSaysSo) {
   Broker broker(options());
   std::vector<uint8_t> content(1000, 1);
   const View view = Filled(content);
@@ -102,7 +105,7 @@ TEST_F(TwoProcessesTest, APlacementOfALostConnectionSaysSo) {
   EXPECT_TRUE(Holds(placed->views()[0], 1000, 1)) << "the bytes stay";
 }
 
-TEST_F(TwoProcessesTest, ReplacedRangesAreCarvedAgain) {
+TEST_P(TwoProcessesTest, ReplacedRangesAreCarvedAgain) {
   Broker broker(options());
   constexpr size_t kBytes = 300000;
   for (int round = 0; round < 200; ++round) {
@@ -116,7 +119,7 @@ TEST_F(TwoProcessesTest, ReplacedRangesAreCarvedAgain) {
   EXPECT_LE(broker.client_stats().arena_bytes, 16u << 20) << "200 frames of 300 kB went through";
 }
 
-TEST_F(TwoProcessesTest, BytesOfALiveArrayAreNotCarvedAgain) {
+TEST_P(TwoProcessesTest, BytesOfALiveArrayAreNotCarvedAgain) {
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "held", 100000, 1).ok());
   auto held = broker.Acquire({.name = "held"});
@@ -126,7 +129,7 @@ TEST_F(TwoProcessesTest, BytesOfALiveArrayAreNotCarvedAgain) {
   EXPECT_TRUE(Holds(held->views[0], 100000, 1));
 }
 
-TEST_F(TwoProcessesTest, WhatNobodyUsesIsGivenBack) {
+TEST_P(TwoProcessesTest, WhatNobodyUsesIsGivenBack) {
   Broker broker(options());
   {
     ASSERT_TRUE(Put(broker, "x", 5000, 1).ok());
@@ -145,7 +148,7 @@ TEST_F(TwoProcessesTest, WhatNobodyUsesIsGivenBack) {
   EXPECT_EQ(mine.arenas_written, 0u);
 }
 
-TEST_F(TwoProcessesTest, ASealedShareIsEnforced) {
+TEST_P(TwoProcessesTest, ASealedShareIsEnforced) {
   Broker broker(options());
   std::vector<uint8_t> content(70000, 9);
   const View view = Filled(content);
@@ -163,7 +166,7 @@ TEST_F(TwoProcessesTest, ASealedShareIsEnforced) {
   EXPECT_TRUE(Holds(array->views[0], 70000, 9));
 }
 
-TEST_F(TwoProcessesTest, WhatLiesInAPlacementIsPublishedInPlace) {
+TEST_P(TwoProcessesTest, WhatLiesInAPlacementIsPublishedInPlace) {
   Broker broker(options());
   const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {1000}, .strides = {}};
   auto placed = broker.Empty({&spec, 1});
@@ -177,7 +180,7 @@ TEST_F(TwoProcessesTest, WhatLiesInAPlacementIsPublishedInPlace) {
   EXPECT_EQ(broker.PlacementOf({&view, 1}).status().code(), Code::kNotFound) << "published once";
 }
 
-TEST_F(TwoProcessesTest, ManyThreadsShareOneConnection) {
+TEST_P(TwoProcessesTest, ManyThreadsShareOneConnection) {
   Broker broker(options());
   std::vector<std::thread> threads;
   for (int t = 0; t < 16; ++t) {
@@ -198,7 +201,7 @@ TEST_F(TwoProcessesTest, ManyThreadsShareOneConnection) {
   EXPECT_EQ(broker.List()->size(), 16u);
 }
 
-TEST_F(TwoProcessesTest, EmptyAndScalarArraysTravelToo) {
+TEST_P(TwoProcessesTest, EmptyAndScalarArraysTravelToo) {
   Broker broker(options());
   const std::vector<ArraySpec> specs{{.type = {2, 32, 1}, .dtype = "float32", .shape = {3, 0}, .strides = {}},
                                      {.type = {0, 64, 1}, .dtype = "int64", .shape = {}, .strides = {}}};
@@ -216,6 +219,9 @@ TEST_F(TwoProcessesTest, EmptyAndScalarArraysTravelToo) {
   EXPECT_EQ(*static_cast<const int64_t*>(array->views[1].data), 77);
   EXPECT_EQ(array->share->structure + array->share->metadata, "treemine");
 }
+
+INSTANTIATE_TEST_SUITE_P(BothWays, TwoProcessesTest, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "Holds" : "Calls"; });
 
 }  // namespace
 }  // namespace arraybridge

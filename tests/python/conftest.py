@@ -1,5 +1,6 @@
 """A real daemon in a temporary directory, and a Broker, or client processes, of the test's own."""
 
+import functools
 import tempfile
 from collections.abc import Iterator
 
@@ -7,6 +8,17 @@ import pytest
 from processes import Client, run_client, start_daemon, stop_daemon
 
 import arraybridge
+from arraybridge import _core
+from arraybridge.adapters import cupy
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--calls", action="store_true", help="this process acquires nothing without a call")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--calls"):
+        setattr(_core, "Core", functools.partial(_core.Core, holds=False))
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +43,11 @@ def broker(address: str, request: pytest.FixtureRequest) -> Iterator["arraybridg
 def client(address: str) -> Client:
     """Runs code in another process; `address` is its first argument."""
     return lambda code, *arguments, **changes: run_client(code, address, *arguments, **changes)
+
+
+@pytest.fixture
+def no_remembered_cupy() -> Iterator[None]:
+    """Its adapter imports CuPy once; in such a test it is another one every time."""
+    cupy._cupy.cache_clear()
+    yield
+    cupy._cupy.cache_clear()

@@ -187,8 +187,8 @@ def a_module_like_cupy_is_read_and_made() -> None:
     assert adapters.named("cupy").view(view).data.ptr == view.address
     del view  # while its producer is there
     strided = source_of(cupy.array(memory(), strides=(8,), flags=SimpleNamespace(c_contiguous=False)))
-    assert strided.description.obstacles[0].startswith("layout")
-    assert strided.description.fill is not None
+    assert not strided.description.obstacles
+    assert strided.description.fill is not None, "only CuPy itself can copy it"
 
 
 def gpus_are_listed_by_number() -> None:

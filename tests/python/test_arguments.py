@@ -14,6 +14,7 @@ from arraybridge import (
     MemoryType,
     UnsupportedArray,
     UnsupportedDtype,
+    adapters,
 )
 
 
@@ -62,8 +63,8 @@ def test_names_of_frameworks(broker):
     assert broker.get("a", MemoryType.NUMPY)[0] == 0
     with pytest.raises(InvalidMemoryType, match="'nmpy' is no memory type"):
         broker.get("a", "nmpy")
-    with pytest.raises(InvalidMemoryType, match="not supported yet"):
-        broker.get("a", MemoryType.PYCLESPERANTO)
+    for member in MemoryType:
+        assert adapters.named(member) is adapters.named(member.value)
     for odd in (None, 3, ["torch"], np):
         with pytest.raises(InvalidMemoryType, match="named by a str"):
             broker.get("a", odd)
@@ -181,8 +182,16 @@ def test_other_arguments_are_refused_before_anything_is_asked():
         with pytest.raises(InvalidRequest, match="JSON has no such number"):
             nobody.put({number: np.zeros(1)})
     for odd in (None, 3, ""):
-        with pytest.raises(InvalidRequest, match="withdrawn by its non-empty name"):
+        with pytest.raises(InvalidRequest, match="named by a non-empty str, or by a Share, not by"):
             nobody.withdraw(odd)
+        with pytest.raises(InvalidRequest, match=f"named by a non-empty str, or by a Share, not by {odd!r}"):
+            nobody.get_many([odd])
+    for odd in (None, 3, "a name"):
+        with pytest.raises(InvalidRequest, match=f"get_many takes a sequence of names or Shares, not {odd!r}"):
+            nobody.get_many(odd)
+    for wait in (10**400, b"", "soon"):
+        with pytest.raises(ValueError, match="wait is 0 or more seconds"):
+            nobody.get("a", wait=wait)
 
 
 def test_a_state_dict_is_a_dict(broker):

@@ -19,7 +19,7 @@ from arraybridge import (
     UnsupportedArray,
     UnsupportedDtype,
 )
-from arraybridge.broker import _DECIDED_MAX
+from arraybridge.delivery import DECIDED_MAX
 from arraybridge.share import _loaded
 
 NUMBERS = [*"bBhHiIlLqQefdFD?"]
@@ -309,10 +309,10 @@ def test_what_dlpack_cannot_say_leaves_through_numpy_alone(broker, array):
 
 
 def test_what_was_decided_is_not_remembered_without_end(broker):
-    for i in range(_DECIDED_MAX + 10):
+    for i in range(DECIDED_MAX + 10):
         broker.put(np.zeros(1, [(f"field{i}", "u1")]), "x", replace=True)
         assert broker.get("x").dtype.names == (f"field{i}",)
-    assert len(broker._decided) <= _DECIDED_MAX
+    assert len(broker._delivery._decided) <= DECIDED_MAX
 
 
 def test_a_share_is_an_array(broker):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from arrays import aligned
 
 import arraybridge
 from arraybridge import (
@@ -16,16 +17,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp = jax.numpy
-
-
-def aligned(shape=(4, 4), dtype=np.float32):
-    """A read-only, 64-byte aligned array: what every framework can take as it is."""
-    array = np.frombuffer(bytearray(4096), np.uint8)
-    start = -array.__array_interface__["data"][0] % 64
-    count = int(np.prod(shape))
-    made = array[start : start + count * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
-    made[...] = np.arange(count).reshape(shape)
-    return made
 
 
 def pointer(array):
@@ -299,7 +290,7 @@ def test_asdlpack_of_everything(broker):
     assert not copied.read_only
     share = broker.put(aligned(), "s")
     assert not arraybridge.asdlpack(share).read_only and share.view().read_only
-    text = b"Hello!"
+    text = bytes(map(ord, "Hello!"))  # no constant: that would be what it is compared with
     torch.from_dlpack(arraybridge.asdlpack(text))[0] = 74
     assert text == b"Hello!"
     with pytest.raises(TypeError):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import os
 from functools import partial
 
 import pytest
@@ -49,18 +50,25 @@ TOUCH = {
     "tensorflow": "assert tensorflow.reduce_sum(tensorflow.ones(8)) == 8",
     "jax": "import jax.numpy; assert jax.numpy.ones(8).sum() == 8",
     "grpc": "grpc.insecure_channel('unix:/nonexistent').close()",
+    "pyarrow": "assert len(pyarrow.array([1, 2])) == 2",
+    "google.protobuf.empty_pb2": "google.protobuf.empty_pb2.Empty().SerializeToString()",
 }
+EVERYTHING = tuple(TOUCH)
+# All of them in one process, beginning with each in turn, and the other way round.
+ROTATIONS = [EVERYTHING[n:] + EVERYTHING[:n] for n in range(len(EVERYTHING))]
+ROTATIONS += [turned[::-1] for turned in ROTATIONS]
 
 
 @pytest.mark.parametrize(
     "order",
     list(itertools.permutations(["arraybridge", "torch", "tensorflow"]))
     + [("arraybridge", "jax", "grpc"), ("jax", "arraybridge", "grpc"), ("grpc", "jax", "arraybridge")]
-    + [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow"), ("jax", "torch", "arraybridge")],
+    + [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow"), ("jax", "torch", "arraybridge")]
+    + (ROTATIONS if os.environ.get("ARRAYBRIDGE_LONG") else [EVERYTHING, EVERYTHING[::-1]]),
     ids=" ".join,
 )
 def test_import_orders(orders, order):
-    if missing := [name for name in order if not importlib.util.find_spec(name)]:
+    if missing := [name for name in order if not importlib.util.find_spec(name.partition(".")[0])]:
         pytest.skip(f"not installed: {missing}")
     orders[order].result()
 

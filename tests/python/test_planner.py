@@ -109,7 +109,7 @@ def test_dtypes_that_the_target_lacks():
 
 
 def test_rank():
-    with pytest.raises(UnsupportedArray, match="rank 2 is more than its 1"):
+    with pytest.raises(UnsupportedArray, match="rank: 2 is more than its 1"):
         planner.plan(ARRAY, replace(NUMPY, ndim_max=1, name="other"))
 
 

@@ -58,7 +58,7 @@ def test_a_share_on_a_gpu_is_handed_over_where_it_is(kind, via):
     assert way(replace(SHARE, kind=kind), TORCH) == ("hand_over", via, "cuda:1", 0)
     assert way(replace(SHARE, kind=kind), CUPY) == ("hand_over", via, "cuda:1", 0)
     chosen = planner.plan(SHARE, TORCH)
-    assert chosen.notes[0].startswith("read_only: torch does not know it")
+    assert chosen.notes[0].startswith("writable_alias_of_immutable: torch does not know")
 
 
 def test_moves_are_copies_and_named():
@@ -70,13 +70,13 @@ def test_moves_are_copies_and_named():
     assert way(ON_HOST, CUPY) == ("place", "h2d", "cuda:0", 1)
     assert way(ON_GPU, TORCH, device="cuda:1") == ("identity", None, "cuda:1", 0)
     assert way(ON_GPU, CUPY) == ("hand_over", None, "cuda:1", 0)
-    with pytest.raises(ZeroCopyUnavailable, match="device: from cuda:1 to cpu"):
+    with pytest.raises(ZeroCopyUnavailable, match="different_device: from cuda:1 to cpu"):
         way(SHARE, NUMPY, copy=False)
 
 
 def test_only_a_move_that_was_asked_for_says_so():
-    assert planner.plan(SHARE, TORCH, device="cpu").reasons == (f"device: from cuda:1 to cpu {planner.ASKED_FOR}",)
-    assert planner.plan(SHARE, NUMPY).reasons == ("device: from cuda:1 to cpu",)
+    assert planner.plan(SHARE, TORCH, device="cpu").reasons == (f"different_device: from cuda:1 to cpu {planner.ASKED_FOR}",)
+    assert planner.plan(SHARE, NUMPY).reasons == ("different_device: from cuda:1 to cpu",)
 
 
 def test_a_framework_without_arrays_there_is_no_target():

@@ -143,12 +143,20 @@ def test_a_share_that_has_gone_is_waited_for_by_nobody(broker):
         broker.get(share, wait=3600)
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), "1"])
+@pytest.mark.parametrize("seconds", [-1, float("nan"), "1", "", b"", [], 10**400], ids=lambda seconds: repr(seconds)[:9])
 def test_seconds_are_numbers(broker, seconds):
-    with pytest.raises(InvalidRequest, match="wait is 0 or more seconds"):
-        broker.get("a", wait=seconds)
+    for ask in (broker.get, broker.get_many):
+        with pytest.raises(InvalidRequest, match="wait is 0 or more seconds, not") as caught:
+            ask(["a"] if ask == broker.get_many else "a", wait=seconds)
+        assert repr(seconds)[:9] in str(caught.value) and len(str(caught.value)) < 120
     with pytest.raises(InvalidRequest, match="timeout_s is 0 or more seconds"):
         arraybridge.Broker(timeout_s=seconds)
+
+
+def test_the_longest_wait_is_no_other_than_a_long_one(broker):
+    broker.put(np.ones(2), "there")
+    for seconds in (1e300, float("inf"), 2**1000):
+        assert broker.get("there", wait=seconds).tolist() == [1, 1]
 
 
 def test_a_wait_ends_when_the_daemon_does():

@@ -20,9 +20,10 @@ struct Range {
   uint64_t size = 0;
   RangeKind kind = RangeKind::kVmm;
   std::shared_ptr<MemoryBlock> block;
-  uint64_t offset = 0;  // of `base` in the block
-  uint32_t access = 0;  // CU_MEM_ACCESS_FLAGS_*
-  uint64_t id = 0;      // unique in the life of the process
+  uint64_t offset = 0;                             // of `base` in the block
+  uint32_t access = 0;                             // CU_MEM_ACCESS_FLAGS_*, of work on the device where it lies
+  std::map<int32_t, uint32_t> access_of_others{};  // by ordinal; mapped memory alone asks for it
+  uint64_t id = 0;                                 // unique in the life of the process
   uint64_t reservation_base = 0;
   uint64_t reservation_size = 0;
   // Of legacy imports: the address that opening gave (the block's start plus an offset), what was opened, how often.

@@ -78,6 +78,7 @@ void Apply(Config& config, const std::string& item) {
       {"peers", [&] { config.peers = true; }},
       {"exclusive", [&] { config.exclusive = true; }},
       {"own", [&] { config.own = true; }},
+      {"held", [&] { config.held = true; }},
       {"guest", [&] { config.guest = true; }},
       {"ledger", [&] { config.ledger = true; }},
       {"trace", [&] { config.trace = true; }},

@@ -16,6 +16,7 @@
 //   peers                     devices reach each other's memory
 //   exclusive                 one process per device
 //   own                       a process may import what it exported itself
+//   held                      asking an event or a stream whether it is done never brings it further
 //   guest                     as lenient as hardware is, for frameworks that are not ours
 //   ledger                    live objects when the process ends abort it
 //   report=/tmp/x             where counters are written when the process ends
@@ -53,6 +54,7 @@ struct Config {
   bool peers = false;
   bool exclusive = false;
   bool own = false;
+  bool held = false;
   bool guest = false;
   bool ledger = false;
   bool trace = false;

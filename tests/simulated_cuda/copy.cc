@@ -21,11 +21,26 @@ CUresult Fault(const Copy& copy, const char* what) {
   return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+// Whether the device that copies may: memory that was mapped for another one has rights of its own for it.
+bool MayAccess(Process& process, const Copy& copy, uint64_t address, CUmemAccess_flags access) {
+  const Range* range = process.space.Find(address, copy.bytes);
+  if (range == nullptr || range->kind != RangeKind::kVmm) return true;
+  if (process.devices.Physical(copy.ordinal) == range->block->device()) return true;
+  const auto rights = range->access_of_others.find(copy.ordinal);
+  return rights != range->access_of_others.end() && (rights->second & access) == access;
+}
+
 // The copy happens now.
 CUresult Execute(Process& process, const Copy& copy) {
   ++process.work_done;
   auto* to = reinterpret_cast<std::byte*>(copy.to);
   const auto* from = reinterpret_cast<const std::byte*>(copy.from);
+  if (ToDevice(copy.kind) && !MayAccess(process, copy, copy.to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+    return Fault(copy, "the destination is another device's, and was not mapped for this one");
+  }
+  if (FromDevice(copy.kind) && !MayAccess(process, copy, copy.from, CU_MEM_ACCESS_FLAGS_PROT_READ)) {
+    return Fault(copy, "the source is another device's, and was not mapped for this one");
+  }
   if (ToDevice(copy.kind)) {
     to = process.space.Bytes(copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (to == nullptr) {
@@ -60,6 +75,7 @@ CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
   Process& process = call.process;
   const auto found = process.FindStream(copy.symbol, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  copy.ordinal = call.context()->ordinal;
   if (copy.bytes == 0) return CUDA_SUCCESS;
   if (copy.kind == CopyKind::kByAddress) {
     const bool to = process.space.IsDevice(copy.to);

@@ -16,6 +16,7 @@ struct Copy {
   uint64_t from = 0;
   uint64_t bytes = 0;
   uint8_t fill = 0;
+  int32_t ordinal = 0;  // of the device that does it
 };
 
 // Enqueues the copy to `stream`; `wait`: and runs the stream up to it.

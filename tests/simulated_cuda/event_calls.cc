@@ -58,7 +58,7 @@ SIM_API cuEventQuery(CUevent event) {
   const uint64_t record = found->Latest();
   if (found->Done() >= record) return CUDA_SUCCESS;
   if (found->imported && found->OwnerIsDead()) return CUDA_ERROR_INVALID_HANDLE;
-  if (!found->queried) {
+  if (!found->queried || call.process.config.held) {
     found->queried = true;
     return CUDA_ERROR_NOT_READY;
   }

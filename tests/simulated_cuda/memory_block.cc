@@ -31,6 +31,11 @@ uint64_t Nonce() {
   return random | 1;
 }
 
+uint64_t ProcessNonce() {
+  static const uint64_t nonce = Nonce();
+  return nonce;
+}
+
 bool IsAlive(int32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -59,7 +64,7 @@ std::shared_ptr<MemoryBlock> MemoryBlock::Create(uint64_t size, int device, Bloc
   header.id = Nonce();
   header.size = size;
   header.device = device;
-  header.owner = getpid();
+  header.owner = ProcessNonce();
   header.kind = kind;
   header.handle_types = handle_types;
   std::memset(block->bytes_, kFresh, size);

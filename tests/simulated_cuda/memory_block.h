@@ -13,6 +13,8 @@ namespace arraybridge::simulated {
 
 // Random and never 0.
 uint64_t Nonce();
+// Of this process, the same for as long as it lives.
+uint64_t ProcessNonce();
 
 class MemoryBlock {
  public:

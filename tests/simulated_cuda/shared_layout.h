@@ -57,8 +57,8 @@ struct BlockHeader {
   uint64_t magic;
   uint64_t id;
   uint64_t size;
+  uint64_t owner;  // ProcessNonce of its maker: two processes may have one pid, in PID namespaces of their own
   int32_t device;  // physical
-  int32_t owner;
   BlockKind kind;
   uint32_t handle_types;
   Importers<64> importers;             // of legacy handles, by unit

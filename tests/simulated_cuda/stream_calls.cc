@@ -53,6 +53,7 @@ SIM_API cuStreamQuery(CUstream stream) {
   const auto found = call.process.FindStream(__func__, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (found->idle()) return CUDA_SUCCESS;
+  if (call.process.config.held) return CUDA_ERROR_NOT_READY;
   const CUresult result = found->RunOne(call.lock, call.process.changed);
   return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
 }

@@ -138,7 +138,7 @@ SIM_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, voi
   auto block = MemoryBlock::Open(static_cast<int>(reinterpret_cast<uintptr_t>(shareable)));
   if (block == nullptr || block->header().kind != BlockKind::kVmm) return CUDA_ERROR_INVALID_VALUE;
   const bool own_is_fine = call.process.config.own || call.process.config.guest;
-  if (block->header().owner == getpid() && !own_is_fine) return CUDA_ERROR_INVALID_VALUE;
+  if (block->header().owner == ProcessNonce() && !own_is_fine) return CUDA_ERROR_INVALID_VALUE;
   if (call.process.devices.OrdinalOf(block->device()) < 0) return CUDA_ERROR_INVALID_DEVICE;
   *handle = AddHandle(call.process, std::move(block));
   return CUDA_SUCCESS;
@@ -220,7 +220,11 @@ SIM_API cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*
     if (!own && !process.config.peers) return CUDA_ERROR_INVALID_DEVICE;
   }
   for (auto it = process.space.ranges.find(address); it != process.space.ranges.end() && it->first < end; ++it) {
-    it->second.access = descriptions[count - 1].flags;
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t ordinal = descriptions[i].location.id;
+      const bool own = process.devices.Physical(ordinal) == it->second.block->device();
+      (own ? it->second.access : it->second.access_of_others[ordinal]) = descriptions[i].flags;
+    }
   }
   return CUDA_SUCCESS;
 }

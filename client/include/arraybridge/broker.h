@@ -18,17 +18,13 @@
 #include <vector>
 
 #include <arraybridge/array.h>
+#include <arraybridge/channel.h>
 #include <arraybridge/share.h>
 #include <arraybridge/view.h>
 
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
-
-// kShared: the arena's one read-only mapping. kPrivate: a copy-on-write mapping of its own, for frameworks that do not
-// know read-only memory: a write stays with the writer and never ends in SIGSEGV. A GPU has no copy-on-write: there
-// kPrivate is kShared, and a write faults on the device (with cudaIpcMemHandle, it does not even do that).
-enum class MapMode : uint8_t { kShared, kPrivate };
 
 struct ServerInfo {
   std::string version;
@@ -41,8 +37,12 @@ struct ServerInfo {
 struct Stats {
   uint64_t sessions = 0, leases = 0, shares = 0, withdrawn_shares = 0, arenas = 0, charged_bytes = 0, tickets = 0,
            waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, acquires_total = 0,
-           refusals_total = 0, sessions_cut_total = 0;
-  uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0;  // summed over devices
+           refusals_total = 0, sessions_cut_total = 0, pending_fences = 0, lost_fences_total = 0;
+  uint64_t holds = 0;          // taken without a call
+  uint64_t pinned_bytes = 0;   // of withdrawn shares that holds alone keep
+  uint64_t channels = 0;       // that somebody has open
+  uint64_t queued_shares = 0;  // sent, received by nobody yet
+  uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0, quarantined_bytes = 0;  // summed over devices
 };
 
 struct ListedShare {
@@ -60,6 +60,8 @@ struct ClientStats {
   uint64_t arenas_mapped = 0;  // arenas mapped for reading
   uint64_t live_leases = 0;
   uint64_t pending_releases = 0;
+  uint64_t holds_taken = 0;   // of all acquires so far: without a call
+  uint64_t ring_entries = 0;  // of all publishes so far: without a call
 };
 
 class Broker {
@@ -73,9 +75,14 @@ class Broker {
     // Asked ten times a second by a thread that waits for the broker, without any lock; true ends its call with
     // CANCELLED.
     std::function<bool()> interrupted{};
+    // A thread that waits for an answer looks for it so long, yielding the processor, before it sleeps. On one
+    // processor it sleeps at once.
+    std::chrono::microseconds spin{30};
     // The path of the CUDA driver library; empty: the system's libcuda.so.1. The first in a process that uses it
     // decides.
     std::string cuda_driver{};
+    // Shares are found and held without calls where that is possible. False: every Acquire is a call.
+    bool holds = true;
   };
 
   explicit Broker(Options options);
@@ -93,6 +100,11 @@ class Broker {
     bool sealed = false;
     std::string structure{};
     std::string metadata{};
+    // False: nobody waits for the broker, which takes small shares of host memory under new names out of a ring. They
+    // are found by everybody from then on; what is told of them has no id and no generation. Whatever has to go another
+    // way is waited for all the same. What fails, NAME_TAKEN for instance, is told by the next Flush, Confirm or
+    // Publish of this kind, which then does nothing else. REQUIRES: a name.
+    bool wait = true;
   };
   struct PlaceOptions {
     bool own = false;                // an arena of its own, as Publish with `sealed` needs; host memory only
@@ -108,8 +120,9 @@ class Broker {
     return Empty(specs, {.own = own, .device = device, .purpose = {}});
   }
   // Empty, and a copy of each view into it; on the device where they lie, unless one is given: all on one,
-  // INVALID_ARGUMENT otherwise. Copies from a GPU come after what each view's producer has queued on its stream, and
-  // are done on return; from one GPU to another they go by the host. Views of a GPU are compact row-major:
+  // INVALID_ARGUMENT otherwise. Copies from a GPU come after what each view's producer has queued on its stream. They
+  // are done on return, but for those that may come later on that stream (View::stream_is_producers): of these the
+  // placement keeps the source. From one GPU to another they go by the host. Views of a GPU are compact row-major:
   // UNIMPLEMENTED otherwise.
   Result<Placement> Place(std::span<const View> sources, const PlaceOptions& options);
   Result<Placement> Place(std::span<const View> sources, bool own = false) {
@@ -118,8 +131,10 @@ class Broker {
   Result<Placement> Place(std::span<const View> sources, bool own, const Device& device) {
     return Place(sources, {.own = own, .device = device, .purpose = {}});
   }
-  // Of GPU memory: waits for the streams that the placement's views name, and for no other. REQUIRES: what else writes
-  // to it has ended.
+  // Of GPU memory: what the streams that the placement's views name have to do, and the copies of Place, may be still
+  // to come: then readers wait for an event, and this process tells the broker when they need not any more; it waits
+  // itself where events do not work. A process that ends before loses the share, so destroy the Broker, or Settle,
+  // before an exit. REQUIRES: what else writes to the placement has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
   // this session that is not yet published. NOT_FOUND if not: then Place them.
@@ -131,16 +146,31 @@ class Broker {
   };
   Result<Acquired> Acquire(const ShareRef& ref, const AcquireOptions& options);
   Result<Acquired> Acquire(const ShareRef& ref) { return Acquire(ref, AcquireOptions{}); }
-  // All or none, in one message.
+  // All or none. What this process can find without a call costs none; the rest is asked for in as few requests as the
+  // broker takes, each of which waits for its names.
   Result<std::vector<Acquired>> AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options);
+
+  // One end of a channel of this namespace, which is made if it is not there. `capacity`: shares that wait in it at
+  // most; the first that says one decides, 0 says none (16 if nobody does). FAILED_PRECONDITION, CHANNEL_CAPACITY: it
+  // has another one; RESOURCE_EXHAUSTED: the broker's limits of channels and of open ends.
+  Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0);
 
   Status Withdraw(const ShareRef& ref);
   Result<std::vector<ListedShare>> List(const std::string& name_prefix = {});
   Result<Stats> GetStats();
   Result<ServerInfo> GetServerInfo();
 
-  // Sends every pending release and gives back what nobody uses; returns when the daemon has answered.
+  // Waits for what was published and is not there yet, sends every pending release and gives back what nobody uses;
+  // returns when the daemon has answered. Then as Confirm.
   Status Flush();
+  // Before a process ends: the daemon has been told that what was published is there. At once if all of it is; what is
+  // not until the timeout is looked after no more, and lost with the connection.
+  Status Settle();
+  // Waits until the broker has taken what was published without waiting. The first error of that, with its share's name
+  // and how many more there were; ABORTED, PUBLISH_LOST, if the connection ended before. At once if there is nothing.
+  // Whoever destroys the Broker without asking is not told of errors; what stands in the ring is published all the
+  // same.
+  Status Confirm();
   ClientStats client_stats() const;
 
  private:

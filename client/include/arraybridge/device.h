@@ -17,11 +17,13 @@ Result<std::vector<Device>> VisibleGpus();
 // INVALID_ARGUMENT: it is no address of a GPU's memory. UNAVAILABLE: no driver.
 Result<Device> GpuOf(const void* address);
 
-// What the view's producer has queued has ended. At once for host memory and for views without a stream.
+// What the view's producer has queued has ended, also in another process. At once for host memory and for views of
+// bytes that are there. UNAVAILABLE, FENCE_LOST: their producer died before they were.
 Status WaitForProducer(const View& view);
 
 // What is queued on `stream` (View::stream's numbers) from now on comes after what the view's producer has queued so
-// far; nothing waits here. Nothing to do for host memory and for views without a stream.
+// far, also in another process; nothing waits here. Nothing to do for host memory and for views of bytes that are
+// there.
 Status OrderAfterProducer(const View& view, uintptr_t stream);
 
 }  // namespace arraybridge

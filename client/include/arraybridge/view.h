@@ -15,6 +15,8 @@ struct DLManagedTensorVersioned;
 
 namespace arraybridge {
 
+class FenceEvent;  // client/fence_event.h
+
 struct View {
   void* data = nullptr;  // of the first element; nullptr iff the array has no elements
   DataType type;
@@ -25,6 +27,12 @@ struct View {
   // On a GPU: where the work that makes these bytes is queued, in DLPack's numbers (1 legacy default, 2 per-thread
   // default, else a pointer). Absent: they are final.
   std::optional<uintptr_t> stream{};
+  // What the producer does to these bytes next is queued on `stream` too, so a copy that is queued there now still
+  // reads them. Else a copy is done before anybody is told so.
+  bool stream_is_producers = false;
+  // Of a share on a GPU that was published before its bytes were there: WaitForProducer and OrderAfterProducer
+  // (device.h) wait for it, copies do by themselves. Null: they are there.
+  std::shared_ptr<const FenceEvent> fence{};
   bool read_only = false;
   // The consumer's arrays are immutable (JAX, TensorFlow): it may alias read-only memory through the unversioned
   // dialect, which cannot say so.

@@ -7,17 +7,29 @@ array of it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, memory_type_of
-from arraybridge.errors import FrameworkNotAvailable, InvalidMemoryType
+from arraybridge.devices import HOST
+from arraybridge.errors import FrameworkNotAvailable, InvalidMemoryType, SourceTypeMismatch
 from arraybridge.planner import Caps, Description
 
 if TYPE_CHECKING:
     from arraybridge._core import View
+    from arraybridge.devices import Device
 
-NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy")
+VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}
+NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
+# Frameworks that are no MemoryType: (top module, class, name), found by the names of a type's bases alone.
+_FURTHER: Final = (
+    ("numba", "DeviceNDArrayBase", "numba"),
+    ("numba_cuda", "DeviceNDArrayBase", "numba"),
+    ("pyarrow", "Array", "pyarrow"),
+    ("pyarrow", "ChunkedArray", "pyarrow"),
+    ("pyarrow", "Tensor", "pyarrow"),
+)
 
 
 class Adapter(Protocol):
@@ -34,6 +46,41 @@ class Adapter(Protocol):
 
     def view(self, view: View, /) -> Any:
         """Its array over the View's memory. REQUIRES: a plan said so. Never copies, but for `Caps.by_value`."""
+
+
+class Uploader(Protocol):
+    """What an adapter has beside, if its `Caps.own` is set."""
+
+    def upload(self, view: View, device: Device, /) -> Any:
+        """Its array on that device of its own, with the values of host memory."""
+
+
+class MemoryAdapter(Adapter, Protocol):
+    """What a framework of one of the six memory types does beside: its GPUs, its own copies on them, its caches.
+
+    Who has no GPUs has no copies there; TensorFlow and JAX name no obstacles that `plain` could take away.
+    """
+
+    def gpus(self) -> int:
+        """How many GPUs it can use in this process, by its own word; 0 without one. Imports it."""
+
+    def uploaded(self, view: View, number: int, /) -> Any:
+        """Its private array on GPU `number`, with the values of a View; complete as far as the View is concerned.
+
+        REQUIRES: number < gpus(), and a View in host memory is compact.
+        """
+
+    def plain(self, array: Any, /) -> Any:
+        """Its array without obstacles, in memory of the same device. REQUIRES: describe() named one, on a GPU."""
+
+    def stacked(self, arrays: Sequence[Any], /) -> Any:
+        """Its arrays of one shape and dtype, on one GPU, as one array with one dimension more, in front."""
+
+    def clean(self, number: int | None, /) -> None:
+        """Gives back memory that it caches on GPU `number`, or on all. REQUIRES: it is imported."""
+
+    def out_of_memory(self, error: BaseException, /) -> bool:
+        """Whether this error is its word for having no memory. REQUIRES: it is imported."""
 
 
 _loaded: dict[str, Adapter] = {}
@@ -58,12 +105,36 @@ def named(framework: str) -> Adapter:
     return _loaded.setdefault(str(framework), found)
 
 
+def of_memory_type(memory_type: str) -> MemoryAdapter:
+    """The adapter of one of the six.
+
+    Raises:
+        InvalidMemoryType: it is none of them.
+    """
+    if memory_type not in SUPPORTED_MEMORY_TYPES:
+        known = sorted(SUPPORTED_MEMORY_TYPES)
+        raise InvalidMemoryType("array", str(memory_type), "detect", f"{memory_type!r} is no memory type; use one of {known}")
+    return cast(MemoryAdapter, named(memory_type))
+
+
 def of(array: object) -> Adapter:
     """The adapter of this array's framework; the generic one for whatever else speaks an array protocol."""
-    framework = memory_type_of(type(array))
-    if framework is not None and framework in NAMES:
-        return named(framework)
-    return protocols()
+    framework = memory_type_of(type(array)) or _further(type(array))
+    return protocols() if framework is None else named(framework)
+
+
+def _further(kind: type) -> str | None:
+    for base in kind.__mro__:
+        root = base.__module__.partition(".")[0]
+        for module, name, framework in _FURTHER:
+            if root == module and base.__name__ == name:
+                return framework
+    return None
+
+
+def is_keras_variable(kind: type) -> bool:
+    """Whether objects of this class are Keras variables, of whatever framework Keras runs on. Imports nothing."""
+    return any(base.__name__ == "Variable" and base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
 
 
 def protocols() -> Adapter:
@@ -73,21 +144,113 @@ def protocols() -> Adapter:
     return cast(Adapter, found)
 
 
+def readable(data: object) -> bool:
+    """Whether some adapter can read it: a framework's array, or whatever speaks an array protocol. Takes nothing from it."""
+    from arraybridge.adapters import generic
+
+    found = memory_type_of(type(data)) is not None or is_keras_variable(type(data))
+    return found or generic.readable(data)
+
+
+def get_device_id(data: object, memory_type: str) -> int | None:
+    """The number of the GPU that this array is on, as its framework counts; None on the host.
+
+    Raises:
+        InvalidMemoryType, SourceTypeMismatch: no memory type; the array is not of this one.
+        UnsupportedArray, UnsupportedDtype: the array has no plain memory.
+    """
+    adapter = of_memory_type(memory_type)
+    found = memory_type_of(type(data)) or type(data).__name__
+    if found != memory_type:
+        reason = f"the data is {found}, not {memory_type}"
+        raise SourceTypeMismatch(str(memory_type), str(memory_type), "device", reason)
+    device = adapter.describe(data).device
+    return None if device == HOST else device[1]
+
+
+def supports_dlpack(obj: object) -> bool:
+    """Whether its class speaks DLPack. Never raises, whatever the object's own attributes do."""
+    return hasattr(type(obj), "__dlpack__") and hasattr(type(obj), "__dlpack_device__")
+
+
+def supports_cuda_array_interface(obj: object) -> bool:
+    """Whether its class has the CUDA array interface; an array of such a class may still be in host memory."""
+    return hasattr(type(obj), "__cuda_array_interface__")
+
+
 def ensure_module(name: str, minimum: tuple[int, int] = (0, 0)) -> ModuleType:
     """The module, imported.
 
+    Args:
+        minimum: the version that it must have at least; for what this package itself requires (TensorFlow 2.12), the
+            higher of the two counts.
+
     Raises:
-        FrameworkNotAvailable: it cannot be imported (chained to the reason), or is older than `minimum`.
+        FrameworkNotAvailable: it cannot be imported (chained to the reason), or is older.
     """
     try:
         module = importlib.import_module(name)
     except Exception as error:
         raise FrameworkNotAvailable("array", name, "detect", f"{name} is not available: {error}") from error
+    needed = max(minimum, VERSIONS_MIN.get(name, (0, 0)))
     version = str(getattr(module, "__version__", "0.0"))
-    if _numbers(version) < minimum:
-        needed = ".".join(map(str, minimum))
-        raise FrameworkNotAvailable("array", name, "detect", f"{name} {needed} is not available: this is {version}")
+    if _numbers(version) < needed:
+        text = ".".join(map(str, needed))
+        raise FrameworkNotAvailable("array", name, "detect", f"{name} {text} is not available: this is {version}")
     return module
+
+
+def optional_import(name: str) -> Any:
+    """The module, or a Placeholder where it is not installed or fails to import: annotations still work, calls raise.
+
+    Example:
+        cupy = optional_import("cupy")
+        def blur(image: cupy.ndarray) -> cupy.ndarray: ...
+        if cupy: ...
+    """
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        return Placeholder(name, error)
+
+
+class Placeholder:
+    """Stands for a module that cannot be imported, or for something in it. Falsy; whoever calls it hears why."""
+
+    __slots__ = ("_error", "_name")
+
+    def __init__(self, name: str, error: Exception | None = None) -> None:
+        self._name = name
+        self._error = error
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, not available>"
+
+    def __getattr__(self, attribute: str) -> Placeholder:
+        # copy, pickle and inspect ask for special names, and must hear no where there is nothing.
+        if attribute.startswith("__") and attribute.endswith("__"):
+            raise AttributeError(f"{self._name} is not available and has no {attribute}")
+        return Placeholder(f"{self._name}.{attribute}", self._error)
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        module = self._name.partition(".")[0]
+        missing = self._error is None or (isinstance(self._error, ModuleNotFoundError) and self._error.name == module)
+        why = "it is not installed" if missing else f"its import failed: {self._error}"
+        raise FrameworkNotAvailable(
+            "array", module, "detect", f"{self._name} is not available: {why}"
+        ) from self._error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Placeholder, (self._name,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placeholder) and self._name == other._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -5,18 +5,21 @@ Not run with CuPy itself yet, which cannot load the simulated driver; tests put 
 
 from __future__ import annotations
 
-import sys
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.errors import UnsupportedDtype
 from arraybridge.planner import CODES, COMMON, Caps, Description
 
 if TYPE_CHECKING:
     from arraybridge._core import View
 
-VERSION_MIN: Final = (13, 0)
+_MANAGED: Final = 13  # DLPack's type of managed memory
 CAPS: Final = Caps(
     name="cupy",
     layout="strided",
@@ -24,14 +27,14 @@ CAPS: Final = Caps(
     ndim_max=64,
     read_only="dropped",
     private=False,
-    dtypes=COMMON,
+    dtypes=COMMON | {"bfloat16"},
     devices=frozenset({devices.CUDA}),
 )
+_BEFORE_14: Final = replace(CAPS, dtypes=COMMON)
 
 
 def caps() -> Caps:
-    _cupy()
-    return CAPS
+    return _BEFORE_14 if str(_cupy().__version__).startswith("13.") else CAPS
 
 
 def describe(array: Any) -> Description:
@@ -49,8 +52,8 @@ def describe(array: Any) -> Description:
         address=array.data.ptr,
         read_only=False,
         device=(devices.CUDA, array.device.id),
+        notes=("relabelled: managed memory is shown as the GPU's",) if _is_managed(array) else (),
         # Only CuPy itself copies what is strided on a GPU.
-        obstacles=("layout: strided on a GPU",) if strided else (),
         fill=_filler(array) if strided else None,
     )
 
@@ -67,8 +70,14 @@ def view(view: View) -> Any:
         return cupy.from_dlpack(view)
 
 
+@functools.cache
 def _cupy() -> Any:
-    return sys.modules.get("cupy") or ensure_module("cupy", VERSION_MIN)
+    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    return ensure_module("cupy")
+
+
+def _is_managed(array: Any) -> bool:
+    return bool(array.__dlpack_device__()[0] == _MANAGED)
 
 
 def _filler(array: Any) -> Any:
@@ -80,3 +89,46 @@ def _filler(array: Any) -> Any:
             cupy.cuda.get_current_stream().synchronize()
 
     return fill
+
+
+def gpus() -> int:
+    try:
+        return int(_cupy().cuda.runtime.getDeviceCount())
+    except RuntimeError:  # CuPy without a driver, or without a GPU
+        return 0
+
+
+def uploaded(view: View, number: int) -> Any:
+    cupy = _cupy()
+    with cupy.cuda.Device(number):
+        if view.device == devices.HOST:
+            return cupy.asarray(numpy_adapter.view(view))
+        return cupy.array(cupy.from_dlpack(view), copy=True)
+
+
+def plain(array: Any) -> Any:
+    cupy = _cupy()
+    with cupy.cuda.Device(array.device.id):
+        return cupy.ascontiguousarray(array)
+
+
+def stacked(arrays: Sequence[Any]) -> Any:
+    cupy = _cupy()
+    with cupy.cuda.Device(arrays[0].device.id):
+        return cupy.stack(tuple(arrays))
+
+
+def clean(number: int | None) -> None:
+    cupy = _cupy()
+    for each in range(gpus()):
+        if number in (None, each):
+            with cupy.cuda.Device(each):
+                cupy.get_default_memory_pool().free_all_blocks()
+    cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+def out_of_memory(error: BaseException) -> bool:
+    cupy = _cupy()
+    return isinstance(error, cupy.cuda.memory.OutOfMemoryError) or (
+        isinstance(error, cupy.cuda.runtime.CUDARuntimeError) and "cudaErrorMemoryAllocation" in str(error)
+    )

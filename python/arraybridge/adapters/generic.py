@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from arraybridge import _core
-from arraybridge.errors import UnsupportedArray, UnsupportedDtype
+from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
+
+_DLPACK: Final = ("__dlpack__", "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__")
 
 
 def caps() -> Any:
@@ -30,7 +32,7 @@ def export(source: Any) -> _core.View:
         return source
     kind = type(source)
     try:
-        if hasattr(kind, "__dlpack__") or kind.__name__ == "PyCapsule":
+        if speaks_dlpack(kind):
             return _core.wrap(source)
         interface = _cuda_interface(source)
         if interface is not None:
@@ -40,10 +42,25 @@ def export(source: Any) -> _core.View:
             return _core.wrap_array_interface(interface, source)
         if _has_buffer(source):
             return _core.wrap_buffer(source)
-    except (TypeError, ValueError, BufferError) as error:
+    except BrokerError:
+        raise
+    except Exception as error:
+        # Producers raise any builtin, and classes that are none.
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
     reason = f"{kind.__name__} speaks no array protocol; make an array of it first, with numpy.asarray for example"
     raise UnsupportedArray(kind.__name__, "any", "asdlpack", reason)
+
+
+def speaks_dlpack(kind: type) -> bool:
+    """Whether objects of this class can be asked for DLPack, or are it. Reads the class alone."""
+    return kind.__name__ == "PyCapsule" or any(hasattr(kind, name) for name in _DLPACK)
+
+
+def readable(source: object) -> bool:
+    """Whether `export` knows a protocol that this object speaks. Takes nothing from it."""
+    kind = type(source)
+    interfaces = ("__cuda_array_interface__", "__array_interface__")
+    return speaks_dlpack(kind) or any(hasattr(kind, word) for word in interfaces) or _has_buffer(source)
 
 
 def _cuda_interface(source: Any) -> dict[str, Any] | None:

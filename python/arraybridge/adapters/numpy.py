@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -88,17 +89,29 @@ def view(view: View) -> Any:
     name = view.dtype
     if name in COMMON or not name:
         return _array(view)
-    np = ensure_module("numpy")
     if name in _VIA_ML_DTYPES:
         bits = CODES[name][1]
-        dtype = np.dtype(getattr(ensure_module("ml_dtypes"), name))
-        return _array(view.named(f"uint{bits}", (1, bits, 1))).view(dtype)
+        return _array(view.named(f"uint{bits}", (1, bits, 1))).view(dtype_of(name))
     dtype = opaque_dtype(name, view.dtype_code, view.shape)
     if not name.startswith(STRUCT):
         return _array(view.named("int64")).view(dtype)
     data = _array(view.named("uint8"))
-    array = np.ndarray(data.shape[:-1], dtype, buffer=data)
+    array = ensure_module("numpy").ndarray(data.shape[:-1], dtype, buffer=data)
     return frozen(array) if view.read_only else array  # without elements it would forget
+
+
+def module() -> Any:
+    """NumPy itself.
+
+    Raises:
+        FrameworkNotAvailable: it is not installed.
+    """
+    return ensure_module("numpy")
+
+
+def ordinary(kind: type) -> Callable[[Any], View] | None:
+    """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
+    return _core.wrap if kind is ensure_module("numpy").ndarray else None
 
 
 def narrowed(source: View, dtype: str) -> View:
@@ -114,11 +127,52 @@ def narrowed(source: View, dtype: str) -> View:
         limits = np.iinfo(target)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise MemoryConversionError(source.dtype, dtype, "place", f"a value does not fit into {dtype}")
-    room = np.empty(array.size * target.itemsize + 256, np.uint8)
-    start = -room.__array_interface__["data"][0] % 256
-    result = room[start : start + array.size * target.itemsize].view(target).reshape(array.shape)
+    result = _aligned(target, array.shape)
     np.copyto(result, array, casting="unsafe")
     return _core.wrap(result)
+
+
+def room(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
+    """Memory of this process for an array, of undefined content: compact row-major, 256-byte aligned.
+
+    Args:
+        dtype, code, shape: as the array travels.
+    """
+    if dtype in COMMON:
+        return _core.wrap(_aligned(dtype, shape))
+    return _core.wrap(_aligned(f"{'i' if code[0] == 0 else 'u'}{code[1] // 8}", shape)).named(dtype, code)
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An ndarray of undefined content that every framework could share: compact row-major, 256-byte aligned.
+
+    Raises:
+        UnsupportedDtype: no framework can be handed this dtype.
+    """
+    name, code, more = traveling(dtype)
+    return view(room(name, code, (*shape, *more)))
+
+
+def dtype_of(name: str) -> Any:
+    """NumPy's dtype of a logical name among planner.CODES.
+
+    Raises:
+        UnsupportedDtype: it has none. FrameworkNotAvailable: ml_dtypes, which has it, is not installed.
+    """
+    np = ensure_module("numpy")
+    found = name if name in COMMON else getattr(ensure_module("ml_dtypes"), name, None)
+    if found is None:
+        raise UnsupportedDtype("array", "numpy", "place", f"numpy has no dtype for {name}")
+    return np.dtype(found)
+
+
+def _aligned(dtype: Any, shape: tuple[int, ...]) -> Any:
+    np = ensure_module("numpy")
+    found = np.dtype(dtype)
+    nbytes = math.prod(shape) * found.itemsize
+    memory = np.empty(nbytes + 256, np.uint8)
+    start = -memory.__array_interface__["data"][0] % 256
+    return memory[start : start + nbytes].view(found).reshape(shape)
 
 
 def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
@@ -145,17 +199,17 @@ def filler(source: Any) -> Callable[[View], None]:
     def fill(target: View) -> None:
         copyto = ensure_module("numpy").copyto
         if isinstance(source, _core.View):
-            copyto(view(_bits(target)), view(_bits(source)))
+            copyto(bits_of(target), bits_of(source))
         else:
             copyto(view(target), source)
 
     return fill
 
 
-def _bits(view: View) -> View:
+def bits_of(source: View) -> Any:
     """The same memory as unsigned integers where NumPy has them: it lacks dtypes that other frameworks have."""
-    width = view.dtype_code[1]
-    return view.named(f"uint{width}", (1, width, 1)) if width <= 64 else view
+    width = source.dtype_code[1]
+    return view(source.named(f"uint{width}", (1, width, 1)) if width <= 64 else source)
 
 
 def frozen(source: Any) -> Any:
@@ -229,3 +283,15 @@ def _tuples(described: Any) -> Any:
 def _field(name: Any, kind: Any, shape: Any = None) -> tuple[Any, ...]:
     title = tuple(name) if isinstance(name, list) else name
     return (title, _tuples(kind)) if shape is None else (title, _tuples(kind), tuple(shape))
+
+
+def gpus() -> int:
+    return 0
+
+
+def clean(number: int | None) -> None:
+    """Caches nothing."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError)

@@ -1,20 +1,25 @@
-"""TensorFlow: immutable tensors, unversioned capsules only, 64-byte alignment that it does not check itself."""
+"""TensorFlow: immutable tensors, unversioned capsules only, 64-byte alignment that it does not check itself.
+
+It cannot be told a stream, so what comes to a GPU is complete before, and its own export waits (not run on a card yet;
+tests put a module of its dialect in its place).
+"""
 
 from __future__ import annotations
 
-import sys
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge.adapters import ensure_module
+from arraybridge import _core, devices
+from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.errors import UnsupportedArray, UnsupportedDtype
+from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import COMMON, FLOAT8, Caps, Description
 
 if TYPE_CHECKING:
     from arraybridge._core import View
 
-VERSION_MIN: Final = (2, 12)
 CAPS: Final = Caps(
     name="tensorflow",
     layout="compact_c",
@@ -25,38 +30,56 @@ CAPS: Final = Caps(
     dtypes=COMMON | {"bfloat16"},
     by_value=FLOAT8 - {"float8_e8m0fnu"},
 )
+_GPU_CAPS: Final = replace(CAPS, devices=frozenset({devices.CPU, devices.CUDA}))
 
 
+@functools.cache
 def caps() -> Caps:
-    if "tensorflow" not in sys.modules:
-        _import()
-    return CAPS
+    return _GPU_CAPS if _gpus(_tensorflow()) else CAPS
 
 
 def describe(tensor: Any) -> Description:
     value = _value(tensor)
     _refuse_formless(value)
+    if _on_gpu(value):
+        return replace(generic.described(_of_gpu(value), "tensorflow"), read_only=True)
     return replace(numpy_adapter.describe(_alias(value)), framework="tensorflow", read_only=True)
 
 
 def export(tensor: Any) -> View:
-    return numpy_adapter.export(_alias(_value(tensor)))
+    value = _value(tensor)
+    return _of_gpu(value) if _on_gpu(value) else numpy_adapter.export(_alias(value))
 
 
 def view(view: View) -> Any:
-    tensorflow = sys.modules.get("tensorflow") or _import()
     if view.dtype in CAPS.by_value:
-        return tensorflow.constant(numpy_adapter.view(view))
-    return tensorflow.experimental.dlpack.from_dlpack(view.for_immutable_consumer().__dlpack__())
+        return _tensorflow().constant(numpy_adapter.view(view))
+    if view.device[0] == devices.CUDA:
+        view = _checked(view).complete()
+    return _importer()(view.immutable_capsule())
 
 
-def _import() -> Any:
-    return ensure_module("tensorflow", VERSION_MIN)
+def ordinary(kind: type) -> Callable[[Any], View] | None:
+    """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
+    # The buffer protocol would fetch what is on a GPU.
+    return _core.wrap_buffer if kind.__name__ == "EagerTensor" and not _gpus(_tensorflow()) else None
+
+
+@functools.cache
+def _importer() -> Callable[[Any], Any]:
+    found: Callable[[Any], Any] = _tensorflow().experimental.dlpack.from_dlpack  # three lazy modules deep
+    return found
+
+
+@functools.cache
+def _tensorflow() -> Any:
+    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    return ensure_module("tensorflow")
 
 
 def _value(tensor: Any) -> Any:
     # A variable's value at this moment; a later assign writes to other memory, because this one is still held.
-    return tensor.read_value() if isinstance(tensor, _import().Variable) else tensor
+    return tensor.read_value() if isinstance(tensor, _tensorflow().Variable) else tensor
 
 
 def _alias(tensor: Any) -> Any:
@@ -65,7 +88,7 @@ def _alias(tensor: Any) -> Any:
 
 
 def _refuse_formless(tensor: Any) -> None:
-    tensorflow = _import()
+    tensorflow = _tensorflow()
     if tensorflow.is_symbolic_tensor(tensor):
         raise UnsupportedArray("tensorflow", "any", "hand_over", "a symbolic tensor has no memory that can be handed on")
     # Before anything touches the memory: a string tensor aborts the process in its own export.
@@ -73,5 +96,67 @@ def _refuse_formless(tensor: Any) -> None:
         raise UnsupportedDtype(
             "tensorflow", "any", "hand_over", f"no framework can be handed TensorFlow's dtype {tensor.dtype.name}"
         )
-    if not tensor.device.rpartition("device:")[2].startswith("CPU"):
-        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no host memory")
+    if not tensor.device.rpartition("device:")[2].startswith(("CPU", "GPU")):
+        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory to hand on")
+
+
+def _on_gpu(tensor: Any) -> bool:
+    # Of what its memory says: int32 tensors "on a GPU" often lie on the host. A tensor on the host is not asked.
+    if not tensor.device.rpartition("device:")[2].startswith("GPU"):
+        return False
+    return bool(tensor.__dlpack_device__()[0] == devices.CUDA)
+
+
+def _of_gpu(tensor: Any) -> View:
+    # By capsule: its __dlpack__ knows no keyword of a GPU's. It waits, so nothing is queued any more.
+    return _core.wrap(_tensorflow().experimental.dlpack.to_dlpack(tensor))
+
+
+def _checked(view: View) -> View:
+    """Raises:
+    DeviceUnavailable: it does not see that GPU, or numbers GPUs in its own way; of an unknown device it would delete
+        the memory twice.
+    """
+    physical, visible = _gpus(_tensorflow()) or ([], [])
+    if view.device[1] < len(visible) == len(physical):
+        return view
+    reason = f"TensorFlow sees {len(visible)} of {len(physical)} CUDA devices, so {devices.named(view.device)} has no name there"
+    raise DeviceUnavailable("array", "tensorflow", "device", reason)
+
+
+def _gpus(tensorflow: Any) -> tuple[list[Any], list[Any]] | None:
+    """All GPUs of this process and those that TensorFlow may use; None: no GPU."""
+    if not _physical_gpus(tensorflow):
+        return None
+    return _physical_gpus(tensorflow), tensorflow.config.get_visible_devices("GPU")
+
+
+@functools.cache
+def _physical_gpus(tensorflow: Any) -> list[Any]:
+    return list(tensorflow.config.list_physical_devices("GPU"))
+
+
+def gpus() -> int:
+    physical, visible = _gpus(_tensorflow()) or ([], [])
+    # As `view` has it: of a choice among them the numbers are TensorFlow's own.
+    return len(visible) if len(visible) == len(physical) else 0
+
+
+def uploaded(source: View, number: int) -> Any:
+    tensorflow = _tensorflow()
+    with tensorflow.device(f"GPU:{number}"):
+        if source.device == devices.HOST:
+            return tensorflow.constant(numpy_adapter.view(source))
+        return tensorflow.raw_ops.DeepCopy(x=view(source))
+
+
+def stacked(tensors: Sequence[Any]) -> Any:
+    return _tensorflow().stack(tuple(tensors))
+
+
+def clean(number: int | None) -> None:
+    """Its allocator gives nothing back while the process lives."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, _tensorflow().errors.ResourceExhaustedError)

@@ -5,7 +5,9 @@ On a GPU its tensors come after what its current stream has to do, and go to tha
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core, devices
@@ -29,6 +31,8 @@ CAPS: Final = Caps(
 
 
 def caps() -> Caps:
+    if sys.modules.get("torch") is None:
+        ensure_module("torch")
     return CAPS
 
 
@@ -40,8 +44,8 @@ def describe(tensor: Any) -> Description:
     obstacles: tuple[str, ...] = ()
     if tensor.is_conj() or tensor.is_neg():
         obstacles = ("layout: a pending conjugate or negative bit",)
-    elif tensor.is_cuda and not tensor.is_contiguous():
-        obstacles = ("layout: strided on a GPU",)
+    # Only torch itself copies what is strided on a GPU.
+    itself = bool(obstacles) or (tensor.is_cuda and not tensor.is_contiguous())
     return Description(
         framework="torch",
         dtype=name,
@@ -52,7 +56,7 @@ def describe(tensor: Any) -> Description:
         read_only=False,
         obstacles=obstacles,
         notes=("detached: the result has no gradient",) if tensor.requires_grad else (),
-        fill=_filler(tensor) if obstacles else None,
+        fill=_filler(tensor) if itself else None,
         device=(devices.CUDA, tensor.device.index) if tensor.is_cuda else devices.HOST,
     )
 
@@ -62,12 +66,46 @@ def export(tensor: Any) -> View:
 
 
 def view(view: View) -> Any:
-    return _from_dlpack()(view)
+    return _importer()(view)
 
 
-def _from_dlpack() -> Any:
-    torch = sys.modules.get("torch") or ensure_module("torch")
-    return torch.from_dlpack
+def ordinary(kind: type) -> Callable[[Any], View] | None:
+    """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
+    return _plain if kind is _torch().Tensor else None
+
+
+def _plain(tensor: Any) -> View:
+    # The exchange table exports all three as if they were nothing; what has no storage it refuses.
+    if tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+        raise UnsupportedArray("torch", "any", "hand_over", "there is something to say about it")
+    return _core.wrap(tensor)
+
+
+@functools.cache
+def _torch() -> Any:
+    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    return ensure_module("torch")
+
+
+@functools.cache
+def _importer() -> Callable[[View], Any]:
+    """By DLPack's C table where torch has it, which takes a third of the time; tried before it is relied upon."""
+    torch = _torch()
+
+    def exchanged(view: View, exchange: Any = _core.exchange, kind: Any = torch.Tensor) -> Any:
+        try:
+            return exchange(view, kind)
+        except TypeError:
+            return torch.from_dlpack(view)  # of a GPU's memory, which wants a stream
+
+    trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(12)))).named("uint8")
+    try:
+        made = exchanged(trial)
+        right = made.data_ptr() == trial.address and made.tolist() == list(range(12)) and type(made) is torch.Tensor
+    except Exception:
+        right = False  # an older torch, or one that has changed its mind
+    found: Callable[[View], Any] = exchanged if right else torch.from_dlpack
+    return found
 
 
 def _filler(tensor: Any) -> Any:
@@ -75,13 +113,13 @@ def _filler(tensor: Any) -> Any:
         view(target).copy_(tensor.detach())
         if tensor.is_cuda:
             # Whoever is told of the bytes next asks nobody whether they are there.
-            ensure_module("torch").cuda.current_stream(tensor.device).synchronize()
+            _torch().cuda.current_stream(tensor.device).synchronize()
 
     return fill
 
 
 def _refuse_formless(tensor: Any) -> None:
-    torch = ensure_module("torch")
+    torch = _torch()
     form = None
     if tensor.is_nested:
         form = "a nested tensor"
@@ -105,3 +143,39 @@ def _is_fake(tensor: Any) -> bool:
     # Looked up, not imported: who has a fake tensor has imported its module.
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(tensor, module.FakeTensor)
+
+
+def gpus() -> int:
+    torch = ensure_module("torch")
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def uploaded(source: View, number: int) -> Any:
+    return view(source).to(f"cuda:{number}", copy=True)
+
+
+def plain(tensor: Any) -> Any:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def stacked(tensors: Sequence[Any]) -> Any:
+    return ensure_module("torch").stack(tuple(tensors))
+
+
+def clean(number: int | None) -> None:
+    cuda = ensure_module("torch").cuda
+    if not cuda.is_initialized():
+        return
+    for each in range(cuda.device_count()):
+        if number in (None, each):
+            with cuda.device(each):
+                cuda.empty_cache()
+
+
+def out_of_memory(error: BaseException) -> bool:
+    # A CUDA call of PyTorch's that is none of its allocator's, and the host's allocator, have no class of their own.
+    torch = ensure_module("torch")
+    texts = ("CUDA out of memory", "CUDA error: out of memory", "DefaultCPUAllocator: can't allocate memory")
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
+    )

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include <arraybridge/broker.h>
+#include <arraybridge/device.h>
 
 #include "client/memory/cuda_devices.h"
 #include "tests/bench/support.h"
@@ -34,6 +35,7 @@ class Reader {
     if (verb == "connect") done = Connect(name);
     if (verb == "context") done = Context();
     if (verb == "get") done = Get(name);
+    if (verb == "order") done = GetInOrder(name);
     if (verb == "fetch") done = Fetch(name, number);
     if (verb == "warm") return Warm(name, static_cast<int>(number));
     if (!done.ok()) return "1 " + done.ToString();
@@ -57,6 +59,15 @@ class Reader {
     if (!acquired.ok()) return acquired.status();
     kept_ = *std::move(acquired);
     return Ok();
+  }
+  // What this process's stream does next comes after the bytes are there.
+  Status GetInOrder(const std::string& name) {
+    AB_RETURN_IF_ERROR(Get(name));
+    const auto inside = devices_->Enter(0);
+    if (!inside.ok()) return inside.status();
+    const auto stream = devices_->OwnStream(0);
+    if (!stream.ok()) return stream.status();
+    return OrderAfterProducer(kept_->views[0], reinterpret_cast<uintptr_t>(*stream));
   }
   std::string Warm(const std::string& name, int rounds) {
     const Status first = Get(name);

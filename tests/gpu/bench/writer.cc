@@ -70,11 +70,23 @@ class Writer {
       put();
       Must(reader.Do("get frame"), "get");
     };
-    for (int i = 0; i < 3; ++i) hand_off();
-    const auto medians = Interleaved(work_.rounds, 1, {floor, put, hand_off});
+    // The stream is the producer's own, so neither side waits on the host: the reader's stream waits for the copy.
+    View queued = *view;
+    queued.stream = reinterpret_cast<uintptr_t>(*stream);
+    queued.stream_is_producers = true;
+    const auto put_event = [&] { Put(queued, "frame", {}); };
+    const auto hand_off_event = [&] {
+      put_event();
+      Must(reader.Do("order frame"), "get in order");
+    };
+    for (int i = 0; i < 3; ++i) hand_off(), hand_off_event();
+    const auto medians = Interleaved(work_.rounds, 1, {floor, put, hand_off, put_event, hand_off_event});
     Figure("floor_d2d", bytes, medians[0]);
     Figure("put_d2d", bytes, medians[1]);
     Figure("hand_off_sync", bytes, medians[2]);
+    Figure("put_event", bytes, medians[3]);
+    Figure("hand_off_event", bytes, medians[4]);
+    Must(broker_.Flush(), "flush");
     Figure("get_warm", bytes, Must(reader.Do("warm frame " + std::to_string(work_.rounds)), "warm"));
     if (bytes <= work_.host_bytes_max) {
       const std::string fetch = "fetch host " + std::to_string(bytes);

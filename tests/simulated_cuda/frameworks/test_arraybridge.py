@@ -105,6 +105,17 @@ def test_a_put_comes_after_the_current_streams_work(client: Callable[[], Do], ki
     assert reader("get frame 6") == f"cuda:0 {VIA[kind]} 0 right"
 
 
+def test_nobody_waits_where_the_stream_is_the_frameworks_own(
+    address: str, machine: dict[str, str], package: str, client: Callable[[], Do], kind: str
+) -> None:
+    machine["SIMULATED_CUDA"] += ";held"  # bytes come only because somebody waits for them
+    writer, reader = client(), client()
+    assert writer("put_later frame 12") == "1"
+    assert reader("get frame 12") == f"cuda:0 {VIA[kind]} 0 right"
+    assert writer("put_later array 13") == "1"
+    assert reader("numba array 13").startswith("right"), "it has no stream for that: its reader waits"
+
+
 def test_what_is_written_into_broker_memory_is_put_without_a_copy(client: Callable[[], Do], kind: str) -> None:
     writer, reader = client(), client()
     assert writer("put_in_place frame 7") == "ok"
@@ -129,3 +140,15 @@ def test_numba_reads_and_puts(client: Callable[[], Do], kind: str) -> None:
     writer("put frame 11")
     assert reader("numba frame 11") == "right (2, 0)"
     assert writer("get frame-numba 11") == f"cuda:0 {VIA[kind]} 0 right"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["to_the_gpu_and_back", "numbers_beyond_the_last_are_refused", "cleanup_gives_memory_back", "out_of_memory_is_known"],
+)
+def test_one_process_converts_without_a_broker(environment: dict[str, str], package: str, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "convert_program.py"), name],
+        env=environment | {"PYTHONPATH": package}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

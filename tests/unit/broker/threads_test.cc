@@ -47,7 +47,8 @@ void Work(Broker& broker, int worker) {
 TEST(BrokerThreads, LoseNothing) {
   const auto host = MakeHostBackend({.capacity_bytes = 8 << 20, .huge_pages = false});
   WarmBackend warm(*host, {.cache_bytes = 1 << 20});
-  Broker broker(Config{}, {&warm});
+  const Config config;
+  Broker broker(config, {&warm});
   std::vector<std::thread> workers;
   for (int worker = 0; worker < 4; ++worker) workers.emplace_back([&, worker] { Work(broker, worker); });
   std::thread refiller([&] {

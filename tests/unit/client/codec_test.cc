@@ -147,6 +147,10 @@ v1::GetStatsResponse SomeStats() {
   message.set_acquires_total(13);
   message.set_refusals_total(14);
   message.set_sessions_cut_total(15);
+  message.set_holds(16);
+  message.set_pinned_bytes(17);
+  message.set_channels(20);
+  message.set_queued_shares(21);
   return message;
 }
 
@@ -286,10 +290,18 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(acquire.shares(1).generation(), 6u);
   EXPECT_EQ(acquire.timeout_ms(), 17u);
   EXPECT_EQ(Parsed<v1::WithdrawRequest>(codec::EncodeWithdraw("n", refs)).shares_size(), 2);
-  const auto release = Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{1, 2}, {3}, {UINT64_MAX}}));
+  const auto release =
+      Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{1, 2}, {3}, {UINT64_MAX}, true, {4}, {5}}));
   EXPECT_EQ(release.leases_size(), 2);
   EXPECT_EQ(release.arenas(0), 3u);
   EXPECT_EQ(release.unmapped(0), UINT64_MAX);
+  EXPECT_TRUE(release.holds());
+  EXPECT_EQ(release.done(0), 4u);
+  EXPECT_EQ(release.lost(0), 5u);
+  v1::ReleaseResponse fences;
+  fences.add_awaited(4);
+  fences.add_awaited(UINT64_MAX);
+  EXPECT_EQ(codec::DecodeReleased(fences.SerializeAsString())->awaited, (std::vector<uint64_t>{4, UINT64_MAX}));
   EXPECT_EQ(Parsed<v1::ListRequest>(codec::EncodeList("n", "p", "t")).name_prefix(), "p");
 
   const std::string acquired = SomeAcquired().SerializeAsString();
@@ -300,7 +312,7 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(grants->shares[0].lease, 11u);
   const auto described = DecodeShares(acquired);
   ASSERT_TRUE(described.ok());
-  EXPECT_TRUE(described->fence_done);
+  EXPECT_TRUE(described->fence.done());
   EXPECT_EQ(described->handle.offset, 512u);
   ExpectSomeShare(described->share);
 
@@ -315,6 +327,71 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(*codec::DecodeReturned(released.SerializeAsString()), kReturned);
 }
 
+TEST(CodecTest, ReadingWithoutCalls) {
+  const auto table = Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kCatalogue));
+  EXPECT_EQ(table.namespace_(), "n");
+  EXPECT_EQ(table.part(), v1::BrowseRequest::CATALOGUE);
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kHolds)).part(),
+            v1::BrowseRequest::HOLDS);
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kRing)).part(),
+            v1::BrowseRequest::RING);
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kBell)).part(),
+            v1::BrowseRequest::BELL);
+  const auto ring = Parsed<v1::MappedRequest>(codec::EncodeRingMapped());
+  EXPECT_EQ(ring.arena(), 0u);
+  EXPECT_TRUE(ring.ring());
+  const auto mapped = Parsed<v1::MappedRequest>(codec::EncodeHoldsMapped("n"));
+  EXPECT_EQ(mapped.arena(), 0u);
+  EXPECT_EQ(mapped.holds_of(), "n");
+  codec::Release release;
+  EXPECT_TRUE(release.empty());
+  release.holds = true;
+  EXPECT_FALSE(release.empty());
+  EXPECT_TRUE(Parsed<v1::ReleaseRequest>(codec::Encode(release)).holds());
+
+  // What a record of a catalogue holds: a share without a handle.
+  v1::Share said = SomeShare();
+  said.clear_handle();
+  const auto described = codec::DecodeDescription(said.SerializeAsString());
+  ASSERT_TRUE(described.ok());
+  EXPECT_EQ(described->share.arrays.size(), static_cast<size_t>(said.specs().arrays_size()));
+  EXPECT_EQ(described->share.metadata, said.metadata());
+  EXPECT_FALSE(codec::DecodeDescription("\xff").ok());
+}
+
+TEST(CodecTest, Channels) {
+  const auto open =
+      Parsed<v1::OpenChannelRequest>(codec::EncodeOpenChannel("n", "frames", Channel::Role::kReceiver, 7));
+  EXPECT_EQ(open.namespace_(), "n");
+  EXPECT_EQ(open.name(), "frames");
+  EXPECT_EQ(open.role(), v1::OpenChannelRequest::RECEIVER);
+  EXPECT_EQ(open.capacity(), 7u);
+  const auto sender = Parsed<v1::OpenChannelRequest>(codec::EncodeOpenChannel("n", "f", Channel::Role::kSender, 0));
+  EXPECT_EQ(sender.role(), v1::OpenChannelRequest::SENDER);
+  v1::OpenChannelResponse answer;
+  answer.set_channel(8);
+  answer.set_capacity(9);
+  const auto opened = codec::DecodeOpenedChannel(answer.SerializeAsString());
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(opened->channel, 8u);
+  EXPECT_EQ(opened->capacity, 9u);
+  const auto close = Parsed<v1::CloseChannelRequest>(codec::EncodeCloseChannel(8, false));
+  EXPECT_EQ(close.channel(), 8u);
+  EXPECT_TRUE(close.abandoned());
+  EXPECT_FALSE(Parsed<v1::CloseChannelRequest>(codec::EncodeCloseChannel(8, true)).abandoned());
+  const auto receive = Parsed<v1::ReceiveRequest>(codec::EncodeReceive(8, 10));
+  EXPECT_EQ(receive.channel(), 8u);
+  EXPECT_EQ(receive.timeout_ms(), 10u);
+  codec::Publish sent;
+  sent.ns = "n";
+  sent.arena = sent.arena_generation = sent.offset = sent.size = 256;
+  sent.channel = 8;
+  sent.timeout_ms = 11;
+  const auto publish = Parsed<v1::PublishRequest>(codec::Encode(sent));
+  EXPECT_EQ(publish.channel(), 8u);
+  EXPECT_EQ(publish.timeout_ms(), 11u);
+}
+
 TEST(CodecTest, Stats) {
   const auto stats = codec::DecodeStats(SomeStats().SerializeAsString());
   ASSERT_TRUE(stats.ok());
@@ -324,6 +401,10 @@ TEST(CodecTest, Stats) {
   EXPECT_EQ(stats->allocated_bytes, 20u);
   EXPECT_EQ(stats->cached_bytes, 2u);
   EXPECT_EQ(stats->sessions_cut_total, 15u);
+  EXPECT_EQ(stats->holds, 16u);
+  EXPECT_EQ(stats->pinned_bytes, 17u);
+  EXPECT_EQ(stats->channels, 20u);
+  EXPECT_EQ(stats->queued_shares, 21u);
 }
 
 TEST(CodecTest, Errors) {
@@ -364,6 +445,7 @@ TEST(CodecTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
       [](auto bytes) { return codec::DecodeServer(bytes).ok(); },
       [](auto bytes) { return codec::DecodeAllocated(bytes).ok(); },
       [](auto bytes) { return codec::DecodePublished(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeOpenedChannel(bytes).ok(); },
       [](auto bytes) { return codec::DecodeExported(bytes).ok(); },
       [](auto bytes) { return DecodeShares(bytes).ok(); },
       [](auto bytes) { return codec::DecodeListed(bytes).ok(); },

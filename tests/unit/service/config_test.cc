@@ -56,18 +56,38 @@ TEST(ConfigTest, FlagsBeatTheEnvironmentWhichBeatsDefaults) {
 
 TEST(ConfigTest, UnitsAreRead) {
   const Config config = Good({"--host-capacity", "8GiB", "--namespace-quota", "25%", "--orphan-grace", "500ms",
-                              "--arena-idle", "2m", "--drain-timeout", "0"});
+                              "--arena-idle", "2m", "--drain-timeout", "0", "--spin-us", "20"});
   EXPECT_EQ(config.host_capacity_bytes, 8ull << 30);
   EXPECT_EQ(config.namespace_quota_bytes, 2ull << 30);
   EXPECT_EQ(config.orphan_grace, milliseconds(500));
   EXPECT_EQ(config.arena_idle, milliseconds(120'000));
   EXPECT_EQ(config.drain_timeout, milliseconds(0));
+  EXPECT_EQ(config.spin, std::chrono::microseconds(20));
+}
+
+TEST(ConfigTest, ASpinIsShort) {
+  EXPECT_EQ(Good({"--spin-us", "0"}).spin.count(), 0);
+  EXPECT_EQ(Refusal({"--spin-us", "1001"}), "--spin-us: '1001' is not 0 to 1000 microseconds");
 }
 
 TEST(ConfigTest, EmbeddedEndsWhenIdleUnlessToldOtherwise) {
   EXPECT_EQ(Good({"--embedded"}).exit_when_idle, milliseconds(10'000));
   EXPECT_EQ(Good({"--embedded", "--exit-when-idle", "0s"}).exit_when_idle, milliseconds(0));
   EXPECT_EQ(Good({"--embedded"}, {{"ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "3s"}}).exit_when_idle, milliseconds(3000));
+}
+
+TEST(ConfigTest, AReloadKeepsTheCapacityThatTheDaemonHas) {
+  const char* const arguments[] = {"arraybridged", "--host-capacity", "1%"};
+  auto running = LoadConfig(3, arguments);
+  ASSERT_TRUE(running.ok());
+  running->config.host_capacity_bytes = 400 << 20;  // when it started, 1 % was as much
+  ::setenv("ARRAYBRIDGED_NAMESPACE__DEFAULT__QUOTA", "25%", 1);
+  const auto reloaded = ReloadConfig(3, arguments, &*running);
+  ::unsetenv("ARRAYBRIDGED_NAMESPACE__DEFAULT__QUOTA");
+  ASSERT_TRUE(reloaded.ok()) << reloaded.status().ToString();
+  EXPECT_THAT(reloaded->changed, ::testing::ElementsAre("namespace.default.quota"));
+  EXPECT_THAT(reloaded->kept, ::testing::IsEmpty());
+  EXPECT_EQ(running->config.namespace_quota_bytes, 100u << 20);
 }
 
 TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {

@@ -55,8 +55,15 @@ TEST(MessageLimitsTest, EachSizeOfAPublishHasItsLimit) {
   Spec(request).set_dtype(std::string(kLimits.spec_bytes_max + 1, 'd'));
   ExpectRefused(CheckPublish(kLimits, request), "spec_bytes_max");
   request = GoodPublish();
-  request.mutable_fence()->set_opaque(std::string(65, 'f'));
-  ExpectRefused(CheckPublish(kLimits, request), "fence");
+  request.mutable_fence()->set_opaque("f");
+  ExpectRefused(CheckPublish(kLimits, request), "the fence has 1 bytes where its kind has 0");
+  request.mutable_fence()->set_kind(v1::Fence::EVENT);
+  for (const size_t bytes : {size_t{0}, size_t{63}, size_t{65}}) {
+    request.mutable_fence()->set_opaque(std::string(bytes, 'f'));
+    ExpectRefused(CheckPublish(kLimits, request), "bytes where its kind has 64");
+  }
+  request.mutable_fence()->set_opaque(std::string(64, 'f'));
+  EXPECT_TRUE(CheckPublish(kLimits, request).ok());
 }
 
 TEST(MessageLimitsTest, WhatIsPublishedFitsIntoOneAnswer) {

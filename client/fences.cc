@@ -1,0 +1,124 @@
+#include "client/fences.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A copy takes microseconds to milliseconds; the broker keeps those waiting who cannot wait for events.
+constexpr milliseconds kQueuedStep{1};
+// Somebody has its lease: that takes as long as it takes.
+constexpr milliseconds kAwaitedStep{100};
+constexpr std::chrono::microseconds kWaitStep{50};
+
+bool Has(std::span<const uint64_t> numbers, uint64_t number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+void KeepForEver(Fences::Sources sources) {
+  struct Kept {
+    Mutex mutex;
+    std::vector<Fences::Sources> all AB_GUARDED_BY(mutex);
+  };
+  static auto* const kept = new Kept;  // never destroyed
+  MutexLock lock(kept->mutex);
+  kept->all.push_back(std::move(sources));
+}
+
+}  // namespace
+
+Fences::~Fences() { GiveUp(); }
+
+void Fences::GiveUp() {
+  std::vector<EntryPointer> entries;
+  {
+    MutexLock lock(mutex_);
+    entries.swap(entries_);
+  }
+  for (const EntryPointer& entry : entries) {
+    entry->event->Retire();
+    if (entry->state == State::kQueued) KeepForEver(std::move(entry->sources));
+  }
+}
+
+void Fences::Add(uint64_t share, std::unique_ptr<RecordedEvent> event, Sources sources) {
+  auto entry = std::make_shared<Entry>();
+  entry->share = share;
+  entry->event = std::move(event);
+  entry->sources = std::move(sources);
+  MutexLock lock(mutex_);
+  entries_.push_back(std::move(entry));
+}
+
+bool Fences::Look() {
+  std::vector<EntryPointer> queued;
+  {
+    MutexLock lock(mutex_);
+    for (const EntryPointer& entry : entries_) {
+      if (entry->state == State::kQueued) queued.push_back(entry);
+    }
+  }
+  bool all = true;
+  for (const EntryPointer& entry : queued) {
+    const auto passed = entry->event->Passed();
+    if (passed.ok() && !*passed) {
+      all = false;
+      continue;
+    }
+    Sources gone;  // die outside the lock
+    MutexLock lock(mutex_);
+    if (entry->state != State::kQueued) continue;  // another thread was first
+    entry->state = passed.ok() ? State::kDone : State::kLost;
+    gone.swap(entry->sources);
+  }
+  return all;
+}
+
+void Fences::Tell(codec::Release& release, Instant now) {
+  Look();
+  MutexLock lock(mutex_);
+  for (const EntryPointer& entry : entries_) {
+    if (entry->state == State::kQueued || entry->tell_at > now) continue;
+    (entry->state == State::kLost ? release.lost : release.done).push_back(entry->share);
+    entry->tell_at = now + kAwaitedStep;  // unless it is answered before
+  }
+}
+
+void Fences::Answered(const codec::Release& told, std::span<const uint64_t> awaited, Instant now) {
+  std::vector<EntryPointer> gone;
+  MutexLock lock(mutex_);
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    Entry& entry = **next;
+    const bool said = Has(told.done, entry.share) || Has(told.lost, entry.share);
+    if (!said || entry.state == State::kQueued) {
+      ++next;
+      continue;
+    }
+    if (Has(awaited, entry.share)) {
+      entry.tell_at = now + kAwaitedStep;
+      ++next;
+      continue;
+    }
+    // After an error the event's record means nothing.
+    if (entry.state == State::kLost) entry.event->Retire();
+    gone.push_back(std::move(*next));
+    next = entries_.erase(next);
+  }
+}
+
+void Fences::WaitUntil(Instant deadline) {
+  while (!Look() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kWaitStep);
+}
+
+std::optional<milliseconds> Fences::next_look() const {
+  MutexLock lock(mutex_);
+  if (entries_.empty()) return std::nullopt;
+  const auto queued = [](const EntryPointer& entry) { return entry->state == State::kQueued; };
+  return std::any_of(entries_.begin(), entries_.end(), queued) ? kQueuedStep : kAwaitedStep;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,97 @@
+// arraybridge in C: put arrays of host memory in, get arrays out. What no language can misread: opaque handles, plain
+// numbers, structs that say their size. Everything here is thread-safe but for one ab_array used by two threads.
+//
+//   ab_broker* broker;
+//   if (ab_connect(NULL, &broker) != AB_OK) puts(ab_message());
+//   ab_put(broker, "frame", &view, 0);
+//   ab_get(broker, "frame", 1000, &array);          in any process
+//
+// Links against libarraybridge, which needs libc and libstdc++ alone.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AB_API __attribute__((visibility("default")))
+
+/* What became of a call: gRPC's canonical codes. ab_message tells more. */
+typedef int32_t ab_code;
+enum {
+  AB_OK = 0,
+  AB_INVALID_ARGUMENT = 3,
+  AB_DEADLINE_EXCEEDED = 4,
+  AB_NOT_FOUND = 5,
+  AB_ALREADY_EXISTS = 6,
+  AB_PERMISSION_DENIED = 7,
+  AB_RESOURCE_EXHAUSTED = 8,
+  AB_FAILED_PRECONDITION = 9,
+  AB_INTERNAL = 13,
+  AB_UNAVAILABLE = 14
+};
+
+/* A connection to arraybridged: made on first need, and anew when the daemon has restarted. */
+typedef struct ab_broker ab_broker;
+/* Arrays of one share, or of memory that is to become one. They stay valid until ab_drop, whoever else ends. */
+typedef struct ab_array ab_array;
+
+typedef struct ab_options {
+  size_t size;         /* sizeof(ab_options) */
+  const char* address; /* the directory of the sockets; NULL: $ARRAYBRIDGE_ADDRESS, else /run/arraybridge */
+  const char* ns;      /* namespace; NULL: "default" */
+  const char* client;  /* a name to show; may be NULL */
+  int64_t timeout_ms;  /* of every call; 0: 10 s */
+} ab_options;
+
+/* Type codes are DLPack's: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool. */
+typedef struct ab_view {
+  size_t size; /* sizeof(ab_view) */
+  void* data;  /* of the first element */
+  uint8_t type_code;
+  uint8_t type_bits;
+  uint16_t type_lanes;
+  int32_t rank;
+  const int64_t* shape;   /* elements; `rank` of them */
+  const int64_t* strides; /* elements; NULL: compact row-major */
+  int32_t device_type;    /* DLPack's; 1: host memory, 2: CUDA */
+  int32_t device_id;
+  int32_t read_only; /* writing to it ends the process */
+} ab_view;
+
+/* Why the last call of this thread failed; valid until its next one. Never NULL. */
+AB_API const char* ab_message(void);
+
+/* `options` may be NULL. Nothing is asked of the daemon yet. */
+AB_API ab_code ab_connect(const ab_options* options, ab_broker** broker);
+/* Arrays that are held stay valid. NULL is nothing to do. */
+AB_API void ab_disconnect(ab_broker* broker);
+
+/* Copies one array of host memory into a share of this name. AB_ALREADY_EXISTS unless `replace`; AB_RESOURCE_EXHAUSTED:
+ * no room came within the timeout. */
+AB_API ab_code ab_put(ab_broker* broker, const char* name, const ab_view* source, int replace);
+
+/* Writable host memory of the broker's for one array of this type and shape (`data` and `strides` are ignored), which
+ * ab_publish makes a share without copying it. */
+AB_API ab_code ab_empty(ab_broker* broker, const ab_view* wanted, ab_array** array);
+/* REQUIRES: `array` is of ab_empty, and nobody writes to it any more. */
+AB_API ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, int replace);
+
+/* The arrays of a share, read-only and not copied. Waits for the name; 0: AB_NOT_FOUND at once. */
+AB_API ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** array);
+
+/* How many arrays there are: a share may hold several. */
+AB_API size_t ab_count(const ab_array* array);
+/* Fills `view`, whose `size` is set. What it points to is the array's. AB_INVALID_ARGUMENT: there is no such index. */
+AB_API ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view);
+/* NULL is nothing to do. */
+AB_API void ab_drop(ab_array* array);
+
+/* The name is free; who has the arrays keeps them. */
+AB_API ab_code ab_withdraw(ab_broker* broker, const char* name);
+
+#ifdef __cplusplus
+}
+#endif

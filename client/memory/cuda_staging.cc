@@ -1,0 +1,152 @@
+#include "client/memory/cuda_staging.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+using cuda::CUdeviceptr;
+using cuda::CUevent;
+using cuda::CUstream;
+using cuda::Driver;
+
+namespace {
+
+// The pinned chunks that no copy has in its hands. Thread-safe.
+class FreeChunks {
+ public:
+  // Never destroyed: pinned memory is the driver's.
+  static FreeChunks& OfThisProcess() {
+    static auto* const chunks = new FreeChunks;
+    return *chunks;
+  }
+
+  // Null: all are in use, or the driver has no memory to pin.
+  std::byte* Take(const Driver& driver) {
+    {
+      MutexLock lock(mutex_);
+      if (!free_.empty()) {
+        std::byte* const taken = free_.back();
+        free_.pop_back();
+        return taken;
+      }
+      if (made_ == kChunksMax) return nullptr;
+      ++made_;
+    }
+    void* memory = nullptr;
+    if (driver.MemHostAlloc(&memory, kChunkBytes, cuda::kMemHostAllocPortable) == cuda::CUDA_SUCCESS) {
+      return static_cast<std::byte*>(memory);
+    }
+    MutexLock lock(mutex_);
+    --made_;
+    return nullptr;
+  }
+  void GiveBack(std::byte* chunk) {
+    MutexLock lock(mutex_);
+    free_.push_back(chunk);
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::byte*> free_ AB_GUARDED_BY(mutex_);
+  size_t made_ AB_GUARDED_BY(mutex_) = 0;
+};
+
+// A chunk, and the event that says when the device is done with it.
+class Chunk {
+ public:
+  Chunk() = default;
+  ~Chunk() {
+    if (event_ != nullptr) driver_->EventDestroy(event_);
+    if (data_ != nullptr) FreeChunks::OfThisProcess().GiveBack(data_);
+  }
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+
+  bool Take(const Driver& driver) {
+    data_ = FreeChunks::OfThisProcess().Take(driver);
+    if (data_ == nullptr) return false;
+    driver_ = &driver;
+    return driver.EventCreate(&event_, cuda::kEventDisableTiming | cuda::kEventBlockingSync) == cuda::CUDA_SUCCESS;
+  }
+  std::byte* data() const { return data_; }
+  Status Mark(CUstream stream) const { return driver_->Check(driver_->EventRecord(event_, stream), "cuEventRecord"); }
+  Status Wait() const { return driver_->Check(driver_->EventSynchronize(event_), "cuEventSynchronize"); }
+
+ private:
+  const Driver* driver_ = nullptr;
+  std::byte* data_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
+using TwoChunks = std::array<Chunk, 2>;
+
+Status ToDevice(const Driver& driver, const TwoChunks& chunks, const std::byte* from, CUdeviceptr to, uint64_t bytes,
+                CUstream stream) {
+  uint64_t piece = 0;
+  for (uint64_t done = 0; done < bytes; ++piece) {
+    const Chunk& chunk = chunks[piece % 2];
+    const uint64_t size = std::min(kChunkBytes, bytes - done);
+    if (piece >= 2) AB_RETURN_IF_ERROR(chunk.Wait());
+    std::memcpy(chunk.data(), from + done, size);
+    AB_RETURN_IF_ERROR(driver.Check(driver.MemcpyHtoDAsync(to + done, chunk.data(), size, stream), "cuMemcpyHtoDAsync",
+                                    size, " bytes"));
+    AB_RETURN_IF_ERROR(chunk.Mark(stream));
+    done += size;
+  }
+  return Ok();
+}
+
+// While a piece travels the one before it is taken out of the other chunk.
+Status ToHost(const Driver& driver, const TwoChunks& chunks, CUdeviceptr from, std::byte* to, uint64_t bytes,
+              CUstream stream) {
+  const uint64_t pieces = (bytes + kChunkBytes - 1) / kChunkBytes;
+  const auto size_of = [&](uint64_t piece) { return std::min(kChunkBytes, bytes - piece * kChunkBytes); };
+  for (uint64_t piece = 0; piece <= pieces; ++piece) {
+    if (piece < pieces) {
+      const Chunk& chunk = chunks[piece % 2];
+      AB_RETURN_IF_ERROR(
+          driver.Check(driver.MemcpyDtoHAsync(chunk.data(), from + piece * kChunkBytes, size_of(piece), stream),
+                       "cuMemcpyDtoHAsync", size_of(piece), " bytes"));
+      AB_RETURN_IF_ERROR(chunk.Mark(stream));
+    }
+    if (piece == 0) continue;
+    const Chunk& before = chunks[(piece - 1) % 2];
+    AB_RETURN_IF_ERROR(before.Wait());
+    std::memcpy(to + (piece - 1) * kChunkBytes, before.data(), size_of(piece - 1));
+  }
+  return Ok();
+}
+
+template <class Copy>
+Result<bool> Staged(const Driver& driver, CUstream stream, Copy copy) {
+  TwoChunks chunks;
+  if (!chunks[0].Take(driver) || !chunks[1].Take(driver)) return false;
+  const Status queued = copy(chunks);
+  // Even then: what may have been queued still uses the chunks.
+  const Status done = driver.Check(driver.StreamSynchronize(stream), "cuStreamSynchronize");
+  AB_RETURN_IF_ERROR(queued);
+  AB_RETURN_IF_ERROR(done);
+  return true;
+}
+
+}  // namespace
+
+Result<bool> CopyStagedToDevice(const Driver& driver, const std::byte* from, CUdeviceptr to, uint64_t bytes,
+                                CUstream stream) {
+  return Staged(driver, stream,
+                [&](const TwoChunks& chunks) { return ToDevice(driver, chunks, from, to, bytes, stream); });
+}
+
+Result<bool> CopyStagedToHost(const Driver& driver, CUdeviceptr from, std::byte* to, uint64_t bytes, CUstream stream) {
+  return Staged(driver, stream,
+                [&](const TwoChunks& chunks) { return ToHost(driver, chunks, from, to, bytes, stream); });
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,70 @@
+#include "daemon/broker/channel.h"
+
+#include "daemon/broker/share.h"
+
+namespace arraybridge {
+
+Status Channel::Agree(uint64_t capacity) {
+  if (capacity == 0 || capacity == capacity_) return Ok();
+  if (capacity_ == 0) {
+    capacity_ = capacity;
+    return Ok();
+  }
+  return FailedPrecondition("channel '", name_, "' was opened with a capacity of ", capacity_, ", not ", capacity)
+      .Because("CHANNEL_CAPACITY")
+      .With("capacity", std::to_string(capacity_));
+}
+
+void Channel::Open(ChannelRole role) {
+  const bool sends = role == ChannelRole::kSender;
+  ++(sends ? senders_ : receivers_);
+  (sends ? had_senders_ : had_receivers_) = true;
+}
+
+void Channel::Close(ChannelRole role, bool complete) {
+  if (role == ChannelRole::kReceiver) {
+    --receivers_;
+    return;
+  }
+  --senders_;
+  if (!complete) incomplete_ = true;
+}
+
+Status Channel::CheckSend() const {
+  if (receivers_ == 0 && had_receivers_) {
+    return FailedPrecondition("nobody receives from channel '", name_, "' any more").Because("NO_RECEIVER");
+  }
+  if (queue_.size() < capacity()) return Ok();
+  return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
+      .Because("CHANNEL_FULL")
+      .With("capacity", std::to_string(capacity()));
+}
+
+Status Channel::CheckReceive() const {
+  if (!queue_.empty()) return Ok();
+  if (senders_ > 0 || !had_senders_) {
+    return NotFound("channel '", name_, "' is empty").Because("CHANNEL_EMPTY");
+  }
+  if (!incomplete_) {
+    return Status(Code::kOutOfRange, Concat("channel '", name_, "' has ended: its senders have closed it"),
+                  "CHANNEL_ENDED");
+  }
+  return Status(Code::kAborted, Concat("a sender of channel '", name_, "' went without closing it"), "SENDER_DIED");
+}
+
+void Channel::Push(Share& share) {
+  ++share.queued;
+  queue_.push_back(&share);
+}
+
+void Channel::PushFront(Share& share) {
+  ++share.queued;
+  queue_.push_front(&share);
+}
+
+void Channel::Pop() {
+  --queue_.front()->queued;
+  queue_.pop_front();
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,79 @@
+// A Channel is a bounded queue of shares: what is sent into it has no name and belongs to the queue, until somebody
+// receives it and has a lease. First in, first out. It is there as long as somebody has it open.
+//
+// The end of a stream is part of it: receivers that have drained the queue are told that every sender has closed, or
+// that one went without a word and something may be missing.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "daemon/broker/ids.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+class Namespace;
+struct Share;
+
+inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares, if nobody says otherwise
+
+enum class ChannelRole : uint8_t { kSender = 1, kReceiver = 2 };
+
+// Not thread-safe.
+class Channel {
+ public:
+  Channel(ChannelId id, Namespace& ns, std::string name) : id_(id), ns_(&ns), name_(std::move(name)) {}
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  ChannelId id() const { return id_; }
+  Namespace* ns() const { return ns_; }
+  const std::string& name() const { return name_; }
+  uint64_t capacity() const { return capacity_ == 0 ? kChannelCapacityDefault : capacity_; }
+  uint64_t queued() const { return queue_.size(); }
+  uint64_t members() const { return senders_ + receivers_; }
+  uint64_t receivers() const { return receivers_; }
+  // Shares may come, or have, of which nobody could know yet.
+  bool awaits_first_receiver() const { return had_senders_ && !had_receivers_; }
+
+  // The first that says a number decides; 0 says none. FAILED_PRECONDITION, CHANNEL_CAPACITY: it is another one.
+  Status Agree(uint64_t capacity);
+  void Open(ChannelRole role);
+  // `complete`: nothing is missing from what this sender sent. REQUIRES: an end of this role is open.
+  void Close(ChannelRole role, bool complete);
+
+  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER.
+  Status CheckSend() const;
+  // Whether there is one to receive. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
+  Status CheckReceive() const;
+
+  // The share is in the queue: last, or first again if it was received before.
+  void Push(Share& share);
+  void PushFront(Share& share);
+  // REQUIRES: CheckReceive says OK.
+  Share& front() const { return *queue_.front(); }
+  void Pop();
+
+ private:
+  const ChannelId id_;
+  Namespace* const ns_;
+  const std::string name_;
+  uint64_t capacity_ = 0;  // 0: nobody has said
+  uint64_t senders_ = 0;
+  uint64_t receivers_ = 0;
+  bool had_senders_ = false;
+  bool had_receivers_ = false;
+  bool incomplete_ = false;  // a sender went without closing
+  std::deque<Share*> queue_;
+};
+
+// What a session has open.
+struct ChannelEnd {
+  Channel* channel = nullptr;
+  ChannelRole role{};
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,190 @@
+// The Broker's verbs on channels. Sending is Publish (shares.cc) with an end of a channel.
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+Status NotOpen() { return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN"); }
+
+}  // namespace
+
+Result<Channel*> Broker::State::MakeChannel(Namespace& ns, std::string_view name) {
+  if (ns.channels.size() >= config.limits.channels_per_namespace) {
+    return AtLimit("TOO_MANY_CHANNELS", "channels_per_namespace", config.limits.channels_per_namespace);
+  }
+  const ChannelId id{++last_channel};
+  auto fresh = std::make_unique<Channel>(id, ns, std::string(name));
+  Channel* const made = fresh.get();
+  channels.emplace(id, made);
+  ns.channels.emplace(std::string(name), std::move(fresh));
+  return made;
+}
+
+Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCall& call) {
+  State& state = *state_;
+  const Limits& limits = state.config.limits;
+  const std::string_view ns = NamespaceNameOf(call.ns);
+  AB_RETURN_IF_ERROR(CheckName("the namespace's name", ns, limits.name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckName("the channel's name", call.name, limits.name_bytes_max));
+  if (call.capacity > limits.channel_capacity_max) {
+    return InvalidArgument("a channel of ", call.capacity, " shares: limits.channel_capacity_max is ",
+                           limits.channel_capacity_max)
+        .Because("CHANNEL_CAPACITY");
+  }
+  const MutexLock lock(state.mutex);
+  Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  Namespace* owner = state.FindNamespace(found->peer.uid, ns);
+  if (owner == nullptr) {
+    const auto made = state.MakeNamespace(found->peer.uid, ns);
+    if (!made.ok()) return made.status();
+    owner = *made;
+  }
+  const auto known = owner->channels.find(call.name);
+  Channel* channel = known == owner->channels.end() ? nullptr : known->second.get();
+  if (channel == nullptr) {
+    const auto made = state.MakeChannel(*owner, call.name);
+    if (!made.ok()) return made.status();
+    channel = *made;
+  }
+  if (channel->members() >= limits.members_per_channel) {
+    return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
+  }
+  AB_RETURN_IF_ERROR(channel->Agree(call.capacity));
+  channel->Open(call.role);
+  state.lingering.erase(channel);
+  const ChannelEndId end{++state.last_channel_end};
+  found->ends.emplace(end, ChannelEnd{channel, call.role});
+  return OpenedChannel{end, channel->id(), channel->capacity()};
+}
+
+Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool complete) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  const auto open = found->ends.extract(end);
+  if (open.empty()) return NotOpen();
+  const ChannelId channel = open.mapped().channel->id();
+  state.Close(open.mapped(), complete, Clock::now());
+  return channel;
+}
+
+Result<ChannelEnd> Broker::State::EndOf(const Session& session, ChannelEndId id, ChannelRole role) const {
+  const auto found = session.ends.find(id);
+  if (found == session.ends.end()) return NotOpen();
+  if (found->second.role == role) return found->second;
+  return FailedPrecondition("this end of channel '", found->second.channel->name(), "' ",
+                            role == ChannelRole::kSender ? "receives" : "sends")
+      .Because("WRONG_END");
+}
+
+Result<ChannelId> Broker::ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  const auto open = state.EndOf(*found, end, role);
+  if (!open.ok()) return open.status();
+  return open->channel->id();
+}
+
+Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool with_descriptor) {
+  State& state = *state_;
+  const Limits& limits = state.config.limits;
+  AcquiredShares acquired;
+  std::shared_ptr<MemoryBlock> block;
+  {
+    const MutexLock lock(state.mutex);
+    Session* const found = state.FindSession(session);
+    if (found == nullptr) return NoSession();
+    const auto end = state.EndOf(*found, id, ChannelRole::kReceiver);
+    if (!end.ok()) return end.status();
+    Channel& channel = *end->channel;
+    AB_RETURN_IF_ERROR(channel.CheckReceive());
+    if (found->leases.size() >= limits.leases_per_session) {
+      return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
+    }
+    Share& share = channel.front();
+    Arena& arena = *share.arena;
+    if (!found->peer.Opens(arena.kind())) {
+      return found->peer.CannotOpen(Concat("what channel '", channel.name(), "' brings next"), arena.kind());
+    }
+    acquired.shares.push_back(state.Lease(*found, share));
+    channel.Pop();
+    ++state.acquires_total;
+    if (!with_descriptor || arena.readers.contains(found)) return acquired;
+    state.Give(*found, arena);
+    acquired.descriptor = arena.Describe();
+    block = arena.block();
+  }
+  Status brought = state.Bring(session, block, &acquired);
+  if (brought.ok()) return acquired;
+  const uint64_t lease = Number(acquired.shares.front().lease);
+  PutBack(session, {&lease, 1});
+  return brought;
+}
+
+std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64_t> leases) {
+  State& state = *state_;
+  std::vector<ChannelId> put;
+  const MutexLock lock(state.mutex);
+  Session* const found = state.FindSession(session);
+  if (found == nullptr) return put;
+  for (const uint64_t lease : leases) {
+    const auto leased = found->leases.find(LeaseId{lease});
+    if (leased == found->leases.end()) continue;
+    const auto channel = state.channels.find(leased->second->channel);
+    // Not of a channel, or nobody is there who could receive it.
+    if (channel == state.channels.end() || channel->second->receivers() == 0) continue;
+    channel->second->PushFront(*leased->second);
+    state.EndLease(*found, LeaseId{lease});
+    put.push_back(channel->first);
+  }
+  return put;
+}
+
+// The channel may be gone after this.
+void Broker::State::Close(const ChannelEnd& end, bool complete, Clock::time_point now) {
+  Channel& channel = *end.channel;
+  channel.Close(end.role, complete);
+  if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
+  if (channel.members() > 0) return;
+  if (!channel.awaits_first_receiver()) return DropChannel(channel);
+  lingering.emplace(&channel, now + config.orphan_grace.get());
+  sweep_wanted.store(true);
+}
+
+// Who ends without a word has not closed what it sends.
+void Broker::State::CloseEnds(Session& session, Clock::time_point now) {
+  for (const auto& [id, end] : std::exchange(session.ends, {})) Close(end, false, now);
+}
+
+void Broker::State::DropQueued(Channel& channel) {
+  while (channel.queued() > 0) {
+    Share& share = channel.front();
+    channel.Pop();
+    Settle(share);
+  }
+}
+
+void Broker::State::DropChannel(Channel& channel) {
+  DropQueued(channel);
+  sweep_wanted.store(true);  // of a namespace that may be unused now
+  lingering.erase(&channel);
+  channels.erase(channel.id());
+  auto& its = channel.ns()->channels;
+  its.erase(its.find(channel.name()));
+}
+
+void Broker::State::DropLingering(Clock::time_point now) {
+  std::vector<Channel*> late;
+  for (const auto& [channel, until] : lingering) {
+    if (until <= now) late.push_back(channel);
+  }
+  for (Channel* const channel : late) DropChannel(*channel);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,99 @@
+#include "daemon/config_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kFileBytesMax = 1 << 20;
+
+std::string At(const std::string& path, const toml::source_region& source) {
+  return Concat(path, ":", source.begin.line, ":", source.begin.column);
+}
+
+Result<std::string> ReadAll(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid() && errno == ENOENT) return NotFound(path, ": no such file");
+  if (!file.valid()) return PermissionDenied(path, ": ", std::strerror(errno));
+  struct stat found {};
+  if (::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument(path, ": is not a file");
+  // It names a library that the daemon loads.
+  if ((found.st_mode & S_IWOTH) != 0) return InvalidArgument(path, ": everybody may write it (chmod o-w)");
+  std::string text;
+  std::string part(16384, '\0');
+  for (;;) {
+    const ssize_t got = ::read(file.get(), part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return InvalidArgument(path, ": ", std::strerror(errno));
+    if (got == 0) return text;
+    text.append(part, 0, static_cast<size_t>(got));
+    if (text.size() > kFileBytesMax) return InvalidArgument(path, ": is longer than ", kFileBytesMax, " bytes");
+  }
+}
+
+std::optional<std::string> TextOf(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto number = node.value_exact<int64_t>()) return std::to_string(*number);
+  if (const auto truth = node.value_exact<bool>()) return *truth ? "true" : "false";
+  const toml::array* const list = node.as_array();
+  if (list != nullptr && list->size() == 1) return TextOf(*list->get(0));
+  return std::nullopt;
+}
+
+Status Gather(const std::string& path, const toml::table& table, const std::string& prefix,
+              std::vector<ConfigEntry>* entries) {
+  for (const auto& [name, node] : table) {
+    const std::string key = prefix + std::string(name.str());
+    if (const toml::table* const inner = node.as_table()) {
+      AB_RETURN_IF_ERROR(Gather(path, *inner, key + ".", entries));
+      continue;
+    }
+    auto text = TextOf(node);
+    if (!text) return InvalidArgument(At(path, node.source()), ": ", key, " is neither text nor number nor boolean");
+    entries->push_back({key, *std::move(text), At(path, name.source())});
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {
+  auto text = ReadAll(path);
+  if (!text.ok()) return text.status();
+  const toml::parse_result parsed = toml::parse(*text, path);
+  if (parsed.failed()) {
+    return InvalidArgument(At(path, parsed.error().source()), ": ", parsed.error().description());
+  }
+  std::vector<ConfigEntry> entries;
+  AB_RETURN_IF_ERROR(Gather(path, parsed.table(), "", &entries));
+  return entries;
+}
+
+std::vector<std::string> DropInsOf(const std::string& path) {
+  std::vector<std::string> found;
+  std::error_code failed;
+  const auto directory = std::filesystem::path(path).parent_path() / "conf.d";
+  for (std::filesystem::directory_iterator entry(directory, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (entry->path().extension() == ".toml") found.push_back(entry->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,24 @@
+// A configuration file as what it says: keys, values as text, and where each stands. What the keys mean is the table's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+struct ConfigEntry {
+  std::string key;     // dotted: "memory.host.cache"
+  std::string text;    // a number or a boolean as it would be written in a flag
+  std::string origin;  // "/etc/arraybridge/arraybridged.toml:7:9"
+};
+
+// TOML 1.0. INVALID_ARGUMENT names file, line and column: not TOML; a value that is no text, number, boolean or list of
+// one; a file that others than its owner may write. NOT_FOUND: no such file. PERMISSION_DENIED: it may not be read.
+Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
+
+// The *.toml files of the directory conf.d beside `path`, in the order of their names; none is no error.
+std::vector<std::string> DropInsOf(const std::string& path);
+
+}  // namespace arraybridge

@@ -1,0 +1,353 @@
+#include "daemon/config_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using Sources = Setting::Sources;
+
+template <class T, class Parsed>
+Status Store(Result<Parsed> parsed, T* place) {
+  if (!parsed.ok()) return parsed.status();
+  *place = *std::move(parsed);
+  return Ok();
+}
+
+Status StoreText(std::string_view text, std::string* place) {
+  *place = std::string(text);
+  return Ok();
+}
+
+// dlopen would look for a bare name in places that the environment names.
+Status StoreCudaDriver(std::string_view text, std::string* place) {
+  if (text != "auto" && text != "none" && !text.starts_with('/')) {
+    return InvalidArgument("'", text, "' is neither auto nor none nor an absolute path");
+  }
+  return StoreText(text, place);
+}
+
+Status StorePercent(std::string_view text, uint64_t* place) {
+  const auto read = ReadBytesOrPercent(text);
+  if (!read.ok()) return read.status();
+  const auto* percent = std::get_if<Percent>(&*read);
+  if (percent == nullptr || percent->value == 0) return InvalidArgument("'", text, "' is not 1% to 100%");
+  *place = percent->value;
+  return Ok();
+}
+
+// A spin that is longer than a sleep takes only burns the processor.
+Status StoreSpin(std::string_view text, std::chrono::microseconds* place) {
+  constexpr uint64_t kLongest = 1000;
+  const auto number = ReadNumber(text);
+  if (!number.ok() || *number > kLongest) {
+    return InvalidArgument("'", text, "' is not 0 to ", kLongest, " microseconds");
+  }
+  *place = std::chrono::microseconds(*number);
+  return Ok();
+}
+
+Status StoreFd(std::string_view text, int* place) {
+  const auto number = ReadNumber(text);
+  if (!number.ok() || *number > 1u << 20) return InvalidArgument("'", text, "' is not a descriptor's number");
+  *place = static_cast<int>(*number);
+  return Ok();
+}
+
+Status StoreBool(std::string_view text, bool* place) {
+  if (text == "true" || text == "1" || text == "auto") return *place = true, Ok();
+  if (text == "false" || text == "0" || text == "never") return *place = false, Ok();
+  return InvalidArgument("'", text, "' is neither true nor false");
+}
+
+// Who writes another version means other settings.
+Status CheckVersion(std::string_view text) {
+  if (text == "1") return Ok();
+  return InvalidArgument("'", text, "' is a version of the file that this daemon does not know; it knows 1");
+}
+
+Status StoreOneOf(std::initializer_list<std::string_view> words, std::string_view text, std::string* place) {
+  if (std::ranges::find(words, text) != words.end()) return StoreText(text, place);
+  std::string all;
+  for (const std::string_view word : words) all += (all.empty() ? "" : ", ") + std::string(word);
+  return InvalidArgument("'", text, "' is none of ", all);
+}
+
+// What a reload does with a field that may change.
+template <class T>
+std::function<void(const Config&, Config&)> Adopt(T Config::*field) {
+  return [field](const Config& from, Config& to) { to.*field = from.*field; };
+}
+
+std::string Shown(milliseconds time) {
+  return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + "s" : std::to_string(time.count()) + "ms";
+}
+
+std::vector<Setting> MakeServer() {
+  return {
+      {"version",
+       "",
+       Sources::kFile,
+       "1",
+       "of this file's form",
+       [](auto text, Draft&) { return CheckVersion(text); },
+       {}},
+      {"server.directory", "directory", Sources::kAll, "", "directory of the lock and the sockets",
+       [](auto text, Draft& d) { return StoreText(text, &d.config.directory); },
+       [](const Config& c) { return c.directory; }},
+      {"server.listen", "listen", Sources::kAll, "",
+       "unix:///path of the gRPC door, or off (default: <directory>/broker.sock)",
+       [](auto text, Draft& d) { return StoreText(text, &d.listen); },
+       [](const Config& c) { return c.grpc_path.empty() ? "off" : "unix://" + c.grpc_path; }},
+      {"server.lifeline", "lifeline", Sources::kAll, "",
+       "path of the local door's socket (default: <directory>/lifeline.sock)",
+       [](auto text, Draft& d) { return StoreText(text, &d.config.lifeline_path); },
+       [](const Config& c) { return c.lifeline_path; }},
+      {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
+       "end so long after the last session; 0s = never (default: 10s if embedded)",
+       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.exit_when_idle); },
+       [](const Config& c) { return Shown(c.exit_when_idle); }, Adopt(&Config::exit_when_idle)},
+      {"server.drain_timeout",
+       "drain-timeout",
+       Sources::kAll,
+       "10s",
+       "how long running calls may take after SIGTERM",
+       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.drain_timeout); },
+       {},
+       Adopt(&Config::drain_timeout)},
+      {"server.spin_us",
+       "spin-us",
+       Sources::kAll,
+       "50",
+       "microseconds to look for more work, yielding, before sleeping; 0 = never",
+       [](auto text, Draft& d) { return StoreSpin(text, &d.config.spin); },
+       {}},
+      {"server.embedded",
+       "embedded",
+       Sources::kFlagOnly,
+       "false",
+       "started by a client library: private directory, ends when idle, reads no file",
+       [](auto text, Draft& d) { return StoreBool(text, &d.config.embedded); },
+       {}},
+      {"server.ready_fd", "ready-fd", Sources::kFlagOnly, "",
+       "descriptor to write \"ready\" to once both doors are open",
+       [](auto text, Draft& d) { return StoreFd(text, &d.config.ready_fd); },
+       [](const Config& c) { return std::to_string(c.ready_fd); }},
+      {"server.life_fd", "life-fd", Sources::kFlagOnly, "", "descriptor whose end of file ends the daemon",
+       [](auto text, Draft& d) { return StoreFd(text, &d.config.life_fd); },
+       [](const Config& c) { return std::to_string(c.life_fd); }},
+  };
+}
+
+std::vector<Setting> MakeMemory() {
+  return {
+      {"memory.host.capacity",
+       "host-capacity",
+       Sources::kAll,
+       "50%",
+       "host memory to hand out, bytes or % of what the machine has to spare",
+       [](auto text, Draft& d) { return Store(ReadBytesOrPercent(text), &d.host_capacity); },
+       {}},
+      {"memory.host.hugepages",
+       "hugepages",
+       Sources::kAll,
+       "auto",
+       "auto (where the kernel allows them) or never",
+       [](auto text, Draft& d) { return StoreBool(text, &d.config.huge_pages); },
+       {}},
+      {"memory.host.cache",
+       "cache",
+       Sources::kAll,
+       "256MiB",
+       "bytes of fresh memory populated ahead of demand",
+       [](auto text, Draft& d) { return Store(ReadBytes(text), &d.config.host_cache_bytes); },
+       {}},
+      {"memory.host.own_arena",
+       "own-arena",
+       Sources::kAll,
+       "16MiB",
+       "arrays of at least so many bytes get an arena of their own",
+       [](auto text, Draft& d) { return Store(ReadBytes(text), &d.config.own_arena_bytes_min); },
+       {}},
+      {"memory.host.arena_idle",
+       "arena-idle",
+       Sources::kAll,
+       "5s",
+       "clients give back what they have not used for so long",
+       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.arena_idle); },
+       {}},
+      {"memory.cuda.driver",
+       "cuda-driver",
+       Sources::kFile,
+       "auto",
+       "auto (the system's, if there is one), none, or the path of a library",
+       [](auto text, Draft& d) { return StoreCudaDriver(text, &d.config.cuda_driver); },
+       {}},
+      {"memory.cuda.capacity",
+       "cuda-capacity",
+       Sources::kAll,
+       "90%",
+       "how much of each GPU's memory to hand out, in %",
+       [](auto text, Draft& d) { return StorePercent(text, &d.config.cuda_capacity_percent); },
+       {}},
+      {"memory.cuda.events",
+       "cuda-events",
+       Sources::kAll,
+       "auto",
+       "auto (readers wait for interprocess events where those work) or never (makers wait for their bytes)",
+       [](auto text, Draft& d) { return StoreBool(text, &d.config.cuda_events); },
+       {}},
+      {"namespace.default.quota",
+       "namespace-quota",
+       Sources::kAll,
+       "100%",
+       "bytes that one namespace may hold, or % of the capacity",
+       [](auto text, Draft& d) { return Store(ReadBytesOrPercent(text), &d.namespace_quota); },
+       {},
+       Adopt(&Config::namespace_quota_bytes)},
+      {"namespace.default.orphan_grace",
+       "orphan-grace",
+       Sources::kAll,
+       "60s",
+       "an unnamed share outlives its maker by so long",
+       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.orphan_grace); },
+       {},
+       Adopt(&Config::orphan_grace)},
+      {"http.listen", "http", Sources::kAll, "",
+       "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
+       "daemon, else off)",
+       [](auto text, Draft& d) { return StoreText(text, &d.http); },
+       [](const Config& c) { return c.http_listen.empty() ? "off" : c.http_listen; }},
+      {"http.namespaces",
+       "",
+       Sources::kAll,
+       "false",
+       "tell namespaces by name there, not by user alone: whoever may connect reads them",
+       [](auto text, Draft& d) {
+         bool told = false;
+         AB_RETURN_IF_ERROR(StoreBool(text, &told));
+         return d.config.http_namespaces = told, Ok();
+       },
+       {},
+       Adopt(&Config::http_namespaces)},
+      {"log.level",
+       "log-level",
+       Sources::kAll,
+       "info",
+       "debug, info, warn, error, off",
+       [](auto text, Draft& d) {
+         return StoreOneOf({"debug", "info", "warn", "error", "off"}, text, &d.config.log_level);
+       },
+       {},
+       Adopt(&Config::log_level)},
+      {"log.format",
+       "log-format",
+       Sources::kAll,
+       "auto",
+       "auto, text, json",
+       [](auto text, Draft& d) {
+         return StoreOneOf({"auto", "text", "json"}, text, &d.config.log_format);
+       },
+       {},
+       Adopt(&Config::log_format)},
+  };
+}
+
+// A limit that a reload changes is Live.
+template <class T>
+void MayChange(Setting&, T Limits::*) {}
+template <class T>
+void MayChange(Setting& setting, Live<T> Limits::*field) {
+  setting.adopt = [field](const Config& from, Config& to) { to.limits.*field = from.limits.*field; };
+}
+
+template <class T, class Read>
+Setting Limit(const char* name, T Limits::*field, std::string fallback, const char* help, Read read) {
+  Setting setting{std::string("limits.") + name,
+                  "",
+                  Sources::kAll,
+                  std::move(fallback),
+                  help,
+                  [field, read](auto text, Draft& d) { return Store(read(text), &(d.config.limits.*field)); },
+                  {}};
+  MayChange(setting, field);
+  return setting;
+}
+
+template <class T>
+Setting Number(const char* name, T Limits::*field, const char* help) {
+  return Limit(name, field, std::to_string(Limits{}.*field), help, ReadNumber);
+}
+
+template <class T>
+Setting Bytes(const char* name, T Limits::*field, const char* help) {
+  return Limit(name, field, std::to_string(Limits{}.*field), help, ReadBytes);
+}
+
+template <class T>
+Setting Time(const char* name, T Limits::*field, const char* help) {
+  return Limit(name, field, Shown(Limits{}.*field), help, ReadDuration);
+}
+
+std::vector<Setting> MakeLimits() {
+  return {
+      Number("sessions", &Limits::sessions, "connected client processes"),
+      Number("sessions_per_uid", &Limits::sessions_per_uid, "of one user"),
+      Number("leases_per_session", &Limits::leases_per_session, "arrays that one session reads at a time"),
+      Number("catalogue_shares", &Limits::catalogue_shares, "shares of a namespace that are found without a call"),
+      Bytes("pinned_bytes_per_session", &Limits::pinned_bytes_per_session,
+            "withdrawn ones that it holds; then it is cut; 0 = half its device's capacity"),
+      Number("arenas_per_session", &Limits::arenas_per_session, "arenas that one session writes"),
+      Number("arenas_per_uid", &Limits::arenas_per_uid, "those of sessions that have gone included"),
+      Number("shares_per_namespace", &Limits::shares_per_namespace, "published arrays under one namespace"),
+      Number("channels_per_namespace", &Limits::channels_per_namespace, "that somebody has open"),
+      Number("channel_capacity_max", &Limits::channel_capacity_max, "shares that wait in one channel"),
+      Number("members_per_channel", &Limits::members_per_channel, "open ends of one channel, of both kinds"),
+      Number("rings_per_uid", &Limits::rings_per_uid, "sessions of one user that publish without calls"),
+      Number("namespaces", &Limits::namespaces, "with something in them"),
+      Number("namespaces_per_uid", &Limits::namespaces_per_uid, "of one user"),
+      Bytes("bytes_per_uid", &Limits::bytes_per_uid, "of memory, over all namespaces; 0 = the capacity"),
+      Bytes("description_bytes_per_uid", &Limits::description_bytes_per_uid, "what makers say of their shares"),
+      Bytes("allocation_bytes_max", &Limits::allocation_bytes_max, "one arena; 0 = the device"),
+      Bytes("name_bytes_max", &Limits::name_bytes_max, "one name"),
+      Number("names_per_request", &Limits::names_per_request, "shares in one request"),
+      Number("arrays_per_share_max", &Limits::arrays_per_share_max, "arrays in one share"),
+      Number("rank_max", &Limits::rank_max, "dimensions of an array"),
+      Bytes("spec_bytes_max", &Limits::spec_bytes_max, "all ArraySpecs of one share"),
+      Bytes("structure_bytes_max", &Limits::structure_bytes_max, "the structure of a share's tree"),
+      Bytes("metadata_bytes_max", &Limits::metadata_bytes_max, "the user's own bytes of a share"),
+      Bytes("frame_bytes_max", &Limits::frame_bytes_max, "one message of the local door"),
+      Number("descriptors_in_flight_max", &Limits::descriptors_in_flight_max, "unread ones, of one session"),
+      Number("descriptors_in_flight_per_uid", &Limits::descriptors_in_flight_per_uid, "unread ones, of one user"),
+      Number("output_frames_max", &Limits::output_frames_max, "answers that a session does not read"),
+      Bytes("output_bytes_max", &Limits::output_bytes_max, "the same in bytes"),
+      Number("queued_requests_per_session", &Limits::queued_requests_per_session, "requests that wait"),
+      Number("tickets_per_session_max", &Limits::tickets_per_session_max, "tickets not yet redeemed"),
+      Number("grpc_streams_max", &Limits::grpc_streams_max, "concurrent calls of one gRPC connection"),
+      Number("connections_per_uid", &Limits::connections_per_uid, "sockets of both doors, of one user"),
+      Time("hello_timeout", &Limits::hello_timeout, "until a connection has said who it is"),
+      Time("ticket_lifetime", &Limits::ticket_lifetime, "of a ticket nobody redeems"),
+      Time("request_timeout_max", &Limits::request_timeout_max, "the longest wait of one request"),
+  };
+}
+
+}  // namespace
+
+const std::vector<Setting>& Settings() {
+  static const std::vector<Setting> settings = [] {
+    std::vector<Setting> all = MakeServer();
+    for (auto part : {MakeMemory(), MakeLimits()}) std::move(part.begin(), part.end(), std::back_inserter(all));
+    return all;
+  }();
+  return settings;
+}
+
+const Setting* FindSetting(std::string_view key) {
+  const auto& all = Settings();
+  const auto found = std::find_if(all.begin(), all.end(), [key](const Setting& each) { return each.key == key; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace arraybridge

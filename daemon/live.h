@@ -1,0 +1,34 @@
+// A Live value may be changed by a reload while other threads read it: each read sees the old one or the new one. What
+// in Config is not Live holds from start to end.
+#pragma once
+
+#include <atomic>
+#include <type_traits>
+
+namespace arraybridge {
+
+template <class T>
+class Live {
+ public:
+  Live() = default;
+  Live(T value) : value_(value) {}  // NOLINT(google-explicit-constructor): it stands for its value
+  Live(const Live& other) : value_(other.get()) {}
+  Live& operator=(const Live& other) { return *this = other.get(); }
+  Live& operator=(T value) {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  ~Live() = default;
+
+  T get() const { return value_.load(std::memory_order_relaxed); }
+  operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
+  // Numbers have the language's own, by conversion.
+  friend bool operator==(const Live& one, const T& other) requires(!std::is_arithmetic_v<T>) {
+    return one.get() == other;
+  }
+
+ private:
+  std::atomic<T> value_{};
+};
+
+}  // namespace arraybridge

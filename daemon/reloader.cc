@@ -1,0 +1,54 @@
+#include "daemon/reloader.h"
+
+#include <time.h>
+
+#include <string>
+#include <vector>
+
+#include "daemon/service/log.h"
+#include "daemon/service/notify.h"
+
+namespace arraybridge {
+namespace {
+
+std::string Listed(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const std::string& key : keys) list += (list.empty() ? "" : ", ") + key;
+  return list;
+}
+
+// systemd takes the READY that follows for this reload's by the clock that it reads itself.
+std::string ReloadingState() {
+  constexpr uint64_t kMicrosecondsPerSecond = 1'000'000;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t microseconds =
+      static_cast<uint64_t>(now.tv_sec) * kMicrosecondsPerSecond + static_cast<uint64_t>(now.tv_nsec) / 1000;
+  return "RELOADING=1\nMONOTONIC_USEC=" + std::to_string(microseconds);
+}
+
+}  // namespace
+
+void Reloader::Reload() {
+  NotifyManager(ReloadingState());
+  const auto reloaded = ReloadConfig(argc_, argv_, &running_);
+  metrics_.CountReload(reloaded.ok());
+  if (!reloaded.ok()) {
+    log::Error("reload refused, everything stays as it was: {}", reloaded.status().message());
+    return NotifyManager("READY=1\nSTATUS=serving; the last reload was refused: " + reloaded.status().message());
+  }
+  Adopt(*reloaded);
+  NotifyManager("READY=1\nSTATUS=serving");
+}
+
+void Reloader::Adopt(const Reloaded& reloaded) {
+  const Config& config = running_.config;
+  // Both words were checked when they were read.
+  AB_CHECK(log::Start(config.log_level, config.log_format).ok());
+  broker_.AdoptQuota();
+  verbs_.LimitsChanged();
+  log::Info("reloaded: {}", reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
+  if (!reloaded.kept.empty()) log::Warn("reloaded, but kept until a restart: {}", Listed(reloaded.kept));
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,201 @@
+#include "daemon/service/metrics.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include "daemon/service/overview.h"
+
+namespace arraybridge {
+namespace {
+
+// A family: its HELP and TYPE lines, then its samples.
+class Page {
+ public:
+  void Family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  // `labels` without braces; `suffix` as of a histogram's parts.
+  template <class Number>
+  void Sample(std::string_view labels, Number value, std::string_view suffix = "") {
+    text_ += name_;
+    text_ += suffix;
+    if (!labels.empty()) text_ += fmt::format("{{{}}}", labels);
+    text_ += fmt::format(" {}\n", value);
+  }
+  template <class Number>
+  void Only(std::string_view name, std::string_view type, std::string_view help, Number value) {
+    Family(name, type, help);
+    Sample("", value);
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string name_;
+  std::string text_;
+};
+
+std::string Escaped(std::string_view value) {
+  std::string out;
+  for (const char letter : value) {
+    if (letter == '\\' || letter == '"') out += '\\';
+    if (letter == '\n') {
+      out += "\\n";
+      continue;
+    }
+    out += letter;
+  }
+  return out;
+}
+
+// What joins with the exporters of GPU makers: the number and the UUID.
+std::string LabelsOf(const DeviceFacts& device) {
+  const Device& of = device.device;
+  const std::string name = of.type == kDeviceCpu ? "host" : fmt::format("cuda:{}", of.id);
+  const std::string_view kind = device.kinds.empty() ? "none" : NameOf(device.kinds.front());
+  return fmt::format("device=\"{}\",uuid=\"{}\",kind=\"{}\"", name, Escaped(of.uuid), kind);
+}
+
+// One family of a number that every row has.
+template <class Rows, class LabelsOfRow, class Number>
+void AddEach(Page& page, std::string_view name, std::string_view help, const Rows& rows, LabelsOfRow labels,
+             Number number) {
+  page.Family(name, "gauge", help);
+  for (const auto& row : rows) page.Sample(labels(row), number(row));
+}
+
+void AddDevices(Page& page, const std::vector<DeviceFacts>& devices) {
+  const auto add = [&](std::string_view name, std::string_view help, auto number) {
+    AddEach(
+        page, name, help, devices, [](const DeviceFacts& device) { return LabelsOf(device); }, number);
+  };
+  add("arraybridge_memory_capacity_bytes", "What may be handed out on the device.",
+      [](const DeviceFacts& device) { return device.capacity_bytes; });
+  add("arraybridge_memory_allocated_bytes", "Footprints of all blocks, cached ones included.",
+      [](const DeviceFacts& device) { return device.allocated_bytes; });
+  add("arraybridge_memory_cached_bytes", "Populated ahead of demand, nobody's yet.",
+      [](const DeviceFacts& device) { return device.cached_bytes; });
+  add("arraybridge_memory_quarantined_bytes", "Nobody names them, somebody may map them yet.",
+      [](const DeviceFacts& device) { return device.quarantined_bytes; });
+  add("arraybridge_device_up", "1, or 0 once a call to the device failed for good.",
+      [](const DeviceFacts& device) { return device.out_of_service ? 0 : 1; });
+}
+
+void AddCounters(Page& page, const v1::GetStatsResponse& stats) {
+  for (const Counter& counter : Counters()) {
+    page.Only(fmt::format("arraybridge_{}", counter.name), counter.name.ends_with("_total") ? "counter" : "gauge",
+              counter.help, (stats.*counter.value)());
+  }
+}
+
+void AddNamespaces(Page& page, const Config& config, const std::vector<NamespaceRow>& rows) {
+  const auto add = [&, sums = SumByOwner(rows, config.http_namespaces)](std::string_view name, std::string_view help,
+                                                                        uint64_t NamespaceRow::*number) {
+    AddEach(
+        page, name, help, sums,
+        [&](const auto& sum) {
+          const auto& [uid, ns] = sum.first;
+          return config.http_namespaces ? fmt::format("uid=\"{}\",namespace=\"{}\"", uid, Escaped(ns))
+                                        : fmt::format("uid=\"{}\"", uid);
+        },
+        [&](const auto& sum) { return sum.second.*number; });
+  };
+  add("arraybridge_namespace_quota_bytes", "What the namespaces may hold.", &NamespaceRow::quota_bytes);
+  add("arraybridge_namespace_charged_bytes", "Footprints of the namespaces' arenas.", &NamespaceRow::charged_bytes);
+  add("arraybridge_shares", "Shares with a name.", &NamespaceRow::shares);
+  add("arraybridge_share_bytes", "Bytes of those shares.", &NamespaceRow::share_bytes);
+}
+
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+std::string LabelsOf(const Traffic::Row& row) {
+  return fmt::format("door=\"{}\",verb=\"{}\"", NameOf(row.door), row.verb);
+}
+
+void AddTraffic(Page& page, const std::vector<Traffic::Row>& rows) {
+  page.Family("arraybridge_requests_total", "counter", "Requests answered, by how.");
+  for (const Traffic::Row& row : rows) {
+    for (const Traffic::Answered& answer : row.answers) {
+      page.Sample(fmt::format("{},code=\"{}\"", LabelsOf(row), answer.code), answer.count);
+    }
+  }
+  page.Family("arraybridge_request_duration_seconds", "histogram", "From a request's arrival to its answer.");
+  for (const Traffic::Row& row : rows) {
+    const std::string labels = LabelsOf(row);
+    for (size_t i = 0; i < row.within.size(); ++i) {
+      page.Sample(fmt::format("{},le=\"{}\"", labels, Seconds(Traffic::kBuckets[i])), row.within[i], "_bucket");
+    }
+    page.Sample(labels + ",le=\"+Inf\"", row.count, "_bucket");
+    page.Sample(labels, Seconds(row.sum), "_sum");
+    page.Sample(labels, row.count, "_count");
+  }
+}
+
+uint64_t OpenDescriptors() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc/self/fd"), ::closedir);
+  uint64_t count = 0;
+  while (directory && ::readdir(directory.get()) != nullptr) ++count;
+  constexpr uint64_t kOthers = 3;  // ".", ".." and the directory itself
+  return count > kOthers ? count - kOthers : 0;
+}
+
+uint64_t ResidentBytes() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), std::fclose);
+  unsigned long long pages = 0;
+  if (!file || std::fscanf(file.get(), "%*u %llu", &pages) != 1) return 0;
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// The names that every Prometheus client library uses.
+void AddProcess(Page& page, double started) {
+  timespec cpu{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  rlimit descriptors{};
+  ::getrlimit(RLIMIT_NOFILE, &descriptors);
+  page.Only("process_cpu_seconds_total", "counter", "Processor time of the daemon.",
+            static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9);
+  page.Only("process_resident_memory_bytes", "gauge", "Resident memory of the daemon; warm blocks are not in it.",
+            ResidentBytes());
+  page.Only("process_open_fds", "gauge", "Open descriptors of the daemon.", OpenDescriptors());
+  page.Only("process_max_fds", "gauge", "Descriptors that it may have.", descriptors.rlim_cur);
+  page.Only("process_start_time_seconds", "gauge", "When it started, in seconds since 1970.", started);
+}
+
+}  // namespace
+
+double Metrics::NowSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void Metrics::CountReload(bool ok) {
+  (ok ? reloads_ : reloads_refused_).fetch_add(1, std::memory_order_relaxed);
+  if (ok) last_reload_.store(NowSeconds(), std::memory_order_relaxed);
+}
+
+std::string Metrics::Text() const {
+  Page page;
+  page.Family("arraybridge_build_info", "gauge", "Always 1; its labels say what runs.");
+  page.Sample(fmt::format("version=\"{}\"", Escaped(ARRAYBRIDGE_VERSION)), 1);
+  page.Only("arraybridge_ready", "gauge", "1 while the doors are open, 0 while draining.", verbs_.draining() ? 0 : 1);
+  AddCounters(page, verbs_.Stats());
+  AddDevices(page, broker_.Devices());
+  AddNamespaces(page, config_, broker_.Namespaces());
+  AddTraffic(page, verbs_.traffic().Rows());
+  page.Family("arraybridge_config_reloads_total", "counter", "Times the configuration was read again, by result.");
+  page.Sample("result=\"ok\"", reloads_.load());
+  page.Sample("result=\"refused\"", reloads_refused_.load());
+  page.Only("arraybridge_config_last_reload_success_timestamp_seconds", "gauge",
+            "When the configuration that holds was read.", last_reload_.load());
+  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.started());
+  AddProcess(page, NowSeconds() - up.count());
+  return page.Take();
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,16 @@
+// The status page is what a person sees who opens the daemon's HTTP address: the same numbers as the metrics, as HTML
+// without scripts, in bars and tables.
+#pragma once
+
+#include <string>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "daemon/service/verbs.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+std::string StatusPage(const Config& config, const Broker& broker, const Verbs& verbs);
+
+}  // namespace arraybridge

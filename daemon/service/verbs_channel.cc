@@ -1,0 +1,193 @@
+// The verbs of channels. A channel has two queues of those who wait, its senders' and its receivers', each first come
+// first served; whatever changes the channel serves both, until nobody is left whose turn it is.
+#include <utility>
+
+#include "daemon/service/message_limits.h"
+#include "daemon/service/share_wire.h"
+#include "daemon/service/verbs.h"
+
+namespace arraybridge {
+namespace {
+
+uint64_t QueueOf(ChannelId channel, ChannelRole role) {
+  return 2 * Number(channel) + (role == ChannelRole::kReceiver ? 1 : 0);
+}
+
+bool IsFull(const Status& refusal) { return refusal.reason() == "CHANNEL_FULL"; }
+bool IsEmpty(const Status& refusal) { return refusal.reason() == "CHANNEL_EMPTY"; }
+
+// Until it was its own turn once.
+Status OthersWait() { return ResourceExhausted("others wait to send into the channel").Because("CHANNEL_FULL"); }
+
+// What the broker refuses now and may grant later, once nobody waits any more.
+Status InTime(const Status& refusal) {
+  if (!IsFull(refusal) && !IsEmpty(refusal)) return refusal;
+  return DeadlineExceeded(refusal.message()).Because(refusal.reason());
+}
+
+}  // namespace
+
+Result<Answer<v1::OpenChannelResponse>> Verbs::OpenChannel(const Caller& caller,
+                                                           const v1::OpenChannelRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckOpenChannel(config_.limits, request));
+  const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
+  const auto opened =
+      broker_.OpenChannel(caller.session, {request.namespace_(), request.name(), role, request.capacity()});
+  if (!opened.ok()) return opened.status();
+  ServeChannel(opened->channel);  // it may have more room now
+  Answer<v1::OpenChannelResponse> answer;
+  answer.message.set_channel(Number(opened->end));
+  answer.message.set_capacity(opened->capacity);
+  return answer;
+}
+
+Result<Answer<v1::CloseChannelResponse>> Verbs::CloseChannel(const Caller& caller,
+                                                             const v1::CloseChannelRequest& request) {
+  const auto closed = broker_.CloseChannel(caller.session, ChannelEndId{request.channel()}, !request.abandoned());
+  if (!closed.ok()) return closed.status();
+  ServeChannel(*closed);
+  Reclaim();
+  return Answer<v1::CloseChannelResponse>{};
+}
+
+WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Reply<v1::PublishResponse>& reply) {
+  const auto check = [&]() -> Result<ChannelId> {
+    AB_RETURN_IF_ERROR(CheckNotDraining());
+    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
+    AB_RETURN_IF_ERROR(CheckSend(request));
+    return broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kSender);
+  };
+  const auto channel = check();
+  if (!channel.ok()) return reply(channel.status()), WaiterId{};
+
+  struct Wait {
+    std::string ns;
+    PublishCall call;
+    Reply<v1::PublishResponse> reply;
+    Status full;
+  };
+  const auto wait = std::make_shared<Wait>(Wait{request.namespace_(), CallOf(request), reply, OthersWait()});
+  wait->call.ns = wait->ns;
+  wait->call.name = {};
+  const auto attempt = [this, caller, wait, channel = *channel]() -> Result<Answer<v1::PublishResponse>> {
+    auto published = broker_.Publish(caller.session, wait->call);
+    if (!published.ok()) return published.status();
+    ServeChannel(channel);
+    return Told(caller, *std::move(published));
+  };
+  const uint64_t queue = QueueOf(*channel, ChannelRole::kSender);
+  if (!line_.waits_in(queue)) {
+    auto sent = attempt();
+    if (sent.ok() || !IsFull(sent.status()) || request.timeout_ms() == 0) {
+      if (sent.ok()) return reply(std::move(sent)), WaiterId{};
+      return reply(InTime(sent.status())), WaiterId{};
+    }
+    wait->full = sent.status();
+  }
+  Waiter waiter;
+  waiter.session = caller.session;
+  waiter.deadline = DeadlineOf(request.timeout_ms());
+  waiter.retry = [this, caller, wait](bool) -> Deliver {
+    if (draining()) return nullptr;
+    auto published = broker_.Publish(caller.session, wait->call);
+    if (!published.ok() && IsFull(published.status())) {
+      wait->full = published.status();
+      return nullptr;
+    }
+    const auto result = std::make_shared<Result<PublishedShare>>(std::move(published));
+    return [this, caller, wait, result] {
+      if (!result->ok()) return wait->reply(result->status());
+      wait->reply(Told(caller, **std::move(result)));
+    };
+  };
+  waiter.expire = [this, wait] {
+    const Status draining = CheckNotDraining();
+    wait->reply(draining.ok() ? InTime(wait->full) : draining);
+  };
+  const auto place = line_.WaitInQueue(queue, std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  ServeChannel(*channel);
+  return *place;
+}
+
+Result<UniqueFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response) {
+  AB_RETURN_IF_ERROR(CheckNotDraining());
+  if (!caller.hears) return InvalidArgument("who receives wants an answer");
+  const ChannelEndId end{request.channel()};
+  const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
+  if (!channel.ok()) return channel.status();
+  const bool waits = request.timeout_ms() > 0;
+  if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
+    const Status others = NotFound("others wait for what the channel brings").Because("CHANNEL_EMPTY");
+    return waits ? others : InTime(others);
+  }
+  auto received = broker_.Receive(caller.session, end, caller.door == Door::kLifeline);
+  if (!received.ok()) return waits ? received.status() : InTime(received.status());
+  ServeChannel(*channel);
+  return Told(caller, *std::move(received), response);
+}
+
+bool Verbs::MayArrive(const Status& refusal) { return refusal.code() == Code::kNotFound && IsEmpty(refusal); }
+
+Result<Answer<v1::AcquireResponse>> Verbs::ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request) {
+  auto received = broker_.Receive(caller.session, ChannelEndId{request.channel()}, caller.door == Door::kLifeline);
+  if (!received.ok()) return received.status();
+  std::string bytes;
+  auto descriptor = Told(caller, *std::move(received), &bytes);
+  if (!descriptor.ok()) return descriptor.status();
+  Answer<v1::AcquireResponse> answer;
+  answer.message = ReadBack(bytes);
+  answer.descriptor = *std::move(descriptor);
+  return answer;
+}
+
+WaiterId Verbs::Receive(const Caller& caller, const v1::ReceiveRequest& request,
+                        const Reply<v1::AcquireResponse>& reply) {
+  std::string bytes;
+  auto received = ReceiveAtOnce(caller, request, &bytes);
+  if (received.ok()) {
+    Answer<v1::AcquireResponse> answer;
+    answer.message = ReadBack(bytes);
+    answer.descriptor = *std::move(received);
+    return reply(std::move(answer)), WaiterId{};
+  }
+  if (!MayArrive(received.status())) return reply(received.status()), WaiterId{};
+  return ReceiveLater(caller, request, reply);
+}
+
+WaiterId Verbs::ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
+                             const Reply<v1::AcquireResponse>& reply) {
+  const auto channel = broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kReceiver);
+  if (!channel.ok()) return reply(channel.status()), WaiterId{};
+  Waiter waiter;
+  waiter.session = caller.session;
+  waiter.deadline = DeadlineOf(request.timeout_ms());
+  waiter.retry = [this, caller, request, reply](bool) -> Deliver {
+    if (draining()) return nullptr;
+    auto received = ReceiveMessage(caller, request);
+    if (!received.ok() && IsEmpty(received.status())) return nullptr;
+    const auto result = std::make_shared<Result<Answer<v1::AcquireResponse>>>(std::move(received));
+    return [reply, result] { reply(std::move(*result)); };
+  };
+  waiter.expire = [this, reply] {
+    const Status draining = CheckNotDraining();
+    reply(draining.ok() ? DeadlineExceeded("nothing was sent into the channel in time").Because("CHANNEL_EMPTY")
+                        : draining);
+  };
+  const auto place = line_.WaitInQueue(QueueOf(*channel, ChannelRole::kReceiver), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  ServeChannel(*channel);
+  return *place;
+}
+
+// What a receiver takes makes room for a sender, and what that one sends is there for a receiver: in turn, and not one
+// out of the other, which would go as deep as there are waiters.
+void Verbs::ServeChannel(ChannelId channel) {
+  for (bool more = true; more && line_.waits_in_queues();) {
+    more = line_.ServeQueue(QueueOf(channel, ChannelRole::kReceiver));
+    more |= line_.ServeQueue(QueueOf(channel, ChannelRole::kSender));
+  }
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,87 @@
+// The layout of a holds page, and the steps that a client and the broker take on it. The page is one session's, of one
+// namespace's catalogue: the client writes there which records it reads, the broker compares and never believes.
+//
+//   client                                    broker
+//   1  state = live?                          1  state = dead
+//   2  hold[i] = (slot, generation)           2  fence
+//   3  fence                                  3  does any page hold (slot, generation)?
+//   4  state unchanged? else hold[i] = 0      4  no: the bytes may be used for something else
+//
+// One of the two fences comes first: either the client sees that the record died, or the broker sees the hold.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/boundary/catalogue_layout.h"
+#include "proto/boundary/shared_word.h"
+
+namespace arraybridge::holds {
+
+inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kWords = 504;
+
+struct Page {
+  uint32_t high;     // shared: holds at and above this index are 0
+  uint32_t version;  // written by the broker before anybody else has the page
+  std::array<uint32_t, 14> reserved;
+  std::array<uint64_t, kWords> words;  // shared: 0, or what is held
+};
+static_assert(sizeof(Page) == 4096 && offsetof(Page, words) == 64);
+
+constexpr uint64_t WordOf(uint64_t slot, uint64_t generation) {
+  return (slot + 1) << catalogue::kGenerationBits | generation;
+}
+
+// What keeps the two sides in order. A test puts weaker ones in their place and sees the protocol break.
+struct Ordering {
+  static void AfterHold() { ThreadFence(std::memory_order_seq_cst); }
+  static void AfterRetire() { ThreadFence(std::memory_order_seq_cst); }
+  static constexpr bool kHolds = true;
+};
+
+// Client. A store to a hold synchronises with the broker's look at it: what was read before is read before its reuse.
+inline void Clear(Page& page, uint32_t index) { Store(page.words[index], 0, std::memory_order_release); }
+
+// Client, with `seen` as Find gave it. True: the record and the bytes that it names stay as they are until Clear.
+// REQUIRES: hold `index` is 0 and this process's alone.
+template <class Order = Ordering>
+bool Claim(Page& page, uint32_t index, uint32_t slot, uint64_t seen, const uint64_t& state) {
+  if (index >= Load(page.high, std::memory_order_relaxed)) Store(page.high, index + 1, std::memory_order_relaxed);
+  if constexpr (Order::kHolds) {
+    Store(page.words[index], WordOf(slot, catalogue::GenerationOf(seen)), std::memory_order_release);
+  }
+  Order::AfterHold();
+  if (Load(state, std::memory_order_acquire) == seen) return true;
+  Clear(page, index);
+  return false;
+}
+
+// Broker. From the fence on every client that claims this record sees that it is dead; then look at the pages.
+template <class Order = Ordering>
+void Retire(uint64_t& state) {
+  const uint64_t generation = catalogue::GenerationOf(Load(state, std::memory_order_relaxed));
+  Store(state, catalogue::StateOf(generation, catalogue::RecordState::kDead), std::memory_order_relaxed);
+  Order::AfterRetire();
+}
+
+// Broker. Each word is loaded once; `visit` sees those that are not 0.
+template <class Visit>
+void ForEach(const Page& page, Visit visit) {
+  const uint32_t high = std::min(Load(page.high, std::memory_order_acquire), kWords);
+  for (uint32_t i = 0; i < high; ++i) {
+    if (const uint64_t word = Load(page.words[i], std::memory_order_acquire); word != 0) visit(word);
+  }
+}
+
+// Broker. All of them are looked at, without a branch: mostly it is not there.
+inline bool Has(const Page& page, uint64_t word) {
+  const uint32_t high = std::min(Load(page.high, std::memory_order_acquire), kWords);
+  unsigned found = 0;
+  for (uint32_t i = 0; i < high; ++i) found |= Load(page.words[i], std::memory_order_acquire) == word ? 1U : 0U;
+  return found != 0;
+}
+
+}  // namespace arraybridge::holds

@@ -1,0 +1,36 @@
+// A shared word is eight bytes of a page that two processes map: read and written as an atomic, whatever the mapping
+// allows. What the other side writes is a value to compare, never an index or a length to trust.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace arraybridge {
+
+static_assert(std::atomic_ref<uint64_t>::is_always_lock_free && std::atomic_ref<uint32_t>::is_always_lock_free,
+              "a lock would lie in one process alone");
+
+inline uint64_t Load(const uint64_t& word, std::memory_order order) {
+  // There is no atomic_ref of const in C++20; a load never writes.
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(order);
+}
+inline uint32_t Load(const uint32_t& word, std::memory_order order) {
+  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(order);
+}
+inline void Store(uint64_t& word, uint64_t value, std::memory_order order) {
+  std::atomic_ref<uint64_t>(word).store(value, order);
+}
+inline void Store(uint32_t& word, uint32_t value, std::memory_order order) {
+  std::atomic_ref<uint32_t>(word).store(value, order);
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"  // ThreadSanitizer runs the fence and does not reason with it: nor need it
+#endif
+inline void ThreadFence(std::memory_order order) { std::atomic_thread_fence(order); }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+}  // namespace arraybridge

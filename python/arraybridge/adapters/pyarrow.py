@@ -1,0 +1,92 @@
+"""PyArrow: immutable arrays of one dimension without nulls, and tensors of any. Booleans are bits, so they are copied."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from arraybridge.adapters import ensure_module
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.errors import UnsupportedArray, UnsupportedDtype
+from arraybridge.planner import Caps, Description
+
+if TYPE_CHECKING:
+    from arraybridge._core import View
+
+_NUMBERS: Final = frozenset(f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)) | {
+    "float16",
+    "float32",
+    "float64",
+}
+CAPS: Final = Caps(
+    name="pyarrow",
+    layout="compact_c",
+    align_bytes=0,
+    ndim_min=1,
+    ndim_max=32,
+    read_only="immutable",
+    private=False,
+    dtypes=_NUMBERS,
+    by_value=frozenset({"bool"}),
+)
+
+
+def caps() -> Caps:
+    _pyarrow()
+    return CAPS
+
+
+def describe(array: Any) -> Description:
+    pyarrow = _pyarrow()
+    types = pyarrow.types
+    if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
+        raise UnsupportedDtype("pyarrow", "any", "hand_over", f"no framework can be handed PyArrow's type {array.type}")
+    if isinstance(array, pyarrow.Tensor):
+        return replace(numpy_adapter.describe(_alias(array)), framework="pyarrow")
+    if array.null_count:
+        reason = f"{array.null_count} nulls would be lost: fill_null first"
+        raise UnsupportedArray("pyarrow", "any", "hand_over", reason)
+    obstacle = _obstacle(array)
+    if not obstacle:
+        return replace(numpy_adapter.describe(_alias(array)), framework="pyarrow")
+    values = array.to_numpy() if isinstance(array, pyarrow.ChunkedArray) else array.to_numpy(zero_copy_only=False)
+    described = numpy_adapter.describe(values)
+    return replace(
+        described,
+        framework="pyarrow",
+        read_only=True,
+        obstacles=(obstacle,),
+        fill=numpy_adapter.filler(values),
+    )
+
+
+def export(array: Any) -> View:
+    return numpy_adapter.export(_alias(array))
+
+
+def view(view: View) -> Any:
+    """An Array of one dimension, a Tensor of more."""
+    pyarrow = _pyarrow()
+    values = numpy_adapter.view(view)
+    return pyarrow.array(values) if view.ndim == 1 else pyarrow.Tensor.from_numpy(values)
+
+
+@functools.cache
+def _pyarrow() -> Any:
+    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    return ensure_module("pyarrow")
+
+
+def _obstacle(array: Any) -> str:
+    pyarrow = _pyarrow()
+    if isinstance(array, pyarrow.ChunkedArray) and array.num_chunks != 1:
+        return f"layout: {array.num_chunks} chunks"
+    return "layout: booleans are single bits" if pyarrow.types.is_boolean(array.type) else ""
+
+
+def _alias(array: Any) -> Any:
+    if isinstance(array, _pyarrow().ChunkedArray):
+        array = array.chunk(0)
+    values = array.to_numpy() if isinstance(array, _pyarrow().Tensor) else array.to_numpy(zero_copy_only=True)
+    return numpy_adapter.frozen(values)

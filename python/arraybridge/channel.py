@@ -1,0 +1,401 @@
+"""A Channel is a named queue of arrays between processes: what is sent comes out once, in the order in which it was sent.
+
+Any number of processes send and receive. The queue is bounded, so a slow receiver holds its senders back and not the
+memory. Nothing is copied on the way but into broker memory, as `Broker.put` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
+
+from arraybridge import _core, tree
+from arraybridge.arguments import Access, Wishes, check_seconds, check_text, check_word
+from arraybridge.connection import UNAVAILABLE
+from arraybridge.delivery import Acquired, Wanted
+from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, OutOfMemory, from_status
+from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of
+from arraybridge.worker import Worker
+
+if TYPE_CHECKING:
+    from arraybridge.broker import Broker
+
+T = TypeVar("T")
+Role = Literal["sender", "receiver"]
+# Somebody may give back what is in the way.
+_ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
+
+
+class _Due(NamedTuple):
+    """When a wait is over; None: never."""
+
+    at: float | None
+
+    @classmethod
+    def after(cls, timeout: float | None) -> _Due:
+        return cls(None if timeout is None else time.monotonic() + check_seconds(timeout, "timeout"))
+
+    def left(self) -> float | None:
+        return None if self.at is None else max(0.0, self.at - time.monotonic())
+
+    def over(self) -> bool:
+        return self.at is not None and time.monotonic() >= self.at
+
+
+class Channel:
+    """One process's place in a channel, made by `Broker.channel`. Thread-safe.
+
+    The first `send` makes this process a sender, the first `receive` a receiver; `open` does so before. Who has said
+    `close` is done: the stream ends when every sender is. A sender that goes without it (it died, or its `with` block
+    raised) has left something out, and receivers are told so once they have received the rest. When no receiver is left,
+    what is queued is dropped and senders are told.
+
+    Example:
+        with broker.channel("frames") as frames:             # one process
+            for image in camera:
+                frames.send(image)
+
+        for frame in broker.channel("frames").receiver("torch"):     # another
+            ...
+    """
+
+    def __init__(self, broker: Broker, name: str, capacity: int | None) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest("a channel's name is a non-empty str")
+        check_text(name, "a channel's name")
+        if capacity is not None and (not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1):
+            raise InvalidRequest(f"capacity is a number of arrays from 1 on, not {capacity!r}")
+        self._broker = broker
+        self._name: Final = name
+        self._capacity = capacity
+        self._closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._ends: dict[Role, _core.ChannelEnd] = {}
+        self._workers: dict[Role, Worker] = {}
+        # What was received for tasks that wait no more.
+        self._unclaimed: deque[Future[Acquired]] = deque()
+        self._end = weakref.finalize(self, _let_go, self._ends, self._workers)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called here."""
+        return self._closed
+
+    @property
+    def capacity(self) -> int:
+        """Arrays, or trees of arrays, that wait in it at most. As it was when this process opened an end of it.
+
+        Raises:
+            ChannelClosed: no end is open.
+        """
+        for end in self._ends.values():
+            return end.capacity
+        raise ChannelClosed(f"no end of channel {self._name!r} is open here", reason="CHANNEL_NOT_OPEN")
+
+    def open(self, role: Role) -> Channel:
+        """Becomes a sender or a receiver now and not with the first array, so that the others know of it.
+
+        Raises:
+            InvalidRequest: another role; or the channel has another capacity, or is to have more than the broker allows.
+            OutOfMemory: too many channels, or ends of this one. ChannelClosed, BrokerUnavailable.
+        """
+        check_word(role, "role", ["sender", "receiver"])
+        self._opened(role)
+        return self
+
+    def send(self, array: Any, *, timeout: float | None = None) -> None:
+        """Sends an array, or a dict, list or tuple of arrays; waits for room in the queue and in memory.
+
+        Copies once, and not at all what was born in broker memory (`Broker.empty`), which must not be written to any
+        more.
+
+        Args:
+            array: as `Broker.put` takes it.
+            timeout: seconds to wait for room; None: as long as it takes. Ctrl-C ends it; the array may be sent yet.
+
+        Raises:
+            BrokerTimeout: no room in the queue in time. OutOfMemory: none in memory.
+            PeerGone: nobody receives any more. ChannelClosed: it was closed here.
+            UnsupportedArray, UnsupportedDtype: nobody could read it. InvalidRequest: a tree that cannot be.
+            BrokerUnavailable: the broker has gone, and with it what was queued; the next call opens the channel anew.
+        """
+        due = _Due.after(timeout)
+        self._send(*_sources(array), due)
+
+    async def asend(self, array: Any, *, timeout: float | None = None) -> None:
+        """`send`, while the event loop goes on. A task that is cancelled takes nothing back: the array is sent yet."""
+        due = _Due.after(timeout)
+        sources, structure = _sources(array)
+        sent = self._worker("sender").submit(lambda: self._send(sources, structure, due))
+        await asyncio.wait({_told(sent)})
+        sent.result()
+
+    def receive(
+        self,
+        framework: str = "numpy",
+        *,
+        timeout: float | None = None,
+        access: Access = "safe",
+        explain: bool = False,
+        **wishes: Unpack[Wishes],
+    ) -> Any:
+        """The array, or tree, that was sent first of those that nobody has received, as `framework`'s.
+
+        The arrays stay valid as long as somebody has them, like those of `Broker.get`.
+
+        Args:
+            timeout: seconds to wait for one; None: as long as it takes. Ctrl-C ends it, and loses nothing.
+            framework, access, explain, and wishes: as `Broker.get` takes them.
+
+        Raises:
+            ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender went without closing.
+            BrokerTimeout: nothing came in time. What `Broker.get` raises of the arrays; then they are lost.
+        """
+        wanted = Wanted.of(framework, access, **wishes)
+        return self._broker._delivery.granted(self._received(wanted.private, _Due.after(timeout)), wanted, explain)
+
+    async def areceive(
+        self,
+        framework: str = "numpy",
+        *,
+        timeout: float | None = None,
+        access: Access = "safe",
+        explain: bool = False,
+        **wishes: Unpack[Wishes],
+    ) -> Any:
+        """`receive`, while the event loop goes on. What comes for a task that was cancelled is the next one's."""
+        wanted = Wanted.of(framework, access, **wishes)
+        received = await self._areceived(wanted.private, _Due.after(timeout))
+        return self._broker._delivery.granted(received, wanted, explain)
+
+    def receiver(
+        self,
+        framework: str = "numpy",
+        *,
+        timeout: float | None = None,
+        access: Access = "safe",
+        **wishes: Unpack[Wishes],
+    ) -> Receiver:
+        """What `receive` gives, one after the other until the stream ends: for `for` and for `async for`."""
+        return Receiver(self, Wanted.of(framework, access, **wishes), timeout)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.receiver()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self.receiver()
+
+    def close(self) -> None:
+        """Nothing more is sent or received here, and nothing is missing. Who waits in it is told. Idempotent."""
+        self._close(complete=True)
+
+    def abandon(self) -> None:
+        """Closes, and receivers are told that something is missing."""
+        self._close(complete=False)
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        self._close(complete=raised is None)
+
+    async def __aenter__(self) -> Channel:
+        return self
+
+    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        self._close(complete=raised is None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It crosses to another process as what it was asked for; there it opens ends of its own."""
+        return Channel, (self._broker, self._name, self._capacity)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else " and ".join(self._ends) or "not open"
+        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}>"
+
+    def _opened(self, role: Role) -> _core.ChannelEnd:
+        if self._pid != os.getpid():
+            # A forked child: what is open is its parent's.
+            self._end.detach()
+            self._reset()
+        with self._lock:
+            if self._closed:
+                raise ChannelClosed(f"channel {self._name!r} was closed here", reason="CHANNEL_NOT_OPEN")
+            end = self._ends.get(role)
+            if end is None:
+                sends, capacity = role == "sender", self._capacity or 0
+                connection = self._broker._connection
+                end = connection.ask(lambda core: core.open_channel(self._name, sends, capacity))
+                self._ends[role] = end
+            return end
+
+    def _on(self, role: Role, call: Callable[[_core.ChannelEnd], T]) -> T:
+        end = self._opened(role)
+        try:
+            return call(end)
+        except _core.StatusError as status:
+            if status.code == UNAVAILABLE and status.reason != "DRAINING":
+                with self._lock:
+                    if self._ends.get(role) is end:
+                        del self._ends[role]
+            raise from_status(status) from None
+
+    def _send(self, sources: Sequence[Source], structure: bytes, due: _Due) -> None:
+        self._opened("sender")
+        while True:
+            connection = self._broker._connection
+            born_there = connection.ask(lambda core: placement_of(core, sources))
+            placement = born_there or self._placed(sources, structure, due)
+            try:
+                self._on("sender", lambda end: end.send(placement, structure, timeout_s=due.left()))
+            except BrokerError as refused:
+                # Another thread published what was born there: now it is an array like any other.
+                if born_there is None or refused.reason != "PLACEMENT_PUBLISHED":
+                    raise
+                continue
+            if born_there is not None:
+                freeze(sources)
+            return
+
+    def _placed(self, sources: Sequence[Source], structure: bytes, due: _Due) -> _core.Placement:
+        purpose = Purpose(structure=structure)
+        while True:
+            try:
+                return self._broker._connection.ask(lambda core: placed(core, sources, purpose))
+            except OutOfMemory as full:
+                if full.reason not in _ROOM_MAY_COME or due.over():
+                    raise
+
+    def _received(self, private: bool, due: _Due) -> Acquired:
+        if self._unclaimed:
+            coming = self._coming(private)
+            try:
+                done = wait([coming], due.left()).done
+            except BaseException:
+                self._unclaimed.append(coming)
+                raise
+            return self._claimed(coming, bool(done))
+        return self._on("receiver", lambda end: end.receive(private, due.left()))
+
+    async def _areceived(self, private: bool, due: _Due) -> Acquired:
+        coming = self._coming(private)
+        try:
+            done, _ = await asyncio.wait({_told(coming)}, timeout=due.left())
+        except asyncio.CancelledError:
+            self._unclaimed.append(coming)
+            raise
+        return self._claimed(coming, bool(done))
+
+    def _claimed(self, coming: Future[Acquired], done: bool) -> Acquired:
+        if done:
+            return coming.result()
+        self._unclaimed.append(coming)
+        raise BrokerTimeout(f"nothing was sent into channel {self._name!r} in time", 4, "CHANNEL_EMPTY")
+
+    def _coming(self, private: bool) -> Future[Acquired]:
+        """What was received for a task that waits no more, or what will be."""
+        self._opened("receiver")
+        try:
+            return self._unclaimed.popleft()
+        except IndexError:
+            return self._worker("receiver").submit(
+                lambda: self._on("receiver", lambda end: end.receive(private, None))
+            )
+
+    def _worker(self, role: Role) -> Worker:
+        self._opened(role)
+        with self._lock:
+            worker = self._workers.get(role)
+            if worker is None:
+                worker = self._workers[role] = Worker(f"arraybridge-{role}")
+            return worker
+
+    def _close(self, complete: bool) -> None:
+        if self._pid != os.getpid():
+            self._end.detach()
+            self._reset()
+        with self._lock:
+            self._closed = True
+            ends, workers = dict(self._ends), dict(self._workers)
+            self._ends.clear()
+            self._workers.clear()
+        for worker in workers.values():
+            worker.stop()
+        for end in ends.values():
+            try:
+                end.close(complete)
+            except _core.StatusError as status:
+                if status.code != UNAVAILABLE:  # with the broker everything has ended
+                    raise from_status(status) from None
+
+
+class Receiver(Iterator[Any], AsyncIterator[Any]):
+    """What a Channel brings, one after the other, until its stream ends."""
+
+    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None) -> None:
+        self._channel = channel
+        self._wanted = wanted
+        self._timeout = timeout
+
+    def __iter__(self) -> Receiver:
+        return self
+
+    def __aiter__(self) -> Receiver:
+        return self
+
+    def __next__(self) -> Any:
+        """Raises:
+        PeerGone: a sender went without closing. BrokerTimeout: nothing came in time.
+        """
+        try:
+            received = self._channel._received(self._wanted.private, _Due.after(self._timeout))
+        except ChannelClosed:
+            raise StopIteration from None
+        return self._channel._broker._delivery.granted(received, self._wanted)
+
+    async def __anext__(self) -> Any:
+        try:
+            received = await self._channel._areceived(self._wanted.private, _Due.after(self._timeout))
+        except ChannelClosed:
+            raise StopAsyncIteration from None
+        return self._channel._broker._delivery.granted(received, self._wanted)
+
+
+def _sources(array: Any) -> tuple[list[Source], bytes]:
+    """The arrays of a tree, and its structure."""
+    structure, leaves = tree.flatten(array)
+    return [source_of(leaf) for leaf in leaves], structure
+
+
+def _told(call: Future[Any]) -> asyncio.Future[Any]:
+    """Done when the call is. Whether it raised is asked of the call: nobody need ask this one."""
+    told = asyncio.wrap_future(call)
+    told.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return told
+
+
+def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
+    """A Channel that nobody has any more and nobody closed; the ends themselves do the rest."""
+    for worker in workers.values():
+        worker.stop()
+    for end in ends.values() if workers else ():
+        # A worker may wait in it, and nobody is there for whom.
+        try:
+            end.close(False)
+        except _core.StatusError:
+            continue

@@ -1,0 +1,129 @@
+"""Cleanup of what frameworks cache, and another try for what ran out of memory.
+
+Nothing here imports a framework: who is not imported has nothing cached. Live arrays are never touched.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from arraybridge import adapters
+from arraybridge.detect import MemoryType
+from arraybridge.errors import OutOfMemory
+
+__all__ = [
+    "MEMORY_TYPE_CLEANUP_REGISTRY",
+    "cleanup_all_gpu_frameworks",
+    "cleanup_cupy_gpu",
+    "cleanup_jax_gpu",
+    "cleanup_numpy_gpu",
+    "cleanup_pyclesperanto_gpu",
+    "cleanup_tensorflow_gpu",
+    "cleanup_torch_gpu",
+    "clear_cache",
+    "execute_with_oom_recovery",
+    "is_oom_error",
+]
+_T = TypeVar("_T")
+_CAUSES_MAX: Final = 16
+
+
+def clear_cache(memory_type: str, device_id: int | None = None) -> None:
+    """Gives back what this framework caches and no array uses: on GPU `device_id`, or on all.
+
+    torch: its cached blocks; CuPy: both of its pools; JAX, TensorFlow, pyclesperanto: only what garbage collection frees,
+    since their allocators offer nothing; NumPy: nothing. A framework or GPU that is not there has nothing to give back. The
+    current device is the same afterwards.
+
+    Raises:
+        InvalidMemoryType: there is none of this name.
+    """
+    adapter = adapters.of_memory_type(memory_type)
+    if memory_type == MemoryType.NUMPY or memory_type not in sys.modules:
+        return
+    gc.collect()
+    adapter.clean(device_id)
+
+
+def _cleanup(memory_type: MemoryType) -> Callable[..., None]:
+    def cleanup(device_id: int | None = None) -> None:
+        clear_cache(memory_type, device_id)
+
+    cleanup.__name__ = cleanup.__qualname__ = f"cleanup_{memory_type}_gpu"
+    cleanup.__doc__ = f"clear_cache({memory_type.value!r}, device_id)."
+    return cleanup
+
+
+cleanup_numpy_gpu = _cleanup(MemoryType.NUMPY)
+cleanup_cupy_gpu = _cleanup(MemoryType.CUPY)
+cleanup_torch_gpu = _cleanup(MemoryType.TORCH)
+cleanup_tensorflow_gpu = _cleanup(MemoryType.TENSORFLOW)
+cleanup_jax_gpu = _cleanup(MemoryType.JAX)
+cleanup_pyclesperanto_gpu = _cleanup(MemoryType.PYCLESPERANTO)
+
+MEMORY_TYPE_CLEANUP_REGISTRY: Final[dict[str, Callable[..., None]]] = {
+    "numpy": cleanup_numpy_gpu,
+    "cupy": cleanup_cupy_gpu,
+    "torch": cleanup_torch_gpu,
+    "tensorflow": cleanup_tensorflow_gpu,
+    "jax": cleanup_jax_gpu,
+    "pyclesperanto": cleanup_pyclesperanto_gpu,
+}
+
+
+def cleanup_all_gpu_frameworks(device_id: int | None = None) -> None:
+    """clear_cache of all six."""
+    for cleanup in MEMORY_TYPE_CLEANUP_REGISTRY.values():
+        cleanup(device_id)
+
+
+def is_oom_error(error: BaseException, memory_type: str) -> bool:
+    """Whether `error`, or what it was raised from, says that there is no memory: in this framework's words, as MemoryError,
+    or as our OutOfMemory. Other failures of a GPU are none.
+
+    Raises:
+        InvalidMemoryType: there is no such memory type.
+    """
+    adapter = adapters.of_memory_type(memory_type)
+    imported = memory_type in sys.modules
+    return any(
+        isinstance(each, (MemoryError, OutOfMemory)) or (imported and adapter.out_of_memory(each))
+        for each in _with_causes(error)
+    )
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    # A chain may be a ring.
+    each: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if each is None:
+            return
+        yield each
+        each = each.__cause__
+
+
+def execute_with_oom_recovery(func: Callable[[], _T], memory_type: str, max_retries: int = 2) -> _T:
+    """func(), and where it runs out of memory, clear_cache and again, at most `max_retries` times.
+
+    Raises:
+        Whatever func raises: any other error after one run, out of memory as the first run raised it.
+    """
+    first: BaseException | None = None
+    for again in range(max(0, max_retries) + 1):
+        try:
+            return func()
+        except Exception as error:
+            if not is_oom_error(error, memory_type):
+                raise
+            first = first or error
+            # The frames of the run hold its arrays.
+            for each in _with_causes(error):
+                traceback.clear_frames(each.__traceback__)
+        if again < max_retries:
+            clear_cache(memory_type)
+    assert first is not None
+    raise first

@@ -1,0 +1,48 @@
+"""Arrays for trying things out: of every framework that is installed, and whether what came out is what went in."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from arraybridge import _core, adapters
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.broker import Broker
+from arraybridge.errors import DeviceUnavailable, FrameworkNotAvailable
+
+
+def installed(only: Sequence[str] = ()) -> list[str]:
+    """The frameworks, or those `only`, that can be imported here and have a device."""
+    found = []
+    for name in only or adapters.NAMES:
+        adapters.named(name)
+        if importlib.util.find_spec(name) is None:
+            continue
+        try:
+            adapters.named(name).caps()
+        except (FrameworkNotAvailable, DeviceUnavailable):
+            continue  # CuPy without a GPU, pyclesperanto without OpenCL
+        found.append(name)
+    return found
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float32") -> Any:
+    """A read-only ndarray of this shape with values that differ, at an address that every framework takes."""
+    np = numpy_adapter.module()
+    size = math.prod(shape)
+    view = _core.copy_to_heap(_core.wrap((np.arange(size) % 251).astype(dtype).reshape(shape)))
+    return numpy_adapter.frozen(numpy_adapter.view(view))
+
+
+def made(broker: Broker, framework: str, values: Any) -> Any:
+    """An array of the framework's with these values, in memory of its own."""
+    return values if framework == "numpy" else broker.convert(values, framework, copy=True)
+
+
+def same(broker: Broker, array: Any, values: Any) -> bool:
+    """Whether the array has the dtype, the shape and every bit of `values`."""
+    np = numpy_adapter.module()
+    found = broker.convert(array, "numpy")
+    return bool(found.dtype == values.dtype and found.shape == values.shape and np.array_equal(found, values))

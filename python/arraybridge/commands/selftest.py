@@ -1,0 +1,63 @@
+"""Converts between all frameworks that are installed, in this process and through a broker of its own.
+
+Prints a table: what is shared, what is copied, what failed. The exit status is 1 if anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+
+from arraybridge.broker import Broker
+from arraybridge.commands import samples, tables
+from arraybridge.errors import CopyWarning
+from arraybridge.planner import Plan
+
+SHAPE = (24, 32)
+DTYPES = ("float32", "int32", "uint8")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("frameworks", nargs="*", help="only these; by default all that are installed")
+
+
+def run(wishes: argparse.Namespace) -> int:
+    names = samples.installed(wishes.frameworks)
+    missing = sorted(set(wishes.frameworks) - set(names))
+    failures = [f"{name} is not available here" for name in missing]
+    with Broker(start="private") as broker, warnings.catch_warnings():
+        warnings.simplefilter("ignore", CopyWarning)
+        cells = {(source, target): _cell(broker, source, target, failures) for source in names for target in names}
+    rows = [[source, *(cells[source, target] for target in names)] for source in names]
+    print(tables.markdown(["from \\ to", *names], rows))
+    print(f"\n{len(names) ** 2} pairs, each as {', '.join(DTYPES)}, converted and put and got: {len(failures)} failed")
+    for failure in failures:
+        print(failure)
+    return 1 if failures else 0
+
+
+def _cell(broker: Broker, source: str, target: str, failures: list[str]) -> str:
+    words = set()
+    for dtype in DTYPES:
+        try:
+            values = samples.numbers(SHAPE, dtype)
+            array = samples.made(broker, source, values)
+            converted, plan = broker.convert(array, target, explain=True)
+            got = broker.put(array).to(target)
+            for way, result in (("convert", converted), ("put and get", got)):
+                if not samples.same(broker, result, values):
+                    failures.append(f"{source} to {target}, {dtype}: {way} changed the values")
+            words.add(_word(plan))
+        except Exception as error:
+            # Whatever a framework does is a finding, not the end of the test.
+            failures.append(f"{source} to {target}, {dtype}: {type(error).__name__}: {error}")
+            words.add("FAILED")
+    return " / ".join(sorted(words))
+
+
+def _word(plan: Plan) -> str:
+    if plan.route == "identity":
+        return "same"
+    if plan.zero_copy:
+        return "shared"
+    return f"{plan.copies} {'copy' if plan.copies == 1 else 'copies'}"

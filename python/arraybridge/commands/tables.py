@@ -1,0 +1,15 @@
+"""Tables in Markdown, aligned so that they read well as plain text too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """REQUIRES: every row is as long as the head."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+    return "\n".join([line(head), line(["-" * width for width in widths]), *map(line, rows)])

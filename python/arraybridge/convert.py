@@ -1,0 +1,353 @@
+"""convert_memory: an array of one framework as another's, inside this process. No broker is asked or started for it.
+
+    tensor = convert_memory(array, "numpy", "torch")                  # on GPU 0 if torch can use one
+    tensor = convert_memory(array, "numpy", "torch", gpu_id=None)     # on the CPU
+    tensor = MemoryType.NUMPY.to_torch(array)                         # the same as the first
+
+What memory allows is shared; otherwise the values are copied once, into private memory of this process. The decision is
+the planner's, as in Broker.convert.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
+
+from arraybridge import _core, adapters, devices, planner, shortcut
+from arraybridge.adapters import MemoryAdapter, Uploader, readable
+from arraybridge.arguments import check_copy
+from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
+from arraybridge.errors import (
+    BrokerError,
+    DeviceFallbackWarning,
+    DeviceUnavailable,
+    FrameworkNotAvailable,
+    InvalidDevice,
+    InvalidMemoryType,
+    MemoryConversionError,
+    SourceTypeMismatch,
+)
+from arraybridge.planner import Caps, Plan
+from arraybridge.source import Source, on_host, source_of
+
+if TYPE_CHECKING:
+    import cupy
+    import jax
+    import numpy
+    import tensorflow
+    import torch
+
+_T = TypeVar("_T")
+_FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} went to the CPU (gpu_id=None asks for it)"
+
+
+@overload
+def convert_memory(
+    data: object, source_type: str | None, target_type: Literal["numpy", MemoryType.NUMPY], gpu_id: int | None = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ...,
+) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
+@overload
+def convert_memory(
+    data: object, source_type: str | None, target_type: Literal["cupy", MemoryType.CUPY], gpu_id: int | None = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ...,
+) -> cupy.ndarray: ...  # fmt: skip
+@overload
+def convert_memory(
+    data: object, source_type: str | None, target_type: Literal["torch", MemoryType.TORCH], gpu_id: int | None = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ...,
+) -> torch.Tensor: ...  # fmt: skip
+@overload
+def convert_memory(
+    data: object, source_type: str | None, target_type: Literal["tensorflow", MemoryType.TENSORFLOW],
+    gpu_id: int | None = ..., *, copy: bool | None = ..., allow_downcast: bool = ...,
+) -> tensorflow.Tensor: ...  # fmt: skip
+@overload
+def convert_memory(
+    data: object, source_type: str | None, target_type: Literal["jax", MemoryType.JAX], gpu_id: int | None = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ...,
+) -> jax.Array: ...  # fmt: skip
+@overload
+def convert_memory(
+    data: object, source_type: str | None, target_type: str, gpu_id: int | None = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ...,
+) -> Any: ...  # fmt: skip
+def convert_memory(
+    data: object,
+    source_type: str | None,
+    target_type: str,
+    gpu_id: int | None = 0,
+    *,
+    copy: bool | None = None,
+    allow_downcast: bool = False,
+) -> Any:
+    """The array as one of `target_type`: the same shape, dtype and bits, on the device asked for. The source stays as it is.
+
+    Args:
+        data: an array of one of the six frameworks, of any shape of up to 64 dimensions and any strides. With
+            source_type=None also whatever `asdlpack` accepts.
+        source_type: what `data` is, as a name or MemoryType; None finds out.
+        target_type: a name or MemoryType.
+        gpu_id: number of the GPU in this process, as `target_type` counts its own; None: the CPU. NumPy has no GPUs and
+            ignores it. Where torch, TensorFlow or JAX can use no GPU at all, 0, the default, means the CPU and a
+            DeviceFallbackWarning; any other number is an error, as it is wherever that GPU is missing.
+        copy: None: share memory if the target can hold it as it is, else copy once. On the host, a writable source is
+            copied for JAX and TensorFlow, whose arrays are constant, and a read-only one for torch, which would write to
+            it. True: always private memory. False: share, also in these two cases, or raise.
+        allow_downcast: permits dtypes that the target would narrow (JAX without x64: 64 to 32 bits). Integers that do not
+            fit still raise.
+
+    Returns:
+        An array of the target's own class. It keeps memory that it shares alive. Of the same type on the same device: the
+        same object, unless copy=True.
+
+    Raises:
+        InvalidMemoryType: a name that is none of the six, or with source_type=None nothing that can be read.
+        SourceTypeMismatch: `data` is not of `source_type`.
+        FrameworkNotAvailable: the target cannot be imported.
+        InvalidDevice, DeviceUnavailable: no GPU number; no such GPU for this target.
+        UnsupportedDtype, UnsupportedArray: the target cannot hold it. Checked, like all above, before any byte moves.
+        ZeroCopyUnavailable: copy=False, and a copy is needed.
+        MemoryConversionError: the base of all of them; by itself, a framework refused.
+    """
+    return converted(data, source_type, target_type, gpu_id, copy, allow_downcast)
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """convert_memory from and to one memory type, as methods; each takes `gpu_id` and raises as convert_memory does."""
+
+    memory_type: MemoryType
+
+    def to_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return converted(data, self.memory_type, MemoryType.NUMPY, gpu_id)
+
+    def to_cupy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return converted(data, self.memory_type, MemoryType.CUPY, gpu_id)
+
+    def to_torch(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return converted(data, self.memory_type, MemoryType.TORCH, gpu_id)
+
+    def to_tensorflow(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return converted(data, self.memory_type, MemoryType.TENSORFLOW, gpu_id)
+
+    def to_jax(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return converted(data, self.memory_type, MemoryType.JAX, gpu_id)
+
+    def to_pyclesperanto(self, data: Any, gpu_id: int | None = 0) -> Any:
+        return converted(data, self.memory_type, MemoryType.PYCLESPERANTO, gpu_id)
+
+    def from_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """A NumPy array as one of this type."""
+        return converted(data, MemoryType.NUMPY, self.memory_type, gpu_id)
+
+    def from_dlpack(self, obj: Any, gpu_id: int | None = 0) -> Any:
+        """An object that `asdlpack` accepts, a DLPack capsule for example, as an array of this type."""
+        from arraybridge.asdlpack import asdlpack
+
+        return converted(asdlpack(obj), None, self.memory_type, gpu_id)
+
+    def move_to_device(self, data: Any, gpu_id: int | None) -> Any:
+        """An array of this type on another device."""
+        return converted(data, self.memory_type, self.memory_type, gpu_id)
+
+
+def get_converter(memory_type: str) -> Converter:
+    """The Converter of a name or MemoryType.
+
+    Raises:
+        InvalidMemoryType: there is none.
+    """
+    if isinstance(memory_type, str) and memory_type in SUPPORTED_MEMORY_TYPES:
+        return Converter(MemoryType(memory_type))
+    known = sorted(each.value for each in MemoryType)
+    reason = f"No converter registered for {memory_type!r}; there are {known}"
+    raise InvalidMemoryType("array", str(memory_type), "detect", reason)
+
+
+class _Names(NamedTuple):
+    """Source and target, as errors call them."""
+
+    source: str
+    target: str
+
+
+def converted(
+    data: Any,
+    source_type: str | None,
+    target_type: str,
+    gpu_id: int | None,
+    copy: bool | None = None,
+    allow_downcast: bool = False,
+    stacklevel: int = 4,
+) -> Any:
+    """convert_memory. `stacklevel`: how far above `warnings.warn` its caller is; 4 for whom a public function calls this."""
+    key: shortcut.Key | None = None
+    names_key: _Key | None = None
+    plain = (copy is None or copy is False) and not allow_downcast
+    plain = plain and isinstance(target_type, str) and isinstance(source_type, str | None)
+    if plain and (gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy")):
+        names_key = type(data), source_type, target_type
+        checked = _checked.get(names_key)
+        view = shortcut.ordinary(data) if checked is not None else None
+        if checked is not None and view is not None and view.traits is not None:
+            key = checked.caps(), type(data), view.traits, copy
+            known = _shortcuts.known(key)
+            if known is not None:
+                try:
+                    return data if known.route == "identity" else checked.view(view)
+                except Exception:
+                    pass  # the careful way says in words what is wrong
+    check_copy(copy)
+    names = _names(data, source_type, target_type)
+    target = adapters.of_memory_type(names.target)
+    caps = _asked(target.caps, names)
+    device = _device(gpu_id, target, caps, names, stacklevel)
+    if names.source == names.target == "numpy" and not copy:
+        return data  # also of forms that nobody else could be handed
+    result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
+    if key is not None:
+        _shortcuts.learn(key, chosen)
+    elif names_key is not None and shortcut.is_ordinary(data):
+        _checked[names_key] = target
+    return result
+
+
+# Names that were checked, of arrays of the frameworks' own classes, and plans that hold for all ordinary arrays of them.
+_Key = tuple[type, str | None, str]
+_checked: dict[_Key, MemoryAdapter] = {}
+_shortcuts: Final = shortcut.Shortcuts()
+
+
+def _names(data: object, source_type: object, target_type: object) -> _Names:
+    """Raises:
+    InvalidMemoryType: one of the two is no memory type, or nobody could read the data.
+    SourceTypeMismatch: `data` is not of the type that the caller named.
+    """
+    found = detect_memory_type(data)
+    kind = found or type(data).__name__
+    said = kind if source_type is None else str(source_type)
+    for name in (target_type, found if source_type is None else source_type):
+        if name is not None and not (isinstance(name, str) and name in SUPPORTED_MEMORY_TYPES):
+            known = sorted(each.value for each in MemoryType)
+            reason = f"{name!r} is no memory type; use one of {known}"
+            raise InvalidMemoryType(said, str(target_type), "detect", reason)
+    if source_type is None and found is None and not readable(data):
+        raise InvalidMemoryType(said, str(target_type), "detect", f"Unknown memory type for {kind}")
+    if source_type is not None and found != source_type:
+        reason = f"the data is {kind}, not {said}; source_type=None finds out"
+        raise SourceTypeMismatch(said, str(target_type), "detect", reason)
+    return _Names(said, str(target_type))
+
+
+def _moved(
+    data: Any, target: MemoryAdapter, caps: Caps, device: object, copy: bool | None, allow_downcast: bool, names: _Names
+) -> tuple[Any, Plan]:
+    """The result of the careful way, and what was decided."""
+    source = _asked(lambda: source_of(data, private=caps.private and not copy), names)
+    gpus = [""] * (device + 1) if isinstance(device, int) else ()
+    chosen = planner.plan(
+        source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus
+    )
+    if chosen.route == "identity":
+        return source.array, chosen
+    return _asked(lambda: _placed(source, chosen, target, caps), names, chosen.route), chosen
+
+
+def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps) -> Any:
+    """The target's array, over the source's memory or a private copy of it."""
+    here, where = source.description.device, devices.of(chosen.device)
+    if chosen.zero_copy:
+        return target.view(source.view())
+    if here[0] == devices.CUDA and source.description.fill is not None:
+        # A private copy already, and of the same device: nothing is left to do if it may stay there.
+        plain = source_of(adapters.of_memory_type(source.description.framework).plain(source.array))
+        if here == where and chosen.dtype == source.description.dtype:
+            return target.view(plain.view())
+        source = plain
+    if where == devices.HOST:
+        return target.view(on_host(source, chosen, caps))
+    if not chosen.on_shared_memory:
+        return cast(Uploader, target).upload(on_host(source, chosen, caps), where)
+    described = source.description
+    if described.fill is not None or described.pull is not None or chosen.dtype != described.dtype:
+        return target.uploaded(on_host(source, chosen, caps), where[1])
+    view = source.view()
+    if here == devices.HOST and not view.compact:
+        view = _core.copy_to_heap(view)
+    return target.uploaded(view, where[1])
+
+
+def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names, stacklevel: int) -> object:
+    """What the planner is asked for: a GPU's number, or "cpu"."""
+    number = _ordinal(gpu_id, names)
+    has_host = devices.CPU in caps.devices
+    if caps.name == "numpy" or (number is None and has_host):
+        return "cpu"
+    usable = 0
+    if caps.own is not None:
+        usable = caps.own.number
+    elif devices.CUDA in caps.devices:
+        usable = _asked(target.gpus, names, "device")
+    if number is not None and number < usable:
+        return number
+    if number == 0 and usable == 0 and has_host:
+        text = _FALLBACK.format(target=names.target, asked=gpu_id)
+        warnings.warn(text, DeviceFallbackWarning, stacklevel=stacklevel)
+        return "cpu"
+    kind = devices.CUDA if caps.own is None else caps.own.type
+    there = [*(["cpu"] if has_host else []), *(devices.named((kind, each)) for each in range(usable))]
+    if number is None:
+        reason = f"{names.target} has no arrays on the CPU (gpu_id=None); of CUDA and other devices it can use {there} here"
+    else:
+        reason = f"no CUDA device {number}, or other GPU of this number, for {names.target}: it can use {there} here"
+    raise DeviceUnavailable(*names, "device", reason)
+
+
+def _ordinal(gpu_id: object, names: _Names) -> int | None:
+    if gpu_id is None:
+        return None
+    try:
+        number = -1 if isinstance(gpu_id, bool) else operator.index(gpu_id)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InvalidDevice(*names, "device", f"Invalid GPU device ID: {gpu_id!r}")
+    return number
+
+
+def _asked(question: Callable[[], _T], names: _Names, method: str = "hand_over") -> _T:
+    """The answer; whatever goes wrong on the way is a MemoryConversionError that says from what to what."""
+    try:
+        return question()
+    except FrameworkNotAvailable as error:
+        raise FrameworkNotAvailable(*names, error.method, error.reason, error.name) from error.__cause__
+    except MemoryConversionError as error:
+        if error.target_type != "any" and error.source_type != "array":
+            raise
+        raise type(error)(*names, error.method, error.reason) from error.__cause__
+    except BrokerError:
+        raise
+    except Exception as error:
+        raise MemoryConversionError(*names, method, f"{type(error).__name__}: {error}") from error
+
+
+def brought(array: Any, memory_type: str, gpu_id: int | None) -> Any:
+    """A NumPy array that nobody else has as one of `memory_type`, without a copy where memory allows.
+
+    Args:
+        gpu_id: None: on the host, or for a framework without arrays there on its first device.
+    """
+    caps = adapters.of_memory_type(memory_type).caps()
+    if caps.read_only == "immutable":
+        array.flags.writeable = False  # nobody writes to it any more: constant arrays may share it
+    if gpu_id is None and devices.CPU not in caps.devices:
+        gpu_id = 0
+    return converted(array, "numpy", memory_type, gpu_id)
+
+
+def device_of(array: Any) -> int | None:
+    """The number of the GPU of one of the six frameworks' arrays, None on the host."""
+    return adapters.get_device_id(array, str(detect_memory_type(array)))

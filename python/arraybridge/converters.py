@@ -1,0 +1,6 @@
+"""Another path to the same names: arraybridge.convert."""
+
+from arraybridge.convert import Converter, convert_memory
+from arraybridge.detect import detect_memory_type
+
+__all__ = ["Converter", "convert_memory", "detect_memory_type"]

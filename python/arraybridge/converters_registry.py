@@ -1,0 +1,5 @@
+"""Another path to the same names: arraybridge.convert."""
+
+from arraybridge.convert import Converter, get_converter
+
+__all__ = ["Converter", "get_converter"]

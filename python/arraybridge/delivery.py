@@ -1,0 +1,251 @@
+"""A Delivery hands arrays to a framework: those of shares, and those of this process. Each as its plan says, copied at
+most once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from arraybridge import _core, adapters, devices, planner, shortcut, tree
+from arraybridge.adapters import generic
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import Access, copy_and_sharing, sizes_of
+from arraybridge.connection import Connection
+from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.outcomes import Outcomes, seen
+from arraybridge.planner import Caps, Converted, Description, Plan
+from arraybridge.progress import Progress
+from arraybridge.source import Source, copied, placed, placement_of, pulled, source_of
+
+Acquired = tuple[_core.ShareInfo, list[_core.View]]
+DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
+_COUNT_MAX: Final = 2**63 - 1
+_ALIGNED: Final = 255  # address bits that are zero in every block of a broker
+
+
+class Wanted(NamedTuple):
+    """How results are wanted: whose arrays they are to be, and what is wished of them."""
+
+    target: adapters.Adapter
+    caps: Caps
+    copy: bool | None
+    device: object
+    allow_downcast: bool
+    private: bool  # a share is mapped copy-on-write for it
+    plain: bool  # nothing but the framework was said: what was decided once holds for all arrays alike
+
+    @classmethod
+    def of(
+        cls,
+        framework: str,
+        access: Access = "safe",
+        copy: bool | None = None,
+        require: Literal["zero-copy"] | None = None,
+        device: object = None,
+        allow_downcast: bool = False,
+    ) -> Wanted:
+        """As Broker.get takes them.
+
+        Raises:
+            InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
+            InvalidRequest: wishes that contradict each other, or are none.
+        """
+        target = adapters.named(framework)
+        caps = target.caps()
+        if copy is None and require is None and access == "safe" and device is None and not allow_downcast:
+            return _plain(framework, caps)
+        copy, shared = copy_and_sharing(copy, require, access)
+        if shared:
+            caps = caps.promised
+        plain = copy is None and device is None and not allow_downcast
+        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain)
+
+    def planned(self, described: Description) -> Plan:
+        """How an array comes to be what is wanted.
+
+        Raises:
+            UnsupportedArray, UnsupportedDtype, DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable: it cannot.
+        """
+        _, caps, copy, device, allow_downcast, _, _ = self
+        gpus = gpus_for(device)
+        return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus)
+
+
+class Delivery:
+    """What a Broker does with results, and what it remembers of them. Thread-safe: plans are values."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._outcomes = Outcomes()
+        self._shortcuts = shortcut.Shortcuts()
+        self._decided: dict[tuple[Caps, str, tuple[int, int, int], int, devices.Device], Plan] = {}
+
+    @property
+    def latest_plan(self) -> Plan | None:
+        """How this thread's latest result came about."""
+        return self._outcomes.latest
+
+    # The warning of a copy names the line of its caller's caller: a public method calls the three that follow.
+
+    def granted(self, acquired: Acquired, wanted: Wanted, explain: bool = False) -> Any:
+        """A share as the array, or tree of arrays, that is wanted."""
+        info, views = acquired
+        if wanted.plain and not explain and len(views) == 1 and not info.structure:
+            view = views[0]
+            known = self._decided.get((wanted.caps, view.dtype, view.dtype_code, view.ndim, view.device))
+            if known is not None and view.compact and not view.address & _ALIGNED:
+                try:
+                    result = wanted.target.view(view)
+                except Exception:
+                    pass  # the careful way says in words what is wrong
+                else:
+                    self._outcomes.note(known)
+                    return result
+        result, plans = self._shown(info, views, wanted)
+        return self._outcomes.told(result, plans, wanted.copy, explain)
+
+    def all_granted(self, found: Sequence[Acquired], wanted: Wanted) -> list[Any]:
+        """Each share as what is wanted, in their order."""
+        results: list[Any] = []
+        plans: list[Plan] = []
+        for info, views in found:
+            result, its_plans = self._shown(info, views, wanted)
+            results.append(result)
+            plans += its_plans
+        if plans:
+            self._outcomes.told(results, plans, wanted.copy, False)
+        return results
+
+    def alike(self, array: Any, framework: str, copy: bool | None) -> tuple[Any, Plan] | None:
+        """The short way of `converted`, if nothing is wished but copy=None or False: an array like one that was converted
+        before, and its plan. None: this one takes the careful way, which says in words what may be wrong with it."""
+        view = shortcut.ordinary(array)
+        if view is None:
+            return None
+        target = adapters.named(framework)
+        known = self._shortcuts.known((target.caps(), type(array), view.traits, copy))
+        if known is None:
+            return None
+        try:
+            result = array if known.route == "identity" else target.view(view)
+        except Exception:
+            return None
+        self._outcomes.note(known)
+        return result, known
+
+    def converted(
+        self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None
+    ) -> Any:
+        """An array, or tree of arrays, of this process as what is wanted.
+
+        Raises:
+            InvalidRequest: there is no array in the tree.
+        """
+        plans: list[Plan] = []
+
+        def made(leaf: Any) -> Any:
+            source = source_of(leaf, private=wanted.private)
+            chosen = wanted.planned(source.description)
+            plans.append(chosen)
+            if chosen.route == "identity":
+                return source.array
+            view = source.view() if chosen.route == "hand_over" else self._placed(source, chosen, wanted.caps, progress)
+            return seen(wanted.target, view, chosen)
+
+        result = tree.converted(made, array)
+        if not plans:
+            raise InvalidRequest("a tree without any array has nothing to convert")
+        if not wanted.copy and wanted.device is None and not wanted.allow_downcast:
+            view = shortcut.ordinary(array)
+            if view is not None:
+                self._shortcuts.learn((wanted.caps, type(array), view.traits, wanted.copy), plans[0])
+        return self._outcomes.told(result, plans, wanted.copy, explain)
+
+    def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object) -> Any:
+        """A writable array of undefined content in broker memory, as Broker.empty says."""
+        wanted = Wanted.of(framework, device=device)
+        caps = wanted.caps
+        if caps.read_only == "immutable":
+            reason = f"arrays of {caps.name} cannot be written: compute, and put the result"
+            raise UnsupportedArray("array", caps.name, "place", reason)
+        name = planner.dtype_name(dtype)
+        sizes = sizes_of(shape)
+        code = planner.CODES.get(name, (0, 0, 1))
+        if name not in planner.CODES:
+            name, code, more = numpy_adapter.traveling(dtype)
+            sizes += more
+        if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
+            raise InvalidRequest(f"an array of shape {sizes} has more bytes than there are addresses")
+        gpus = gpus_for(device)
+        where = devices.wished(device, gpus, "share", caps.name) or devices.HOST
+        there = Description("share", name, code, sizes, None, 0, False, device=where)
+        chosen = planner.plan(there, caps, device=devices.named(where), gpus=gpus)
+        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where))
+        return seen(wanted.target, placement.views[0], chosen)
+
+    def _shown(
+        self, info: _core.ShareInfo, views: Sequence[_core.View], wanted: Wanted
+    ) -> tuple[Any, list[Plan]]:
+        """A share as what is wanted, and how each of its arrays came about."""
+        plans: list[Plan] = []
+
+        def delivered(view: _core.View) -> Any:
+            chosen = wanted.planned(generic.described(view, "share", info.kind))
+            plans.append(chosen)
+            if wanted.plain and chosen.zero_copy:
+                if len(self._decided) >= DECIDED_MAX:
+                    self._decided.clear()
+                self._decided[wanted.caps, view.dtype, view.dtype_code, view.ndim, view.device] = chosen
+            return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
+
+        return tree.mapped(delivered, info.structure, views), plans
+
+    def _delivered(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
+        """A share's View as the plan says: this one, a copy in this process's host memory, or one in the broker's on a
+        GPU."""
+        where = devices.of(chosen.device)
+        if chosen.zero_copy or where[0] != devices.CUDA or view.dtype != chosen.dtype:
+            return self._on_gpu(copied(view, chosen, caps), where)
+        return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
+
+    def _placed(self, source: Source, chosen: Plan, caps: Caps, progress: Progress | None) -> _core.View:
+        """The one copy of an array of this process, in broker memory where the target's array may lie there."""
+        where = devices.of(chosen.device)
+        if source.description.pull is not None and where[0] != devices.CUDA:
+            return pulled(source, chosen, caps)
+        by_the_way = (
+            chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value or not chosen.on_shared_memory
+        )
+        if by_the_way and source.description.fill is None:
+            # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
+            return self._on_gpu(copied(source.view(), chosen, caps), where)
+        # What lies in broker memory already is as good as a copy there, but for who asked for one.
+        fresh = where != source.description.device or planner.COPY_REQUESTED in chosen.reasons
+
+        def found(core: _core.Core) -> _core.Placement:
+            born_there = None if fresh else placement_of(core, [source])
+            there = where if chosen.on_shared_memory else devices.HOST
+            return born_there or placed(core, [source], device=there, progress=progress)
+
+        room = self._connection.ask(found).views[0]
+        return self._on_gpu(copied(room, chosen, caps), where) if by_the_way else room
+
+    def _on_gpu(self, view: _core.View, where: devices.Device) -> _core.View:
+        """The View, or what was narrowed on the host and belongs on a GPU."""
+        if where[0] != devices.CUDA or view.device[0] == devices.CUDA:
+            return view
+        return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
+
+
+def gpus_for(wish: object) -> Sequence[str]:
+    """The GPUs that a wish for a device may mean; no driver is asked about the host."""
+    return () if wish is None or wish == "cpu" else _core.gpus()
+
+
+# One for each, as there are few: `get` asks for no more every time.
+@functools.lru_cache(maxsize=64)
+def _plain(framework: str, caps: Caps) -> Wanted:
+    return Wanted(adapters.named(framework), caps, None, None, False, caps.private, True)

@@ -1,0 +1,7 @@
+"""Another path to the same names: arraybridge.errors."""
+
+from arraybridge import errors
+from arraybridge.errors import *  # noqa: F403
+
+__all__ = []
+__all__ += errors.__all__

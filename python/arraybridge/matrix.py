@@ -1,0 +1,94 @@
+"""The conversion matrix as the planner decides it: one cell is an ordinary array of one framework on its way to another.
+
+Frameworks need not be installed: their adapters say what they take. What an array of this process really does,
+Broker.plan says.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from arraybridge import adapters, devices, planner
+from arraybridge.devices import Device, OwnDevices
+from arraybridge.planner import CODES, Caps, Description, Plan
+
+# An ordinary array: compact row-major, at an address that suits everybody.
+SHAPE: Final = (480, 640)
+_ADDRESS: Final = 1 << 20
+_GPUS: Final = ("GPU-0",)  # where a GPU is spoken of, there is one
+_FOREIGN: Final = ("no_foreign_memory: nobody else can address it",)
+
+
+def caps_of(framework: str, on_gpu: bool = False) -> Caps:
+    """What this framework takes where it has the devices spoken of: a GPU it can use, or none.
+
+    Raises:
+        InvalidMemoryType: no adapter has this name.
+    """
+    adapters.named(framework)
+    found: Caps = importlib.import_module(f"arraybridge.adapters.{framework}").CAPS
+    if framework == "pyclesperanto" and not on_gpu:
+        return replace(found, devices=frozenset({devices.OPENCL}), own=OwnDevices(devices.OPENCL, 1))
+    if on_gpu and framework in ("tensorflow", "jax"):
+        return replace(found, devices=found.devices | {devices.CUDA})
+    return found
+
+
+def ordinary(
+    framework: str, on_gpu: bool = False, dtype: str = "float32", shape: Sequence[int] = SHAPE, **changes: Any
+) -> Description:
+    """An ordinary array of this framework: on the first GPU if that is asked for and it can be there."""
+    caps = caps_of(framework, on_gpu)
+    own = caps.own
+    immutable = caps.read_only == "immutable"
+    described = Description(
+        framework=framework,
+        dtype=dtype,
+        code=CODES[dtype],
+        shape=tuple(shape),
+        strides=None,
+        address=_ADDRESS,
+        read_only=immutable,
+        device=_place(caps, on_gpu),
+        obstacles=_FOREIGN if own is not None else (),
+        pull=_never if own is not None else None,
+        fill=_never if own is not None else None,
+    )
+    return replace(described, **changes)
+
+
+def cell(source: str, target: str, *, on_gpu: bool = False, **wishes: Any) -> Plan:
+    """How an ordinary array of `source` becomes one of `target`.
+
+    Args:
+        on_gpu: the array is on a GPU if its framework can be there, and so shall the result be.
+        wishes: dtype and shape of the array; copy, device, allow_downcast of the plan.
+
+    Raises:
+        MemoryConversionError: of the kinds that plan() raises.
+    """
+    array = {name: wishes.pop(name) for name in ("dtype", "shape", "read_only", "strides") if name in wishes}
+    caps = caps_of(target, on_gpu)
+    if on_gpu and "device" not in wishes and devices.CUDA in caps.devices:
+        wishes["device"] = "cuda:0"
+    return planner.plan(ordinary(source, on_gpu, **array), caps, gpus=_GPUS, **wishes)
+
+
+def letter(plan: Plan) -> str:
+    """I: the same object; H: shared; P: one copy in the same kind of memory; U: an upload; D: a download."""
+    if plan.route != "place":
+        return "I" if plan.route == "identity" else "H"
+    return {"h2d": "U", "d2h": "D", "d2h+h2d": "D+U"}.get(plan.via or "", "P")
+
+
+def _place(caps: Caps, on_gpu: bool) -> Device:
+    if caps.own is not None:
+        return caps.own.type, 0
+    return (devices.CUDA, 0) if devices.CUDA in caps.devices and (on_gpu or devices.CPU not in caps.devices) else devices.HOST
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("a description of no real array has no values")

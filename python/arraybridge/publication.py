@@ -1,0 +1,88 @@
+"""A Publication is what somebody wants put: the arrays, the name that they are to have, and what is said about them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from arraybridge import _core, shortcut, tree
+from arraybridge.arguments import check_text
+from arraybridge.connection import Connection
+from arraybridge.errors import InvalidRequest
+from arraybridge.progress import Progress
+from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of
+
+
+class Publication(NamedTuple):
+    """A value: nothing is asked of anybody before `entered`."""
+
+    sources: list[Source]
+    purpose: Purpose
+    replace: bool
+    waits: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        array: Any,
+        name: str | None,
+        replace: bool = False,
+        sealed: bool = False,
+        metadata: bytes | None = None,
+        waits: bool = True,
+    ) -> Publication:
+        """As Broker.put takes them.
+
+        Raises:
+            UnsupportedArray, UnsupportedDtype: nobody could read it.
+            InvalidRequest: a name, a tree or metadata that cannot be.
+        """
+        if name is not None and (not isinstance(name, str) or not name):
+            raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
+        check_text(name or "", "a name")
+        for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
+            if not isinstance(wish, bool):
+                raise InvalidRequest(f"{word} is True or False, not {wish!r}")
+        if metadata is not None and not isinstance(metadata, bytes):
+            raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
+        if not waits and name is None:
+            raise InvalidRequest("a share that nobody waits for needs a name: nobody could find it")
+        structure, leaves = tree.flatten(array)
+        purpose = Purpose(sealed, name or "", structure, metadata or b"")
+        return cls([source_of(leaf) for leaf in leaves], purpose, replace, waits)
+
+    def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
+        """Places the arrays, unless they were born in broker memory, and enters them under their name. None: without a
+        word from the broker, since nobody waits for it.
+
+        Raises:
+            ShareExists, OutOfMemory, BrokerUnavailable, PermissionDenied, InvalidRequest: as Broker.put does.
+        """
+        try:
+            return connection.ask(lambda core: self._entered(core, progress))
+        except InvalidRequest as refusal:
+            if len(self.sources) == 1 or refusal.reason not in ("TOO_LARGE", "TOO_MANY"):
+                raise
+            way_out = f"{refusal.message}; put the tree in parts, or arrays of one shape as one array"
+            raise InvalidRequest(way_out, refusal.code, refusal.reason) from None
+
+    def _entered(self, core: _core.Core, progress: Progress | None) -> _core.ShareInfo | None:
+        # Both in one: after a broker's end the bytes have to be placed anew, too.
+        sealed, name, structure, metadata = self.purpose
+        born_there = None if sealed else placement_of(core, self.sources)
+        placement = born_there or placed(core, self.sources, self.purpose, progress=progress)
+        publish = core.publish if self.waits else core.enter
+        info = publish(placement, name, self.replace, sealed, structure, metadata)
+        if born_there is not None:
+            freeze(self.sources)
+        return info
+
+
+def entered_alike(connection: Connection, array: Any, name: str | None) -> bool:
+    """The short way of a put of an ordinary array that nobody waits for. False: take the careful way, which says what is
+    wrong.
+    """
+    if not isinstance(name, str) or not name:
+        return False
+    check_text(name, "a name")
+    view = shortcut.ordinary(array)
+    return view is not None and view.traits is not None and connection.put(view, name)

@@ -1,0 +1,152 @@
+"""Scaling: an array's values in another dtype, by a stated rule. Every framework by the same rule, to the last bit.
+
+Computed by NumPy: an array of another framework on the host is shared with it where memory allows, and one on a GPU is
+brought to the host and back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from arraybridge import planner
+from arraybridge.adapters import ensure_module, named
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import check_word
+from arraybridge.convert import brought, converted, device_of
+from arraybridge.detect import MemoryType, detect_memory_type
+from arraybridge.errors import InvalidMemoryType, UnsupportedDtype
+from arraybridge.planner import CODES
+
+Scaling = Literal["auto", "clip", "unit", "full"]
+_SCALINGS: Final = get_args(Scaling)
+
+
+def scale_dtype(array: Any, target_dtype: object, *, scaling: Scaling = "auto") -> Any:
+    """The array's values as `target_dtype`, of the same framework, shape and device. What is no array is returned as it is.
+
+    Args:
+        array: of one of the six frameworks.
+        target_dtype: a name ("uint8"), a dtype of NumPy or any of the frameworks, a class (float, numpy.uint8).
+        scaling: of floating-point numbers to integers, so that nothing wraps and the range's ends are exact:
+            "unit": 0 to the least, 1 to the greatest value of the target, truncated toward zero; others saturate.
+            "clip": the values themselves, rounded half to even, saturated.
+            "auto": "unit" where all finite values lie in [0, 1], otherwise "clip". It depends on the data: pass "clip"
+            to keep values. "full": the least finite value to the least, the greatest to the greatest.
+            NaN becomes 0, an infinity the end of the range on its side, with one RuntimeWarning.
+
+    Between integers values are kept and saturate; to and from bool, and to floating point, is a plain cast.
+
+    Raises:
+        UnsupportedDtype: no such dtype, none of this framework, or complex numbers to real ones.
+        InvalidRequest: no such scaling. MemoryConversionError: the array cannot be read.
+    """
+    check_word(scaling, "scaling", _SCALINGS)
+    memory_type = detect_memory_type(array)
+    if memory_type is None:
+        return array
+    if _is(array.dtype, target_dtype):
+        return array
+    name = _dtype_name(target_dtype, memory_type)
+    if _dtype_name(array.dtype, memory_type) == name:
+        return array
+    if not has_dtype(memory_type, name):
+        raise UnsupportedDtype(memory_type, memory_type, "scale", f"{memory_type} has no dtype {name}, as it is set up now")
+    values = converted(array, memory_type, "numpy", None)
+    result = _scaled(values, numpy_adapter.dtype_of(name), scaling, memory_type)
+    return brought(result, memory_type, device_of(array))
+
+
+def has_dtype(memory_type: str, dtype: object) -> bool:
+    """Whether this framework, as it is set up now, has arrays of the dtype."""
+    caps = named(memory_type).caps()
+    name = planner.dtype_name(dtype)
+    return name not in caps.narrows and (caps.takes(name) or name in caps.by_value)
+
+
+def _is(dtype: Any, other: object) -> bool:
+    # Of dtypes without a name of their own, such as structured ones, only equality tells.
+    return type(dtype) is type(other) and bool(dtype == other)
+
+
+def _of(memory_type: MemoryType) -> Callable[..., Any]:
+    def scale(array: Any, target_dtype: object, *, scaling: Scaling = "auto") -> Any:
+        found = detect_memory_type(array)
+        if found is not None and found != memory_type:
+            raise InvalidMemoryType(found, memory_type, "scale", f"the array is {found}, not {memory_type}")
+        return scale_dtype(array, target_dtype, scaling=scaling)
+
+    scale.__name__ = scale.__qualname__ = f"scale_{memory_type}"
+    scale.__doc__ = f"scale_dtype of {memory_type.value} arrays."
+    return scale
+
+
+SCALING_FUNCTIONS: Final = MappingProxyType({each.value: _of(each) for each in MemoryType})
+
+
+def _dtype_name(dtype: object, memory_type: str) -> str:
+    name = planner.dtype_name(dtype)
+    if name not in CODES:
+        np = ensure_module("numpy")
+        try:
+            name = np.dtype(dtype).name
+        except (TypeError, ValueError):
+            pass
+    if name not in CODES:
+        raise UnsupportedDtype(memory_type, memory_type, "scale", f"no dtype of numbers: {dtype!r}")
+    return name
+
+
+def _scaled(values: Any, dtype: Any, scaling: str, memory_type: str) -> Any:
+    """A new ndarray of this dtype."""
+    np = ensure_module("numpy")
+    kind = values.dtype.kind
+    if kind == "c" and dtype.kind != "c":
+        reason = f"{values.dtype} to {dtype} would drop the imaginary part: take .real or abs()"
+        raise UnsupportedDtype(memory_type, memory_type, "scale", reason)
+    if dtype.kind not in "iu" or kind == "b":
+        return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    if kind in "iu":
+        own = np.iinfo(values.dtype)
+        # NumPy makes a scalar of a result without dimensions.
+        return np.asarray(values.clip(max(own.min, limits.min), min(own.max, limits.max))).astype(dtype)
+    # float64 holds every value of the smaller floating-point types.
+    numbers = values.astype(np.float64)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        # The line of the caller of scale_dtype.
+        warnings.warn("NaN became 0, infinities the range's ends", RuntimeWarning, stacklevel=3)
+    numbers = _stretched(numbers, finite, scaling, limits)
+    return _saturated(np.where(np.isnan(numbers), 0.0, numbers), dtype, limits)
+
+
+def _stretched(numbers: Any, finite: Any, scaling: str, limits: Any) -> Any:
+    """What has to be cut off and saturated to be the result."""
+    np = ensure_module("numpy")
+    if scaling == "auto":
+        inside = ((numbers >= 0) & (numbers <= 1)) | ~finite
+        scaling = "unit" if inside.all() else "clip"
+    if scaling == "clip":
+        return np.rint(numbers)
+    if scaling == "full" and finite.any():
+        least, greatest = numbers[finite].min(), numbers[finite].max()
+        # Halved: the difference of two finite numbers may be none.
+        span = greatest / 2 - least / 2
+        numbers = (numbers / 2 - least / 2) / (span or 1.0)
+    least, greatest = float(limits.min), float(limits.max)
+    stretched = least + numbers * (greatest - least)
+    # Rounding must not move the ends.
+    return np.trunc(np.where(numbers >= 1, np.inf, np.where(numbers <= 0, -np.inf, stretched)))
+
+
+def _saturated(numbers: Any, dtype: Any, limits: Any) -> Any:
+    np = ensure_module("numpy")
+    # float(limits.max) of 64 bits is one more than the greatest value: whatever reaches it is cut off.
+    above, below = numbers >= float(limits.max), numbers <= float(limits.min)
+    result = np.where(above | below, 0.0, numbers).astype(dtype)
+    result[above] = limits.max
+    result[below] = limits.min
+    return result

@@ -1,0 +1,179 @@
+"""Stacking: 2-D arrays of any frameworks as one 3-D array of one framework, and back, and slice by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from arraybridge import adapters, devices, planner
+from arraybridge.adapters import ensure_module
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.convert import brought, converted, device_of
+from arraybridge.detect import SUPPORTED_MEMORY_TYPES, detect_memory_type
+from arraybridge.errors import InvalidMemoryType, UnsupportedDtype
+from arraybridge.scaling import scale_dtype
+
+_DEFAULT: Final = "numpy"
+
+
+def stack_slices(
+    slices: Sequence[Any], memory_type: str | None = None, gpu_id: int | None = 0, *, target_type: str | None = None
+) -> Any:
+    """The slices as one array of shape (Z, Y, X) of `memory_type`, each copied once into its place.
+
+    On a GPU the framework itself stacks, and slices that are there already are copied there once; others are uploaded
+    first.
+
+    Args:
+        slices: arrays of shape (Y, X), all the same, of any of the six frameworks, mixed as you like. Their dtypes are
+            promoted as NumPy promotes them; dtypes that NumPy cannot promote have to be equal.
+        memory_type: a name or MemoryType; "numpy" if nothing is said.
+        gpu_id: as convert_memory takes it.
+        target_type: another word for memory_type.
+
+    Raises:
+        ValueError: no slices; one that is not 2-D; shapes that differ (nothing is broadcast).
+        TypeError: memory_type and target_type say different things. UnsupportedDtype: (a TypeError) no common dtype.
+        MemoryConversionError: as convert_memory does.
+    """
+    memory_type = _wanted(memory_type, target_type)
+    slices = list(slices)
+    if not slices:
+        raise ValueError("Cannot stack empty list of slices")
+    shapes = [_shape(each, number) for number, each in enumerate(slices)]
+    for number, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(f"slice {number} has shape {shape}, slice 0 has {shapes[0]}: all must be equal")
+    if _on_gpu(memory_type, gpu_id):
+        return _stacked_on_gpu(slices, memory_type, gpu_id)
+    arrays = [converted(each, None, "numpy", None) for each in slices]
+    stack = numpy_adapter.empty((len(slices), *shapes[0]), _common([each.dtype for each in arrays], memory_type))
+    for place, each in zip(stack, arrays, strict=True):
+        place[...] = each
+    return brought(stack, memory_type, gpu_id)
+
+
+def unstack_slices(
+    array: Any,
+    memory_type: str = _DEFAULT,
+    gpu_id: int | None = 0,
+    validate_slices: bool = True,
+    *,
+    copy: bool | None = None,
+) -> list[Any]:
+    """The Z slices of an array of shape (Z, Y, X), as 2-D arrays of `memory_type`: one conversion of the whole, then slices.
+
+    They share the whole's memory where the framework's indexing does (NumPy, CuPy, torch); `copy=True` makes each an array
+    of its own.
+
+    Args:
+        validate_slices: check that each slice is 2-D.
+
+    Raises:
+        ValueError: the array is not 3-D. MemoryConversionError: as convert_memory does.
+    """
+    shape = tuple(getattr(array, "shape", ()))
+    if detect_memory_type(array) is None or len(shape) != 3:
+        raise ValueError(f"Array must be 3D, of one of the six frameworks: this is {_named(array)} of shape {shape}")
+    whole = converted(array, None, _wanted(memory_type, None), gpu_id)
+    slices = [whole[number] for number in range(int(shape[0]))]
+    if copy:
+        slices = [converted(each, None, memory_type, device_of(each), copy=True) for each in slices]
+    if validate_slices:
+        for number, each in enumerate(slices):
+            if not is_2d(each):
+                raise ValueError(f"slice {number} is not a 2D array: {_named(each)} of shape {tuple(each.shape)}")
+    return slices
+
+
+def process_slices(
+    image: Any,
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    gpu_id: int | None = None,
+) -> Any:
+    """func(slice, *args, **kwargs) for each slice of a 3-D image, stacked again as an array of the image's framework.
+
+    Args:
+        func: returns a 2-D array, or a tuple that starts with one.
+        gpu_id: None: where the image is (here alone it does not mean the CPU).
+
+    Returns:
+        The stack; for tuples (stack, [second element of each slice], ...).
+
+    Raises:
+        ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples beside plain results.
+        What func raises.
+    """
+    memory_type = detect_memory_type(image, strict=True)
+    assert memory_type is not None
+    where = device_of(image) if gpu_id is None else gpu_id
+    results = [func(each, *args, **(kwargs or {})) for each in unstack_slices(image, memory_type, where)]
+    lengths = {len(each) if isinstance(each, tuple) else None for each in results}
+    if len(lengths) > 1:
+        raise ValueError(f"slices disagree about how many results there are: {sorted(map(str, lengths))}")
+    if lengths in (set(), {None}):
+        return stack_slices(results, memory_type, where)
+    if lengths == {0}:
+        raise ValueError("an empty tuple has no result to stack")
+    stack = stack_slices([each[0] for each in results], memory_type, where)
+    return (stack, *([each[more] for each in results] for more in range(1, len(results[0]))))
+
+
+def is_2d(data: Any) -> bool:
+    """Whether it has two dimensions."""
+    return len(getattr(data, "shape", ())) == 2
+
+
+def is_3d(data: Any) -> bool:
+    """Whether it has three dimensions."""
+    return len(getattr(data, "shape", ())) == 3
+
+
+def _wanted(memory_type: str | None, target_type: str | None) -> str:
+    if memory_type is not None and target_type is not None and memory_type != target_type:
+        raise TypeError(f"memory_type={memory_type!s} and target_type={target_type!s} say different things")
+    wanted = target_type if memory_type is None else memory_type
+    wanted = _DEFAULT if wanted is None else wanted
+    if wanted not in SUPPORTED_MEMORY_TYPES:
+        known = sorted(str(each) for each in SUPPORTED_MEMORY_TYPES)
+        raise InvalidMemoryType("array", str(wanted), "detect", f"{wanted!r} is no memory type; use one of {known}")
+    return str(wanted)
+
+
+def _shape(each: Any, number: int) -> tuple[int, ...]:
+    shape = tuple(getattr(each, "shape", ()))
+    if detect_memory_type(each) is None or len(shape) != 2:
+        raise ValueError(f"slice {number} is not a 2D array: {_named(each)} of shape {shape}")
+    return tuple(int(size) for size in shape)
+
+
+def _common(dtypes: Sequence[Any], memory_type: str) -> Any:
+    """NumPy's promotion; of what it does not promote, the one there is."""
+    if all(dtype == dtypes[0] for dtype in dtypes):
+        return dtypes[0]
+    try:
+        return ensure_module("numpy").result_type(*dtypes)
+    except TypeError as error:
+        reason = f"dtypes without a common one: {sorted({str(dtype) for dtype in dtypes})}"
+        raise UnsupportedDtype("slices", memory_type, "place", reason) from error
+
+
+def _on_gpu(memory_type: str, gpu_id: object) -> bool:
+    adapter = adapters.of_memory_type(memory_type)
+    if not isinstance(gpu_id, int) or not hasattr(adapter, "stacked"):
+        return False
+    return devices.CUDA in adapter.caps().devices and 0 <= gpu_id < adapter.gpus()
+
+
+def _stacked_on_gpu(slices: Sequence[Any], memory_type: str, gpu_id: Any) -> Any:
+    names = [planner.dtype_name(each.dtype) for each in slices]
+    dtype = _common([numpy_adapter.dtype_of(name) for name in names], memory_type)
+    # A promotion keeps every value: no rule of scaling is asked.
+    alike = [scale_dtype(each, dtype, scaling="clip") for each in slices]
+    return adapters.of_memory_type(memory_type).stacked([converted(each, None, memory_type, gpu_id) for each in alike])
+
+
+def _named(data: object) -> str:
+    return type(data).__name__

@@ -1,0 +1,8 @@
+"""Another path to the same names: arraybridge.detect, and DtypeConversion of arraybridge.decorators."""
+
+from arraybridge import detect
+from arraybridge.decorators import DtypeConversion
+from arraybridge.detect import *  # noqa: F403
+
+__all__ = ["DtypeConversion"]
+__all__ += detect.__all__

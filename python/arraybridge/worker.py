@@ -1,0 +1,49 @@
+"""A Worker is a thread that waits on behalf of an event loop: one call after the other, in the order they came.
+
+Not an executor of `concurrent.futures`: those are joined when the interpreter ends, and a call that waits for another
+process may never end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Worker:
+    """Thread-safe. The thread starts with the first call."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=_run, args=(self._calls,), name=name, daemon=True)
+        self._starting = threading.Lock()
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """What the call will return, or raise."""
+        future: Future[T] = Future()
+        self._calls.put((future, call))
+        with self._starting:
+            if self._thread.ident is None:
+                self._thread.start()
+        return future
+
+    def stop(self) -> None:
+        """The thread ends after the calls that were submitted before. Does not wait."""
+        self._calls.put(None)
+
+
+def _run(calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]) -> None:
+    while (next_call := calls.get()) is not None:
+        future, call = next_call
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+        del next_call, future, call  # or it keeps them until the next one comes

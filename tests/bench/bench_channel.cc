@@ -1,0 +1,80 @@
+// A hand-off through a channel, one way: half of a round trip between two processes over two channels, in which neither
+// side copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+
+#include <arraybridge/broker.h>
+
+#include "tests/bench/support.h"
+
+namespace arraybridge::bench {
+namespace {
+
+constexpr size_t kSendBytes = 60;  // as large as the messages that are sent and received
+constexpr size_t kReceivedBytes = 120;
+
+struct Ends {
+  Ends(const Arguments& arguments, const std::string& to, const std::string& from)
+      : broker({.address = arguments.Text("address"), .ns = "channels", .timeout = std::chrono::seconds(30)}),
+        sends(Must(broker.OpenChannel(to, Channel::Role::kSender))),
+        receives(Must(broker.OpenChannel(from, Channel::Role::kReceiver))) {}
+
+  void Send(int64_t bytes) {
+    const ArraySpec spec{{2, 32, 1}, "float32", {bytes / 4}, {}, 0};
+    Must(sends.Send(Must(broker.Empty({&spec, 1})), {}));
+  }
+  // Nothing: the stream has ended.
+  std::optional<Acquired> Receive() {
+    auto received = receives.Receive({});
+    if (received.ok()) return *std::move(received);
+    if (received.status().reason() != "CHANNEL_ENDED") Fail(received.status().ToString());
+    return std::nullopt;
+  }
+
+  Broker broker;
+  Channel sends;
+  Channel receives;
+};
+
+// Sends back as many bytes as come. Started before this process has a connection or a thread.
+pid_t StartPeer(const Arguments& arguments) {
+  const pid_t peer = ::fork();
+  if (peer != 0) return peer;
+  {
+    Ends ends(arguments, "back", "there");
+    while (const auto received = ends.Receive()) ends.Send(static_cast<int64_t>(received->views[0].nbytes()));
+    Must(ends.sends.Close());
+  }
+  ::_exit(0);
+}
+
+void Run(const Arguments& arguments) {
+  const int rounds = arguments.Number("rounds", 15);
+  const pid_t peer = StartPeer(arguments);
+  {
+    Echo echo(arguments.Text("echo"));
+    Ends ends(arguments, "there", "back");
+    const int64_t largest = int64_t{arguments.Number("largest-mib", 1024)} << 20;
+    for (const auto& [id, bytes] : {std::pair<std::string, int64_t>{"channel_4kib", 4 << 10},
+                                    {"channel_1mib", 1 << 20},
+                                    {largest == 1 << 30 ? "channel_1gib" : "channel_largest", largest}}) {
+      const auto there_and_back = [&, size = bytes] {
+        ends.Send(size);
+        if (!ends.Receive()) Fail("the peer has gone");
+      };
+      for (int i = 0; i < 20; ++i) there_and_back();  // the arenas exist and are mapped from here on
+      const auto times = Interleaved(rounds, 100, {[&] { echo.PingPong(kSendBytes, kReceivedBytes); }, there_and_back});
+      Print(id, {{"floor", times[0] / 2}, {"value", times[1] / 2}});
+    }
+    Must(ends.sends.Close());
+  }
+  ::waitpid(peer, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace arraybridge::bench
+
+int main(int argc, char** argv) { arraybridge::bench::Run(arraybridge::bench::Arguments(argc, argv)); }

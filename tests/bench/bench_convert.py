@@ -1,0 +1,135 @@
+"""Conversions inside one process beside the bare from_dlpack of their target, and what a View costs: Markdown on stdout.
+
+    python tests/bench/bench_convert.py [--rounds N]
+
+Both sides of a row are measured in turn, in short batches. The quickest batch of each side is compared, since whatever else
+runs on the machine only adds; the medians are beside it, to show how much that was.
+"""
+
+import argparse
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import numpy as np
+import tensorflow as tf
+import torch
+
+import arraybridge
+import jax
+BATCH_S = 0.002  # long beside the clock, short beside what disturbs
+LOOPS = 20_000
+
+
+class Row(NamedTuple):
+    what: str
+    ours_ns: float
+    bare_ns: float
+    medians_ns: tuple[float, float]
+    aim: str
+
+
+def measured(what: str, ours: Callable[[], Any], bare: Callable[[], Any], rounds: int, aim: str = "") -> Row:
+    counts = [max(1, int(BATCH_S / max(once(call, 3), 1e-8))) for call in (ours, bare)]
+    pairs = [[once(call, count) for call, count in zip((ours, bare), counts, strict=True)] for _ in range(rounds)]
+    first, second = zip(*pairs, strict=True)
+    medians = statistics.median(first) * 1e9, statistics.median(second) * 1e9
+    return Row(what, min(first) * 1e9, min(second) * 1e9, medians, aim)
+
+
+def once(call: Callable[[], Any], count: int) -> float:
+    begun = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - begun) / count
+
+
+def conversions(rounds: int) -> list[Row]:
+    """copy=False: what is measured is the way, not the copy that keeps an immutable array immutable."""
+    broker = arraybridge.Broker("/nonexistent", start="never")
+    values = np.asarray(arraybridge.asdlpack(np.arange(1 << 18, dtype="f4").reshape(512, 512), copy=True))
+    sources = {
+        "numpy": values,
+        "torch": torch.from_numpy(values),
+        "tensorflow": broker.convert(values, "tensorflow", copy=False),
+        "jax": broker.convert(values, "jax", copy=False),
+    }
+    bare: dict[str, Callable[[Any], Any]] = {
+        "numpy": np.from_dlpack,
+        "torch": torch.from_dlpack,
+        "tensorflow": lambda array: tf.experimental.dlpack.from_dlpack(array.__dlpack__()),
+        "jax": jax.dlpack.from_dlpack,
+    }
+    rows = []
+    for source, array in sources.items():
+        for target, take in bare.items():
+            if source == target:
+                continue
+            ours = (lambda array=array, target=target: broker.convert(array, target, copy=False))
+            other = (lambda array=array, take=take: take(array))
+            rows.append(measured(f"{source} to {target}", ours, other, rounds, "at most 1,000 more"))
+    return rows
+
+
+def views(rounds: int) -> list[Row]:
+    """What a View, the C table and detection cost, beside an empty call of the same kind."""
+    view = arraybridge.asdlpack(np.arange(1024, dtype="f4"))
+    tensor = torch.ones(3)
+    empty = (lambda: None)
+    rows = [
+        measured("View.__dlpack__()", lambda: view.__dlpack__(), empty, rounds, "at most 150"),
+        measured(
+            "View.__dlpack__(max_version=, stream=None)",
+            lambda: view.__dlpack__(max_version=(1, 0), stream=None), empty, rounds, "at most 150",
+        ),
+        measured("detect_memory_type", lambda: arraybridge.detect_memory_type(tensor), empty, rounds, "at most 100"),
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/exchange_loop.so"
+        source = Path(__file__).with_name("exchange_loop.cc")
+        compiler = os.environ.get("CXX", "c++")
+        subprocess.run([compiler, "-std=c++20", "-O2", "-fPIC", "-shared", str(source), "-o", library], check=True)
+        loops = ctypes.PyDLL(library)
+    for name, loop in (("owned and deleted", loops.Own), ("borrowed", loops.BorrowOnly)):
+        table = ctypes.c_void_p(view.__c_dlpack_exchange_api__)
+        times = []
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            assert loop(table, ctypes.py_object(view), LOOPS) == 0
+            times.append((time.perf_counter() - begun) / LOOPS * 1e9)
+        rows.append(Row(f"C table, {name}", min(times), 0.0, (statistics.median(times), 0.0), "at most 80"))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=41)
+    rounds = parser.parse_args().rounds
+    print(f"NumPy {np.__version__}, torch {torch.__version__}, TensorFlow {tf.__version__}, JAX {jax.__version__}, "
+          f"Python {sys.version.split()[0]}; 1 MiB of float32; nanoseconds, the quickest of {rounds} turns\n")  # fmt: skip
+    print("| from, to | ours | bare from_dlpack | ratio | more | medians | aim |\n|---|---|---|---|---|---|---|")
+    for row in conversions(rounds):
+        print(f"| {row.what} | {row.ours_ns:,.0f} | {row.bare_ns:,.0f} | {row.ours_ns / row.bare_ns:.2f} | "
+              f"{row.ours_ns - row.bare_ns:+,.0f} | {told(row)} | {row.aim} |")  # fmt: skip
+    print("\n| what | ns | an empty call | medians | aim |\n|---|---|---|---|---|")
+    for row in views(rounds):
+        print(f"| {row.what} | {row.ours_ns:,.0f} | {row.bare_ns:,.0f} | {told(row)} | {row.aim} |")
+
+
+def told(row: Row) -> str:
+    return " / ".join(f"{each:,.0f}" for each in row.medians_ns)
+
+
+if __name__ == "__main__":
+    main()

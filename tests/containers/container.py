@@ -1,0 +1,86 @@
+"""A container without an engine: bubblewrap, with namespaces of its own for everything, and one shared directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
+ADDRESS = "/run/arraybridge"
+PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
+
+
+class Container:
+    """A process in pid, ipc, net, uts and mount namespaces of its own; of the others it shares the sockets' directory.
+
+    The host's file system stands for the image, read-only; `/tmp`, `/run` and `/dev/shm` are the container's own, but for
+    this repository, should it lie there.
+    """
+
+    def __init__(self, sockets: Path, *command: object, environment: dict[str, str] | None = None) -> None:
+        isolation = ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts", "--die-with-parent", "--new-session"]
+        files = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/tmp", "--tmpfs", "/run"]
+        for folder in (ROOT, BUILD.resolve()):  # wherever they lie: /tmp is another one in there
+            files += ["--ro-bind", str(folder), str(folder)]
+        shared = ["--bind", str(sockets), ADDRESS, "--chdir", "/"]
+        known = {key: value for key, value in os.environ.items() if key not in ("ARRAYBRIDGE_ADDRESS", "XDG_RUNTIME_DIR")}
+        self.process = subprocess.Popen(
+            ["bwrap", *isolation, *files, *shared, *map(str, command)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**known, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **(environment or {})},
+        )
+
+    def line(self, text: str) -> str:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, f"it has ended: {self.process.poll()}"
+        return answer.rstrip("\n")
+
+    def ask(self, *words: object) -> Any:
+        answer = json.loads(self.line(" ".join(map(str, words))))
+        assert not isinstance(answer, dict) or "error" not in answer, answer["error"]
+        return answer
+
+    def kill(self) -> None:
+        """As an engine does: the container's first process, and with it all of them."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate(timeout=PATIENCE_S)
+
+
+class Broker(Container):
+    """arraybridged in a container of its own."""
+
+    def __init__(self, sockets: Path, *flags: object, environment: dict[str, str] | None = None) -> None:
+        command = [DAEMON, "--directory", ADDRESS, "--ready-fd", "1", "--host-capacity", "256MiB", "--cache", "0", *flags]
+        super().__init__(sockets, *command, environment=environment)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def end(self) -> None:
+        self.process.terminate()
+        super().end()
+
+
+class Stage(Container):
+    """A process with one framework."""
+
+    def __init__(self, sockets: Path, framework: str) -> None:
+        package = os.environ.get("PYTHONPATH", "")
+        command = [sys.executable, "-X", "faulthandler", Path(__file__).with_name("stage.py"), ADDRESS, framework]
+        super().__init__(sockets, *command, environment={"PYTHONPATH": package})

@@ -1,0 +1,50 @@
+"""What deploy/container says, as far as it can be read without an engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from container import DAEMON, ROOT
+
+DEPLOY = ROOT / "deploy/container"
+
+
+@pytest.fixture
+def compose() -> Any:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def test_the_services_share_the_sockets_and_nothing_else(compose: Any) -> None:
+    services = compose["services"]
+    assert set(services) == {"broker", "producer", "consumer"}
+    for service in services.values():
+        assert service["volumes"] == ["sockets:/run/arraybridge"]
+        assert not {"pid", "ipc", "network_mode", "privileged", "cap_add", "devices"} & set(service)
+        assert service["user"] == services["broker"]["user"]
+    assert list(compose["volumes"]) == ["sockets"]
+
+
+def test_the_cdi_file_mounts_the_directory_and_says_where_it_is() -> None:
+    cdi = json.loads((DEPLOY / "cdi/arraybridge.json").read_text())
+    assert re.fullmatch(r"[a-z0-9.-]+\.[a-z]+/[a-z]+", cdi["kind"])
+    (device,) = cdi["devices"]
+    (mount,) = device["containerEdits"]["mounts"]
+    assert device["containerEdits"]["env"] == [f"ARRAYBRIDGE_ADDRESS={mount['containerPath']}"]
+    assert not mount["hostPath"].endswith(".sock")
+
+
+def test_the_daemon_takes_what_the_image_tells_it() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    words = [json.loads(found) for found in re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", text, re.MULTILINE)]
+    program, *flags = [word for part in words for word in part]
+    assert program == "arraybridged"
+    checked = subprocess.run([DAEMON, *flags, "--check-config"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    cmake = "".join((ROOT / each / "CMakeLists.txt").read_text() for each in ("", "daemon", "client/ctl"))
+    for component in re.findall(r"--component (\w+)", text):
+        assert f"COMPONENT {component})" in cmake

@@ -1,0 +1,69 @@
+"""GPU memory between containers, on the simulated driver: VMM descriptors cross, legacy handles are refused with reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from container import ADDRESS, BUILD, Broker, Container
+from test_host_memory import eventually
+
+DRIVER = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+PROGRAM = BUILD / "tests/integration/cuda_client_program"
+MIB = 1 << 20
+
+
+class Gpu(Container):
+    """A C++ client with arrays on the simulated GPU."""
+
+    def __init__(self, sockets: Path, machine: str) -> None:
+        super().__init__(sockets, PROGRAM, ADDRESS, DRIVER, environment={"SIMULATED_CUDA": machine})
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    for each in (DRIVER, PROGRAM):
+        if not each.exists():
+            pytest.skip(f"{each.name} is not built")
+
+
+def start(run: Callable[..., Any], machine: str) -> tuple[Any, Any, Any]:
+    broker = run(Broker, "--cuda-driver", DRIVER, environment={"SIMULATED_CUDA": machine})
+    return broker, run(Gpu, machine), run(Gpu, machine)
+
+
+def test_vmm_descriptors_need_the_socket_alone(run: Callable[..., Any]) -> None:
+    broker, maker, reader = start(run, "devices=1")
+    assert maker.line("publish_in_place frame 7") == "ok"
+    assert reader.line("get frame") == "7"
+    # One mapping of the maker's arena, and no second arena: nothing was copied to get here.
+    assert reader.line("mapped") == "1"
+    assert maker.line("arenas") == "1"
+    # The maker's stream is still making these bytes, and no event crosses: the reader is answered when they are there.
+    assert maker.line("put_later late 8") == "later"
+    assert reader.line("get late") == "8"
+    maker.kill()
+    assert reader.line("look frame") == "7"
+    for name in ("frame", "late"):
+        reader.line(f"drop {name}")
+    reader.line("flush")
+    assert reader.line("leases") == "0"
+
+
+def test_a_reader_that_is_killed_gives_back_what_it_had(run: Callable[..., Any]) -> None:
+    _, maker, reader = start(run, "devices=1")
+    assert maker.line("put frame 3") == "ok"
+    assert reader.line("get frame") == "3"
+    reader.kill()
+    eventually("its lease ends", lambda: maker.line("leases") == "0")
+    assert maker.line("withdraw frame") == "OK"
+    assert maker.line("put frame 4") == "ok"
+
+
+def test_legacy_handles_are_refused_with_the_reason(run: Callable[..., Any]) -> None:
+    # 103: the driver exports no descriptors, so legacy handles are all there is.
+    _, maker, _ = start(run, "devices=1;off=103")
+    answer = maker.line("put frame 3")
+    assert "cuda_ipc is refused: it runs in another PID namespace" in answer

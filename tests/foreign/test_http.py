@@ -1,0 +1,127 @@
+"""What the daemon serves over HTTP, read as Prometheus reads it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from foreign_client import Daemon, Session, refused
+
+
+def url(daemon: Daemon) -> str:
+    found = re.search(r"http port (\d+)", daemon.log.read_text())
+    assert found is not None
+    return f"http://127.0.0.1:{found[1]}"
+
+
+def read(daemon: Daemon, path: str) -> str:
+    with urllib.request.urlopen(url(daemon) + path) as answer:
+        return str(answer.read().decode())
+
+
+def samples(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
+
+
+@pytest.fixture
+def daemon(start: Callable[..., Daemon]) -> Daemon:
+    return start("--http", "127.0.0.1:0", "--log-format", "json")
+
+
+def test_numbers_are_those_of_what_happened(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(daemon)
+    for name in ("one", "two"):
+        session.publish(name, bytes(1000))
+    session.call("Acquire", namespace="default", shares=[{"name": "one"}])
+    with refused(grpc.StatusCode.NOT_FOUND, "nowhere"):
+        session.call("Acquire", namespace="default", shares=[{"name": "nowhere"}])
+    found = samples(read(daemon, "/metrics"))
+    assert found["arraybridge_sessions"] == 1
+    assert found["arraybridge_leases"] == 1
+    assert found["arraybridge_publishes_total"] == 2
+    assert found['arraybridge_requests_total{door="grpc",verb="Publish",code="OK"}'] == 2
+    assert found['arraybridge_requests_total{door="grpc",verb="Acquire",code="NOT_FOUND"}'] == 1
+    assert found['arraybridge_request_duration_seconds_count{door="grpc",verb="Acquire"}'] == 2
+    charged = [value for name, value in found.items() if name.startswith("arraybridge_namespace_charged_bytes")]
+    assert sum(charged) > 0
+    assert found["process_open_fds"] > 3
+    assert found["process_resident_memory_bytes"] > 1 << 20
+
+
+@pytest.mark.parametrize("told", ["false", "true"])
+def test_namespaces_are_named_only_if_the_operator_said_so(
+    start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path, told: str
+) -> None:
+    config = tmp_path / "arraybridged.toml"
+    config.write_text(f"[http]\nlisten = '127.0.0.1:0'\nnamespaces = {told}\n[log]\nformat = 'json'\n")
+    daemon = start("--config", str(config))
+    session = open_session(daemon)
+    session.call("Allocate", namespace="secret-plans", size=4096)
+    session.publish("a-name-of-mine", bytes(10))
+    for page in ("/metrics", "/"):
+        assert ("secret-plans" in read(daemon, page)) == (told == "true")
+    for page in ("/metrics", "/", "/healthz", "/readyz"):
+        assert "a-name-of-mine" not in read(daemon, page)
+
+
+def test_promtool_finds_nothing(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool (Debian's package prometheus) is not installed")
+    open_session(daemon).publish("one", bytes(1000))
+    text = read(daemon, "/metrics")
+    answer = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout + answer.stderr) == (0, "")
+    broken = text.replace("# HELP arraybridge_leases ", "# HELP arraybridge_leases_total ")
+    assert subprocess.run([promtool, "check", "metrics"], input=broken, capture_output=True, text=True).returncode != 0
+
+
+def test_the_page_for_people_is_complete_and_loads_nothing_from_elsewhere(
+    daemon: Daemon, open_session: Callable[..., Session]
+) -> None:
+    open_session(daemon).publish("one", bytes(1000))
+    page = read(daemon, "/")
+    for words in ("<h1>arraybridged", "<h2>Memory", "<h2>Users", "<h2>Now", "<h2>Requests", "Publish", "host"):
+        assert words in page
+    assert not re.search(r"<script|src=|href=|url\(|http:", page)
+
+
+def test_a_port_that_is_taken_is_named(daemon: Daemon, start: Callable[..., Daemon]) -> None:
+    taken = url(daemon).removeprefix("http://")
+    with pytest.raises(AssertionError, match=rf"cannot listen on {taken}: Address already in use"):
+        start("--http", taken)
+
+
+def test_other_methods_and_pages_are_refused(daemon: Daemon) -> None:
+    for request in (
+        urllib.request.Request(url(daemon) + "/metrics", data=b"x", method="POST"),
+        urllib.request.Request(url(daemon) + "/shutdown"),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        assert refused.value.code in (404, 413)
+
+
+RULES = Path(__file__).resolve().parents[2] / "deploy/prometheus"
+
+
+def test_alert_rules_ask_for_metrics_that_exist(daemon: Daemon) -> None:
+    known = set(re.findall(r"^# TYPE (\S+)", read(daemon, "/metrics"), re.MULTILINE))
+    asked = set(re.findall(r"\b(?:arraybridge|process)_[a-z_]+\b", (RULES / "rules.yml").read_text()))
+    assert asked and asked <= known
+
+
+def test_alert_rules_fire_when_they_should() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool (Debian's package prometheus) is not installed")
+    for command in (["check", "rules", "rules.yml"], ["test", "rules", "rules_test.yml"]):
+        answer = subprocess.run([promtool, *command], cwd=RULES, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stdout + answer.stderr

@@ -1,0 +1,55 @@
+"""The manual pages say what the programs say of themselves, option by option."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from foreign_client import CTL, DAEMON, ROOT
+
+PAGES = ROOT / "deploy/man"
+
+
+def helped(*command: object) -> str:
+    return subprocess.run([*map(str, command), "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def options_in(text: str) -> set[str]:
+    """Of a --help: all spellings, each with its short form."""
+    return {name for line in re.findall(r"^  (-[^ ]+)", text, re.MULTILINE) for name in line.split(",")}
+
+
+def subcommands_in(text: str) -> list[str]:
+    return re.findall(r"^  (\w+) ", text[text.index("Subcommands:") :], re.MULTILINE)
+
+
+def tagged(page: Path) -> list[str]:
+    """What stands behind .TP, as it reads without its fonts."""
+    text = re.sub(r"\\f[BIR]", "", page.read_text()).replace("\\-", "-")
+    return [re.sub(r'^\.[BIR]+ |"', "", line) for line in re.findall(r"^\.TP\n(.*)$", text, re.MULTILINE)]
+
+
+def options_of(page: Path) -> set[str]:
+    return {word for tag in tagged(page) if tag.startswith("-") for word in re.findall(r"(?<![\w-])--?\w[\w-]*", tag)}
+
+
+def test_the_daemons_page_has_every_option_and_no_other() -> None:
+    assert options_of(PAGES / "arraybridged.8") == options_in(helped(DAEMON))
+
+
+def test_the_tools_page_has_every_option_and_command_and_no_other() -> None:
+    page, top = PAGES / "arraybridgectl.1", helped(CTL)
+    commands = subcommands_in(top)
+    said = options_in(top).union(*(options_in(helped(CTL, command)) for command in commands))
+    assert options_of(page) == said
+    assert sorted(tag.split()[0] for tag in tagged(page) if re.match(r"[a-z]", tag)) == sorted(commands)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.iterdir()), ids=lambda page: page.name)
+def test_the_page_is_well_formed(page: Path) -> None:
+    formatter = shutil.which("groff") or pytest.skip("groff is not installed")
+    done = subprocess.run([formatter, "-man", "-ww", "-z", "-Tutf8", str(page)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,164 @@
+"""SIGHUP, as an operator sends it to a daemon that serves."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from foreign_client import Daemon, Session, eventually, refused
+from test_http import samples, url
+
+CONFIG = """
+[http]
+listen = "127.0.0.1:0"
+[memory.host]
+capacity = "64MiB"
+[namespace.default]
+quota = "{quota}"
+[limits]
+shares_per_namespace = {shares}
+[log]
+level = "{level}"
+format = "json"
+"""
+
+
+class Manager:
+    """The service manager's end of $NOTIFY_SOCKET."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.settimeout(60)
+
+    def next(self) -> dict[str, str]:
+        message = self.socket.recv(4096).decode()
+        return dict(line.split("=", 1) for line in message.splitlines())
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+    manager = Manager(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    yield manager
+    manager.socket.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return write(tmp_path / "arraybridged.toml")
+
+
+def write(path: Path, quota: str = "50%", shares: int = 2, level: str = "info") -> Path:
+    path.write_text(CONFIG.format(quota=quota, shares=shares, level=level))
+    return path
+
+
+@pytest.fixture
+def daemon(start: Callable[..., Daemon], config: Path, manager: Manager) -> Daemon:
+    daemon = start("--config", str(config))
+    assert manager.next() == {"READY": "1", "STATUS": "serving"}
+    return daemon
+
+
+def reload(daemon: Daemon, manager: Manager) -> dict[str, str]:
+    """What the manager is told when it is over."""
+    daemon.process.send_signal(signal.SIGHUP)
+    began = manager.next()
+    assert began["RELOADING"] == "1"
+    assert int(began["MONOTONIC_USEC"]) > 0
+    return manager.next()
+
+
+def counted(daemon: Daemon) -> dict[str, float]:
+    with urllib.request.urlopen(url(daemon) + "/metrics") as answer:
+        return samples(answer.read().decode())
+
+
+def test_limits_and_quotas_change_while_sessions_go_on(
+    daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session]
+) -> None:
+    session = open_session(daemon)
+    for name in ("one", "two"):
+        session.publish(name, bytes(1000))
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "shares_per_namespace"):
+        session.publish("three", bytes(1000))
+    began = counted(daemon)["arraybridge_config_last_reload_success_timestamp_seconds"]
+    write(config, quota="25%", shares=3)
+    assert reload(daemon, manager) == {"READY": "1", "STATUS": "serving"}
+    session.publish("three", bytes(1000))
+    now = counted(daemon)
+    assert now['arraybridge_config_reloads_total{result="ok"}'] == 1
+    assert now["arraybridge_config_last_reload_success_timestamp_seconds"] > began
+    assert [value for name, value in now.items() if name.startswith("arraybridge_namespace_quota_bytes")] == [16 << 20]
+    assert "changed namespace.default.quota, limits.shares_per_namespace" in daemon.log.read_text()
+    # Less than there is takes nothing away and gives nothing more.
+    write(config, quota="4KiB", shares=1)
+    reload(daemon, manager)
+    assert len(session.call("List", kind="SHARES").shares) == 3
+    for size in (100, 1 << 20):
+        with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, ""):
+            session.publish("four", bytes(size))
+
+
+def test_who_waits_for_memory_is_answered_when_the_quota_grows(
+    daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session]
+) -> None:
+    session, reader = open_session(daemon), open_session(daemon)
+    kept = session.call("Allocate", namespace="default", size=30 << 20)
+    waiting = session.begin("Allocate", namespace="default", size=20 << 20, timeout_ms=60_000)
+    eventually("the request waits", lambda: reader.call("GetStats").waiting == 1)
+    write(config, quota="100%")
+    reload(daemon, manager)
+    assert waiting.result(60).handle.size == 20 << 20
+    assert kept.handle.size == 30 << 20
+
+
+def test_what_needs_a_restart_is_named_and_kept(daemon: Daemon, config: Path, manager: Manager) -> None:
+    config.write_text(config.read_text().replace("64MiB", "32MiB") + "[server]\nspin_us = 7\n")
+    assert reload(daemon, manager)["STATUS"] == "serving"
+    log = daemon.log.read_text()
+    assert "kept until a restart: server.spin_us, memory.host.capacity" in log
+    assert "nothing changed" in log
+    assert counted(daemon)['arraybridge_memory_capacity_bytes{device="host",uuid="",kind="memfd"}'] == 64 << 20
+
+
+def test_the_level_of_the_log_changes(daemon: Daemon, config: Path, manager: Manager) -> None:
+    write(config, level="error")
+    reload(daemon, manager)
+    assert "reloaded" not in daemon.log.read_text()
+    write(config, level="info")
+    reload(daemon, manager)
+    assert daemon.log.read_text().count("reloaded: changed log.level") == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where", "what"),
+    [
+        ("[limits]\nsessions = \n", "2:12", ""),
+        ("[limits]\nshares_per_namespace = 9\nsessoins = 5\n", "3:1", "limits.sessoins is unknown"),
+        ("[limits]\nshares_per_namespace = 9\nsessions = 0\n", "3:1", "limit sessions: must be more than 0"),
+        ("limits.shares_per_namespace = 9\nlog.level = 'loud'\n", "2:5", "'loud' is none of debug"),
+    ],
+    ids=["no TOML", "unknown key", "useless limit", "unknown word"],
+)
+def test_what_is_wrong_changes_nothing(
+    daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session], wrong: str, where: str, what: str
+) -> None:
+    config.write_text(wrong)
+    told = reload(daemon, manager)
+    assert told["READY"] == "1"
+    assert f"{config}:{where}: {what}" in told["STATUS"]
+    assert f"{config}:{where}: {what}" in daemon.log.read_text()
+    session = open_session(daemon)
+    for name in ("one", "two"):
+        session.publish(name, bytes(1000))
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "shares_per_namespace"):
+        session.publish("three", bytes(1000))
+    now = counted(daemon)
+    assert (now['arraybridge_config_reloads_total{result="ok"}'], now['arraybridge_config_reloads_total{result="refused"}']) == (0, 1)

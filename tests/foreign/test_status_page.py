@@ -1,0 +1,52 @@
+"""The status page in a real browser: it is drawn, nothing is blocked, nothing is asked of anybody else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_client import Session
+from test_http import daemon, url
+
+__all__ = ["daemon"]
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium (Debian's package) is not installed")
+
+
+def browse(page: str, home: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    own = ["--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={home}", "--disable-dev-shm-usage"]
+    if os.geteuid() == 0:
+        own.append("--no-sandbox")
+    done = subprocess.run(
+        [str(BROWSER), *own, *flags, page], capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": str(home)}
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_browser_draws_it(daemon: Any, open_session: Callable[..., Session], tmp_path: Path) -> None:
+    open_session(daemon).publish("one", bytes(1 << 20))
+    done = browse(url(daemon) + "/", tmp_path, "--dump-dom", "--enable-logging=stderr", "--v=0")
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", done.stdout))
+    for words in ("arraybridged", "Memory", "Users", "Requests", "Publish", "MiB"):
+        assert words in text
+    # Every table that was opened was understood: rows have as many cells as the first.
+    for table in re.findall(r"<table>.*?</table>", done.stdout, re.DOTALL):
+        rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+        assert len(rows) >= 2
+        assert {len(re.findall(r"<t[hd][ >]", row)) for row in rows} == {len(re.findall(r"<t[hd][ >]", rows[0]))}
+    assert "Content Security Policy" not in done.stderr  # its own policy lets its own style through
+
+
+def test_it_is_drawn_on_a_small_screen_too(daemon: Any, tmp_path: Path) -> None:
+    picture = tmp_path / "page.png"
+    browse(url(daemon) + "/", tmp_path, f"--screenshot={picture}", "--window-size=390,844", "--hide-scrollbars")
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.stat().st_size > 5000  # more than an empty sheet

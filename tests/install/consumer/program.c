@@ -1,0 +1,79 @@
+/* program ADDRESS: every function of the C API, and what it refuses. Prints what went wrong, or "ok". */
+#include <arraybridge/arraybridge.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failed(const char* what) {
+  printf("%s: %s\n", what, ab_message());
+  return 1;
+}
+
+#define EXPECT(condition) \
+  if (!(condition)) return failed(#condition)
+
+int main(int argc, char** argv) {
+  ab_broker* broker = NULL;
+  ab_array* array = NULL;
+  ab_array* born = NULL;
+  float numbers[6] = {0, 1, 2, 3, 4, 5};
+  int64_t shape[2] = {2, 3};
+  int64_t turned[2] = {1, 3};
+  ab_options options = {sizeof options, NULL, "default", "in c", 0};
+  ab_view view = {sizeof view, numbers, 2, 32, 1, 2, shape, NULL, 1, 0, 0};
+  ab_view seen = {0};
+  if (argc != 2) return 64;
+  options.address = argv[1];
+
+  EXPECT(ab_connect(&options, &broker) == AB_OK);
+  EXPECT(ab_put(broker, "from c", &view, 0) == AB_OK);
+  EXPECT(ab_put(broker, "from c", &view, 0) == AB_ALREADY_EXISTS);
+  EXPECT(strstr(ab_message(), "from c") != NULL);
+  EXPECT(ab_put(broker, "from c", &view, 1) == AB_OK);
+
+  EXPECT(ab_get(broker, "from c", 0, &array) == AB_OK);
+  EXPECT(ab_count(array) == 1);
+  EXPECT(ab_view_of(array, 0, &seen) == AB_INVALID_ARGUMENT); /* its size is not set */
+  seen.size = sizeof seen;
+  EXPECT(ab_view_of(array, 1, &seen) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_view_of(array, 0, &seen) == AB_OK);
+  EXPECT(seen.rank == 2 && seen.shape[0] == 2 && seen.shape[1] == 3 && seen.strides[0] == 3 && seen.strides[1] == 1);
+  EXPECT(seen.type_code == 2 && seen.type_bits == 32 && seen.type_lanes == 1);
+  EXPECT(seen.device_type == 1 && seen.read_only);
+  EXPECT(memcmp(seen.data, numbers, sizeof numbers) == 0);
+  EXPECT(ab_publish(broker, array, "again", 0) == AB_INVALID_ARGUMENT);
+  ab_drop(array);
+
+  view.strides = turned; /* of column-major order: it is copied into row-major */
+  shape[0] = 3, shape[1] = 2, turned[0] = 1, turned[1] = 3;
+  EXPECT(ab_put(broker, "turned", &view, 0) == AB_OK);
+  EXPECT(ab_get(broker, "turned", 0, &array) == AB_OK);
+  EXPECT(ab_view_of(array, 0, &seen) == AB_OK);
+  EXPECT(((const float*)seen.data)[1] == 3 && ((const float*)seen.data)[2] == 1);
+  ab_drop(array);
+
+  view.strides = NULL;
+  EXPECT(ab_empty(broker, &view, &born) == AB_OK);
+  EXPECT(ab_view_of(born, 0, &seen) == AB_OK && !seen.read_only);
+  memset(seen.data, 7, sizeof numbers);
+  EXPECT(ab_publish(broker, born, "born", 0) == AB_OK);
+  ab_drop(born);
+  EXPECT(ab_get(broker, "born", 1000, &array) == AB_OK);
+  EXPECT(ab_view_of(array, 0, &seen) == AB_OK && ((const unsigned char*)seen.data)[23] == 7);
+
+  EXPECT(ab_get(broker, "nowhere", 0, &born) == AB_NOT_FOUND);
+  EXPECT(ab_get(broker, "nowhere", 1, &born) == AB_DEADLINE_EXCEEDED);
+  EXPECT(ab_get(broker, NULL, 0, &born) == AB_INVALID_ARGUMENT);
+  view.rank = -1;
+  EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);
+  view.rank = 2, view.device_type = 2;
+  EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_withdraw(broker, "born") == AB_OK);
+  EXPECT(ab_withdraw(broker, "born") == AB_NOT_FOUND);
+  ab_disconnect(broker);
+  EXPECT(((const unsigned char*)seen.data)[0] == 7); /* what is held outlives the connection */
+  ab_drop(array);
+  ab_disconnect(NULL);
+  ab_drop(NULL);
+  puts("ok");
+  return 0;
+}

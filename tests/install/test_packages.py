@@ -1,0 +1,90 @@
+"""The Debian packages: built, looked at by lintian, laid into a bare root, and started from there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_install import BUILD
+
+pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("packages")
+    command = ["cpack", "-G", "DEB", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path.name.split("_")[0]: path for path in folder.glob("*.deb")}
+
+
+@pytest.fixture(scope="module")
+def root(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    bare = tmp_path_factory.mktemp("root")
+    for package in packages.values():
+        subprocess.run(["dpkg-deb", "-x", str(package), str(bare)], check=True)
+    return bare
+
+
+def field(package: Path, name: str) -> str:
+    return subprocess.run(["dpkg-deb", "-f", str(package), name], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_there_are_two_that_need_the_c_library_alone(packages: dict[str, Path]) -> None:
+    assert set(packages) == {"arraybridged", "libarraybridge-dev"}
+    needed = {each.split()[0] for each in field(packages["arraybridged"], "Depends").split(",")}
+    assert needed == {"libc6", "libgcc-s1"}
+
+
+def test_nothing_lies_where_it_should_not(root: Path) -> None:
+    assert {path.name for path in root.iterdir()} == {"usr"}
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    for wanted in (
+        "usr/bin/arraybridged",
+        "usr/bin/arraybridgectl",
+        "usr/lib/systemd/system/arraybridged.service",
+        "usr/lib/systemd/system/arraybridged-lifeline.socket",
+        "usr/lib/systemd/user/arraybridged.service",
+        "usr/lib/sysusers.d/arraybridge.conf",
+        "usr/lib/tmpfiles.d/arraybridge.conf",
+        "usr/share/arraybridge/arraybridged.toml",
+        "usr/share/man/man8/arraybridged.8.gz",
+        "usr/share/man/man1/arraybridgectl.1.gz",
+        "usr/include/arraybridge/arraybridge.h",
+    ):
+        assert wanted in found
+    assert not [path for path in found if "simulated" in path or "gtest" in path]
+
+
+def test_what_was_laid_down_serves(root: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    read, write = os.pipe()
+    config = root / "usr/share/arraybridge/arraybridged.toml"
+    daemon = subprocess.Popen(
+        [root / "usr/bin/arraybridged", "--config", config, "--directory", directory, "--http", "off", "--ready-fd", str(write)],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(write)
+    with os.fdopen(read) as lines:
+        assert lines.readline() == "ready\n"
+    ping = subprocess.run([root / "usr/bin/arraybridgectl", "-H", directory, "ping"], capture_output=True, text=True)
+    assert (ping.returncode, ping.stdout) == (0, "ok\n")
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian is not installed")
+def test_lintian_finds_no_error(packages: dict[str, Path], tmp_path: Path) -> None:
+    copies = [str(shutil.copy(package, tmp_path)) for package in packages.values()]
+    # One file for wheel and package: TLS and zlib lie inside, to which Debian objects for its archive's own packages.
+    flags = ["--fail-on", "error", "--suppress-tags", "embedded-library"]
+    if os.geteuid() == 0:
+        flags.append("--allow-root")
+    done = subprocess.run(["lintian", *flags, *copies], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,201 @@
+// Shares that are published before their bytes are there, through a real arraybridged, between exec'd processes on the
+// simulated driver. There "held" means that asking changes nothing: bytes come only because somebody waits for them, so
+// who does not wait reads what was there before.
+#include <csignal>
+#include <string>
+
+#include "tests/integration/processes.h"
+
+namespace arraybridge {
+namespace {
+
+const std::string& Library() {
+  static const std::string library = DriverUnderTest(SIMULATED_CUDA_LIBRARY);
+  return library;
+}
+
+void Machine(const std::string& configuration) { ::setenv("SIMULATED_CUDA", configuration.c_str(), 1); }
+
+struct BeforeTheDaemon {
+  explicit BeforeTheDaemon(const std::string& machine) { Machine(machine); }
+};
+
+class FenceTest : BeforeTheDaemon, public DaemonTest {
+ protected:
+  explicit FenceTest(const std::string& without = "", const std::string& events = "auto")
+      : BeforeTheDaemon(without),
+        DaemonTest({"--cuda-driver", Library(), "--cuda-events", events}),
+        without_(without) {}
+
+  void SetUp() override {
+    if (!IsSimulated(Library())) GTEST_SKIP() << "a card decides by itself when work happens";
+  }
+  std::unique_ptr<Process> Client(const std::string& machine) const {
+    Machine(machine + without_);
+    return std::make_unique<Process>(std::vector<std::string>{Built(CUDA_CLIENT_PROGRAM), directory_, Library()});
+  }
+  static std::string Do(const std::unique_ptr<Process>& client, const std::string& command) {
+    client->Say(command);
+    return client->Line();
+  }
+  // Nothing here has an upper limit of time.
+  static void WaitUntil(const std::unique_ptr<Process>& client, const std::string& command, const std::string& answer) {
+    for (std::string got = Do(client, command); got != answer; got = Do(client, command)) ASSERT_NE(got, "");
+  }
+
+  const std::string without_;
+};
+
+TEST_F(FenceTest, NeitherSideWaitsAndTheReaderSeesTheBytes) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 60"), "later");
+  EXPECT_EQ(Do(writer, "pending"), "1");
+  ASSERT_EQ(Do(reader, "get_in_order frame"), "60");
+  WaitUntil(writer, "pending", "0");
+}
+
+TEST_F(FenceTest, WhoCopiesToTheHostNeedsNoOrderOfItsOwn) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 61"), "later");
+  ASSERT_EQ(Do(reader, "get frame"), "61");
+  WaitUntil(writer, "pending", "0");
+  EXPECT_EQ(Do(reader, "get frame"), "61") << "now it is told that there is nothing to wait for";
+}
+
+TEST_F(FenceTest, TheMakersOwnProcessWaitsForItsOwnEvent) {
+  const auto writer = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 62"), "later");
+  ASSERT_EQ(Do(writer, "get_in_order frame"), "62");
+  WaitUntil(writer, "pending", "0");
+}
+
+TEST_F(FenceTest, EveryGenerationHasItsOwnBytes) {
+  const auto writer = Client("");
+  const auto reader = Client("");
+  for (int i = 1; i <= 200; ++i) {
+    const std::string said = Do(writer, "put_later frame " + std::to_string(i % 256));
+    ASSERT_TRUE(said == "later" || said == "waited") << said;
+    ASSERT_EQ(Do(reader, i % 2 == 0 ? "get frame" : "get_in_order frame"), std::to_string(i % 256));
+  }
+  WaitUntil(writer, "pending", "0");
+}
+
+TEST_F(FenceTest, WhenAllEventsAreWaitedForThePutWaits) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  int later = 0;
+  std::string said = "later";
+  for (; said == "later" && later < 100; ++later) said = Do(writer, "put_later a" + std::to_string(later) + " 63");
+  EXPECT_EQ(said, "waited");
+  EXPECT_EQ(later, 65);
+  EXPECT_EQ(Do(reader, "get a64"), "63");
+  EXPECT_EQ(Do(reader, "get a0"), "63");
+}
+
+// A reader that has its lease may wait with yet another stream: the event is not recorded for anybody else before.
+TEST_F(FenceTest, AnEventIsUsedAgainWhenNobodyLeasesItsShareAnyMore) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Do(writer, "put_later a" + std::to_string(i) + " 64"), "later");
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Do(reader, "get a" + std::to_string(i)), "64");
+  WaitUntil(writer, "pending", "0");
+  EXPECT_EQ(Do(writer, "put_later b 65"), "waited") << "all bytes are there, all events still leased";
+  EXPECT_EQ(Do(reader, "drop a0"), "ok");
+  for (std::string said = "waited"; said != "later"; said = Do(writer, "put_later b 66")) ASSERT_NE(said, "");
+  EXPECT_EQ(Do(reader, "get b"), "66");
+}
+
+TEST_F(FenceTest, WhoCannotOpenTheEventGetsTheBytesWhenTheyAreThere) {
+  const auto writer = Client("");
+  const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(Do(writer, "put_later frame " + std::to_string(i)), "later");
+    EXPECT_EQ(Do(reader, "get frame"), std::to_string(i));
+  }
+}
+
+TEST_F(FenceTest, ADriverWithoutInterprocessEventsMakesThePutWait) {
+  const auto writer = Client("held;fail=cuIpcGetEventHandle:*:801");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 67"), "waited");
+  EXPECT_EQ(Do(reader, "get frame"), "67");
+}
+
+TEST_F(FenceTest, AShareGoesWithAMakerThatDiedBeforeItsBytesWereThere) {
+  auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 68"), "later");
+  writer->Kill();
+  WaitUntil(reader, "lost", "1");
+  EXPECT_EQ(Do(reader, "get frame").substr(0, 9), "NOT_FOUND");
+  WaitUntil(reader, "arenas", "0");
+  EXPECT_EQ(Do(reader, "put frame 69"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "69");
+}
+
+TEST_F(FenceTest, ClosingABrokerWaitsForWhatItPublished) {
+  const auto writer = Client("");
+  const auto reader = Client("");
+  EXPECT_EQ(Do(writer, "put_later frame 70"), "later");
+  EXPECT_EQ(Do(writer, "close"), "ok");
+  EXPECT_EQ(Do(reader, "lost"), "0");
+  EXPECT_EQ(Do(reader, "get frame"), "70");
+}
+
+// The broker has the share, and only its maker can say when the bytes have come.
+TEST_F(FenceTest, AMakerThatDidNotWaitForTheAnswerLooksAfterItsShareAllTheSame) {
+  const auto writer = Client("");
+  const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
+  EXPECT_EQ(Do(writer, "put first 76"), "ok");  // the arena is there: what follows is a Publish alone
+  daemon_->Freeze();
+  EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
+  daemon_->Signal(SIGCONT);
+  EXPECT_EQ(Do(reader, "get frame"), "77") << "it waits until the bytes are said to be there";
+  std::string pending = Do(writer, "pending");
+  for (int i = 0; i < 300 && pending != "0"; ++i) {
+    ::usleep(10'000);
+    pending = Do(writer, "pending");
+  }
+  EXPECT_EQ(pending, "0");
+}
+
+// What is still being written is given to nobody else, whoever withdraws it.
+TEST_F(FenceTest, BytesOnTheirWayAreNotWrittenOver) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 71"), "later");
+  EXPECT_EQ(Do(writer, "withdraw frame"), "OK");
+  EXPECT_EQ(Do(writer, "put next 72"), "ok");
+  EXPECT_EQ(Do(writer, "put_later other 73"), "later");
+  EXPECT_EQ(Do(reader, "get other"), "73") << "with it the first copy happens, too";
+  EXPECT_EQ(Do(reader, "get next"), "72");
+}
+
+class IpcFenceTest : public FenceTest {
+ protected:
+  IpcFenceTest() : FenceTest(";off=103") {}
+};
+
+TEST_F(IpcFenceTest, LegacyHandlesHaveFencesToo) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 74"), "later");
+  EXPECT_EQ(Do(reader, "get_in_order frame"), "74");
+}
+
+class NoFenceTest : public FenceTest {
+ protected:
+  NoFenceTest() : FenceTest("", "never") {}
+};
+
+TEST_F(NoFenceTest, ADaemonMayBeToldToOfferNone) {
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 75"), "waited");
+  EXPECT_EQ(Do(reader, "get frame"), "75");
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,56 @@
+// The hold protocol under stress: nothing stale is ever read, and the very same test sees it when a step is left out.
+// More of it: hold_stress safe 100000000 3600 4.
+#include <sched.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/integration/build_tree.h"
+#include "tests/integration/process.h"
+
+namespace arraybridge {
+namespace {
+
+std::map<std::string, std::string> Stress(std::vector<std::string> words) {
+  words.insert(words.begin(), Built(HOLD_STRESS));
+  Process process(words);
+  std::map<std::string, std::string> numbers;
+  std::istringstream line(process.Line());
+  for (std::string word; line >> word;) numbers[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  EXPECT_EQ(process.Wait(), 0);
+  return numbers;
+}
+
+uint64_t Number(const std::map<std::string, std::string>& numbers, const std::string& name) {
+  const auto found = numbers.find(name);
+  return found == numbers.end() ? 0 : std::stoull(found->second);
+}
+
+bool HasSeveralCpus() {
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
+}
+
+TEST(HoldStressTest, NothingStaleIsRead) {
+  const auto numbers = Stress({"safe", "1000000000", "5", "3"});
+  EXPECT_EQ(Number(numbers, "stale"), 0u);
+  EXPECT_GT(Number(numbers, "acquired"), 100000u);
+  EXPECT_GT(Number(numbers, "waited"), 0u) << "withdrawals met holders";
+  EXPECT_EQ(Number(numbers, "waiting"), 0u) << "and all of them ended";
+}
+
+TEST(HoldStressTest, WithoutHoldsItIs) {
+  EXPECT_GT(Number(Stress({"no_hold", "1000000000", "60", "3", "stop"}), "stale"), 0u);
+}
+
+// The store has to be overtaken by a load while the broker looks: that takes two CPUs.
+TEST(HoldStressTest, WithoutTheFenceItIs) {
+  if (!HasSeveralCpus()) GTEST_SKIP() << "one CPU sees its own stores in order";
+  EXPECT_GT(Number(Stress({"no_fence", "1000000000", "120", "3", "stop"}), "stale"), 0u);
+}
+
+}  // namespace
+}  // namespace arraybridge

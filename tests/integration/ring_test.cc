@@ -1,0 +1,272 @@
+// What is published without waiting, with a real daemon: everybody finds it at once, in order; what fails is told.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <arraybridge/broker.h>
+
+#include "tests/integration/processes.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr size_t kBytes = 4096;
+
+class RingTest : public DaemonTest {
+ protected:
+  explicit RingTest(std::vector<std::string> options = {}) : DaemonTest(std::move(options)) {}
+
+  Broker::Options options() const {
+    return {.address = directory_, .timeout = seconds(30), .client = "test", .interrupted = {}, .cuda_driver = {}};
+  }
+
+  static Result<Placement> Place(Broker& broker, uint8_t fill, size_t bytes = kBytes) {
+    const std::vector<uint8_t> content(bytes, fill);
+    View view;
+    view.data = const_cast<uint8_t*>(content.data());
+    view.type = {1, 8, 1};
+    view.dtype = "uint8";
+    view.shape = {static_cast<int64_t>(bytes)};
+    view.strides = {1};
+    return broker.Place({&view, 1});
+  }
+  static Status Put(Broker& broker, const std::string& name, uint8_t fill, bool wait = false, bool replace = false) {
+    const auto placed = Place(broker, fill);
+    if (!placed.ok()) return placed.status();
+    return broker.Publish(*placed, {.name = name, .replace = replace, .wait = wait}).status();
+  }
+  // From here on this broker publishes without calls.
+  static void Meet(Broker& broker) {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(Put(broker, "meet/" + std::to_string(i), 0).ok());
+    ASSERT_GT(broker.client_stats().ring_entries, 0u);
+    ASSERT_TRUE(broker.Flush().ok());
+  }
+  static bool Holds(const Acquired& array, uint8_t fill) {
+    const std::vector<uint8_t> expected(kBytes, fill);
+    return array.views[0].nbytes() == kBytes && std::memcmp(array.views[0].data, expected.data(), kBytes) == 0;
+  }
+};
+
+TEST_F(RingTest, WhatIsPublishedWithoutWaitingIsFoundAtOnce) {
+  Broker writer(options());
+  Broker reader(options());
+  Meet(writer);
+  const uint64_t before = writer.client_stats().ring_entries;
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = "frame/" + std::to_string(i);
+    ASSERT_TRUE(Put(writer, name, static_cast<uint8_t>(i)).ok());
+    const auto got = reader.Acquire({.name = name});
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    ASSERT_TRUE(Holds(*got, static_cast<uint8_t>(i)));
+    EXPECT_EQ(got->share->arrays[0].dtype, "uint8");
+    EXPECT_NE(got->share->id, 0u);
+  }
+  EXPECT_GT(writer.client_stats().ring_entries, before + 290);
+  EXPECT_TRUE(writer.Flush().ok());
+}
+
+TEST_F(RingTest, WhoPublishedItFindsItToo) {
+  Broker broker(options());
+  Meet(broker);
+  ASSERT_TRUE(Put(broker, "own", 7).ok());
+  const auto got = broker.Acquire({.name = "own"});
+  ASSERT_TRUE(got.ok());
+  EXPECT_TRUE(Holds(*got, 7));
+}
+
+TEST_F(RingTest, ListWithdrawAndPublishSeeWhatStandsInARing) {
+  Broker writer(options());
+  Broker other(options());
+  Meet(writer);
+  ASSERT_TRUE(other.GetServerInfo().ok());
+  ASSERT_TRUE(Put(writer, "listed/a", 1).ok());
+  EXPECT_EQ(other.List("listed/")->size(), 1u);
+  ASSERT_TRUE(Put(writer, "withdrawn", 1).ok());
+  EXPECT_TRUE(other.Withdraw({.name = "withdrawn"}).ok());
+  ASSERT_TRUE(Put(writer, "taken", 1).ok());
+  EXPECT_EQ(Put(other, "taken", 2, true).code(), Code::kAlreadyExists);
+  ASSERT_TRUE(Put(writer, "replaced", 1).ok());
+  EXPECT_TRUE(Put(other, "replaced", 2, true, true).ok());
+  const auto got = other.Acquire({.name = "replaced"});
+  ASSERT_TRUE(got.ok());
+  EXPECT_TRUE(Holds(*got, 2)) << "the later one";
+  EXPECT_TRUE(writer.Flush().ok()) << "none of its own failed";
+}
+
+TEST_F(RingTest, WhoWaitsForANameIsTold) {
+  Broker writer(options());
+  Meet(writer);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "awaited/" + std::to_string(i);
+    std::thread waiting([&] {
+      Broker reader(options());
+      const auto got = reader.Acquire({.name = name}, {.wait = seconds(30)});
+      EXPECT_TRUE(got.ok()) << got.status().ToString();
+    });
+    // With and without somebody who waits already: both have to end.
+    if (i % 2 == 0) {
+      while (writer.GetStats()->waiting == 0) std::this_thread::yield();
+    }
+    EXPECT_TRUE(Put(writer, name, 1).ok());
+    waiting.join();
+  }
+}
+
+TEST_F(RingTest, EntriesAndCallsKeepTheirOrder) {
+  Broker broker(options());
+  Meet(broker);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Put(broker, "x", 1).ok());
+    ASSERT_TRUE(Put(broker, "x", 2, true, true).ok()) << "replaces what stands in the ring";
+    const auto got = broker.Acquire({.name = "x"});
+    ASSERT_TRUE(got.ok());
+    ASSERT_TRUE(Holds(*got, 2));
+    ASSERT_TRUE(broker.Withdraw({.name = "x"}).ok());
+  }
+  ASSERT_TRUE(broker.Flush().ok());
+}
+
+TEST_F(RingTest, WhatFailedIsToldByTheNextPublishOrFlush) {
+  Broker broker(options());
+  Meet(broker);
+  ASSERT_TRUE(Put(broker, "there", 1, true).ok());
+  ASSERT_TRUE(Put(broker, "there", 2).ok()) << "nobody has looked yet";
+  const Status flushed = broker.Flush();
+  EXPECT_EQ(flushed.code(), Code::kAlreadyExists);
+  EXPECT_EQ(flushed.reason(), "NAME_TAKEN");
+  EXPECT_NE(flushed.message().find("'there'"), std::string::npos) << flushed.message();
+  EXPECT_TRUE(broker.Flush().ok()) << "told once";
+
+  ASSERT_TRUE(Put(broker, "there", 2).ok());
+  ASSERT_TRUE(broker.GetStats().ok());  // the broker has taken it now
+  ASSERT_TRUE(Put(broker, "fine", 1).ok()) << "it learns of that here";
+  const Status next = Put(broker, "not done", 1);
+  EXPECT_EQ(next.reason(), "NAME_TAKEN");
+  EXPECT_EQ(broker.Acquire({.name = "not done"}).status().code(), Code::kNotFound);
+  EXPECT_TRUE(broker.Acquire({.name = "fine"}).ok());
+  EXPECT_TRUE(broker.Flush().ok());
+  EXPECT_TRUE(Holds(*broker.Acquire({.name = "there"}), 1));
+}
+
+TEST_F(RingTest, WhatFailedMayBePublishedAnew) {
+  Broker broker(options());
+  Meet(broker);
+  ASSERT_TRUE(Put(broker, "there", 1, true).ok());
+  const auto placed = Place(broker, 9);
+  ASSERT_TRUE(broker.Publish(*placed, {.name = "there", .wait = false}).ok());
+  EXPECT_EQ(broker.Publish(*placed, {.name = "twice"}).status().reason(), "PLACEMENT_PUBLISHED");
+  EXPECT_EQ(broker.Flush().reason(), "NAME_TAKEN");
+  ASSERT_TRUE(broker.Publish(*placed, {.name = "elsewhere"}).ok());
+  EXPECT_TRUE(Holds(*broker.Acquire({.name = "elsewhere"}), 9));
+}
+
+TEST_F(RingTest, RangesOfWhatFailedAndOfWhatIsWithdrawnAreCarvedAgain) {
+  Broker broker(options());
+  Broker other(options());
+  Meet(broker);
+  ASSERT_TRUE(Put(broker, "there", 1, true).ok());
+  for (int round = 0; round < 2000; ++round) {
+    ASSERT_TRUE(Put(broker, "there", 2).ok());
+    EXPECT_EQ(broker.Flush().reason(), "NAME_TAKEN");
+    ASSERT_TRUE(Put(broker, "mine", 3).ok());
+    ASSERT_TRUE(other.Withdraw({.name = "mine"}).ok());
+  }
+  EXPECT_LE(broker.client_stats().arena_bytes, 6u << 20) << "4000 ranges of 4 KiB are 16 MiB";
+}
+
+TEST_F(RingTest, MoreThanARingHoldsGoesThrough) {
+  Broker writer(options());
+  Broker reader(options());
+  Meet(writer);
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(Put(writer, "many/" + std::to_string(i), static_cast<uint8_t>(i)).ok());
+  ASSERT_TRUE(writer.Flush().ok());
+  EXPECT_EQ(reader.List("many/")->size(), 3000u);
+}
+
+TEST_F(RingTest, WhatDoesNotFitGoesByACall) {
+  Broker broker(options());
+  Meet(broker);
+  const uint64_t before = broker.client_stats().ring_entries;
+  const std::string name(200, 'n');
+  ASSERT_TRUE(Put(broker, name, 4).ok());
+  EXPECT_EQ(Put(broker, name, 4).reason(), "NAME_TAKEN") << "at once";
+  EXPECT_TRUE(Put(broker, name, 5, false, true).ok()) << "who replaces waits";
+  EXPECT_EQ(broker.client_stats().ring_entries, before);
+  EXPECT_EQ(Put(broker, "", 4).code(), Code::kInvalidArgument) << "nobody could find it";
+  EXPECT_TRUE(Holds(*broker.Acquire({.name = name}), 5));
+}
+
+TEST_F(RingTest, ManyThreadsPublishIntoOneRing) {
+  Broker writer(options());
+  Meet(writer);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 500; ++i) {
+        EXPECT_TRUE(Put(writer, "t" + std::to_string(t) + "/" + std::to_string(i), static_cast<uint8_t>(t)).ok());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  ASSERT_TRUE(writer.Flush().ok());
+  for (int t = 0; t < 4; ++t) EXPECT_EQ(writer.List("t" + std::to_string(t) + "/")->size(), 500u);
+}
+
+TEST_F(RingTest, WhoEndsAtOnceHasPublishedAllTheSame) {
+  {
+    Broker writer(options());
+    Meet(writer);
+    ASSERT_TRUE(Put(writer, "last words", 6).ok());
+  }
+  Broker reader(options());
+  const auto got = reader.Acquire({.name = "last words"}, {.wait = seconds(30)});
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  EXPECT_TRUE(Holds(*got, 6));
+}
+
+TEST_F(RingTest, AChildPublishesForItself) {
+  Broker broker(options());
+  Meet(broker);
+  ASSERT_TRUE(Put(broker, "parent/1", 1).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool fine = true;
+    for (int i = 0; i < 20; ++i) fine = fine && Put(broker, "child/" + std::to_string(i), 2).ok();
+    fine = fine && broker.client_stats().ring_entries > 0 && broker.Flush().ok();
+    ::_exit(fine ? 0 : 1);
+  }
+  for (int i = 2; i < 20; ++i) ASSERT_TRUE(Put(broker, "parent/" + std::to_string(i), 1).ok());
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  ASSERT_TRUE(broker.Flush().ok());
+  EXPECT_EQ(broker.List("parent/")->size(), 19u);
+  EXPECT_EQ(broker.List("child/")->size(), 20u);
+}
+
+TEST_F(RingTest, ABrokerThatGoesTakesNothingSilently) {
+  Broker broker(options());
+  Meet(broker);
+  daemon_->Freeze();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Put(broker, "lost/" + std::to_string(i), 1).ok());
+  daemon_->Kill();
+  const Status flushed = broker.Flush();
+  EXPECT_FALSE(flushed.ok());
+  Start();
+  const Status told = flushed.reason() == "PUBLISH_LOST" ? flushed : broker.Flush();
+  EXPECT_EQ(told.reason(), "PUBLISH_LOST") << told.ToString();
+  EXPECT_NE(told.message().find("4 more"), std::string::npos) << told.ToString();
+  ASSERT_TRUE(broker.Flush().ok());
+  Meet(broker);
+  EXPECT_EQ(broker.List("lost/")->size(), 0u);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,315 @@
+"""CuPy, PyTorch, TensorFlow, JAX, pyclesperanto with its CUDA backend, its prototype, and Numba, each in its own dialect.
+
+`install()` puts them into sys.modules. Dialects as in the frameworks' own code: who passes which keyword, who answers
+in which capsule, who refuses what, and how.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+from arraybridge import _core
+from arraybridge.planner import layout_of
+
+from fakes.gpu import LEGACY, VERSIONED, Held, abort, consumed, read, taken, write
+
+BOTH = (LEGACY, VERSIONED)
+
+
+class CupyArray(Held):
+    """cupy.ndarray: both dialects out, an integer stream in."""
+
+    dtype = property(lambda self: np.dtype(self.held.dtype))
+    strides = property(lambda self: tuple(stride * self.dtype.itemsize for stride in self.held.strides))
+    data = property(lambda self: SimpleNamespace(ptr=self.address))
+    device = property(lambda self: SimpleNamespace(id=self.held.device[1]))
+    flags = property(lambda self: SimpleNamespace(c_contiguous=self.held.compact))
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+        if copy:
+            raise BufferError("copy=True is not supported on a device")
+        return self.exported(VERSIONED if max_version and max_version[0] >= 1 else LEGACY, stream=stream)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+
+class LikeCupy(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("cupy")
+        self.__version__, self.ndarray, self.current = "14.0.0", CupyArray, 0
+        idle = SimpleNamespace(synchronize=lambda: None)
+        self.cuda = SimpleNamespace(Device=self.device, get_current_stream=lambda: idle)
+
+    @contextmanager
+    def device(self, number: int) -> Iterator[None]:
+        before, self.current = self.current, number
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def from_dlpack(self, source: Any) -> CupyArray:
+        kind, number = source.__dlpack_device__()
+        if kind not in (2, 13):
+            raise TypeError(f"CPU arrays cannot be imported: {kind}")
+        assert number == self.current, "in its device"
+        return CupyArray(taken(source, BOTH, stream=1, max_version=(1, 0)))
+
+    def copyto(self, target: CupyArray, source: CupyArray) -> None:
+        write(target.address, source.values())
+
+
+class TorchTensor(Held):
+    """torch.Tensor: versioned if asked; its own default stream is -1."""
+
+    is_nested = is_quantized = is_meta = requires_grad = False
+    layout = "strided"
+    dtype = property(lambda self: f"torch.{self.held.dtype}")
+    is_cuda = property(lambda self: self.on_gpu)
+    device = property(lambda self: SimpleNamespace(type="cuda" if self.on_gpu else "cpu", index=self.held.device[1]))
+
+    def is_conj(self) -> bool:
+        return False
+
+    is_neg = is_conj
+
+    def is_contiguous(self) -> bool:
+        return self.held.compact
+
+    def stride(self) -> tuple[int, ...]:
+        return self.held.strides
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def detach(self) -> "TorchTensor":
+        return self
+
+    def copy_(self, source: "TorchTensor") -> None:
+        write(self.address, source.values())
+
+    def __dlpack__(self, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+        assert stream is not None or not self.on_gpu
+        return self.exported(VERSIONED if max_version and max_version[0] >= 1 else LEGACY, stream=stream)
+
+
+class LikeTorch(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("torch")
+        self.__version__, self.Tensor, self.strided = "2.13.0", TorchTensor, "strided"
+        wrapped = SimpleNamespace(is_functorch_wrapped_tensor=lambda tensor: False)
+        self._C = SimpleNamespace(_functorch=wrapped)
+        idle = SimpleNamespace(synchronize=lambda: None)
+        self.cuda = SimpleNamespace(current_stream=lambda device: idle)
+        self.current = 1  # its current stream: the legacy one
+
+    def from_dlpack(self, source: Any) -> TorchTensor:
+        kind, _ = source.__dlpack_device__()
+        if kind not in (1, 2):
+            raise BufferError(f"device {kind}")
+        view = taken(source, BOTH, max_version=(1, 0), **({"stream": self.current} if kind == 2 else {}))
+        if any(stride < 0 for stride in view.strides):
+            abort("a negative stride in torch")
+        return TorchTensor(view)
+
+
+class TfTensor(Held):
+    """An EagerTensor: unversioned capsules, RuntimeError for every keyword it dislikes, no stream."""
+
+    dtype = property(lambda self: SimpleNamespace(name=self.held.dtype))
+    device = property(
+        lambda self: f"/job:localhost/replica:0/task:0/device:{'GPU' if self.on_gpu else 'CPU'}:{self.held.device[1]}"
+    )
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        if set(keywords) - {"max_version", "copy"} or keywords.get("copy"):
+            raise RuntimeError(f"not supported: {keywords}")
+        return self.exported(LEGACY)
+
+
+class LikeTensorflow(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("tensorflow")
+        self.__version__, self.Tensor = "2.21.0", TfTensor
+        self.Variable = type("Variable", (), {})
+        self.gpus = ["gpu0"]
+        self.config = SimpleNamespace(
+            list_physical_devices=lambda kind: list(self.gpus), get_visible_devices=lambda kind: list(self.visible)
+        )
+        self.visible = self.gpus
+        dlpack = SimpleNamespace(to_dlpack=lambda tensor: tensor.__dlpack__(), from_dlpack=self.from_dlpack)
+        self.experimental = SimpleNamespace(dlpack=dlpack)
+
+    def is_symbolic_tensor(self, tensor: Any) -> bool:
+        return False
+
+    def from_dlpack(self, capsule: Any) -> TfTensor:
+        view = consumed(capsule, (LEGACY,))
+        if not view.compact:
+            raise ValueError("strides")
+        if view.device[0] == 1 and view.address % 64:
+            abort("misaligned memory in TensorFlow")
+        return TfTensor(view)
+
+
+class _Platform:
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
+
+
+class JaxArray(Held):
+    """jax.Array: unversioned whatever is asked, ordered after the stream that it is told."""
+
+    dtype = property(lambda self: np.dtype(self.held.dtype))
+    sharding = property(lambda self: SimpleNamespace(device_set={_Platform("gpu" if self.on_gpu else "cpu")}))
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+        return self.exported(LEGACY, stream=stream)
+
+
+class LikeJax(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("jax")
+        self.__version__, self.Array = "0.10.2", JaxArray
+        self.core = SimpleNamespace(Tracer=type("Tracer", (), {}))
+        self.dtypes = SimpleNamespace(issubdtype=lambda dtype, kind: False, extended=object)
+        self.config = SimpleNamespace(jax_enable_x64=True)
+        self.dlpack = ModuleType("jax.dlpack")
+        self.dlpack.from_dlpack = self.from_dlpack  # type: ignore[attr-defined]
+
+    def local_devices(self, backend: str) -> list[str]:
+        return ["gpu0"]
+
+    def from_dlpack(self, source: Any) -> JaxArray:
+        kind, _ = source.__dlpack_device__()
+        if kind not in (1, 2):
+            raise TypeError(f"device {kind}")
+        view = taken(source, (LEGACY,), stream=2 if kind == 2 else None)
+        if layout_of(view.shape, view.strides) not in ("compact_c", "compact_permutation"):
+            raise RuntimeError("strides")
+        if kind == 1 and view.address % 64:
+            raise ValueError("it would be copied in silence")
+        return JaxArray(view)
+
+
+class CleArray(Held):
+    """An array of pyclesperanto_cuda: `stream` and `version` are its only keywords; versioned alone."""
+
+    dtype = property(lambda self: np.dtype(self.held.dtype))
+    device = property(lambda self: LikePyclesperanto.DEVICE)
+    read = 0
+
+    def __dlpack__(self, stream: Any = None, version: Any = (1, 0)) -> Any:
+        return self.exported(VERSIONED, stream=stream)
+
+    def get(self, origin: Any = None, region: Any = None) -> np.ndarray[Any, Any]:
+        self.read += 1  # its queue has ended
+        return read(self.held)
+
+
+class LikePyclesperanto(ModuleType):
+    DEVICE = SimpleNamespace(type=SimpleNamespace(name="CUDA"), index=0)
+
+    def __init__(self) -> None:
+        super().__init__("pyclesperanto")
+        self.__version__, self.Array = "0.25.1", CleArray
+
+    def get_device(self) -> Any:
+        return self.DEVICE
+
+    def list_available_devices(self) -> list[str]:
+        return ["GPU 0"]
+
+    def from_dlpack(self, source: Any, *, device: Any) -> CleArray:
+        assert device is self.DEVICE
+        assert source.__dlpack_device__() == (2, 0)
+        view = taken(source, (VERSIONED,), max_version=(1, 0))
+        if not 1 <= view.ndim <= 3 or not view.size or not view.compact:
+            raise ValueError("rank, size or strides")
+        return CleArray(view)
+
+
+class OCLArray:
+    """pyclesperanto_prototype's array: frozen, on the host only by get()."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self._values = values.copy()
+        self.dtype, self.shape = values.dtype, values.shape
+
+    @classmethod
+    def from_array(cls, values: np.ndarray[Any, Any]) -> "OCLArray":
+        return cls(values)
+
+    def get(self) -> np.ndarray[Any, Any]:
+        return self._values.copy()
+
+
+OCLArray.__module__ = "pyclesperanto_prototype._tier0._pycl"
+
+
+class LikePrototype(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("pyclesperanto_prototype")
+        self._tier0 = SimpleNamespace(_pycl=SimpleNamespace(OCLArray=OCLArray))
+
+    def push(self, values: Any) -> OCLArray:
+        return OCLArray(np.asarray(values, np.float32))
+
+
+class DeviceNDArrayBase(Held):
+    """Numba's device array: the CUDA array interface alone."""
+
+    __dlpack_device__ = None  # type: ignore[assignment]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        itemsize = np.dtype(self.held.dtype).itemsize
+        strides = None if self.held.compact else tuple(stride * itemsize for stride in self.held.strides)
+        return {
+            "shape": self.shape, "typestr": np.dtype(self.held.dtype).str, "data": (self.address, False), "version": 3,
+            "strides": strides, "stream": None,
+        }  # fmt: skip
+
+    def copy_to_device(self, source: Any) -> None:
+        write(self.address, source.values())
+
+
+DeviceNDArrayBase.__module__ = "numba.cuda.cudadrv.devicearray"
+
+
+class LikeNumba(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("numba")
+        self.cuda = ModuleType("numba.cuda")
+        self.cuda.as_cuda_array = self.as_cuda_array  # type: ignore[attr-defined]
+        self.cuda.synchronize = lambda: None  # type: ignore[attr-defined]
+
+    def as_cuda_array(self, source: Any) -> DeviceNDArrayBase:
+        return DeviceNDArrayBase(_core.wrap_cuda_array_interface(source.__cuda_array_interface__, source))
+
+
+ARRAYS: dict[str, type[Held]] = {
+    "cupy": CupyArray,
+    "torch": TorchTensor,
+    "tensorflow": TfTensor,
+    "jax": JaxArray,
+    "pyclesperanto": CleArray,
+    "numba": DeviceNDArrayBase,
+}
+
+
+def install() -> None:
+    """Puts every fake but the prototype where an import finds it."""
+    for made in (LikeCupy(), LikeTorch(), LikeTensorflow(), LikeJax(), LikePyclesperanto(), LikeNumba()):
+        sys.modules[made.__name__] = made
+        for name in ("dlpack", "cuda"):
+            inner = getattr(made, name, None)
+            if isinstance(inner, ModuleType):
+                sys.modules[f"{made.__name__}.{name}"] = inner

@@ -1,0 +1,163 @@
+"""One case each on the simulated GPU with fakes of the frameworks: ``gpu_cases_program.py ADDRESS NAME``."""
+
+import ctypes
+import sys
+import warnings
+from typing import Any
+
+import arraybridge
+import numpy as np
+from arraybridge import _core, adapters, asdlpack
+from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
+from fakes import frameworks, gpu
+
+VALUES = np.arange(12, dtype="f4").reshape(3, 4)
+
+
+def plan_of(broker: arraybridge.Broker, source: Any, target: str, **wishes: Any) -> Any:
+    got, plan = broker.convert(source, target, explain=True, **wishes)
+    assert (got.values() == source.values()).all(), (target, got.values())
+    assert (got.address == source.address) == plan.zero_copy
+    return plan
+
+
+def layouts_of_a_gpu(broker: arraybridge.Broker) -> None:
+    fortran = frameworks.CupyArray.of(VALUES, strides=(4, 12))
+    ways = {target: plan_of(broker, fortran, target).route for target in ("torch", "jax", "tensorflow", "pyclesperanto")}
+    assert ways == {"torch": "hand_over", "jax": "hand_over", "tensorflow": "place", "pyclesperanto": "place"}, ways
+    backwards = frameworks.CupyArray.of(VALUES, strides=(16, -4), offset=12)
+    for target in ways:
+        plan = plan_of(broker, backwards, target)
+        assert plan.copies == 1 and plan.reasons[0].startswith("layout: strided"), plan
+    stepped = frameworks.DeviceNDArrayBase.of(VALUES, strides=(32, 8))
+    assert plan_of(broker, stepped, "torch").zero_copy and plan_of(broker, stepped, "tensorflow").copies == 1
+    stepped = frameworks.TorchTensor.of(VALUES, strides=(32, 8))
+    assert plan_of(broker, stepped, "cupy").zero_copy and plan_of(broker, stepped, "jax").copies == 1
+
+
+def immutables_are_shared_with_a_note(broker: arraybridge.Broker) -> None:
+    plan = plan_of(broker, frameworks.TorchTensor.of(VALUES), "jax")
+    assert plan.notes[0].startswith("immutable_alias_of_writable")
+    plan = plan_of(broker, frameworks.JaxArray.of(VALUES), "torch")
+    assert plan.notes[0].startswith("writable_alias_of_immutable")
+    assert plan_of(broker, frameworks.JaxArray.of(VALUES), "torch", copy=True).copies == 1
+
+
+def tensorflow_gets_what_is_complete(broker: arraybridge.Broker) -> None:
+    """It cannot be told a stream: what its producer has queued has ended before it is asked."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    stream, block = ctypes.c_void_p(), gpu.Block(48)
+    gpu.checked(driver.cuStreamCreate(ctypes.byref(stream), 1))
+    interface = {"shape": (12,), "typestr": "<i4", "data": (block.address, False), "version": 3, "stream": stream.value}
+    for target in ("tensorflow", "pyclesperanto"):
+        for byte in (3, 5):
+            gpu.checked(
+                driver.cuMemsetD8Async(ctypes.c_uint64(block.address), ctypes.c_ubyte(byte), ctypes.c_size_t(48), stream)
+            )
+            late = _core.wrap_cuda_array_interface(interface, block)
+            got = adapters.named(target).view(late)
+            # Read past every View, which would wait.
+            room = ctypes.create_string_buffer(48)
+            other = ctypes.c_void_p()
+            gpu.checked(driver.cuStreamCreate(ctypes.byref(other), 1))
+            gpu.checked(
+                driver.cuMemcpyDtoHAsync_v2(room, ctypes.c_uint64(got.address), ctypes.c_size_t(48), other)
+            )
+            gpu.checked(driver.cuStreamSynchronize(other))
+            assert room.raw == bytes([byte]) * 48, (target, byte, room.raw)
+
+
+def tensorflow_of_some_gpus_is_no_target(broker: arraybridge.Broker) -> None:
+    tensorflow = sys.modules["tensorflow"]
+    tensorflow.gpus.append("gpu1")  # type: ignore[attr-defined]
+    tensorflow.visible = ["gpu1"]  # type: ignore[attr-defined]
+    try:
+        broker.convert(frameworks.CupyArray.of(VALUES), "tensorflow", device=0)
+    except DeviceUnavailable as error:
+        assert "1 of 2 CUDA devices" in str(error)
+    else:
+        raise AssertionError("its first GPU is our second")
+
+
+def exports_wait_for_their_queue(broker: arraybridge.Broker) -> None:
+    image = frameworks.CleArray.of(VALUES)
+    broker.convert(image, "torch", device=0)
+    assert image.read, "its queue has not been waited for"
+    jax = frameworks.JaxArray.of(VALUES)
+    broker.convert(jax, "torch", device=0)
+    assert {"stream": 1} in jax.asked
+
+
+def managed_memory_is_relabelled(broker: arraybridge.Broker) -> None:
+    class Managed(frameworks.CupyArray):
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 13, 0
+
+    array = Managed.of(VALUES)
+    assert plan_of(broker, array, "torch").notes[0].startswith("relabelled")
+
+
+def nothing_wrong_reaches_pyclesperanto(broker: arraybridge.Broker) -> None:
+    for wrong, error in (
+        (np.zeros((2, 2, 2, 2), "f4"), UnsupportedArray),
+        (np.zeros((0, 2), "f4"), UnsupportedArray),
+        (np.float32(1).reshape(()), UnsupportedArray),
+        (np.zeros(3, "f8"), UnsupportedDtype),
+        (np.zeros(3, "c8"), UnsupportedDtype),
+        (np.zeros(3, "?"), UnsupportedDtype),
+    ):
+        try:
+            broker.convert(frameworks.TorchTensor.of(wrong), "pyclesperanto")
+        except error:
+            continue
+        raise AssertionError(wrong)
+    narrow = broker.convert(frameworks.TorchTensor.of(np.arange(4.0)), "pyclesperanto", allow_downcast=True)
+    assert narrow.values().tolist() == [0, 1, 2, 3] and narrow.dtype == np.float32 and narrow.on_gpu
+    broker.put(np.arange(4.0), "wide")
+    narrow, plan = broker.get("wide", "pyclesperanto", allow_downcast=True, explain=True)
+    assert narrow.values().tolist() == [0, 1, 2, 3] and narrow.on_gpu and plan.copies == 2
+
+
+def the_prototypes_arrays_are_uploaded_as_they_are(broker: arraybridge.Broker) -> None:
+    del sys.modules["pyclesperanto"]
+    sys.modules["pyclesperanto_prototype"] = frameworks.LikePrototype()
+    image = np.arange(6, dtype="u2").reshape(2, 3)
+    got, plan = broker.convert(image, "pyclesperanto", explain=True)
+    assert type(got) is frameworks.OCLArray and got.dtype == np.uint16 and plan.via == "h2d"
+    assert (got.get() == image).all()
+    back, plan = broker.convert(got, "numpy", explain=True)
+    assert (back == image).all() and back.dtype == np.uint16 and (plan.via, plan.copies) == ("d2h", 1)
+    moved, plan = broker.convert(got, "torch", device=0, explain=True)
+    assert (moved.values() == image).all() and (plan.via, plan.copies) == ("d2h+h2d", 2)
+    again, plan = broker.convert(moved, "pyclesperanto", explain=True)
+    assert (again.get() == image).all() and (plan.via, plan.copies) == ("d2h+h2d", 2)
+    broker.put(got, "image")
+    assert (broker.get("image") == image).all()
+    try:
+        asdlpack(got)
+    except BufferError as error:
+        assert "no_foreign_memory" in str(error)
+    else:
+        raise AssertionError("nobody can address it")
+
+
+def numba_speaks_its_interface_alone(broker: arraybridge.Broker) -> None:
+    array = frameworks.DeviceNDArrayBase.of(VALUES)
+    assert adapters.of(array) is adapters.named("numba")
+    assert asdlpack(array).address == array.address
+    assert plan_of(broker, array, "cupy").zero_copy
+    assert plan_of(broker, frameworks.TfTensor.of(VALUES), "numba").zero_copy
+    try:
+        broker.convert(array, "numpy", copy=False)
+    except ZeroCopyUnavailable as error:
+        assert "different_device" in str(error)
+    else:
+        raise AssertionError("it lies on a GPU")
+
+
+warnings.simplefilter("ignore")
+gpu.start()
+frameworks.install()
+with arraybridge.Broker(sys.argv[1], namespace="cases", start="never") as made:
+    globals()[sys.argv[2]](made)
+print("done")

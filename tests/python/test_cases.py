@@ -1,0 +1,21 @@
+"""README.md of this folder says which test covers which case: all cases are there, and the tests exist."""
+
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROWS = re.findall(r"^\| (\d+) .*?\| (.*) \|$", (HERE / "README.md").read_text(), re.MULTILINE)
+
+
+def test_every_case_has_its_row():
+    assert [int(number) for number, _ in ROWS[:60]] == list(range(1, 61))
+    without = [number for number, tests in ROWS if "`test_" not in tests]
+    assert without == ["28"], "this one says why there is none"
+
+
+def test_every_test_that_is_named_exists():
+    for number, tests in ROWS:
+        for name in re.findall(r"`((?:test_\w+\.py::)?test_\w+)`", tests):
+            file, _, test = name.rpartition("::")
+            source = (HERE / (file or "test_nasty.py")).read_text()
+            assert f"def {test}(" in source, f"{number}: {name}"

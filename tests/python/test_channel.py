@@ -1,0 +1,293 @@
+"""Channels: arrays from process to process, in order, once each; what slow, absent and dying peers do."""
+
+import asyncio
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from channel_client import item, number_of
+from processes import environment
+
+import arraybridge
+from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+SCRIPT = Path(__file__).with_name("channel_client.py")
+
+
+@pytest.fixture
+def start(broker, address):
+    """Starts a client process of this test's namespace."""
+    started = []
+
+    def begin(*arguments):
+        command = [sys.executable, "-X", "faulthandler", str(SCRIPT), address, broker.namespace, *map(str, arguments)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def output(process):
+    text, _ = process.communicate()
+    assert process.returncode == 0
+    return text
+
+
+def until(condition, broker):
+    """Asks the broker until it is so; the test's time limit is the runner's."""
+    while not condition(stats := broker.stats()):
+        time.sleep(0.01)
+    return stats
+
+
+def expect_nothing_left(broker, sessions):
+    """Everybody else has gone: then no share, lease or channel of theirs is left."""
+    gc.collect()
+    broker.flush()
+    until(lambda now: now["sessions"] <= sessions and not (now["leases"] or now["channels"] or now["queued_shares"]), broker)
+    until(lambda now: now["withdrawn_shares"] == 0, broker)
+
+
+def test_in_one_process(broker):
+    with broker.channel("frames") as sends:
+        for number in range(3):
+            sends.send(item(number))
+        sends.send({"a": item(3), "b": [item(4)]})
+        receives = broker.channel("frames")
+        assert [number_of(receives.receive()) for _ in range(3)] == [0, 1, 2]
+        tree = receives.receive("torch")
+        assert number_of(tree["a"]) == 3 and number_of(tree["b"][0]) == 4
+    with pytest.raises(ChannelClosed) as ended:
+        receives.receive()
+    assert ended.value.reason == "CHANNEL_ENDED" and isinstance(ended.value, EOFError)
+    assert list(receives) == []
+    receives.close()
+    assert broker.stats()["channels"] == 0
+
+
+def test_a_pipeline_of_three_frameworks(broker, start):
+    doubles = start("double", "raw", "doubled", "torch")
+    receives = start("receive", "doubled", "jax")
+    assert output(start("send", "raw", 0, 50)) == "sent\n"
+    assert output(doubles) == ""
+    assert [int(line) for line in output(receives).split()] == [2 * number for number in range(50)]
+    expect_nothing_left(broker, 1)
+
+
+def test_nothing_is_lost_or_doubled(broker, start):
+    receivers = [start("receive", "many") for _ in range(2)]
+    until(lambda now: now["waiting"] >= 2, broker)
+    senders = [start("send", "many", first, 5000, 8) for first in (0, 5000)]
+    for sender in senders:
+        assert output(sender) == "sent\n"
+    received = [[int(line) for line in output(each).split()] for each in receivers]
+    assert sorted(received[0] + received[1]) == list(range(10000))
+    for numbers in received:
+        for first in (0, 5000):
+            of_one_sender = [number for number in numbers if first <= number < first + 5000]
+            assert of_one_sender == sorted(of_one_sender)
+    expect_nothing_left(broker, 1)
+
+
+def test_a_slow_receiver_holds_the_sender_back(broker, start):
+    before = broker.stats()["charged_bytes"]  # of whatever else this daemon serves
+    receives = broker.channel("slow").open("receiver")
+    sender = start("send", "slow", 0, 100, 4)
+    until(lambda now: now["waiting"] == 1, broker)
+    for number in range(100):
+        stats = broker.stats()
+        assert stats["queued_shares"] <= 4
+        assert stats["charged_bytes"] <= before + (4 << 20)  # however many were sent
+        assert number_of(receives.receive()) == number
+    assert output(sender) == "sent\n"
+    with pytest.raises(ChannelClosed):
+        receives.receive()
+    receives.close()
+    expect_nothing_left(broker, 1)
+
+
+def test_a_killed_sender_is_told_after_what_it_sent(broker, start):
+    receives = broker.channel("frames").open("receiver")
+    sender = start("send_and_hang", "frames", 3)
+    assert sender.stdout.readline() == "hangs\n"
+    sender.kill()
+    assert [number_of(receives.receive()) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(PeerGone) as gone:
+        receives.receive()
+    assert gone.value.reason == "SENDER_DIED" and isinstance(gone.value, ConnectionError)
+    receives.close()
+    expect_nothing_left(broker, 1)
+
+
+def test_a_killed_receiver_gives_everything_back(broker, start):
+    sends = broker.channel("frames", 2).open("sender")
+    receiver = start("receive_and_hang", "frames")
+    for number in range(3):
+        sends.send(item(number))
+    assert receiver.stdout.readline() == "0\n"
+    threading.Timer(0.1, receiver.kill).start()
+    with pytest.raises(PeerGone) as gone:
+        sends.send(item(3))  # waits for room that never comes
+    assert gone.value.reason == "NO_RECEIVER"
+    assert broker.stats()["queued_shares"] == 0
+    sends.close()
+    expect_nothing_left(broker, 1)
+
+
+def test_a_child_opens_its_own_end(broker, start):
+    receives = broker.channel("frames").open("receiver")
+    forks = start("fork", "frames")
+    assert [number_of(array) for array in receives] == [1, 2]
+    assert output(forks) == ""
+
+
+def test_deadlines(broker):
+    channel = broker.channel("frames", 1)
+    for wait in (0, 0.02):
+        with pytest.raises(BrokerTimeout) as late:
+            channel.receive(timeout=wait)
+        assert late.value.reason == "CHANNEL_EMPTY" and isinstance(late.value, TimeoutError)
+    array = broker.empty(3, "int64")
+    array[:] = 7
+    channel.send(array)
+    again = broker.empty(3, "int64")
+    again[:] = 8
+    for wait in (0, 0.02):
+        with pytest.raises(BrokerTimeout) as late:
+            channel.send(again, timeout=wait)
+        assert late.value.reason == "CHANNEL_FULL"
+    assert again.flags.writeable and not array.flags.writeable
+    assert channel.receive().tolist() == [7, 7, 7]
+    channel.send(again)
+    assert channel.receive(timeout=0).tolist() == [8, 8, 8]
+
+
+def test_an_exception_in_the_block_abandons(broker):
+    receives = broker.channel("frames").open("receiver")
+    with pytest.raises(RuntimeError), broker.channel("frames") as sends:
+        sends.send(item(1))
+        raise RuntimeError
+    assert number_of(receives.receive()) == 1
+    with pytest.raises(PeerGone):
+        next(iter(receives))
+
+
+def test_one_that_is_forgotten_was_not_closed(broker):
+    receives = broker.channel("frames").open("receiver")
+    broker.channel("frames").open("sender")
+    gc.collect()
+    with pytest.raises(PeerGone):
+        receives.receive()
+
+
+def test_closing_ends_the_wait_of_another_thread(broker):
+    channel = broker.channel("frames").open("receiver")
+    ended = []
+    waits = threading.Thread(target=lambda: ended.append(list(channel)))
+    waits.start()
+    until(lambda now: now["waiting"] >= 1, broker)
+    channel.close()
+    waits.join()
+    assert ended == [[]]
+    with pytest.raises(ChannelClosed):
+        channel.send(item(1))
+
+
+def test_the_example_of_the_readme_runs(address, client):
+    section = README.read_text().split("## Channels\n")[1].split("\n## ")[0]
+    example = section.split("```python\n")[1].split("```")[0]
+    assert client(example, ARRAYBRIDGE_ADDRESS=address) == ""
+
+
+def test_arguments(broker):
+    for name in ("", None, 3):
+        with pytest.raises(InvalidRequest):
+            broker.channel(name)
+    for capacity in (0, -1, True, 1.5):
+        with pytest.raises(InvalidRequest):
+            broker.channel("frames", capacity)
+    with pytest.raises(InvalidRequest):
+        broker.channel("frames", 10**9).open("sender")
+    with pytest.raises(InvalidRequest):
+        broker.channel("frames").open("both")
+    with pytest.raises(InvalidRequest):
+        broker.channel("frames").receive(timeout=-1)
+    two = broker.channel("frames", 2).open("sender")
+    assert two.capacity == broker.channel("frames").open("receiver").capacity == 2
+    with pytest.raises(InvalidRequest):
+        broker.channel("frames", 3).open("sender")
+
+
+def test_it_pickles_as_what_it_was_asked_for(broker):
+    channel = broker.channel("frames", 3).open("sender")
+    other = pickle.loads(pickle.dumps(channel))
+    assert other.name == "frames" and "not open" in repr(other) and "sender" in repr(channel)
+
+
+def test_a_loop_goes_on_while_tasks_wait(broker):
+    async def both():
+        turns = 0
+
+        async def send():
+            async with broker.channel("frames", 2) as sends:
+                for number in range(50):
+                    await sends.asend(item(number))
+
+        async def turn():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        turning = asyncio.create_task(turn())
+        sending = asyncio.create_task(send())
+        receives = broker.channel("frames")
+        numbers = [number_of(array) async for array in receives.receiver("torch")]
+        await sending
+        turning.cancel()
+        return numbers, turns
+
+    numbers, turns = asyncio.run(both())
+    assert numbers == list(range(50))
+    assert turns > 50
+
+
+def test_what_comes_for_a_cancelled_task_is_the_next_ones(broker):
+    async def run():
+        receives = broker.channel("frames")
+        with pytest.raises(BrokerTimeout):
+            await receives.areceive(timeout=0.02)
+        task = asyncio.create_task(receives.areceive())
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        sends = broker.channel("frames")
+        for number in range(3):
+            await sends.asend(item(number))
+        return [number_of(await receives.areceive()), number_of(receives.receive()), number_of(receives.receive())]
+
+    assert asyncio.run(run()) == [0, 1, 2]
+
+
+def test_the_broker_goes_and_the_channel_with_it():
+    with arraybridge.Broker(start="private") as own:
+        channel = own.channel("frames").open("receiver")
+        own.close()
+        with pytest.raises(arraybridge.BrokerUnavailable) as lost:
+            channel.receive()
+        assert lost.value.reason == "CHANNEL_LOST"
+        # The next call opens it anew, at the next broker.
+        own.channel("frames").send(np.arange(3))
+        assert channel.receive(timeout=10).tolist() == [0, 1, 2]

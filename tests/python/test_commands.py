@@ -1,0 +1,123 @@
+"""python -m arraybridge: what it prints, and its exit status."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from processes import ROOT, environment
+
+from arraybridge import commands, matrix, planner
+from arraybridge.commands import tables
+from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
+
+
+def ask(*words: str, **changes: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "arraybridge", *words],
+        capture_output=True, text=True, env=environment(**changes), cwd=tempfile.gettempdir(), check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_selftest_prints_a_row_a_framework():
+    status, out, err = ask("selftest", "numpy", "torch")
+    assert status == 0, out + err
+    assert re.search(r"\| numpy +\| same +\| 1 copy", out) and re.search(r"\| torch +\| shared +\| same", out)
+    assert "4 pairs" in out and "0 failed" in out
+
+
+BROKEN = """
+import numpy, sys
+from arraybridge import commands
+from arraybridge.adapters import torch
+right = torch.view
+def wrong(view):
+    tensor = right(view)
+    return tensor + 1 if view.ndim == 2 and tensor.dtype.is_floating_point else tensor
+torch.view = wrong
+sys.exit(commands.main(["selftest", "numpy", "torch"]))
+"""
+
+
+def test_selftest_finds_wrong_values():
+    done = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 1 and "numpy to torch, float32: convert changed the values" in done.stdout, done.stderr
+
+
+def test_selftest_of_what_is_missing_fails():
+    status, out, _ = ask("selftest", "numpy", "cupy")
+    assert status == 1 and "cupy is not available here" in out
+    status, _, err = ask("selftest", "nump")
+    assert status == 2 and "'nump' is no memory type" in err
+
+
+def test_bench_writes_markdown_and_a_plot(tmp_path: Path):
+    page, plot = tmp_path / "b.md", tmp_path / "b.png"
+    status, out, err = ask(
+        "bench", "--target", "numpy", "--sizes", "4K,64K", "--rounds", "3", "--output", str(page), "--plot", str(plot)
+    )
+    assert status == 0, err
+    assert page.read_text() == out and out.startswith("# numpy to numpy")
+    rows = {tuple(line.split("|")[i].strip() for i in (1, 2)): line for line in out.splitlines() if "," in line}
+    copied = {key: line.split("|")[4].strip() for key, line in rows.items()}
+    assert copied["convert, copy=False", "4,096"] == "0" and copied["convert, copy=True", "65,536"] == "65,536"
+    assert copied["put and get", "4,096"] == "4,096" and copied["pickle", "65,536"] == "131,072"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_without_matplotlib_or_framework_says_so(tmp_path: Path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('blocked')")
+    path = f"{tmp_path}:{environment()['PYTHONPATH']}"
+    status, out, err = ask("bench", "--target", "numpy", "--plot", str(tmp_path / "b.png"), PYTHONPATH=path)
+    assert (status, out) == (2, "") and "matplotlib is not available" in err
+    status, _, err = ask("bench", "--target", "cupy")
+    assert status == 2 and "cupy is not available here" in err
+    assert ask("bench", "--sizes", "4X")[0] == 2
+
+
+def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
+    assert commands.main(["explain", "torch", "jax"]) == 0
+    out = capsys.readouterr().out
+    assert "torch to jax by place: 1 copy" in out and "because immutable_target" in out
+    assert "copy=False: torch to jax by hand_over: no copy" in out
+    assert commands.main(["explain", "cupy", "torch", "--gpu"]) == 0
+    assert "cupy to torch by hand_over: no copy" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "pyclesperanto", "--shape", "2,2,2,2"]) == 1
+    assert "refused: rank: 4 is more than its 3" in capsys.readouterr().out
+    assert commands.main(["explain", "torch", "nothing"]) == 2
+    loaded = "import sys; from arraybridge import commands; commands.main(['explain', 'torch', 'jax'])\n"
+    code = loaded + "assert not {'torch', 'jax', 'tensorflow'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
+
+
+def test_the_page_is_the_planners():
+    script = importlib.util.spec_from_file_location("conversion_matrix", ROOT / "docs" / "conversion_matrix.py")
+    assert script is not None and script.loader is not None
+    module = importlib.util.module_from_spec(script)
+    script.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run docs/conversion_matrix.py"
+
+
+def test_matrix_cells():
+    assert matrix.letter(matrix.cell("numpy", "torch")) == "H"
+    assert matrix.cell("numpy", "pyclesperanto").device == "opencl:0"
+    assert matrix.letter(matrix.cell("pyclesperanto", "cupy")) == "D+U"
+    assert matrix.cell("pyclesperanto", "tensorflow").copies == 2 == matrix.cell("pyclesperanto", "cupy").copies
+    assert matrix.cell("pyclesperanto", "numpy").copies == 1
+    with pytest.raises(DeviceUnavailable):
+        matrix.cell("torch", "cupy", device="cpu")
+    with pytest.raises(UnsupportedDtype, match="narrow int64 to int32"):
+        matrix.cell("numpy", "pyclesperanto", dtype="int64")
+    narrowed = matrix.cell("numpy", "pyclesperanto", dtype="int64", allow_downcast=True)
+    assert (narrowed.dtype, narrowed.copies) == ("int32", 2)
+    managed = matrix.ordinary("cupy", notes=("relabelled: managed memory is shown as the GPU's",))
+    assert planner.plan(managed, matrix.caps_of("torch", True)).notes[0].startswith("relabelled")
+
+
+def test_tables_are_aligned():
+    assert tables.markdown(["a", "bb"], [["ccc", "d"]]) == "| a   | bb |\n| --- | -- |\n| ccc | d  |"
+

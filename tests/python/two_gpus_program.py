@@ -1,0 +1,104 @@
+"""Two simulated GPUs, their order, their streams, and a capture: ``two_gpus_program.py ADDRESS NAME [ARGUMENT]``."""
+
+import ctypes
+import os
+import sys
+import warnings
+from typing import Any
+
+import arraybridge
+import numpy as np
+from arraybridge import _core
+from fakes import frameworks, gpu, own_copies
+
+VALUES = np.arange(12, dtype="f4").reshape(3, 4)
+ROUNDS = 1000 if os.environ.get("ARRAYBRIDGE_LONG") else 100
+
+
+def on_gpu(number: int, framework: str, values: Any = VALUES) -> Any:
+    """The framework's array on that GPU; the first is current before and after."""
+    gpu.enter(number)
+    made = frameworks.ARRAYS[framework].of(values)
+    gpu.enter(0)
+    assert made.held.device == (2, number), made.held.device
+    return made
+
+
+def another_gpu_than_the_current(broker: arraybridge.Broker, _: str) -> None:
+    for source in ("cupy", "torch", "jax"):
+        for target in ("cupy", "torch", "jax", "numpy"):
+            array = on_gpu(1, source)
+            got = broker.convert(array, target)
+            if target == "numpy":
+                assert (got == VALUES).all()
+            else:
+                assert got.held.device == (2, 1) and (got.values() == VALUES).all(), (source, target)
+                assert got.address == array.address, "handed over where it is"
+            assert gpu.current() == 0, (source, target)
+        there = broker.convert(on_gpu(0, source), "torch", device="cuda:1")
+        assert there.held.device == (2, 1) and (broker.convert(there, "numpy") == VALUES).all() and gpu.current() == 0
+        share = broker.put(on_gpu(1, source))
+        assert share.device == (2, 1) and gpu.current() == 0
+        got = broker.get(share, "torch", device="cuda:0")
+        assert got.held.device == (2, 0) and (got.values() == VALUES).all() and gpu.current() == 0
+
+
+def put_on_the_second(broker: arraybridge.Broker, _: str) -> None:
+    broker.put(on_gpu(1, "torch"), "second")
+    print(_core.gpus()[1])
+
+
+def the_same_gpu_by_another_number(broker: arraybridge.Broker, uuid: str) -> None:
+    assert _core.gpus()[0] == uuid, "this process counts the other way round"
+    got, plan = broker.get("second", "torch", explain=True)
+    assert got.held.device == (2, 0) and plan.zero_copy and (got.values() == VALUES).all()
+    by_uuid = broker.get("second", "torch", device=uuid)
+    assert by_uuid.held.device == (2, 0) and (by_uuid.values() == VALUES).all()
+    moved, plan = broker.get("second", "torch", device="cuda:1", explain=True)
+    assert moved.held.device == (2, 1) and plan.copies == 1 and (moved.values() == VALUES).all()
+
+
+def a_consumers_stream_waits_for_its_producers(broker: arraybridge.Broker, _: str) -> None:
+    """Both are streams that wait for no other, and the driver runs what is queued as late as it may."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    fills, reads, block = gpu.stream(), gpu.stream(), gpu.Block(48)
+    sys.modules["torch"].current = reads  # type: ignore[attr-defined]
+    interface = {"shape": (12,), "typestr": "<i4", "data": (block.address, False), "version": 3, "stream": fills}
+    room = ctypes.create_string_buffer(48)
+    address, size = ctypes.c_uint64(block.address), ctypes.c_size_t(48)
+    for number in range(ROUNDS):
+        byte = number % 250 + 1
+        gpu.checked(driver.cuMemsetD8Async(address, ctypes.c_ubyte(byte), size, ctypes.c_void_p(fills)))
+        source = frameworks.CupyArray(_core.wrap_cuda_array_interface(interface, block))
+        got = broker.convert(source, "torch")
+        assert got.address == block.address
+        gpu.checked(driver.cuMemcpyDtoHAsync_v2(room, address, size, ctypes.c_void_p(reads)))
+        gpu.checked(driver.cuStreamSynchronize(ctypes.c_void_p(reads)))
+        assert room.raw == bytes([byte]) * 48, (number, byte, room.raw)
+        del got, source
+
+
+def a_capture_outlives_what_is_released_in_it(broker: arraybridge.Broker, _: str) -> None:
+    driver = ctypes.CDLL("libcuda.so.1")
+    stream, graph = ctypes.c_void_p(gpu.stream()), ctypes.c_void_p()
+    share = broker.put(on_gpu(0, "torch"), "captured")
+    for release in ("a share's array", "a View"):
+        held = broker.get("captured", "torch") if release == "a share's array" else arraybridge.asdlpack(share)
+        gpu.checked(driver.cuStreamBeginCapture_v2(stream, 0))
+        del held
+        broker.flush()
+        gpu.checked(driver.cuStreamEndCapture(stream, ctypes.byref(graph)))
+    assert (broker.get("captured", "torch").values() == VALUES).all()
+
+
+warnings.simplefilter("ignore")
+gpu.start()
+frameworks.install()
+own_copies.install()
+with arraybridge.Broker(sys.argv[1], namespace="two", start="never") as made:
+    globals()[sys.argv[2]](made, *sys.argv[3:] or [""])
+    if sys.argv[2] == "put_on_the_second":
+        sys.stdout.flush()
+        sys.stdin.read()  # its GPU's memory stays until the reader has done
+    else:
+        print("done")

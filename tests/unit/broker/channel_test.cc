@@ -1,0 +1,257 @@
+#include "tests/unit/broker/broker_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr auto kSender = ChannelRole::kSender;
+constexpr auto kReceiver = ChannelRole::kReceiver;
+
+class ChannelTest : public BrokerTest {
+ protected:
+  ChannelEndId End(SessionId session, ChannelRole role, uint64_t capacity = 0, std::string_view name = "frames") {
+    const auto opened = broker().OpenChannel(session, {"default", name, role, capacity});
+    EXPECT_TRUE(opened.ok()) << opened.status().ToString();
+    return opened.ok() ? opened->end : ChannelEndId{};
+  }
+  Status Send(SessionId session, ChannelEndId end, const Handle& arena, uint64_t offset) {
+    auto call = Call(arena, "", offset);
+    call.channel = end;
+    return broker().Publish(session, call).status();
+  }
+  // The offset of the share that was received.
+  Result<uint64_t> Receive(SessionId session, ChannelEndId end) {
+    auto received = broker().Receive(session, end, true);
+    if (!received.ok()) return received.status();
+    last_lease_ = received->shares.at(0).lease;
+    return received->shares.at(0).handle.offset;
+  }
+  void Close(SessionId session, ChannelEndId end, bool complete = true) {
+    EXPECT_TRUE(broker().CloseChannel(session, end, complete).ok());
+  }
+  // Ends every session and expects that nothing is left.
+  void ExpectEmptyAfter(std::initializer_list<SessionId> sessions) {
+    for (const SessionId session : sessions) broker().EndSession(session);
+    Sweep(Clock::now() + config_.orphan_grace.get());
+    const Snapshot end = Now();
+    EXPECT_EQ(end.channels + end.queued_shares + end.withdrawn_shares + end.leases + end.shares, 0u);
+    EXPECT_EQ(end.arenas + end.dying_arenas + end.charged_bytes, 0u);
+    EXPECT_TRUE(broker().Namespaces().empty());
+  }
+
+  LeaseId last_lease_{};
+};
+
+TEST_F(ChannelTest, BringsWhatWasSentOnceAndInOrder) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto other = Open();
+  const auto arena = Arena(maker);
+  const auto sends = End(maker, kSender);
+  const auto receives = End(reader, kReceiver);
+  const auto receives_too = End(other, kReceiver);
+  for (const uint64_t offset : {512u, 0u, 256u}) EXPECT_TRUE(Send(maker, sends, arena, offset).ok());
+  EXPECT_EQ(Now().queued_shares, 3u);
+  EXPECT_EQ(Now().shares, 0u);
+  EXPECT_EQ(Now().withdrawn_shares, 0u);
+  EXPECT_EQ(*Receive(reader, receives), 512u);
+  EXPECT_EQ(*Receive(other, receives_too), 0u);
+  EXPECT_EQ(*Receive(reader, receives), 256u);
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
+  EXPECT_EQ(Now().queued_shares, 0u);
+  EXPECT_EQ(Now().leases, 3u);
+  ExpectEmptyAfter({maker, reader, other});
+}
+
+TEST_F(ChannelTest, BytesInTheQueueAreNotReused) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  const auto sends = End(maker, kSender);
+  const auto receives = End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
+  EXPECT_EQ(Send(maker, sends, arena, 0).code(), Code::kFailedPrecondition);  // overlaps what is queued
+  EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
+  ASSERT_TRUE(Receive(reader, receives).ok());
+  EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());  // leased now
+  Release(reader, last_lease_);
+  EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
+  EXPECT_TRUE(Send(maker, sends, arena, 0).ok());
+}
+
+TEST_F(ChannelTest, IsFullAtItsCapacity) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const auto sends = End(maker, kSender, 2);
+  const auto receives = End(maker, kReceiver);
+  EXPECT_TRUE(Send(maker, sends, arena, 0).ok());
+  EXPECT_TRUE(Send(maker, sends, arena, 256).ok());
+  EXPECT_THAT(Send(maker, sends, arena, 512), FailsWith(Code::kResourceExhausted, "CHANNEL_FULL"));
+  ASSERT_TRUE(Receive(maker, receives).ok());
+  EXPECT_TRUE(Send(maker, sends, arena, 512).ok());
+}
+
+TEST_F(ChannelTest, TheFirstWhoSaysACapacityDecides) {
+  const auto one = Open();
+  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kReceiver, 0})->capacity, kChannelCapacityDefault);
+  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kSender, 3})->capacity, 3u);
+  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kSender, 0})->capacity, 3u);
+  EXPECT_THAT(broker().OpenChannel(one, {"", "frames", kSender, 4}),
+              FailsWith(Code::kFailedPrecondition, "CHANNEL_CAPACITY"));
+}
+
+TEST_F(ChannelTest, EndsWhenTheLastSenderHasClosedAndTheQueueIsEmpty) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  const auto one = End(maker, kSender);
+  const auto two = End(maker, kSender);
+  const auto receives = End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, one, arena, 0).ok());
+  Close(maker, one);
+  ASSERT_TRUE(Receive(reader, receives).ok());
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));  // another may still send
+  ASSERT_TRUE(Send(maker, two, arena, 256).ok());
+  Close(maker, two);
+  ASSERT_TRUE(Receive(reader, receives).ok());
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  EXPECT_THAT(Send(maker, two, arena, 512), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
+  const auto three = End(maker, kSender);  // the next stream
+  ASSERT_TRUE(Send(maker, three, arena, 512).ok());
+  EXPECT_EQ(*Receive(reader, receives), 512u);
+  ExpectEmptyAfter({maker, reader});
+}
+
+TEST_F(ChannelTest, TellsThatASenderDiedAfterWhatItSent) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto sends = End(maker, kSender);
+  const auto receives = End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, sends, Arena(maker), 256).ok());
+  broker().EndSession(maker);
+  EXPECT_EQ(*Receive(reader, receives), 256u);
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kAborted, "SENDER_DIED"));
+  ExpectEmptyAfter({reader});
+}
+
+TEST_F(ChannelTest, AnAbandonedEndIsNoComplete) {
+  const auto maker = Open();
+  const auto receives = End(maker, kReceiver);
+  Close(maker, End(maker, kSender), false);
+  EXPECT_THAT(Receive(maker, receives), FailsWith(Code::kAborted, "SENDER_DIED"));
+}
+
+TEST_F(ChannelTest, WithoutReceiversWhatIsQueuedIsDroppedAndSendersAreTold) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  const auto sends = End(maker, kSender);
+  End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
+  broker().EndSession(reader);
+  EXPECT_EQ(Now().queued_shares, 0u);
+  EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
+  EXPECT_THAT(Send(maker, sends, arena, 0), FailsWith(Code::kFailedPrecondition, "NO_RECEIVER"));
+  const auto receives = End(maker, kReceiver);
+  EXPECT_TRUE(Send(maker, sends, arena, 0).ok());
+  EXPECT_EQ(*Receive(maker, receives), 0u);
+  ExpectEmptyAfter({maker});
+}
+
+TEST_F(ChannelTest, WaitsForItsFirstReceiverUntilTheGraceIsOver) {
+  const auto maker = Open();
+  const auto sends = End(maker, kSender);
+  ASSERT_TRUE(Send(maker, sends, Arena(maker), 256).ok());
+  Close(maker, sends);
+  broker().EndSession(maker);
+  EXPECT_TRUE(Sweep().more_later);
+  const auto reader = Open();
+  const auto receives = End(reader, kReceiver);
+  EXPECT_EQ(*Receive(reader, receives), 256u);
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  Close(reader, receives);
+  EXPECT_EQ(Now().channels, 0u);
+
+  const auto late = Open();
+  Close(late, End(late, kSender));
+  EXPECT_EQ(Now().channels, 1u);
+  Sweep(Clock::now() + config_.orphan_grace.get() + std::chrono::seconds(1));
+  EXPECT_EQ(Now().channels, 0u);
+  ExpectEmptyAfter({reader, late});
+}
+
+TEST_F(ChannelTest, WhatDidNotReachItsReceiverIsNext) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const auto sends = End(maker, kSender);
+  const auto receives = End(maker, kReceiver);
+  for (const uint64_t offset : {0u, 256u}) ASSERT_TRUE(Send(maker, sends, arena, offset).ok());
+  ASSERT_EQ(*Receive(maker, receives), 0u);
+  const uint64_t lease = Number(last_lease_);
+  EXPECT_EQ(broker().PutBack(maker, {&lease, 1}).size(), 1u);
+  EXPECT_EQ(Now().leases, 0u);
+  EXPECT_EQ(*Receive(maker, receives), 0u);
+  EXPECT_EQ(*Receive(maker, receives), 256u);
+  // Nobody is there any more: then it is gone.
+  Close(maker, receives);
+  const uint64_t last = Number(last_lease_);
+  EXPECT_TRUE(broker().PutBack(maker, {&last, 1}).empty());
+  ExpectEmptyAfter({maker});
+}
+
+TEST_F(ChannelTest, AFailedExportLosesNothing) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto sends = End(maker, kSender);
+  const auto receives = End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, sends, Arena(maker), 0).ok());
+  world().export_fails = true;
+  EXPECT_FALSE(Receive(reader, receives).ok());
+  EXPECT_EQ(Now().leases, 0u);
+  EXPECT_EQ(Now().queued_shares, 1u);
+  world().export_fails = false;
+  EXPECT_EQ(*Receive(reader, receives), 0u);
+}
+
+TEST_F(ChannelTest, AnEndIsItsSessionsAndHasOneRole) {
+  const auto maker = Open();
+  const auto stranger = Open(2000);
+  const auto sends = End(maker, kSender);
+  const auto receives = End(stranger, kReceiver);  // another user's channel of that name
+  EXPECT_THAT(Receive(maker, sends), FailsWith(Code::kFailedPrecondition, "WRONG_END"));
+  EXPECT_THAT(Receive(stranger, sends), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
+  EXPECT_THAT(broker().CloseChannel(stranger, sends, true), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
+  ASSERT_TRUE(Send(maker, sends, Arena(maker), 0).ok());
+  EXPECT_THAT(Receive(stranger, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
+}
+
+TEST_F(ChannelTest, AnArenaOfAnotherNamespaceIsRefused) {
+  const auto maker = Open();
+  auto call = Call(Arena(maker, kPage, "other"), "", 0, 256, "other");
+  call.channel = End(maker, kSender);
+  EXPECT_THAT(broker().Publish(maker, call), FailsWith(Code::kFailedPrecondition, "OTHER_NAMESPACE"));
+}
+
+TEST_F(ChannelTest, Limits) {
+  config_.limits.channels_per_namespace = 2;
+  config_.limits.members_per_channel = 2;
+  config_.limits.channel_capacity_max = 8;
+  config_.limits.leases_per_session = 1;
+  const auto one = Open();
+  const auto sends = End(one, kSender, 8, "a");
+  const auto receives = End(one, kReceiver, 0, "a");
+  EXPECT_THAT(broker().OpenChannel(one, {"", "a", kReceiver, 0}),
+              FailsWith(Code::kResourceExhausted, "TOO_MANY_MEMBERS"));
+  End(one, kSender, 0, "b");
+  EXPECT_THAT(broker().OpenChannel(one, {"", "c", kSender, 0}),
+              FailsWith(Code::kResourceExhausted, "TOO_MANY_CHANNELS"));
+  EXPECT_THAT(broker().OpenChannel(one, {"", "b", kSender, 9}), FailsWith(Code::kInvalidArgument, "CHANNEL_CAPACITY"));
+  EXPECT_THAT(broker().OpenChannel(one, {"", "", kSender, 0}), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
+  const auto arena = Arena(one);
+  for (const uint64_t offset : {0u, 256u}) ASSERT_TRUE(Send(one, sends, arena, offset).ok());
+  ASSERT_TRUE(Receive(one, receives).ok());
+  EXPECT_THAT(Receive(one, receives), FailsWith(Code::kResourceExhausted, "TOO_MANY_LEASES"));
+  EXPECT_EQ(Now().queued_shares, 1u);  // still there
+}
+
+}  // namespace
+}  // namespace arraybridge

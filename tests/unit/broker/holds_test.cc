@@ -1,0 +1,268 @@
+// Leases and holds answer one question: may these bytes be used for something else?
+#include "tests/unit/broker/broker_fixture.h"
+#include "tests/unit/broker/holds_reader.h"
+
+namespace arraybridge {
+namespace {
+
+class HoldsTest : public BrokerTest {
+ protected:
+  void Replace(SessionId session, const Handle& arena, std::string_view name, uint64_t offset, uint64_t size = 256) {
+    auto call = Call(arena, name, offset, size);
+    call.replace = true;
+    EXPECT_TRUE(broker().Publish(session, call).ok());
+  }
+  void WithdrawOne(std::string_view name) { ASSERT_TRUE(Withdraw(Open(), {{.name = name}}).ok()); }
+};
+
+TEST_F(HoldsTest, WithdrawnBytesWaitForTheHoldToEnd) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Publish(maker, arena, "a");
+  Reader reader(broker(), Open());
+  EXPECT_FALSE(reader.Find("a")) << "older than the catalogue";
+  const auto lease = Lease(reader.session, "a");  // which enters it
+  ASSERT_TRUE(reader.Hold("a"));
+  Release(reader.session, lease);
+  EXPECT_EQ(Now().holds, 1u);
+  WithdrawOne("a");
+  EXPECT_FALSE(reader.Find("a"));
+  EXPECT_EQ(Now().pinned_bytes, 256u);
+  EXPECT_TRUE(broker().holds_waiting());
+  EXPECT_EQ(broker().LookAtHolds().freed, 0u);
+  EXPECT_THAT(broker().Publish(maker, Call(arena, "b")), FailsWith(Code::kFailedPrecondition, "OVERLAP"));
+  EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
+  reader.Clear();
+  EXPECT_EQ(broker().LookAtHolds().freed, 1u);
+  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
+  EXPECT_EQ(Now().withdrawn_shares, 0u);
+  EXPECT_TRUE(broker().Publish(maker, Call(arena, "b")).ok());
+}
+
+TEST_F(HoldsTest, WhatNobodyHoldsIsReusedAtOnce) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const Reader reader(broker(), maker);
+  Reader other(broker(), Open());
+  Publish(maker, arena, "a");
+  ASSERT_TRUE(other.Hold("a"));
+  other.Clear();
+  WithdrawOne("a");
+  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
+}
+
+TEST_F(HoldsTest, ALeaseAndAHoldBothHaveToEnd) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Publish(maker, arena, "a");
+  Reader reader(broker(), maker);
+  const auto lease = Lease(maker, "a");
+  ASSERT_TRUE(reader.Hold("a"));
+  WithdrawOne("a");
+  EXPECT_FALSE(broker().holds_waiting()) << "it waits for the lease";
+  Release(maker, lease);
+  EXPECT_TRUE(broker().holds_waiting());
+  reader.Clear();
+  EXPECT_EQ(broker().LookAtHolds().freed, 1u);
+}
+
+TEST_F(HoldsTest, TheEndOfASessionEndsItsHolds) {
+  const auto maker = Open();
+  Publish(maker, Arena(maker), "a");
+  Reader reader(broker(), Open());
+  Lease(maker, "a");
+  ASSERT_TRUE(reader.Hold("a"));
+  broker().EndSession(maker);
+  WithdrawOne("a");
+  EXPECT_EQ(Sweep().freed_bytes, 0u);
+  EXPECT_EQ(Now().charged_bytes, kPage);
+  broker().EndSession(reader.session);
+  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_EQ(Sweep().freed_bytes, kPage);
+  EXPECT_EQ(Now().charged_bytes, 0u);
+}
+
+TEST_F(HoldsTest, AReplacedNameFindsOneOrTheOtherAndNeverNone) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Reader reader(broker(), maker);
+  Replace(maker, arena, "a", 0);
+  Reader late(broker(), Open());
+  for (uint64_t i = 1; i < 10; ++i) {
+    ASSERT_TRUE(late.Hold("a"));
+    const uint64_t offset = late.FactsOf("a").offset;
+    Replace(maker, arena, "a", offset == 0 ? 256 : 0);
+    EXPECT_TRUE(late.Find("a"));
+    EXPECT_NE(late.FactsOf("a").offset, offset);
+    late.Clear();
+    EXPECT_EQ(broker().LookAtHolds().freed, 1u);
+  }
+}
+
+TEST_F(HoldsTest, ARecordSaysWhatAnAnswerSays) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const Reader reader(broker(), maker);
+  auto call = Call(arena, "a", 512, 300);
+  call.description = "said by its maker";
+  const auto share = broker().Publish(maker, call);
+  const Reader late(broker(), Open());
+  const auto facts = late.FactsOf("a");
+  EXPECT_EQ(facts.arena, arena.arena);
+  EXPECT_EQ(std::tie(facts.offset, facts.size), std::make_tuple(512u, 300u));
+  EXPECT_EQ(facts.share, Number(share->share));
+  EXPECT_EQ(facts.generation, share->generation);
+  EXPECT_EQ(facts.text(), "said by its maker");
+  EXPECT_FALSE(facts.enforced);
+  GiveBack(maker, arena);
+  Sweep();
+  EXPECT_TRUE(late.FactsOf("a").enforced) << "its producer has gone";
+}
+
+TEST_F(HoldsTest, WhatLiesInASealedArenaSaysSoWhoeverSealedIt) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const Reader reader(broker(), maker);
+  Publish(maker, arena, "a");
+  EXPECT_FALSE(reader.FactsOf("a").enforced);
+  auto call = Call(arena, "b", 512);
+  call.sealed = true;
+  ASSERT_TRUE(broker().Publish(maker, call).ok());
+  EXPECT_TRUE(reader.FactsOf("b").enforced);
+  EXPECT_TRUE(reader.FactsOf("a").enforced) << "the same arena, and a lease says it, too";
+}
+
+TEST_F(HoldsTest, AnotherUsersNamespaceIsNotThere) {
+  const auto maker = Open(1000);
+  const auto stranger = Open(1001);
+  Arena(maker);
+  EXPECT_THAT(broker().ExportCatalogue(stranger, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
+  EXPECT_TRUE(broker().ExportCatalogue(maker, "default").ok());
+  EXPECT_THAT(broker().ExportHolds(stranger, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
+  EXPECT_THAT(broker().HoldsMapped(maker, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
+  EXPECT_THAT(broker().ExportCatalogue(maker, "other"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
+  EXPECT_THAT(broker().ExportCatalogue(SessionId{99}, "default"), FailsWith(Code::kNotFound, "SESSION_ENDED"));
+}
+
+TEST_F(HoldsTest, AnUnnamedShareThatIsHeldIsNoOrphan) {
+  config_.orphan_grace = std::chrono::minutes(1);
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Reader there(broker(), Open());
+  const auto share = Publish(maker, arena, "");
+  ASSERT_TRUE(there.Hold(share.name));
+  EXPECT_TRUE(there.FactsOf(share.name).unnamed);
+  broker().EndSession(maker);
+  Sweep(Clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(Now().shares, 1u);
+  there.Clear();
+  Sweep(Clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(Now().shares, 0u);
+}
+
+TEST_F(HoldsTest, ANamespaceThatGoesClosesItsCatalogue) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const Reader reader(broker(), maker);
+  EXPECT_FALSE(reader.closed());
+  GiveBack(maker, arena);
+  Sweep();
+  EXPECT_TRUE(reader.closed());
+  Arena(maker);
+  const Reader again(broker(), maker);
+  EXPECT_FALSE(again.closed());
+  broker().EndSession(maker);
+}
+
+TEST_F(HoldsTest, ACatalogueHoldsAsManyAsItMay) {
+  config_.limits.catalogue_shares = 2;
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  const Reader none(broker(), maker);
+  for (const uint64_t i : {0, 1, 2}) Publish(maker, arena, std::to_string(i), i * 256);
+  const Reader reader(broker(), Open());
+  EXPECT_TRUE(reader.Find("0") && reader.Find("1"));
+  EXPECT_FALSE(reader.Find("2"));
+  EXPECT_TRUE(Acquire(maker, {{.name = "2"}}).ok()) << "a call finds it";
+  WithdrawOne("0");
+  Lease(maker, "2");
+  EXPECT_TRUE(reader.Find("2")) << "there is room now";
+}
+
+class PinnedTest : public HoldsTest {
+ protected:
+  PinnedTest() { config_.limits.pinned_bytes_per_session = 1000; }
+};
+
+TEST_F(PinnedTest, EachHolderIsChargedForWhatItPins) {
+  const auto maker = Open();
+  const auto arena = Arena(maker, 4 * kPage);
+  Reader first(broker(), Open());
+  Reader modest(broker(), Open());
+  Reader greedy(broker(), Open());
+  for (uint32_t i = 0; i < 5; ++i) Publish(maker, arena, std::to_string(i), i * 256);
+  ASSERT_TRUE(modest.Hold("0"));
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(greedy.Hold(std::to_string(i), i));
+  greedy.page().words[10] = greedy.page().words[0];  // charged once for one share
+  greedy.page().high = 0xFFFFFFFF;
+  for (uint32_t i = 0; i < 3; ++i) WithdrawOne(std::to_string(i));
+  EXPECT_EQ(Now().pinned_bytes, 768u);
+  EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
+  ASSERT_TRUE(greedy.Hold("3", 3));
+  WithdrawOne("3");
+  EXPECT_EQ(broker().LookAtHolds().over_limit, std::vector{greedy.session});
+  broker().EndSession(greedy.session);
+  EXPECT_EQ(Now().pinned_bytes, 256u) << "what the modest one holds";
+  EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
+}
+
+TEST_F(PinnedTest, NonsenseInAPageHoldsNothing) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Reader first(broker(), maker);
+  Reader hostile(broker(), Open());
+  Publish(maker, arena, "a");
+  hostile.page().high = 0xFFFFFFFF;
+  for (uint32_t i = 0; i < holds::kWords; ++i) hostile.page().words[i] = ~uint64_t{i};
+  WithdrawOne("a");
+  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
+}
+
+TEST_F(PinnedTest, WhatAloneIsTooMuchToPinIsAcquiredByCalls) {
+  const auto maker = Open();
+  const auto arena = Arena(maker, 4 * kPage);
+  const Reader reader(broker(), Open());
+  auto call = Call(arena, "whole");
+  call.size = 1000;
+  ASSERT_TRUE(broker().Publish(maker, call).ok());
+  call = Call(arena, "more", 1024);
+  call.size = 1001;
+  ASSERT_TRUE(broker().Publish(maker, call).ok());
+  EXPECT_TRUE(reader.Find("whole"));
+  EXPECT_FALSE(reader.Find("more"));
+  Lease(reader.session, "more");
+  EXPECT_FALSE(reader.Find("more")) << "a lease does not enter it either";
+  WithdrawOne("more");
+  EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
+}
+
+TEST_F(HoldsTest, ASessionHasOnePageHoweverOftenItAsks) {
+  const auto maker = Open();
+  const auto arena = Arena(maker);
+  Reader once(broker(), maker);
+  Reader again(broker(), maker);
+  Publish(maker, arena, "a");
+  ASSERT_TRUE(once.Hold("a"));
+  EXPECT_EQ(again.page().words[0], once.page().words[0]) << "the same page";
+  ASSERT_TRUE(broker().HoldsMapped(maker, "default").ok());
+  EXPECT_THAT(broker().ExportHolds(maker, "default"), FailsWith(Code::kFailedPrecondition, "HOLDS_MAPPED"));
+  WithdrawOne("a");
+  EXPECT_TRUE(broker().holds_waiting()) << "and it holds yet";
+  again.Clear();
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,142 @@
+// A Broker of GPU memory without bytes, by both kinds of handle, and processes that can be watched and killed.
+#pragma once
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/unit/broker/broker_fixture.h"
+
+namespace arraybridge {
+
+inline const Device kGpu{kDeviceCuda, 0, "GPU-1"};
+
+// GPU memory without bytes: `opaque` handles, or descriptors.
+class FakeGpuBlock final : public MemoryBlock {
+ public:
+  FakeGpuBlock(HandleKind kind, uint64_t size, uint64_t* living) : kind_(kind), size_(size), living_(living) {
+    ++*living_;
+  }
+  ~FakeGpuBlock() override { --*living_; }
+  uint64_t size() const override { return size_; }
+  Result<Handle> Export(Access) const override {
+    Handle handle;
+    if (kind_ == HandleKind::kCudaIpc) {
+      handle.opaque = std::string(64, 's');
+    } else {
+      handle.descriptor = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    }
+    return handle;
+  }
+  Result<Immutability> Seal() override { return Immutability::kByContract; }
+  bool HeldElsewhere() const override { return false; }
+  bool KnowsHolders() const override { return false; }
+  bool MayBeEnforced() const override { return false; }
+
+ private:
+  const HandleKind kind_;
+  const uint64_t size_;
+  uint64_t* const living_;
+};
+
+class FakeGpuBackend final : public MemoryBackend {
+ public:
+  explicit FakeGpuBackend(HandleKind kind) : kind_(kind) {}
+  HandleKind kind() const override { return kind_; }
+  std::vector<Device> devices() const override { return {kGpu}; }
+  uint64_t Footprint(const Device&, uint64_t size) const override { return (size + kPage - 1) / kPage * kPage; }
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    return std::unique_ptr<MemoryBlock>(std::make_unique<FakeGpuBlock>(kind_, Footprint(device, size), &living));
+  }
+  Usage usage(const Device&) const override { return {kCapacity, 0, 0}; }
+  uint64_t Trim() override { return 0; }
+
+  uint64_t living = 0;
+
+ private:
+  const HandleKind kind_;
+};
+
+// A process that sleeps until it is killed.
+class Sleeper {
+ public:
+  Sleeper() : pid_(::fork()) {
+    if (pid_ == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+  }
+  ~Sleeper() { Kill(); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  ProcessFd Watch() const {
+    return std::make_shared<const UniqueFd>(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  }
+  void Kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+class KindsTest : public testing::Test {
+ protected:
+  // `events`: where it opens interprocess events.
+  SessionId Open(std::vector<HandleKind> kinds, ProcessFd process = nullptr, std::string events = {}) {
+    Peer peer{.uid = 1000, .client = "test"};
+    peer.kinds = std::move(kinds);
+    peer.events = std::move(events);
+    peer.process = std::move(process);
+    return broker_.OpenSession(std::move(peer))->session;
+  }
+  Handle Allocated(SessionId session) {
+    auto arena = broker_.Allocate(session, {"default", kGpu, kPage});
+    EXPECT_TRUE(arena.ok()) << arena.status().ToString();
+    EXPECT_TRUE(broker_.Mapped(session, ArenaId{arena->handle.arena}).ok());
+    return std::move(arena->handle);
+  }
+  // `event`: what readers wait for, 64 bytes; empty: nothing.
+  PublishCall Call(const Handle& arena, std::string event = {}) {
+    PublishCall call;
+    call.ns = "default";
+    call.name = "on-gpu";
+    call.fence.event = std::move(event);
+    call.arena = ArenaId{arena.arena};
+    call.arena_generation = arena.generation;
+    call.size = 256;
+    return call;
+  }
+  void Publish(SessionId session, const Handle& arena) {
+    PublishCall call = Call(arena);
+    const auto published = broker_.Publish(session, std::move(call));
+    ASSERT_TRUE(published.ok()) << published.status().ToString();
+    EXPECT_EQ(published->immutability, Immutability::kByContract);
+  }
+  Result<AcquiredShares> Acquire(SessionId session) {
+    const ShareKey key{.name = "on-gpu"};
+    return broker_.Acquire(session, "default", {&key, 1}, true);
+  }
+  void Release(SessionId session, const AcquiredShares& acquired) {
+    const uint64_t lease = Number(acquired.shares.at(0).lease);
+    ASSERT_TRUE(broker_.Release(session, {&lease, 1}, {}, {}).ok());
+  }
+  void Withdraw(SessionId session) {
+    const ShareKey key{.name = "on-gpu"};
+    ASSERT_TRUE(broker_.Withdraw(session, "default", {&key, 1}).ok());
+  }
+  uint64_t Swept() { return broker_.Sweep(Clock::now()).freed_bytes; }
+
+  Config config_;
+  FakeBackend host_{kCapacity};
+  FakeGpuBackend vmm_{HandleKind::kCudaVmm};
+  FakeGpuBackend ipc_{HandleKind::kCudaIpc};
+  Broker broker_{config_, {&host_, &vmm_, &ipc_}};
+};
+
+}  // namespace arraybridge

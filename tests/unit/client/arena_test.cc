@@ -1,0 +1,50 @@
+// When a range of a written arena may be given back at once, and when only after the device has done what is queued.
+#include "client/arena.h"
+
+#include <gtest/gtest.h>
+
+namespace arraybridge {
+namespace {
+
+class NoMapping final : public Mapping {
+ public:
+  std::byte* data() const override { return nullptr; }
+  uint64_t size() const override { return 0; }
+  Status CopyFrom(const View&, uint64_t) override { return Unimplemented("no memory"); }
+  Status Drain() override { return Ok(); }
+  void Detach() noexcept override {}
+};
+
+class RangeTest : public ::testing::TestWithParam<int32_t> {
+ protected:
+  RangeTest() {
+    Handle handle;
+    handle.device.type = GetParam();
+    range_ = std::make_unique<Placement::Range>(
+        nullptr, std::make_shared<WrittenArena>(handle, std::make_unique<NoMapping>(), false), 0, 256);
+  }
+  bool on_device() const { return GetParam() != kDeviceCpu; }
+
+  std::unique_ptr<Placement::Range> range_;
+};
+
+TEST_P(RangeTest, WhatIsNotPublishedMayBeInUse) { EXPECT_EQ(range_->Waits(), on_device()); }
+
+TEST_P(RangeTest, WhatIsPublishedAndWasOnlyCopiedIntoHasItsFence) {
+  range_->published = true;
+  EXPECT_FALSE(range_->Waits());
+  range_->handed_out = true;
+  EXPECT_EQ(range_->Waits(), on_device()) << "a framework may use it without our knowing";
+}
+
+// A connection that breaks before the answer leaves the copies with the range: no fence looks after their sources.
+TEST_P(RangeTest, WhatIsQueuedYetIsWaitedForWhateverTheBrokerSaid) {
+  range_->published = true;
+  range_->queued.push_back({0, nullptr});
+  EXPECT_EQ(range_->Waits(), on_device());
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, RangeTest, ::testing::Values(kDeviceCpu, kDeviceCuda));
+
+}  // namespace
+}  // namespace arraybridge

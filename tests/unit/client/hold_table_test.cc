@@ -1,0 +1,190 @@
+// A client's side of holds, against the broker's catalogue and page in the same process.
+#include "client/hold_table.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/memory/catalogue.h"
+#include "daemon/memory/holds.h"
+
+namespace arraybridge {
+namespace {
+
+class HoldTableTest : public testing::Test {
+ protected:
+  HoldTableTest() : catalogue_(*Catalogue::Create(2000, {})), page_(*HoldsPage::Create()), table_(MakeTable()) {}
+
+  std::unique_ptr<HoldTable> MakeTable() const {
+    auto read = ReadCatalogue::Map(*catalogue_->Export());
+    auto written = WrittenHolds::Map(*page_->Export());
+    EXPECT_TRUE(read.ok() && written.ok());
+    return std::make_unique<HoldTable>(*std::move(read), *std::move(written));
+  }
+  CatalogueEntry Put(std::string_view name, uint64_t share = 1) {
+    return *catalogue_->Put({.name = name, .share = share});
+  }
+
+  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<HoldsPage> page_;
+  std::unique_ptr<HoldTable> table_;
+};
+
+TEST_F(HoldTableTest, AHoldIsSeenUntilItsLastUserEnds) {
+  const auto entry = Put("a", 5);
+  Hold one = table_->Take("a");
+  ASSERT_TRUE(one);
+  EXPECT_EQ(catalogue::Read(one.record()).share, 5u);
+  EXPECT_TRUE(page_->Has(entry.hold()));
+  Hold two = table_->Take("a");
+  EXPECT_EQ(page_->count(), 1u) << "one for a share and process";
+  EXPECT_FALSE(one.End());
+  EXPECT_TRUE(page_->Has(entry.hold()));
+  EXPECT_FALSE(two.End());
+  EXPECT_EQ(page_->count(), 0u);
+  EXPECT_FALSE(two.End()) << "once";
+  EXPECT_EQ(table_->taken(), 2u);
+}
+
+TEST_F(HoldTableTest, WhatIsWithdrawnIsNotTakenAndItsLastUserHearsOfIt) {
+  const auto entry = Put("a");
+  Hold one = table_->Take("a");
+  Hold two = table_->Take("a");
+  catalogue_->Retire(entry);
+  EXPECT_FALSE(table_->Take("a"));
+  EXPECT_FALSE(one.End());
+  EXPECT_TRUE(page_->Has(entry.hold()));
+  EXPECT_TRUE(two.End()) << "the broker may be told";
+  EXPECT_FALSE(page_->Has(entry.hold()));
+}
+
+TEST_F(HoldTableTest, ANewGenerationHasAHoldOfItsOwn) {
+  const auto first = Put("a", 1);
+  Hold old = table_->Take("a");
+  const auto second = Put("a", 2);
+  catalogue_->Retire(first);
+  Hold fresh = table_->Take("a");
+  EXPECT_EQ(catalogue::Read(old.record()).share, 1u);
+  EXPECT_EQ(catalogue::Read(fresh.record()).share, 2u);
+  EXPECT_TRUE(page_->Has(first.hold()) && page_->Has(second.hold()));
+}
+
+TEST_F(HoldTableTest, AFullPageTakesNoMore) {
+  std::vector<Hold> held;
+  for (uint32_t i = 0; i < holds::kWords; ++i) {
+    Put(std::to_string(i), i);
+    held.push_back(table_->Take(std::to_string(i)));
+    ASSERT_TRUE(held.back());
+  }
+  Put("more", 1);
+  EXPECT_FALSE(table_->Take("more"));
+  EXPECT_TRUE(table_->Take("7")) << "what is held already has room for another user";
+  for (uint32_t i = 0; i < holds::kWords; ++i) EXPECT_EQ(catalogue::Read(held[i].record()).share, i);
+  held[9].End();
+  EXPECT_TRUE(table_->Take("more"));
+}
+
+TEST_F(HoldTableTest, HoldsThatWereUsedAreUsedAgain) {
+  for (int i = 0; i < 1500; ++i) Put(std::to_string(i), static_cast<uint64_t>(i));
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 1500; ++i) {
+      Hold hold = table_->Take(std::to_string(i));
+      ASSERT_TRUE(hold);
+      ASSERT_EQ(catalogue::Read(hold.record()).share, static_cast<uint64_t>(i));
+    }
+  }
+  EXPECT_EQ(page_->count(), 0u);
+  const auto file = page_->Export();
+  const auto mapped = WrittenHolds::Map(*file);
+  EXPECT_EQ((*mapped)->page().high, 1u) << "the broker looks at no more than was needed";
+}
+
+TEST_F(HoldTableTest, AForkedChildDoesNotHaveThePage) {
+  const auto file = page_->Export();
+  const auto mapped = WrittenHolds::Map(*file);
+  ASSERT_TRUE(mapped.ok());
+  holds::Page* const page = &(*mapped)->page();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    unsigned char there = 0;
+    ::_exit(::mincore(page, sizeof *page, &there) == 0 ? 1 : 0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(HoldTableTest, WhatIsNoCatalogueIsRefused) {
+  const auto refused = [](const UniqueFd& file) { return ReadCatalogue::Map(file).status().code(); };
+  EXPECT_EQ(refused(*page_->Export()), Code::kFailedPrecondition);
+  EXPECT_EQ(refused(UniqueFd()), Code::kFailedPrecondition);
+  const UniqueFd open(::memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+  EXPECT_EQ(refused(open), Code::kFailedPrecondition) << "it could shrink";
+  catalogue::Header header{};
+  header.magic = catalogue::kMagic;
+  header.version = catalogue::kVersion;
+  header.record_bytes = sizeof(catalogue::Record);
+  header.records_offset = catalogue::kHeaderBytes;
+  header.capacity = 1000000;  // and the file has not the bytes
+  ASSERT_EQ(::write(open.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
+  ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(refused(open), Code::kFailedPrecondition);
+  EXPECT_EQ(WrittenHolds::Map(*catalogue_->Export()).status().code(), Code::kFailedPrecondition);
+}
+
+// A broker that withdraws and publishes again all the time, beside threads that hold and let go. What a hold says is
+// checked against what it named.
+TEST_F(HoldTableTest, ThreadsHoldWhileTheBrokerReplaces) {
+  constexpr int kNames = 4;
+  constexpr int kReaders = 3;
+  std::vector<CatalogueEntry> entries;
+  for (uint64_t i = 0; i < kNames; ++i) entries.push_back(Put(std::to_string(i), i));
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> taken{0};
+  std::vector<std::thread> readers;
+  readers.reserve(kReaders);
+  for (int r = 0; r < kReaders; ++r) {
+    readers.emplace_back([&, r] {
+      std::vector<Hold> held;
+      for (uint64_t i = static_cast<uint64_t>(r); !stop.load(); ++i) {
+        const uint64_t name = i % kNames;
+        Hold hold = table_->Take(std::to_string(name));
+        if (!hold) continue;
+        ++taken;
+        // Its share's number is its name's, in every generation.
+        ASSERT_EQ(catalogue::Read(hold.record()).share % kNames, name);
+        held.push_back(std::move(hold));
+        if (held.size() > 3) held.erase(held.begin());
+      }
+    });
+  }
+  std::vector<CatalogueEntry> waiting;
+  uint64_t share = kNames;
+  for (uint64_t step = 0; step < 30000 || taken.load() < 1000; ++step, ++share) {
+    const uint64_t name = share % kNames;
+    const auto fresh = catalogue_->Put({.name = std::to_string(name), .share = share});
+    if (fresh) {
+      catalogue_->Retire(entries[name]);
+      waiting.push_back(entries[name]);
+      entries[name] = *fresh;
+    }
+    std::erase_if(waiting, [&](const CatalogueEntry& entry) {
+      if (page_->Has(entry.hold())) return false;
+      catalogue_->Free(entry);
+      return true;
+    });
+  }
+  stop = true;
+  for (auto& reader : readers) reader.join();
+  EXPECT_EQ(page_->count(), 0u);
+}
+
+}  // namespace
+}  // namespace arraybridge

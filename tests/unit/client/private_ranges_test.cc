@@ -1,0 +1,108 @@
+#include "client/private_ranges.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "client/memory/host_mapper.h"
+#include "client/memory/pagemap.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kSize = 512 * kPage;
+
+class PrivateRangesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(::ftruncate(file.get(), 2 * kSize), 0);
+    writer_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+    ASSERT_NE(writer_, MAP_FAILED);
+    std::memset(writer_, 7, 2 * kSize);
+    handle_.descriptor = std::move(file);
+    handle_.arena = 1;
+    handle_.size = handle_.arena_size = 2 * kSize;
+    const auto probe = Map(0);
+    static_cast<void>(Sum(*probe));
+    if (!NeverWritten(probe->data(), kSize)) GTEST_SKIP() << "this kernel has no PAGEMAP_SCAN (Linux 6.7)";
+  }
+  void TearDown() override { ::munmap(writer_, 2 * kSize); }
+
+  std::unique_ptr<Mapping> Map(uint64_t offset) {
+    auto mapping = MakeHostMapper()->MapPrivate(handle_, offset, kSize);
+    EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
+    return *std::move(mapping);
+  }
+  static int64_t Sum(const Mapping& mapping) {
+    int64_t sum = 0;
+    for (uint64_t at = 0; at < mapping.size(); at += kPage) sum += static_cast<int64_t>(mapping.data()[at]);
+    return sum;
+  }
+  static int64_t Faults() {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+  }
+
+  Handle handle_;
+  std::byte* writer_ = nullptr;
+  PrivateRanges ranges_;
+};
+
+TEST_F(PrivateRangesTest, ACleanRangeComesBackWithItsPages) {
+  auto range = Map(0);
+  const std::byte* const data = range->data();
+  EXPECT_EQ(Sum(*range), 512 * 7);
+  ranges_.GiveBack(0, std::move(range));
+  range = ranges_.Take(0, kSize);
+  ASSERT_NE(range, nullptr);
+  EXPECT_EQ(range->data(), data);
+  const int64_t before = Faults();
+  EXPECT_EQ(Sum(*range), 512 * 7);
+  EXPECT_LT(Faults() - before, 8);
+  EXPECT_EQ(ranges_.Take(0, kSize), nullptr) << "one reader at a time";
+}
+
+TEST_F(PrivateRangesTest, AWrittenRangeNeverComesBack) {
+  for (const uint64_t at : {uint64_t{0}, kSize / 2, kSize - 1}) {
+    auto range = Map(256);
+    static_cast<void>(Sum(*range));
+    range->data()[at] = std::byte{9};
+    ranges_.GiveBack(256, std::move(range));
+    EXPECT_EQ(ranges_.Take(256, kSize), nullptr) << "written at " << at;
+  }
+}
+
+TEST_F(PrivateRangesTest, AKeptRangeShowsWhatTheArenaHoldsNow) {
+  auto range = Map(kPage);
+  EXPECT_EQ(Sum(*range), 512 * 7);
+  ranges_.GiveBack(kPage, std::move(range));
+  std::memset(writer_ + kPage, 8, kSize);
+  range = ranges_.Take(kPage, kSize);
+  ASSERT_NE(range, nullptr);
+  EXPECT_EQ(Sum(*range), 512 * 8);
+}
+
+TEST_F(PrivateRangesTest, IsKnownByItsPlaceAndSize) {
+  ranges_.GiveBack(0, Map(0));
+  EXPECT_EQ(ranges_.Take(256, kSize), nullptr);
+  EXPECT_EQ(ranges_.Take(0, kSize - 1), nullptr);
+  EXPECT_NE(ranges_.Take(0, kSize), nullptr);
+}
+
+TEST_F(PrivateRangesTest, KeepsTheLatestFew) {
+  for (uint64_t i = 0; i < 9; ++i) ranges_.GiveBack(i * kPage, Map(i * kPage));
+  EXPECT_EQ(ranges_.Take(0, kSize), nullptr);
+  for (uint64_t i = 1; i < 9; ++i) EXPECT_NE(ranges_.Take(i * kPage, kSize), nullptr) << i;
+}
+
+}  // namespace
+}  // namespace arraybridge

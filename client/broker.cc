@@ -168,7 +168,11 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
     return Unavailable("the memory of this placement went with an earlier connection; place it again")
         .Because("PLACEMENT_LOST");
   }
-  return PublishPlacement(**session, core_->options().ns, placement, options, deadline);
+  auto published = PublishPlacement(**session, core_->options().ns, placement, options, deadline);
+  if (published.ok() || options.wait) return published;
+  // By a message, before whose answer the broker took what the ring held: what failed of that comes first.
+  (*session)->ring().Look(**session);
+  return connection->AfterLateErrors(options.name, published.status());
 }
 
 Result<Placement> Broker::PlacementOf(std::span<const View> views) {

@@ -32,6 +32,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
   // What failed of publishes that nobody waited for, and nobody has been told of yet.
   Status TakeLateErrors() { return late_errors_->Take(); }
+  Status AfterLateErrors(std::string_view share, const Status& why) { return late_errors_->TakeBefore(share, why); }
   // The same, once the broker has taken all of them, or the connection is lost. DEADLINE_EXCEEDED: it does not answer.
   Status Confirm(Deadline deadline);
   // Gives back what this process does not use, and waits for the answer.

@@ -25,4 +25,10 @@ Status LateErrors::Take() {
   return Status(first.code(), Concat(first.message(), " (and ", more, " more)"), first.reason());
 }
 
+Status LateErrors::TakeBefore(std::string_view share, const Status& why) {
+  if (!any_.load(std::memory_order_relaxed)) return why;
+  Add(share, why);
+  return Take();
+}
+
 }  // namespace arraybridge

@@ -19,6 +19,8 @@ class LateErrors {
   // All since the last time: the first one's code and reason, its share's name, and how many more there were. OK if
   // there was none.
   Status Take() AB_EXCLUDES(mutex_);
+  // The same with one more, the latest; `why` itself if there was none before.
+  Status TakeBefore(std::string_view share, const Status& why) AB_EXCLUDES(mutex_);
 
  private:
   std::atomic<bool> any_{false};

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import arraybridge
 import numpy as np
@@ -85,6 +86,23 @@ def test_a_name_is_needed(broker: arraybridge.Broker) -> None:
         broker.put(np.ones(1), wait=False)  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match="wait is True or False"):
         broker.put(np.ones(1), "x", wait=0.5)  # type: ignore[call-overload]
+
+
+def test_what_failed_first_is_told_first() -> None:
+    with arraybridge.Broker(start="private") as broker:
+        meet(broker)
+        for name in ("taken/0", "taken/1", "taken/2"):
+            broker.put(np.ones(1), name)
+        daemon = int(_daemon_of(broker.address))
+        os.kill(daemon, signal.SIGSTOP)
+        broker.put(np.ones(1), "taken/0", wait=False)
+        broker.put(np.ones(1), "taken/1", wait=False)
+        awake = threading.Timer(0.2, os.kill, (daemon, signal.SIGCONT))
+        awake.start()
+        with pytest.raises(ShareExists, match="'taken/0', which nobody waited for.*2 more"):
+            broker.put([np.ones(1)] * 20, "taken/2", wait=False)  # too much for an entry: a message
+        awake.join()
+        broker.flush()  # all of it was told
 
 
 def test_many_are_there_when_put_many_returns(broker: arraybridge.Broker) -> None:

@@ -87,11 +87,7 @@ Status ArraySpec::CheckInside(uint64_t bytes) const {
 
 std::vector<int64_t> CompactStrides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
-  uint64_t stride = 1;  // unsigned: the strides of an array without elements may wrap, nobody follows them
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = static_cast<int64_t>(stride);
-    stride *= static_cast<uint64_t>(std::max<int64_t>(shape[i], 1));
-  }
+  layout::FillCompactStrides(shape, strides);
   return strides;
 }
 
@@ -99,6 +95,12 @@ std::string NameOf(DataType type) {
   for (const NamedType& known : kTypes)
     if (known.type == type) return known.name;
   return {};
+}
+
+bool IsNameOf(std::string_view name, DataType type) {
+  for (const NamedType& known : kTypes)
+    if (known.type == type) return name == known.name;
+  return name.empty();
 }
 
 DataType TypeNamed(const std::string& name) {

@@ -158,11 +158,13 @@ Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std
   if (*elements == 0) data = nullptr;
   if (*elements > 0 && data == nullptr) return InvalidArgument("data is NULL for ", *elements, " elements");
 
-  std::vector<int64_t> compact = CompactStrides(shape);
-  if (strides.empty() || layout::IsCompact(shape, strides)) {
-    strides = std::move(compact);
+  if (strides.empty()) {
+    strides = CompactStrides(shape);
+  } else if (layout::IsCompact(shape, strides)) {
+    layout::FillCompactStrides(shape, strides);
   } else {
     if (type.bits % 8 != 0) return InvalidArgument("elements of ", int{type.bits}, " bits must be compact");
+    const std::vector<int64_t> compact = CompactStrides(shape);
     for (size_t i = 0; i < shape.size(); ++i)
       if (shape[i] == 1) strides[i] = compact[i];
     const auto extent = layout::ExtentOf(shape, strides);

@@ -46,6 +46,14 @@ bool IsCompact(const std::vector<int64_t>& shape, const std::vector<int64_t>& st
   return true;
 }
 
+void FillCompactStrides(const std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
+  uint64_t stride = 1;  // unsigned: the strides of an array without elements may wrap, nobody follows them
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(std::max<int64_t>(shape[i], 1));
+  }
+}
+
 Result<Extent> ExtentOf(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
   Extent extent;
   for (size_t i = 0; i < shape.size(); ++i) {

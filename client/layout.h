@@ -27,6 +27,8 @@ Result<uint64_t> Elements(const std::vector<int64_t>& shape);
 Result<uint64_t> CompactBytes(uint64_t elements, DataType type);
 // As ArraySpec::compact. REQUIRES: strides are empty or as many as dimensions.
 bool IsCompact(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
+// As CompactStrides, into what is there. REQUIRES: as many strides as dimensions.
+void FillCompactStrides(const std::vector<int64_t>& shape, std::vector<int64_t>& strides);
 // REQUIRES: strides.size() == shape.size(), no dimension below 1. INVALID_ARGUMENT if an offset does not fit.
 Result<Extent> ExtentOf(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
 // A type that DLPack 1.3 can say: known code and width, one lane. INVALID_ARGUMENT names what is not.

@@ -185,21 +185,12 @@ def converted(
 ) -> Any:
     """convert_memory. `stacklevel`: how far above `warnings.warn` its caller is; 4 for whom a public function calls this."""
     key: shortcut.Key | None = None
-    names_key: _Key | None = None
     plain = (copy is None or copy is False) and not allow_downcast
-    plain = plain and isinstance(target_type, str) and isinstance(source_type, str | None)
     if plain and (gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy")):
-        names_key = type(data), source_type, target_type
-        checked = _checked.get(names_key)
-        view = shortcut.ordinary(data) if checked is not None else None
-        if checked is not None and view is not None and view.traits is not None:
-            key = checked.caps(), type(data), view.traits, copy
-            known = _shortcuts.known(key)
-            if known is not None:
-                try:
-                    return data if known.route == "identity" else checked.view(view)
-                except Exception:
-                    pass  # the careful way says in words what is wrong
+        key = type(data), source_type, target_type, copy
+        known = _shortcuts.take(key, data)
+        if known is not None:
+            return known[0]
     check_copy(copy)
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
@@ -209,15 +200,11 @@ def converted(
         return data  # also of forms that nobody else could be handed
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
     if key is not None:
-        _shortcuts.learn(key, chosen)
-    elif names_key is not None and shortcut.is_ordinary(data):
-        _checked[names_key] = target
+        _shortcuts.learn(key, data, target, caps, chosen)
     return result
 
 
-# Names that were checked, of arrays of the frameworks' own classes, and plans that hold for all ordinary arrays of them.
-_Key = tuple[type, str | None, str]
-_checked: dict[_Key, MemoryAdapter] = {}
+# Of names that were checked, by class and names: plans that hold for all arrays that are alike.
 _shortcuts: Final = shortcut.Shortcuts()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from arraybridge import _core, adapters, devices, planner, shortcut, tree
@@ -81,7 +81,7 @@ class Delivery:
         self._connection = connection
         self._outcomes = Outcomes()
         self._shortcuts = shortcut.Shortcuts()
-        self._decided: dict[tuple[Caps, str, tuple[int, int, int], int, devices.Device], Plan] = {}
+        self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
@@ -95,14 +95,14 @@ class Delivery:
         info, views = acquired
         if wanted.plain and not explain and len(views) == 1 and not info.structure:
             view = views[0]
-            known = self._decided.get((wanted.caps, view.dtype, view.dtype_code, view.ndim, view.device))
-            if known is not None and view.compact and not view.address & _ALIGNED:
+            known = self._decided.get((wanted.caps, view.traits or _form(view)))
+            if known is not None:
                 try:
-                    result = wanted.target.view(view)
+                    result = known[1](view)
                 except Exception:
                     pass  # the careful way says in words what is wrong
                 else:
-                    self._outcomes.note(known)
+                    self._outcomes.note(known[0])
                     return result
         result, plans = self._shown(info, views, wanted)
         return self._outcomes.told(result, plans, wanted.copy, explain)
@@ -122,19 +122,10 @@ class Delivery:
     def alike(self, array: Any, framework: str, copy: bool | None) -> tuple[Any, Plan] | None:
         """The short way of `converted`, if nothing is wished but copy=None or False: an array like one that was converted
         before, and its plan. None: this one takes the careful way, which says in words what may be wrong with it."""
-        view = shortcut.ordinary(array)
-        if view is None:
-            return None
-        target = adapters.named(framework)
-        known = self._shortcuts.known((target.caps(), type(array), view.traits, copy))
-        if known is None:
-            return None
-        try:
-            result = array if known.route == "identity" else target.view(view)
-        except Exception:
-            return None
-        self._outcomes.note(known)
-        return result, known
+        known = self._shortcuts.take((type(array), framework, copy), array)
+        if known is not None:
+            self._outcomes.note(known[1])
+        return known
 
     def converted(
         self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None
@@ -159,9 +150,8 @@ class Delivery:
         if not plans:
             raise InvalidRequest("a tree without any array has nothing to convert")
         if not wanted.copy and wanted.device is None and not wanted.allow_downcast:
-            view = shortcut.ordinary(array)
-            if view is not None:
-                self._shortcuts.learn((wanted.caps, type(array), view.traits, wanted.copy), plans[0])
+            key = type(array), wanted.caps.name, wanted.copy
+            self._shortcuts.learn(key, array, wanted.target, wanted.caps, plans[0])
         return self._outcomes.told(result, plans, wanted.copy, explain)
 
     def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object) -> Any:
@@ -198,7 +188,10 @@ class Delivery:
             if wanted.plain and chosen.zero_copy:
                 if len(self._decided) >= DECIDED_MAX:
                     self._decided.clear()
-                self._decided[wanted.caps, view.dtype, view.dtype_code, view.ndim, view.device] = chosen
+                form = view.traits or _form(view)
+                if form is not None:
+                    show = shortcut.quick(wanted.target, view.dtype) if view.traits else wanted.target.view
+                    self._decided[wanted.caps, form] = chosen, show
             return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
 
         return tree.mapped(delivered, info.structure, views), plans
@@ -238,6 +231,13 @@ class Delivery:
         if where[0] != devices.CUDA or view.device[0] == devices.CUDA:
             return view
         return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
+
+
+def _form(view: _core.View) -> Hashable:
+    """What a plan needs to know of a share's array without traits, to look one up by; None of one that is not compact."""
+    if not view.compact or view.address & _ALIGNED:
+        return None
+    return view.dtype, view.dtype_code, view.ndim, view.device
 
 
 def gpus_for(wish: object) -> Sequence[str]:

@@ -13,6 +13,7 @@ from arraybridge.errors import BrokerError, CopyWarning, MemoryConversionError
 from arraybridge.planner import Converted, Plan
 
 _log = logging.getLogger("arraybridge")
+_log_is_on = _log.isEnabledFor
 
 
 def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
@@ -48,7 +49,7 @@ class Outcomes:
     def note(self, chosen: Plan) -> None:
         """Remembers and logs a plan."""
         self._of_thread.plan = chosen
-        if _log.isEnabledFor(logging.DEBUG):
+        if _log_is_on(logging.DEBUG):
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:

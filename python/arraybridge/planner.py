@@ -68,6 +68,7 @@ class Caps:
     own: OwnDevices | None = None
     ndim_min: int = 0
     empty: bool = True  # arrays without elements
+    settled: bool = False  # the same as long as the process lives: no setting changes them
 
     @property
     def promised(self) -> Caps:

@@ -11,11 +11,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from arraybridge import _core, adapters
+from arraybridge.adapters import Adapter
 from arraybridge.detect import memory_type_of
 from arraybridge.planner import Caps, Plan
 
 Maker = Callable[[Any], _core.View]
-Key = tuple[Caps, type, int | None, bool | None]  # the int: View.traits
+Show = Callable[[_core.View], Any]
+Key = tuple[Any, ...]  # the array's class first, then whatever else was said
+# From arrays of one class to those of one framework, as it is configured now: how to read them, its caps now (None: they
+# never change), its caps when the plans were made, and those by View.traits (no Show: the array itself is wanted).
+Road = tuple[Maker, Callable[[], Caps] | None, Caps, dict[int | None, tuple[Plan, Show | None]]]
 _PLANS_MAX: Final = 1024
 # Array classes of frameworks, which live as long as the process; no class of a user's.
 _makers: dict[type, Maker] = {}
@@ -25,18 +30,46 @@ class Shortcuts:
     """Plans that hold for every array of the same traits. Thread-safe: a plan is a value."""
 
     def __init__(self) -> None:
-        self._plans: dict[Key, Plan] = {}
+        self._roads: dict[Key, Road] = {}
 
-    def known(self, key: Key) -> Plan | None:
-        return self._plans.get(key)
+    def take(self, key: Key, array: Any) -> tuple[Any, Plan] | None:
+        """What an array becomes that is like one before, and its plan. None: it takes the careful way, which says in words
+        what may be wrong with it. REQUIRES: the key begins with the array's class."""
+        try:
+            read, caps_now, caps, plans = self._roads[key]
+            if caps_now is not None and caps_now() is not caps:
+                return None
+            view = read(array)
+            plan, show = plans[view.traits]
+            return array if show is None else show(view), plan
+        except Exception:
+            return None
 
-    def learn(self, key: Key, plan: Plan) -> None:
+    def learn(self, key: Key, array: Any, target: Adapter, caps: Caps, plan: Plan) -> None:
         """Of an array that took the careful way. What copies or has a word to say takes it every time."""
-        if key[2] is None or not plan.zero_copy or plan.reasons:
+        if not plan.zero_copy or plan.reasons:
             return
-        if len(self._plans) >= _PLANS_MAX:
-            self._plans.clear()
-        self._plans[key] = plan
+        view = ordinary(array)
+        traits = None if view is None else view.traits
+        if view is None or traits is None:
+            return
+        show = None if plan.route == "identity" else quick(target, view.dtype)
+        road = self._roads.get(key)
+        if road is None or road[2] is not caps:
+            if len(self._roads) >= _PLANS_MAX:
+                self._roads.clear()
+            caps_now = None if caps.settled else target.caps
+            road = self._roads[key] = (_makers[type(array)], caps_now, caps, {})
+        plans = road[3]
+        if len(plans) >= _PLANS_MAX:
+            plans.clear()
+        plans[traits] = plan, show
+
+
+def quick(target: Adapter, dtype: str) -> Show:
+    """What the adapter's `view` does with compact host memory of a dtype, without asking about it every time."""
+    found: Callable[[str], Show] | None = getattr(target, "quick", None)
+    return target.view if found is None else found(dtype)
 
 
 def ordinary(array: Any) -> _core.View | None:
@@ -48,11 +81,6 @@ def ordinary(array: Any) -> _core.View | None:
         return maker(array)
     except Exception:
         return None  # the careful way says in words what is wrong with it
-
-
-def is_ordinary(array: Any) -> bool:
-    """Whether it is of a framework's own class, which lives as long as the process."""
-    return (_makers.get(type(array)) or _maker(type(array))) is not None
 
 
 def _maker(kind: type) -> Maker | None:

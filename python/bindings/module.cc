@@ -11,16 +11,17 @@ namespace {
 
 namespace ab = arraybridge::python;
 
-PyCFunction WithKeywords(PyCFunctionWithKeywords function) {
+template <class Function>
+PyCFunction Fast(Function function) {  // functions with other argument lists; the flags say which
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 PyMethodDef g_functions[] = {
     {"wrap", ab::Wrap, METH_O,
      "wrap($module, obj, /)\n--\n\nA View of anything that speaks DLPack. Nothing is copied."},
-    {"exchange", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(ab::Exchange)), METH_FASTCALL,
+    {"exchange", Fast(ab::Exchange), METH_FASTCALL,
      "exchange($module, view, type, /)\n--\n\nAn object of a type that has DLPack's exchange table, over host memory."},
-    {"wrap_buffer", WithKeywords(ab::WrapBuffer), METH_VARARGS | METH_KEYWORDS,
+    {"wrap_buffer", Fast(ab::WrapBuffer), METH_FASTCALL | METH_KEYWORDS,
      "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
     {"wrap_array_interface", ab::WrapArrayInterface, METH_VARARGS,
      "wrap_array_interface($module, interface, owner, /)\n--\n\nA View of an __array_interface__ dictionary."},

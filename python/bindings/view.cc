@@ -42,10 +42,11 @@ PyObject* DeviceOf(PyObject* self, void*) { return ViewDlpackDevice(self, nullpt
 PyObject* ReadOnly(PyObject* self, void*) { return PyBool_FromLong(Self(self).read_only); }
 PyObject* Compact(PyObject* self, void*) { return PyBool_FromLong(Self(self).compact()); }
 
-// All that a plan needs to know of compact host memory, as one number to look a plan up by; None of other memory.
+// All that a plan needs to know of compact host memory, as one number to look a plan up by; None of other memory, and
+// of dtypes that have a name of their own.
 PyObject* Traits(PyObject* self, void*) {
   const View& view = Self(self);
-  if (view.device.type != kDeviceCpu || !view.compact()) Py_RETURN_NONE;
+  if (view.device.type != kDeviceCpu || !view.compact() || !DlpackSays(view)) Py_RETURN_NONE;
   const auto address = reinterpret_cast<uintptr_t>(view.data);
   const uint64_t aligned = static_cast<uint64_t>(address == 0 ? 12 : std::min(std::countr_zero(address), 12));
   const uint64_t empty = view.data == nullptr ? 1 : 0;
@@ -136,8 +137,6 @@ PyMethodDef g_methods[] = {
     {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,
      "for_immutable_consumer($self, /)\n--\n\nThe same memory; an unversioned capsule of it may alias read-only "
      "bytes."},
-    {"complete", Complete, METH_NOARGS,
-     "complete($self, /)\n--\n\nThe same memory, once what its producer has queued has ended. Waits."},
     {"immutable_capsule", ImmutableCapsule, METH_NOARGS,
      "immutable_capsule($self, /)\n--\n\nfor_immutable_consumer().__dlpack__(), for host memory."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,

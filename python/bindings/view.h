@@ -31,6 +31,8 @@ int InternDlpackNames();
 PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
 // False with a BufferError: DLPack has no word for the dtype, and a consumer would see numbers of another meaning.
 bool CheckDlpackSays(const View& view);
+// The same, without an error.
+bool DlpackSays(const View& view);
 // An unversioned capsule; no stream is ordered. nullptr with a Python error.
 PyObject* ViewLegacyCapsule(const View& view);
 PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
@@ -53,7 +55,7 @@ const void* ExchangeTable();
 // wrap.cc: module functions.
 PyObject* Wrap(PyObject* module, PyObject* object);
 PyObject* Exchange(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
-PyObject* WrapBuffer(PyObject* module, PyObject* arguments, PyObject* keywords);
+PyObject* WrapBuffer(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
 PyObject* WrapArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* WrapCudaArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* Gpus(PyObject* module, PyObject* unused);

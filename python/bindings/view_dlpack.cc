@@ -173,8 +173,10 @@ PyObject* ExportCopy(const View& view, bool versioned) {
 
 }  // namespace
 
+bool DlpackSays(const View& view) { return view.dtype.empty() || IsNameOf(view.dtype, view.type); }
+
 bool CheckDlpackSays(const View& view) {
-  if (view.dtype.empty() || view.dtype == NameOf(view.type)) return true;
+  if (DlpackSays(view)) return true;
   PyErr_Format(PyExc_BufferError, "DLPack has no dtype '%.100s'", view.dtype.c_str());
   return false;
 }

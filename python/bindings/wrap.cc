@@ -96,14 +96,16 @@ PyObject* CallForGpu(PyObject* method) {
   return Refused(capsule) ? PyObject_CallNoArgs(method) : capsule;
 }
 
-PyObject* CallDlpack(PyObject* method) {
-  PyObject* const values[] = {Names().version};
-  PyObject* capsule = PyObject_Vectorcall(method, values, 0, Names().keywords);
-  if (Refused(capsule)) capsule = PyObject_CallNoArgs(method);
+// REQUIRES: the object has the method.
+PyObject* CallDlpack(PyObject* object) {
+  PyObject* const values[] = {object, Names().version};
+  PyObject* capsule = PyObject_VectorcallMethod(Names().method, values, 1, Names().keywords);
+  if (Refused(capsule)) capsule = PyObject_CallMethodNoArgs(object, Names().method);
   if (capsule == nullptr || !PyCapsule_CheckExact(capsule) || !HoldsGpuMemory(capsule)) return capsule;
   // Asked about only now, so that host arrays, which are most, cost one call.
   Py_DECREF(capsule);
-  return CallForGpu(method);
+  const Ref method(PyObject_GetAttr(object, Names().method));
+  return method == nullptr ? nullptr : CallForGpu(method.get());
 }
 
 }  // namespace
@@ -112,12 +114,16 @@ PyObject* Wrap(PyObject*, PyObject* object) {
   if (IsView(object)) return Py_NewRef(object);
   if (PyCapsule_CheckExact(object)) return FromCapsule(object);
   if (const DLPackExchangeAPI* table = TableOf(Py_TYPE(object)); table != nullptr) return FromTable(*table, object);
-  const Ref method(PyObject_GetAttr(object, Names().method));
-  if (method == nullptr) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
-    return PyErr_Format(PyExc_TypeError, "%.100s does not speak DLPack", Py_TYPE(object)->tp_name);
+  // A method of its class is called without being bound first; whatever else there may be is asked for.
+  PyObject* const found = _PyType_Lookup(Py_TYPE(object), Names().method);
+  if (found == nullptr || !PyType_HasFeature(Py_TYPE(found), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
+    const Ref method(PyObject_GetAttr(object, Names().method));
+    if (method == nullptr) {
+      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+      return PyErr_Format(PyExc_TypeError, "%.100s does not speak DLPack", Py_TYPE(object)->tp_name);
+    }
   }
-  const Ref capsule(CallDlpack(method.get()));
+  const Ref capsule(CallDlpack(object));
   if (capsule == nullptr) return nullptr;
   if (!PyCapsule_CheckExact(capsule.get()))
     return PyErr_Format(PyExc_TypeError, "__dlpack__ of %.100s returned %.100s, not a capsule",

@@ -245,15 +245,17 @@ PyObject* FromBufferObject(PyObject* interface, PyObject* data, Interface said) 
 
 }  // namespace
 
-PyObject* WrapBuffer(PyObject*, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"", "read_only", nullptr};
-  PyObject* object = nullptr;
-  PyObject* read_only = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$O:wrap_buffer", const_cast<char**>(names), &object,
-                                   &read_only))
+PyObject* WrapBuffer(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  const Py_ssize_t named = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  const bool known =
+      named == 0 || (named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "read_only") == 0);
+  if (count != 1 || !known) {
+    PyErr_SetString(PyExc_TypeError, "wrap_buffer() takes one object, and read_only=");
     return nullptr;
+  }
+  PyObject* const read_only = named == 0 ? Py_None : arguments[1];
   return Guarded(static_cast<PyObject*>(nullptr),
-                 [&] { return FromBuffer(object, read_only == Py_False, read_only == Py_True); });
+                 [=] { return FromBuffer(arguments[0], read_only == Py_False, read_only == Py_True); });
 }
 
 PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {

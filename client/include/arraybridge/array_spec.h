@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/boundary/handle.h"
@@ -45,6 +46,8 @@ std::vector<int64_t> CompactStrides(const std::vector<int64_t>& shape);
 
 // "float32" for {2, 32}, "bool" for {6, 8}, "" for what has no name. And back; code 0 and bits 0 if unknown.
 std::string NameOf(DataType type);
+// name == NameOf(type), without making it.
+bool IsNameOf(std::string_view name, DataType type);
 DataType TypeNamed(const std::string& name);
 
 }  // namespace arraybridge

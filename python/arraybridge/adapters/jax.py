@@ -105,6 +105,11 @@ def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> boo
         return False
 
 
+def quick(dtype: str) -> Callable[[View], Any]:
+    """What `view` does with compact host memory of this dtype."""
+    return _importer(_jax())
+
+
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
     return _core.wrap_buffer if kind.__name__ == "ArrayImpl" and not _has_gpus(_jax()) else None

@@ -31,6 +31,7 @@ CAPS: Final = Caps(
     private=False,
     dtypes=COMMON | _VIA_ML_DTYPES,
     opaque=True,
+    settled=True,
 )
 STRUCT: Final = "struct:"
 
@@ -112,6 +113,11 @@ def module() -> Any:
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
     return _core.wrap if kind is ensure_module("numpy").ndarray else None
+
+
+def quick(dtype: str) -> Callable[[View], Any]:
+    """What `view` does with compact host memory of this dtype."""
+    return _importer() if dtype in COMMON else view
 
 
 def narrowed(source: View, dtype: str) -> View:

@@ -27,6 +27,7 @@ CAPS: Final = Caps(
     private=True,
     dtypes=COMMON | FLOAT8 | {"bfloat16", "complex32"},
     devices=frozenset({devices.CPU, devices.CUDA}),
+    settled=True,
 )
 
 
@@ -72,6 +73,11 @@ def view(view: View) -> Any:
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
     return _plain if kind is _torch().Tensor else None
+
+
+def quick(dtype: str) -> Callable[[View], Any]:
+    """What `view` does with compact host memory of this dtype."""
+    return _importer()
 
 
 def _plain(tensor: Any) -> View:

@@ -30,6 +30,13 @@ Finding HugePages() {
   const std::string chosen = Chosen(kSharedHugePages);
   if (chosen.empty()) return {"huge pages", Health::kNote, "this kernel has none for shared memory"};
   if (chosen != "never" && chosen != "deny") return {"huge pages", Health::kOk, "shared memory: " + chosen};
+  if (chosen == "never") {
+    return {
+        "huge pages", Health::kOk,
+        Concat(
+            "shared memory: never, so a broker makes its own where it can (Linux 6.1); for every block: echo advise > ",
+            kSharedHugePages)};
+  }
   return {"huge pages", Health::kNote,
           Concat("shared memory: ", chosen, "; first puts cost less with: echo advise > ", kSharedHugePages)};
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "client/memory/cuda_copy.h"
+#include "proto/boundary/huge_pages.h"
 
 namespace arraybridge {
 namespace {
@@ -134,11 +135,11 @@ class HostMapper final : public MemoryMapper {
     AB_RETURN_IF_ERROR(CheckDevice(device));
     AB_RETURN_IF_ERROR(access == Access::kWrite ? CheckWritable(handle) : CheckReadable(handle));
     const int protection = access == Access::kWrite ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* base = ::mmap(nullptr, handle.arena_size, protection, MAP_SHARED, handle.descriptor.get(), 0);
+    void* base = MapFile(handle.arena_size, protection, MAP_SHARED, handle.descriptor.get());
     if (base == MAP_FAILED) return MapFailed(handle.arena_size);
     auto mapping = std::make_unique<HostMapping>(base, handle.arena_size, 0, handle.arena_size,
                                                  access == Access::kWrite ? Reader(handle) : UniqueFd());
-    // Fails where the kernel keeps huge pages from shared memory: then small ones serve.
+    // Fails where the kernel keeps huge pages from shared memory that does not insist: then what is there serves.
     ::madvise(base, handle.arena_size, MADV_HUGEPAGE);
     if (access == Access::kWrite) Touch(mapping->data(), handle.arena_size);
     return std::unique_ptr<Mapping>(std::move(mapping));
@@ -151,8 +152,8 @@ class HostMapper final : public MemoryMapper {
     const uint64_t skip = offset % PageSize();
     const uint64_t length = skip + size;
     // Never populated, and not reserved: hardly a reader writes.
-    void* base = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena.descriptor.get(),
-                        static_cast<off_t>(offset - skip));
+    void* base =
+        MapFile(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena.descriptor.get(), offset - skip);
     if (base == MAP_FAILED) return MapFailed(length);
     return std::unique_ptr<Mapping>(std::make_unique<HostMapping>(base, length, skip, size));
   }

@@ -10,12 +10,12 @@
 
 #include "daemon/memory/capacity.h"
 #include "daemon/memory/memfd.h"
+#include "proto/boundary/huge_pages.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kHugePage = 2ull << 20;
 constexpr int kContractSeals = F_SEAL_FUTURE_WRITE;  // beside those against resizing, which a memfd is born with
 constexpr int kFinalSeals = F_SEAL_WRITE | F_SEAL_SEAL;
 
@@ -107,7 +107,7 @@ class HostBackend final : public MemoryBackend {
  public:
   explicit HostBackend(const HostBackendOptions& options)
       : capacity_(std::make_shared<Capacity>("host memory", options.capacity_bytes)),
-        huge_pages_(options.huge_pages && MemfdHugePagesAllowed()),
+        huge_pages_(options.huge_pages ? MemfdHugePages() : MemfdPages::kSmall),
         page_(static_cast<uint64_t>(::sysconf(_SC_PAGESIZE))) {}
 
   HandleKind kind() const override { return HandleKind::kMemfd; }
@@ -119,15 +119,16 @@ class HostBackend final : public MemoryBackend {
 
  private:
   // A small block in a huge page would waste most of it.
-  bool Huge(uint64_t size) const { return huge_pages_ && size >= kHugePage; }
+  MemfdPages PagesOf(uint64_t size) const { return size >= kHugePageBytes ? huge_pages_ : MemfdPages::kSmall; }
 
   const std::shared_ptr<Capacity> capacity_;
-  const bool huge_pages_;
+  const MemfdPages huge_pages_;
   const uint64_t page_;
 };
 
 uint64_t HostBackend::Footprint(const Device&, uint64_t size) const {
-  const uint64_t unit = Huge(size) ? kHugePage : page_;
+  // The last page of a file is as large as the others where the kernel is advised; collapsing leaves the rest small.
+  const uint64_t unit = PagesOf(size) == MemfdPages::kAdvised ? kHugePageBytes : page_;
   if (size > UINT64_MAX - (unit - 1)) return 0;
   return (size + unit - 1) / unit * unit;
 }
@@ -140,7 +141,7 @@ Result<std::unique_ptr<MemoryBlock>> HostBackend::Allocate(const Device& device,
 
   auto original = CreateMemfd(footprint);
   if (!original.ok()) return original.status();
-  AB_RETURN_IF_ERROR(PopulateMemfd(original->get(), footprint, Huge(size)));
+  AB_RETURN_IF_ERROR(PopulateMemfd(original->get(), footprint, PagesOf(size)));
   auto keep = ReopenMemfd(original->get(), O_RDONLY);
   if (!keep.ok()) return keep.status();
   auto sealer = ReopenMemfd(original->get(), O_RDWR);

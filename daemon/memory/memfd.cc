@@ -17,9 +17,13 @@
 #include <tuple>
 
 #include "proto/boundary/failpoint.h"
+#include "proto/boundary/huge_pages.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25  // Linux 6.1
 #endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -28,7 +32,8 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kPopulateStep = 2ull << 20;  // between two steps the kernel may schedule somebody else
+constexpr uint64_t kPopulateStep = 2ull << 20;   // between two steps the kernel may schedule somebody else
+constexpr uint64_t kCollapseStep = 32ull << 20;  // each one makes every processor hand in its lists of pages
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
   return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
@@ -38,8 +43,7 @@ Status OutOfMemory(const char* step, uint64_t size, int error) {
 // A writable map for as long as it takes to populate.
 class WritableMap {
  public:
-  WritableMap(int fd, uint64_t size)
-      : size_(size), address_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
+  WritableMap(int fd, uint64_t size) : size_(size), address_(MapFile(size, PROT_READ | PROT_WRITE, MAP_SHARED, fd)) {}
   WritableMap(const WritableMap&) = delete;
   WritableMap& operator=(const WritableMap&) = delete;
   ~WritableMap() {
@@ -55,6 +59,17 @@ class WritableMap {
   const uint64_t size_;
   void* const address_;
 };
+
+// Huge pages where the kernel gives none by itself (shmem_enabled=never), for who asks in so many words: a range that
+// has a page in it already is made a huge page, cleared where it has none. That takes a twelfth of the time of 512
+// small ones. Best effort: what stays a hole is populated like any other.
+void Collapse(const WritableMap& map, uint64_t offset, uint64_t size) {
+  const uint64_t whole = size / kHugePageBytes * kHugePageBytes;
+  for (uint64_t at = 0; at < whole; at += kHugePageBytes) {
+    if (map.Advise(offset + at, 1, MADV_POPULATE_WRITE) != 0) return;
+  }
+  if (whole > 0) std::ignore = map.Advise(offset, whole, MADV_COLLAPSE);
+}
 
 }  // namespace
 
@@ -98,35 +113,41 @@ bool HasMemfdAlone(int keep) {
   return true;
 }
 
-Status PopulateMemfd(int fd, uint64_t size, bool huge_pages) {
-  // fallocate ignores the advice for huge pages; populating holes reports a lack of memory just as well.
-  if (!huge_pages) {
+Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages) {
+  // fallocate makes small pages whatever was advised; populating holes reports a lack of memory just as well.
+  if (pages == MemfdPages::kSmall) {
     if (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) return OutOfMemory("reserving", size, errno);
   }
   const WritableMap map(fd, size);
   if (!map.ok()) return OutOfMemory("mapping", size, errno);
-  if (huge_pages) std::ignore = map.Advise(0, size, MADV_HUGEPAGE);  // without it pages are small, and right
+  // Whatever does not come as a huge page comes as small ones, and right.
+  if (pages == MemfdPages::kAdvised) std::ignore = map.Advise(0, size, MADV_HUGEPAGE);
   for (uint64_t offset = 0; offset < size; offset += kPopulateStep) {
+    if (pages == MemfdPages::kCollapsed && offset % kCollapseStep == 0) {
+      Collapse(map, offset, std::min(kCollapseStep, size - offset));
+    }
     const int error = map.Advise(offset, std::min(kPopulateStep, size - offset), MADV_POPULATE_WRITE);
     if (error == EINTR || error == EAGAIN) {
       offset -= kPopulateStep;  // wraps back to where the loop adds it again
       continue;
     }
     // Before Linux 5.14 there is no such advice: what fallocate reserved is enough, only slower at first touch.
-    if (error == EINVAL && !huge_pages) return Ok();
+    if (error == EINVAL && pages == MemfdPages::kSmall) return Ok();
     if (error != 0) return OutOfMemory("populating", size, error);
   }
   return Ok();
 }
 
-bool MemfdHugePagesAllowed() {
+MemfdPages MemfdHugePages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   std::string word;
   while (file >> word) {
     if (word.front() != '[') continue;
-    return word == "[always]" || word == "[within_size]" || word == "[advise]" || word == "[force]";
+    if (word == "[always]" || word == "[within_size]" || word == "[advise]" || word == "[force]")
+      return MemfdPages::kAdvised;
+    return word == "[never]" ? MemfdPages::kCollapsed : MemfdPages::kSmall;
   }
-  return false;
+  return MemfdPages::kSmall;
 }
 
 }  // namespace arraybridge

@@ -26,11 +26,18 @@ bool HasMemfdHoles(int fd, uint64_t size);
 // REQUIRES: `keep` was opened O_RDONLY; a duplicate of its description is not seen.
 bool HasMemfdAlone(int keep);
 
+// What pages a file's bytes come in.
+enum class MemfdPages {
+  kSmall,
+  kAdvised,    // huge ones, which the kernel gives to whoever advises it to
+  kCollapsed,  // huge ones, made of small ones
+};
+
 // Reserves and faults in every page, so that no borrower meets SIGBUS and no first write pays for a page fault.
 // REQUIRES: `fd` is writable and not sealed.
-Status PopulateMemfd(int fd, uint64_t size, bool huge_pages);
+Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages);
 
-// Whether the kernel gives huge pages to a memfd that asks for them (transparent_hugepage/shmem_enabled).
-bool MemfdHugePagesAllowed();
+// How a memfd gets huge pages from this kernel (transparent_hugepage/shmem_enabled); kSmall: not at all.
+MemfdPages MemfdHugePages();
 
 }  // namespace arraybridge

@@ -8,9 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "daemon/memory/memfd.h"
+#include "proto/boundary/huge_pages.h"
 
 namespace arraybridge {
 namespace {
@@ -148,6 +155,74 @@ TEST(Memfd, IsNotAloneWhileAnyDescriptionOrMapIsLeft) {
   ::munmap(map, 4096);
   EXPECT_TRUE(HasMemfdAlone(keep->get()));
   EXPECT_TRUE(HasMemfdAlone(keep->get()));  // asking leaves no trace
+}
+
+// Kilobytes of this process's mapping at `address` that the kernel maps as whole huge pages.
+uint64_t HugeKilobytes(const void* address) {
+  char begin[32];
+  std::snprintf(begin, sizeof begin, "%lx-", reinterpret_cast<unsigned long>(address));
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool here = false;
+  while (std::getline(maps, line)) {
+    if (line.find('-') != std::string::npos && line.find(':') > line.find(' ')) here = line.starts_with(begin);
+    if (here && line.starts_with("ShmemPmdMapped:")) return std::stoull(line.substr(std::strlen("ShmemPmdMapped:")));
+  }
+  return 0;
+}
+
+TEST(HostBackend, BlocksOfHugePagesAreMappedWholeAtOneFaultEach) {
+  constexpr uint64_t kSize = 6 * kMiB + 12288;
+  const auto backend = MakeHostBackend({.capacity_bytes = 16 * kMiB});
+  auto block = backend->Allocate(kHost, kSize);
+  ASSERT_TRUE(block.ok()) << block.status().ToString();
+  const auto handle = (*block)->Export(Access::kWrite);
+  ASSERT_TRUE(handle.ok());
+  for (const uint64_t from : {uint64_t{0}, 2 * kMiB, 4096ul}) {
+    auto* const bytes =
+        static_cast<std::byte*>(MapFile(handle->size - from, PROT_READ, MAP_SHARED, handle->descriptor.get(), from));
+    ASSERT_NE(static_cast<void*>(bytes), MAP_FAILED);
+    EXPECT_EQ((reinterpret_cast<uintptr_t>(bytes) - from) % kHugePageBytes, 0u);
+    for (uint64_t at = 0; at < handle->size - from; at += 4096) ASSERT_EQ(std::to_integer<int>(bytes[at]), 0) << at;
+    const uint64_t huge = HugeKilobytes(bytes);
+    ::munmap(bytes, handle->size - from);
+    if (from == 0 && huge == 0) GTEST_SKIP() << "this kernel makes no huge pages of shared memory";
+    EXPECT_EQ(huge, from == 0 ? 6144u : 4096u) << from;
+  }
+}
+
+TEST(HostBackend, SmallPagesIfSoConfigured) {
+  const auto backend = MakeHostBackend({.capacity_bytes = 8 * kMiB, .huge_pages = false});
+  auto block = backend->Allocate(kHost, 4 * kMiB);
+  ASSERT_TRUE(block.ok());
+  const auto handle = (*block)->Export(Access::kWrite);
+  ASSERT_TRUE(handle.ok());
+  auto* const bytes = static_cast<std::byte*>(MapFile(4 * kMiB, PROT_READ, MAP_SHARED, handle->descriptor.get()));
+  ASSERT_NE(static_cast<void*>(bytes), MAP_FAILED);
+  for (uint64_t at = 0; at < 4 * kMiB; at += 4096) ASSERT_EQ(std::to_integer<int>(bytes[at]), 0);
+  EXPECT_EQ(HugeKilobytes(bytes), 0u);
+  ::munmap(bytes, 4 * kMiB);
+}
+
+TEST(MapFile, LeavesNothingBesideWhatWasAskedFor) {
+  const auto fd = CreateMemfd(4 * kMiB);
+  ASSERT_TRUE(fd.ok());
+  const auto size_kb = [] {
+    std::ifstream file("/proc/self/status");
+    std::string word;
+    while (file >> word && word != "VmSize:") continue;
+    uint64_t kb = 0;
+    file >> kb;
+    return kb;
+  };
+  const uint64_t before = size_kb();
+  std::vector<void*> maps;
+  for (int i = 0; i < 50; ++i) maps.push_back(MapFile(3 * kMiB, PROT_READ, MAP_SHARED, fd->get(), kMiB));
+  EXPECT_LT(size_kb() - before, 50 * 3 * 1024 + 1024);
+  for (void* map : maps) EXPECT_EQ(::munmap(map, 3 * kMiB), 0);
+  EXPECT_EQ(MapFile(4 * kMiB, PROT_READ, MAP_SHARED, -1), MAP_FAILED);
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_LT(size_kb(), before + 1024);
 }
 
 }  // namespace

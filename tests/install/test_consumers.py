@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,9 @@ __all__ = ["address", "prefix"]
 CONSUMER = Path(__file__).parent / "consumer"
 
 
-def run(*command: object, **environment: str) -> str:
+def run(*command: object, expect: int = 0, **environment: str) -> str:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env={**os.environ, **environment})
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout
 
 
@@ -26,6 +28,53 @@ def test_cmake_finds_it(prefix: Path, address: Path, tmp_path: Path) -> None:
     run("ninja", "-C", tmp_path / "build")
     assert run(tmp_path / "build/in_c", address) == "ok\n"
     assert run(tmp_path / "build/in_cxx", address) == "5 float32\n"
+    assert "libarraybridge.so.1" in run("readelf", "-d", tmp_path / "build/in_plain_c")
+    run(tmp_path / "build/in_plain_c", address.parent / "nowhere", expect=1)
+
+
+def test_the_shared_object_has_the_c_api_alone(prefix: Path) -> None:
+    (library,) = prefix.glob("lib/**/libarraybridge.so.1")
+    lines = [line.split() for line in run("readelf", "--dyn-syms", "--wide", library).splitlines()]
+    exported = {words[7] for words in lines if len(words) > 7 and words[6] != "UND" and words[4] in ("GLOBAL", "WEAK")}
+    names = set(re.findall(r"^AB_API [^(]*\b(ab_\w+)\(", (prefix / "include/arraybridge/arraybridge.h").read_text(), re.MULTILINE))
+    assert names and exported == {f"{name}@@ARRAYBRIDGE_1" for name in names} | {"ARRAYBRIDGE_1"}
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", library)))
+    assert needed <= {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
+
+
+CALLER = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.ab_message.restype = ctypes.c_char_p
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("address", ctypes.c_char_p), ("ns", ctypes.c_char_p),
+                ("client", ctypes.c_char_p), ("timeout_ms", ctypes.c_int64)]
+
+class View(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_void_p), ("type_code", ctypes.c_uint8),
+                ("type_bits", ctypes.c_uint8), ("type_lanes", ctypes.c_uint16), ("rank", ctypes.c_int32),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("read_only", ctypes.c_int32)]
+
+options = Options(ctypes.sizeof(Options), sys.argv[2].encode(), b"default", b"ctypes", 0)
+broker, array = ctypes.c_void_p(), ctypes.c_void_p()
+assert library.ab_connect(ctypes.byref(options), ctypes.byref(broker)) == 0, library.ab_message()
+numbers, shape = (ctypes.c_double * 3)(1.5, 2.5, 3.5), (ctypes.c_int64 * 1)(3)
+view = View(ctypes.sizeof(View), ctypes.addressof(numbers), 2, 64, 1, 1, shape, None, 1, 0, 0)
+assert library.ab_put(broker, b"by ctypes", ctypes.byref(view), 0) == 0, library.ab_message()
+assert library.ab_get(broker, b"by ctypes", ctypes.c_int64(0), ctypes.byref(array)) == 0, library.ab_message()
+seen = View(ctypes.sizeof(View))
+assert library.ab_view_of(array, ctypes.c_size_t(0), ctypes.byref(seen)) == 0, library.ab_message()
+print((ctypes.c_double * 3).from_address(seen.data)[2])
+library.ab_drop(array)
+library.ab_disconnect(broker)
+"""
+
+
+def test_another_language_calls_it(prefix: Path, address: Path) -> None:
+    (library,) = prefix.glob("lib/**/libarraybridge.so.1")
+    assert run(sys.executable, "-c", CALLER, library, address) == "3.5\n"
 
 
 def test_cmake_refuses_another_major_version(prefix: Path, tmp_path: Path) -> None:
@@ -43,6 +92,10 @@ def test_pkg_config_finds_it(prefix: Path, address: Path, tmp_path: Path) -> Non
     flags = run("pkg-config", "--cflags", "--libs", "arraybridge", PKG_CONFIG_PATH=folder).split()
     run("gcc", "-std=c11", CONSUMER / "program.c", "-o", tmp_path / "in_c", *flags)
     assert run(tmp_path / "in_c", address) == "ok\n"
+    shared = run("pkg-config", "--cflags", "--libs", "arraybridge-c", PKG_CONFIG_PATH=folder).split()
+    run("gcc", "-std=c11", CONSUMER / "program.c", "-o", tmp_path / "in_plain_c", *shared)
+    (library,) = prefix.glob("lib/**/libarraybridge.so.1")
+    assert "from c" in run(tmp_path / "in_plain_c", address, expect=1, LD_LIBRARY_PATH=str(library.parent))  # is there already
     run("g++", "-std=c++20", CONSUMER / "program.cc", "-o", tmp_path / "in_cxx", *flags)
     assert run(tmp_path / "in_cxx", address) == "5 float32\n"
     assert run("pkg-config", "--modversion", "arraybridge", PKG_CONFIG_PATH=folder).strip() in run(prefix / "bin/arraybridged", "--version")

@@ -35,8 +35,11 @@ def field(package: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-f", str(package), name], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_there_are_two_that_need_the_c_library_alone(packages: dict[str, Path]) -> None:
-    assert set(packages) == {"arraybridged", "libarraybridge-dev"}
+def test_there_are_three_that_need_the_runtime_alone(packages: dict[str, Path]) -> None:
+    assert set(packages) == {"arraybridged", "libarraybridge1", "libarraybridge-dev"}
+    library = {each.split()[0] for each in field(packages["libarraybridge1"], "Depends").split(",")}
+    assert library == {"libc6", "libgcc-s1", "libstdc++6"}
+    assert field(packages["libarraybridge-dev"], "Depends").startswith("libarraybridge1 (= ")
     needed = {each.split()[0] for each in field(packages["arraybridged"], "Depends").split(",")}
     assert needed == {"libc6", "libgcc-s1"}
 
@@ -56,6 +59,7 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/share/man/man8/arraybridged.8.gz",
         "usr/share/man/man1/arraybridgectl.1.gz",
         "usr/include/arraybridge/arraybridge.h",
+        "usr/share/doc/libarraybridge1/copyright",
     ):
         assert wanted in found
     assert not [path for path in found if "simulated" in path or "gtest" in path]

@@ -82,8 +82,9 @@ Status ShowStats(Connection& connection, const Options& options, std::ostream& o
   return Ok();
 }
 
-Status Doctor(Connection* connection, const Status& why, const Options& options, std::ostream& out) {
-  std::vector<Finding> findings = ExamineHost();
+Status Doctor(Connection* connection, const Status& why, const std::string& socket, const Options& options,
+              std::ostream& out) {
+  std::vector<Finding> findings = ExamineHost(socket);
   const auto info = connection == nullptr ? Result<v1::GetServerInfoResponse>(why) : connection->GetServerInfo();
   for (Finding& finding : ExamineBroker(info)) findings.push_back(std::move(finding));
   if (IsJson(options)) {

@@ -28,7 +28,8 @@ Status ShowStats(Connection& connection, const Options& options, std::ostream& o
 // `what`: shares, sessions, leases, namespaces, devices.
 // Of a host whose broker may not answer: it says so. `connection`: null, and `why` says why there is none.
 // FAILED_PRECONDITION if it found a problem.
-Status Doctor(Connection* connection, const Status& why, const Options& options, std::ostream& out);
+Status Doctor(Connection* connection, const Status& why, const std::string& socket, const Options& options,
+              std::ostream& out);
 // Totals, rates per second since `before` (null: none), and who holds most.
 // `interval`: since then.
 Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,

@@ -104,14 +104,15 @@ int RunTop(const Options& options, const Rounds& rounds) {
 int RunDoctor(const Options& options) {
   std::unique_ptr<Connection> connection;
   Status why;
-  if (const auto path = FindBroker(options.address); path.ok()) {
+  const auto path = FindBroker(options.address);
+  if (path.ok()) {
     auto made = Connection::To(*path, options.timeout);
     why = made.status();
     if (why.ok()) connection = *std::move(made);
   } else {
     why = path.status();
   }
-  const Status found = Doctor(connection.get(), why, options, std::cout);
+  const Status found = Doctor(connection.get(), why, path.ok() ? *path : "", options, std::cout);
   std::cout.flush();
   return found.ok() ? kDone : Fail(found);
 }

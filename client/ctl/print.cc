@@ -120,9 +120,9 @@ std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
 }
 
 void PrintFindings(const std::vector<Finding>& findings, Form form, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "HEALTH", "FINDING"}, form);
+  Table table({"WHAT", "HEALTH", "FINDING", "MENDED BY"}, form);
   for (const Finding& finding : findings)
-    table.Add({finding.what, std::string(HealthName(finding.health)), finding.text});
+    table.Add({finding.what, std::string(HealthName(finding.health)), finding.text, finding.mend});
   table.Print(out, with_header);
 }
 
@@ -133,6 +133,7 @@ void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::
     fields["what"].set_string_value(finding.what);
     fields["health"].set_string_value(std::string(HealthName(finding.health)));
     fields["finding"].set_string_value(finding.text);
+    fields["mend"].set_string_value(finding.mend);
   }
   const auto print = [&out](const google::protobuf::Message& message) {
     std::string json;

@@ -1,4 +1,4 @@
-"""python -m arraybridge: selftest, bench, explain."""
+"""python -m arraybridge: selftest, bench, explain, doctor."""
 
 import sys
 

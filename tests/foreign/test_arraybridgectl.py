@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,11 @@ from foreign_client import BUILD, CTL, Daemon, Session
 USAGE, CANNOT_CONNECT, PERMISSION, TIMEOUT = 2, 3, 4, 7
 
 
-def ctl(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def ctl(*arguments: object, preexec_fn: Callable[[], object] | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {key: value for key, value in os.environ.items() if key not in ("ARRAYBRIDGE_ADDRESS", "XDG_RUNTIME_DIR")}
-    return subprocess.run([CTL, *map(str, arguments)], capture_output=True, text=True, env={**known, **environment})
+    return subprocess.run(
+        [CTL, *map(str, arguments)], capture_output=True, text=True, env={**known, **environment}, preexec_fn=preexec_fn
+    )
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +164,8 @@ def test_version() -> None:
     assert (answer.returncode, answer.stdout.split()[0]) == (0, "arraybridgectl")
 
 
-def findings(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
-    answer = ctl(*arguments, "-o", "json", "doctor")
+def findings(*arguments: object, preexec_fn: Callable[[], object] | None = None) -> tuple[int, dict[str, dict[str, str]]]:
+    answer = ctl(*arguments, "-o", "json", "doctor", preexec_fn=preexec_fn)
     return answer.returncode, {finding["what"]: finding for finding in json.loads(answer.stdout)}
 
 
@@ -200,7 +204,45 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
     code, found = findings("-H", tmp_path)
     assert code == 1
     assert found["broker"]["health"] == "problem"
-    assert {"huge pages", "descriptors", "device nodes"} <= set(found)
+    assert {"kernel", "huge pages", "descriptors", "address space", "memory limit", "device nodes"} <= set(found)
+    for socket in ("broker.sock", "lifeline.sock"):
+        assert found[socket]["health"] == "problem" and "no broker serves" in found[socket]["finding"]
+        assert found[socket]["mend"] == f"arraybridged --directory {tmp_path}"
+
+
+def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+
+    _, found = findings("-H", tmp_path, preexec_fn=few)
+    assert (found["descriptors"]["health"], found["descriptors"]["mend"]) == ("note", "ulimit -n 4096")
+    assert (found["address space"]["health"], found["address space"]["mend"]) == ("note", "ulimit -v unlimited")
+    (tmp_path / "broker.sock").write_text("")
+    _, found = findings("-H", tmp_path)
+    assert found["broker.sock"]["mend"] == f"rm {tmp_path}/broker.sock"
+    directory = start().directory
+    _, found = findings("-H", directory)
+    assert found["broker.sock"]["health"] == found["lifeline.sock"]["health"] == "ok"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_doctor_says_who_may_connect() -> None:
+    def nobody() -> None:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{directory}/broker.sock")
+        os.chmod(f"{directory}/broker.sock", 0o660)
+        os.chmod(directory, 0o700)
+        code, found = findings("-H", directory, preexec_fn=nobody)
+        assert code != 0 and "may not look into" in found["broker.sock"]["finding"]
+        os.chmod(directory, 0o755)
+        code, found = findings("-H", directory, preexec_fn=nobody)
+        assert code != 0 and found["broker.sock"]["mend"] == 'sudo usermod -aG root "$USER"'
+        assert found["lifeline.sock"]["mend"] == f"arraybridged --directory {directory}"
 
 
 def test_csv_has_bytes_and_milliseconds_and_quotes_what_must_be(address: Path, session: Session) -> None:

@@ -1,6 +1,7 @@
 """python -m arraybridge: what it prints, and its exit status."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -121,3 +122,47 @@ def test_matrix_cells():
 def test_tables_are_aligned():
     assert tables.markdown(["a", "bb"], [["ccc", "d"]]) == "| a   | bb |\n| --- | -- |\n| ccc | d  |"
 
+
+
+def test_doctor_tells_of_host_and_frameworks():
+    status, out, err = ask("doctor", "--output", "json", "numpy", "torch", "tensorflow", "jax", "cupy", "numba.cuda")
+    found = {each["what"]: each for each in json.loads(out)}
+    assert {"kernel", "huge pages", "import name", "broker", *("numpy", "torch", "tensorflow", "jax")} <= set(found), err
+    assert found["import name"]["finding"].startswith("arraybridge is arraybridged ")
+    for name in ("numpy", "torch", "tensorflow", "jax"):
+        assert found[name]["health"] == "ok" and "DLPack" in found[name]["finding"], found[name]
+    assert found["broker"]["health"] == "note", "one starts by itself"
+    missing = [name for name in ("cupy", "numba.cuda") if importlib.util.find_spec(name.partition(".")[0]) is None]
+    for name in missing:
+        extra = name.partition(".")[0]
+        assert found[name] == {"what": name, "health": "note", "finding": "not installed", "mend": f"pip install 'arraybridged[{extra}]'"}
+    assert status == int(any(each["health"] == "problem" for each in found.values()))
+    assert re.search(r"\| numpy +\| ok", ask("doctor", "numpy")[1])
+    assert ask("doctor", "nump")[0] == 2
+
+
+def test_doctor_asks_the_broker_of_an_address(tmp_path):
+    status, out, _ = ask("doctor", "numpy", "--address", str(tmp_path), "-o", "json")
+    found = {each["what"]: each for each in json.loads(out)}
+    assert status == 1 and found["broker"]["health"] == "problem"
+    assert found["lifeline.sock"]["mend"] == f"arraybridged --directory {tmp_path}"
+
+
+def test_doctor_finds_a_foreign_package_of_our_name(tmp_path):
+    """Another distribution that brings `arraybridge`, as the published line 0.2 does."""
+    info = tmp_path / "arraybridge-0.2.11.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: arraybridge\nVersion: 0.2.11\n")
+    (info / "top_level.txt").write_text("arraybridge\n")
+    (info / "RECORD").write_text("arraybridge/__init__.py,,\n")
+    status, out, _ = ask("doctor", "numpy", "-o", "json", PYTHONPATH=str(tmp_path))
+    found = {each["what"]: each for each in json.loads(out)}
+    assert status == 1 and found["import name"]["health"] == "problem"
+    assert found["import name"]["mend"].startswith("pip uninstall arraybridge && ")
+
+
+def test_doctor_says_that_an_import_fails(tmp_path):
+    (tmp_path / "cupy.py").write_text("raise OSError('libcublas.so.12 is missing')")
+    _, out, _ = ask("doctor", "cupy", "-o", "json", PYTHONPATH=str(tmp_path))
+    found = {each["what"]: each for each in json.loads(out)}
+    assert found["cupy"]["health"] == "problem" and "libcublas.so.12 is missing" in found["cupy"]["finding"]

@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from arraybridge.commands import bench, explain, selftest
+from arraybridge.commands import bench, doctor, explain, selftest
 from arraybridge.errors import BrokerError
 
-_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain}
+_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "doctor": doctor}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

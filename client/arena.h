@@ -77,7 +77,7 @@ struct Placement::Range final : SessionRemains {
   const uint64_t offset;
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
-  std::atomic<bool> handed_out{false};  // its views
+  std::atomic<bool> handed_out{false};                    // its views
   std::atomic<std::atomic<bool>*> left_on_road{nullptr};  // set when the last view has gone; null: it is on none
 };
 

@@ -90,7 +90,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   RoadPages::Files files_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<SentRoad> sent_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<TakenRoad> taken_ AB_GUARDED_BY(mutex_);
-  uint64_t received_ AB_GUARDED_BY(mutex_) = 0;   // by calls
+  uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls
   bool off_road_ AB_GUARDED_BY(mutex_) = false;  // the broker is to end it
 };
 

@@ -1,6 +1,6 @@
-// A channel's end without calls. The pages come in four answers, and the road is used from the moment the Sign says that
-// both ends have them. Whatever does not go there goes by a call, which ends the road if something stands on it: the
-// order is kept by the broker, not here.
+// A channel's end without calls. The pages come in four answers, and the road is used from the moment the Sign says
+// that both ends have them. Whatever does not go there goes by a call, which ends the road if something stands on it:
+// the order is kept by the broker, not here.
 #include <utility>
 
 #include "client/acquire.h"
@@ -39,8 +39,7 @@ void Channel::End::ForeseeRoad() {
   }
   const std::weak_ptr<End> weak = weak_from_this();
   // What a busy broker does not take now is not asked again: calls do as well. They are answered in their order.
-  for (const auto part :
-       {BrowsePart::kRoadOwn, BrowsePart::kRoadOther, BrowsePart::kRoadSign, BrowsePart::kRoadBell}) {
+  for (const auto part : {BrowsePart::kRoadOwn, BrowsePart::kRoadOther, BrowsePart::kRoadSign, BrowsePart::kRoadBell}) {
     const Status asked = session_->lifeline().Ask(Verb::kBrowse, codec::EncodeBrowseRoad(id_, part),
                                                   [weak, part](Result<Answer> answer) {
                                                     const auto self = weak.lock();

@@ -142,7 +142,9 @@ struct Release {
   std::vector<uint64_t> roads{};
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
-  bool empty() const { return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences(); }
+  bool empty() const {
+    return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences();
+  }
 };
 
 struct Released {

@@ -148,7 +148,8 @@ void RoadPages::Listen(Lifeline& lifeline, int timeout_ms) {
   if ((looks[1].revents & (POLLHUP | POLLERR)) != 0) lifeline.ReadArrived();
   if (looks[0].revents == 0) return;
   std::array<char, 64> rings;
-  if (::recv(bell_.get(), rings.data(), rings.size(), MSG_DONTWAIT) == 0) hung_up_.store(true, std::memory_order_relaxed);
+  if (::recv(bell_.get(), rings.data(), rings.size(), MSG_DONTWAIT) == 0)
+    hung_up_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace arraybridge

@@ -1,5 +1,5 @@
-// RoadPages are one end of a road as this process maps it (proto/boundary/road_layout.h): the page that this end writes,
-// the other's and the broker's Sign read-only, and the bell. A forked child has none of the pages.
+// RoadPages are one end of a road as this process maps it (proto/boundary/road_layout.h): the page that this end
+// writes, the other's and the broker's Sign read-only, and the bell. A forked child has none of the pages.
 #pragma once
 
 #include <atomic>

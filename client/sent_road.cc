@@ -15,8 +15,7 @@ constexpr uint64_t BitOf(uint32_t slot) { return uint64_t{1} << slot % 64; }
 
 // What the receiver is to get by calls waits in the channel too. Both count it, neither is believed beyond what fits.
 bool SentRoad::IsFull() const {
-  const uint64_t standing =
-      Load(page_.head, std::memory_order_relaxed) - Load(other_.tail, std::memory_order_acquire);
+  const uint64_t standing = Load(page_.head, std::memory_order_relaxed) - Load(other_.tail, std::memory_order_acquire);
   const uint64_t calls = Load(pages_->sign().calls, std::memory_order_acquire);
   const uint64_t received = Load(other_.calls, std::memory_order_acquire);
   const uint64_t by_calls = calls > received ? std::min(calls - received, capacity()) : 0;

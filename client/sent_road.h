@@ -25,7 +25,9 @@ class WrittenArenas;
 class SentRoad {
  public:
   SentRoad(uint64_t end, std::unique_ptr<RoadPages> pages)
-      : end_(end), pages_(std::move(pages)), page_(*static_cast<road::SentPage*>(pages_->own())),
+      : end_(end),
+        pages_(std::move(pages)),
+        page_(*static_cast<road::SentPage*>(pages_->own())),
         other_(*static_cast<const road::TakenPage*>(pages_->other())) {}
   SentRoad(const SentRoad&) = delete;
   SentRoad& operator=(const SentRoad&) = delete;
@@ -44,7 +46,8 @@ class SentRoad {
       AB_EXCLUDES(mutex_);
   // Until there may be room.
   Status AwaitRoom(const RoadWait& how) {
-    return pages_->Wait(page_.asleep, [this] { return !IsFull() || !pages_->stands(); }, how);
+    return pages_->Wait(
+        page_.asleep, [this] { return !IsFull() || !pages_->stands(); }, how);
   }
 
   // Carves anew what the receiver reads no more. True: it has ended, and nothing of it is left.
@@ -81,8 +84,8 @@ class SentRoad {
   bool settled_ AB_GUARDED_BY(mutex_) = false;  // it has ended, and what counted is known
   std::array<Slot, road::kSlots> slots_;        // `left` is anybody's, the rest is who has the lock's
   Bits used_ AB_GUARDED_BY(mutex_){};
-  Bits outstanding_ AB_GUARDED_BY(mutex_){};  // of these: the receiver has a part in them
-  Bits parity_ AB_GUARDED_BY(mutex_){};       // of the receiver's bits, when the slot was taken
+  Bits outstanding_ AB_GUARDED_BY(mutex_){};               // of these: the receiver has a part in them
+  Bits parity_ AB_GUARDED_BY(mutex_){};                    // of the receiver's bits, when the slot was taken
   std::vector<uint32_t> lingering_ AB_GUARDED_BY(mutex_);  // the receiver has none, the views of this process do
 };
 

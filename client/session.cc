@@ -44,7 +44,8 @@ codec::Release TakeMessage(codec::Release& release) {
   // Few: there are only so many events.
   message.done = std::exchange(release.done, {});
   message.lost = std::exchange(release.lost, {});
-  message.roads = TakeSome(release.roads, kNumbersPerMessage - message.leases.size() - message.arenas.size() - message.unmapped.size());
+  message.roads = TakeSome(
+      release.roads, kNumbersPerMessage - message.leases.size() - message.arenas.size() - message.unmapped.size());
   return message;
 }
 

@@ -120,7 +120,8 @@ class Lease final : public SessionRemains {
   Lease(std::shared_ptr<Session> of, Hold held);
   Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
   ~Lease() override;
-  // A hold or a slot costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to tell.
+  // A hold or a slot costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to
+  // tell.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;

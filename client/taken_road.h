@@ -20,7 +20,8 @@ namespace arraybridge {
 class TakenRoad {
  public:
   explicit TakenRoad(std::unique_ptr<RoadPages> pages)
-      : pages_(std::move(pages)), page_(*static_cast<road::TakenPage*>(pages_->own())),
+      : pages_(std::move(pages)),
+        page_(*static_cast<road::TakenPage*>(pages_->own())),
         other_(*static_cast<const road::SentPage*>(pages_->other())) {}
   TakenRoad(const TakenRoad&) = delete;
   TakenRoad& operator=(const TakenRoad&) = delete;
@@ -39,7 +40,8 @@ class TakenRoad {
                road::Message* entry) AB_EXCLUDES(mutex_);
   // Until there may be something. `received`: as for Take.
   Status AwaitEntry(uint64_t received, const RoadWait& how) {
-    return pages_->Wait(page_.asleep, [this, received] { return MayTake(received); }, how);
+    return pages_->Wait(
+        page_.asleep, [this, received] { return MayTake(received); }, how);
   }
   // Its arrays have gone. On any thread, without a lock and without a system call.
   void End(uint64_t slot) noexcept { road::Flip(page_, slot); }

@@ -5,8 +5,8 @@
 
 #include "daemon/broker/state.h"
 
-// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, channels.cc, rings.cc, roads.cc, listing.cc; how things
-// end is reclaim.cc.
+// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, channels.cc, rings.cc, roads.cc, listing.cc; how
+// things end is reclaim.cc.
 namespace arraybridge {
 
 Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)
@@ -252,7 +252,8 @@ Snapshot Broker::TakeSnapshot() const {
   snapshot.withdrawn_shares -= snapshot.queued_shares;
   for (const auto& each : state.roads) {
     const auto channel = state.channels.find(each->channel);
-    if (channel != state.channels.end() && channel->second->road == each) snapshot.queued_shares += each->road->standing();
+    if (channel != state.channels.end() && channel->second->road == each)
+      snapshot.queued_shares += each->road->standing();
   }
   for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
   snapshot.arenas = state.arenas.size();

@@ -51,8 +51,8 @@ class Channel {
   // Something that was sent is lost.
   void MissSome() { incomplete_ = true; }
 
-  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_road`: it
-  // was sent before, and there is room.
+  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_road`:
+  // it was sent before, and there is room.
   Status CheckSend(bool from_road = false) const;
   // Whether there is one to receive. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
   Status CheckReceive() const;

@@ -148,7 +148,8 @@ bool Broker::State::OnRoadOf(const Session& session, ChannelEndId receiving, con
   if (end == session.ends.end() || end->second.channel->road == nullptr) return false;
   const ChannelRoad& road = *end->second.channel->road;
   const bool receives = road.open && road.receiving == receiving;
-  const bool sends = arena.writer != nullptr && arena.writer->id == road.sender && arena.ns() == end->second.channel->ns();
+  const bool sends =
+      arena.writer != nullptr && arena.writer->id == road.sender && arena.ns() == end->second.channel->ns();
   return receives && sends && arena.immutability.has_value();
 }
 

@@ -39,7 +39,8 @@ inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t 
 }
 
 inline Status OnRoad(const Channel& channel) {
-  return FailedPrecondition("channel '", channel.name(), "': what comes next is on its road").Because("CHANNEL_ON_ROAD");
+  return FailedPrecondition("channel '", channel.name(), "': what comes next is on its road")
+      .Because("CHANNEL_ON_ROAD");
 }
 
 // When the last seal of an arena is tried next: it can be slow where it is refused.

@@ -1,6 +1,7 @@
 // A Road is how shares go from the one sender of a channel to its one receiver without a call: a page of entries that
-// the sender writes, a page in which the receiver says what it took, a Sign that the broker writes, and a bell, which is
-// a pair of sockets (proto/boundary/road_layout.h). The broker looks at it when it ends it, and believes neither side.
+// the sender writes, a page in which the receiver says what it took, a Sign that the broker writes, and a bell, which
+// is a pair of sockets (proto/boundary/road_layout.h). The broker looks at it when it ends it, and believes neither
+// side.
 #pragma once
 
 #include <atomic>
@@ -17,9 +18,7 @@
 namespace arraybridge {
 
 enum class RoadSide : uint8_t { kSender, kReceiver };
-constexpr RoadSide Other(RoadSide side) {
-  return side == RoadSide::kSender ? RoadSide::kReceiver : RoadSide::kSender;
-}
+constexpr RoadSide Other(RoadSide side) { return side == RoadSide::kSender ? RoadSide::kReceiver : RoadSide::kSender; }
 
 // What an end of it maps.
 enum class RoadPart : uint8_t { kOwn, kOther, kSign, kBell };
@@ -40,8 +39,8 @@ class Road {
   // Both have.
   bool sealed() const { return seals_.load(std::memory_order_acquire) == kBoth; }
 
-  // From now on shares go there; the receiver gets `calls` by calls before. REQUIRES: sealed; one thread at a time, with
-  // AddCall.
+  // From now on shares go there; the receiver gets `calls` by calls before. REQUIRES: sealed; one thread at a time,
+  // with AddCall.
   void Open(uint64_t calls);
   // One more goes by a call; wakes the receiver. REQUIRES: nothing stands on the road, or the order is lost.
   void AddCall();

@@ -99,8 +99,8 @@ class Verbs {
   std::shared_ptr<const SessionRing> RingOf(SessionId session) const;
   // Takes what waits in it, at most `most` entries, each as a Publish that nobody hears. Who wrote nonsense is cut.
   uint64_t DrainRing(const SessionRing& of, uint64_t most);
-  // Sending without calls (verbs_road.cc). Null: there is none. When it returns the road has ended, and what stood there
-  // is queued.
+  // Sending without calls (verbs_road.cc). Null: there is none. When it returns the road has ended, and what stood
+  // there is queued.
   void EndRoad(const std::shared_ptr<const ChannelRoad>& of);
   // Undoes what an answer granted that its caller will never hear. Whatever has gone meanwhile is no failure.
   void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);

@@ -1,6 +1,6 @@
 // What is sent without calls: how a road ends. Each entry that stands there becomes a Publish into the channel, as if
-// its sender had called, and the channel is like any other. Who joins, closes, ends, or sends what no entry can say ends
-// it; so does a receiver that asks.
+// its sender had called, and the channel is like any other. Who joins, closes, ends, or sends what no entry can say
+// ends it; so does a receiver that asks.
 #include <utility>
 
 #include "daemon/service/message_limits.h"

@@ -6,11 +6,12 @@
 //   1  entry                    1  entry                       1  revoked = ending
 //   2  head + 1 (release)       2  tail + 1 (release)          2  fence
 //   3  fence                    3  fence                       3  tail, head: what lies between goes into its queue
-//   4  revoked?                 4  revoked?                    4  counted = head, taken = tail, revoked = ended (release)
+//   4  revoked?                 4  revoked?                    4  counted = head, taken = tail, revoked = ended
+//   (release)
 //
 // Of two fences one comes first: either the broker sees the entry, or that it was taken, or the end sees that the road
-// ends. Who sees that asks the Sign what counted: an entry up to `counted` was sent, one up to `taken` was received, and
-// what lies between comes by calls. Nothing is lost, nothing comes twice.
+// ends. Who sees that asks the Sign what counted: an entry up to `counted` was sent, one up to `taken` was received,
+// and what lies between comes by calls. Nothing is lost, nothing comes twice.
 //
 //   who waits                   the other end, after 3 above
 //   1  asleep = its sleep       4  asleep? then the bell, once a sleep
@@ -54,9 +55,9 @@ static_assert(sizeof(SentPage) == 128);
 
 // Written by the receiver.
 struct TakenPage {
-  alignas(64) uint64_t tail;                            // shared: entries that ever were taken
-  uint64_t calls;                                       // shared: shares that it received by calls
-  alignas(64) uint64_t asleep;                          // shared: 0, or the number of the sleep in which it waits
+  alignas(64) uint64_t tail;                          // shared: entries that ever were taken
+  uint64_t calls;                                     // shared: shares that it received by calls
+  alignas(64) uint64_t asleep;                        // shared: 0, or the number of the sleep in which it waits
   alignas(64) std::array<uint64_t, kDoneWords> done;  // shared: a bit a slot
 };
 static_assert(sizeof(TakenPage) == 256);

@@ -35,7 +35,8 @@ inline Step StoreTo(uint8_t place, Value value, Order order, std::vector<uint8_t
   return {Kind::kStore, place, 0, std::move(value), order, std::move(needs)};
 }
 inline Step StoreTo(uint8_t place, int value, Order order) {
-  return StoreTo(place, [value](const Registers&) { return value; }, order);
+  return StoreTo(
+      place, [value](const Registers&) { return value; }, order);
 }
 inline Step FullFence() { return {}; }
 

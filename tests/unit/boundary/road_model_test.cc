@@ -2,8 +2,8 @@
 // once, on the road or through the broker's queue; and every run of who goes to sleep beside who has something for him,
 // which is how roads and publish rings sleep.
 //
-// The steps are those of proto/boundary/{road,ring}_layout.h. Leaving one out that the argument needs must show, or this
-// would prove nothing.
+// The steps are those of proto/boundary/{road,ring}_layout.h. Leaving one out that the argument needs must show, or
+// this would prove nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -74,7 +74,8 @@ Program Broker(const Steps& steps) {
   program.push_back(LoadOf(kTail, kItsTail, Order::kAcquire));
   program.push_back(LoadOf(kHead, kItsHead, Order::kAcquire));
   program.push_back(LoadOf(kEntry, kQueued, Order::kRelaxed));
-  program.push_back(StoreTo(kCounted, [](const Registers& r) { return int{r[kItsHead]}; }, Order::kRelaxed, {kItsHead}));
+  program.push_back(
+      StoreTo(kCounted, [](const Registers& r) { return int{r[kItsHead]}; }, Order::kRelaxed, {kItsHead}));
   program.push_back(StoreTo(kTaken, [](const Registers& r) { return int{r[kItsTail]}; }, Order::kRelaxed, {kItsTail}));
   program.push_back(StoreTo(kRevoked, road::kEnded, steps.end));
   return program;

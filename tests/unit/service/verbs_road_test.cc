@@ -1,6 +1,8 @@
 // How a road is made and how it ends, whatever its two ends have written there.
 #include <sys/socket.h>
 
+#include <thread>
+
 #include "tests/unit/service/channel_fixture.h"
 #include "tests/unit/service/road_ends.h"
 
@@ -260,6 +262,25 @@ TEST_F(VerbsRoadTest, TheReceiverIsGivenTheSendersArenasAndNoOthers) {
   request.set_arena(fresh->message.handle().arena());
   request.set_arena_generation(fresh->message.handle().generation());
   EXPECT_EQ(verbs().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not sealed yet";
+}
+
+TEST_F(VerbsRoadTest, WhoeverEndsItWhatStandsThereIsQueuedOnce) {
+  Build();
+  const Caller far = Open(Door::kGrpc);
+  for (uint64_t round = 0; round < 50; ++round) {
+    ends_->Send(arena_, 2 * round);
+    ends_->Send(arena_, 2 * round + 1);
+    uint64_t joined = 0;
+    std::thread joins([&] { joined = End(far, kSender); });
+    auto left = Leave();
+    joins.join();
+    EXPECT_EQ(PageOf(std::move(left)), 2 * round);
+    EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 2 * round + 1);
+    EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "CHANNEL_EMPTY");
+    Close(far, joined);
+    ends_.reset();
+    ends_.emplace(verbs(), sender_, sending_, receiver_, receiving_, kCapacity);
+  }
 }
 
 TEST_F(VerbsRoadTest, TheBellHangsUpWhenItEnds) {

@@ -442,6 +442,44 @@ TEST_F(RoadTest, OthersJoinAndLeaveUnderLoad) {
   EXPECT_EQ(receives->Receive({}).status().reason(), "CHANNEL_ENDED");
 }
 
+// Both ends at full speed while a third comes: the road ends in the middle of their steps.
+TEST_F(RoadPairTest, ItEndsInTheMiddleOfEverything) {
+  Broker third(options());
+  for (int round = 0; round < 200; ++round) {
+    const std::string name = "round " + std::to_string(round);
+    auto receives = receiver_.OpenChannel(name, Channel::Role::kReceiver, 64);
+    auto sends = sender_.OpenChannel(name, Channel::Role::kSender);
+    const uint64_t before = receiver_.client_stats().road_shares;
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> count{0};
+    std::thread sender([&] {
+      uint64_t number = 0;
+      for (; !stop.load(); ++number) ASSERT_TRUE(Send(sender_, *sends, number, {}, {}, 8).ok());
+      ASSERT_TRUE(sends->Close().ok());
+      count = number;
+    });
+    std::thread joins([&] {
+      while (receiver_.client_stats().road_shares < before + 30) std::this_thread::yield();
+      auto end = third.OpenChannel(name, Channel::Role::kSender);
+      EXPECT_TRUE(end.ok() && end->Close().ok());
+      stop = true;
+    });
+    uint64_t next = 0;
+    Status end;
+    while (end.ok()) {
+      const auto received = receives->Receive({.timeout = seconds(30)});
+      end = received.status();
+      if (!received.ok()) break;
+      ASSERT_EQ(NumberOf(*received), next);
+      ++next;
+    }
+    joins.join();
+    sender.join();
+    EXPECT_EQ(end.reason(), "CHANNEL_ENDED");
+    EXPECT_EQ(next, count.load());
+  }
+}
+
 // An honest receiver whose sender is not.
 class HostileSenderTest : public RoadTest {
  protected:

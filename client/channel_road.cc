@@ -112,6 +112,11 @@ std::optional<Status> Channel::End::SendOnRoad(const Placement& placement, const
   for (const View& view : placement.described()) arrays.push_back(SpecOf(view, range->data()));
   const std::string description = codec::EncodeDescription(arrays, options.structure, options.metadata);
   if (description.size() > road::kDescriptionBytesMax) return std::nullopt;
+  // What the broker would refuse it refuses: it is asked.
+  const ShareLimits& limits = session_->server().limits.share;
+  if (options.structure.size() > limits.structure_bytes_max || options.metadata.size() > limits.metadata_bytes_max) {
+    return std::nullopt;
+  }
   if (!KnownToBeMapped(*session_, *range->arena, steady_clock::now() + options_.timeout)) return std::nullopt;
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");

@@ -63,7 +63,7 @@ Result<KnownArray> Know(const ArraySpec& spec, const Device& device) {
 }
 
 // Checked from now on. REQUIRES: its device is one of this process.
-Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_view description,
+Result<std::shared_ptr<const KnownShare>> Make(Session& session, std::string_view description,
                                                codec::DescribedShare described) {
   auto fresh = std::make_shared<KnownShare>();
   fresh->description = description;
@@ -76,8 +76,32 @@ Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_vie
     if (!array.ok()) return array.status();
     fresh->arrays.push_back(*std::move(array));
   }
-  session.known().Add(fresh);
   return std::shared_ptr<const KnownShare>(std::move(fresh));
+}
+
+Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_view description,
+                                               codec::DescribedShare described) {
+  auto made = Make(session, description, std::move(described));
+  if (made.ok()) session.known().Add(*made);
+  return made;
+}
+
+// The range of an arena that is mapped. False: it does not lie there.
+bool Lay(const ReadArena& arena, uint64_t offset, uint64_t size, codec::DescribedShare& described) {
+  Handle& handle = described.handle;
+  handle.kind = arena.handle.kind;
+  handle.arena = arena.handle.arena;
+  handle.generation = arena.handle.generation;
+  handle.arena_size = arena.handle.arena_size;
+  handle.device = arena.handle.device;
+  handle.opaque = arena.handle.opaque;
+  handle.offset = offset;
+  handle.size = size;
+  Share& share = described.share;
+  share.size = size;
+  share.device = handle.device;
+  share.kind = handle.kind;
+  return offset <= handle.arena_size && size <= handle.arena_size - offset;
 }
 
 Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_view description) {
@@ -108,24 +132,12 @@ std::shared_ptr<const KnownShare> Know(Session& session, const catalogue::Facts&
   if (!facts.described) return nullptr;
   auto described = codec::DecodeDescription(facts.text());
   if (!described.ok()) return nullptr;
-  Handle& handle = described->handle;
-  handle.kind = arena.handle.kind;
-  handle.arena = arena.handle.arena;
-  handle.generation = arena.handle.generation;
-  handle.arena_size = arena.handle.arena_size;
-  handle.device = arena.handle.device;
-  handle.opaque = arena.handle.opaque;
-  handle.offset = facts.offset;
-  handle.size = facts.size;
-  if (handle.offset > handle.arena_size || handle.size > handle.arena_size - handle.offset) return nullptr;
+  if (!Lay(arena, facts.offset, facts.size, *described)) return nullptr;
   Share& share = described->share;
   share.id = facts.share;
   share.ns = ns;
   share.name = name;
   share.generation = facts.generation;
-  share.size = handle.size;
-  share.device = handle.device;
-  share.kind = handle.kind;
   share.immutability = immutability;
   share.unnamed = facts.unnamed;
   if (!CheckShare(*described).ok()) return nullptr;
@@ -173,16 +185,16 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
 }
 
 // One that was given back as it came, or a new one.
-Result<std::unique_ptr<Mapping>> PrivateRange(Session& session, ReadArena& arena, const Handle& of) {
-  if (auto kept = arena.ranges.Take(of.offset, of.size)) return kept;
-  const auto mapper = session.mappers().Of(of.kind);
+Result<std::unique_ptr<Mapping>> PrivateRange(Session& session, ReadArena& arena, uint64_t offset, uint64_t size) {
+  if (auto kept = arena.ranges.Take(offset, size)) return kept;
+  const auto mapper = session.mappers().Of(arena.handle.kind);
   if (!mapper.ok()) return mapper.status();
-  return (*mapper)->MapPrivate(arena.handle, of.offset, of.size);
+  return (*mapper)->MapPrivate(arena.handle, offset, size);
 }
 
-// REQUIRES: the lease's arena is mapped.
-Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, const std::shared_ptr<Lease>& lease,
-                                  MapMode mode) {
+// At `offset` in the lease's arena. REQUIRES: that is mapped.
+Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uint64_t offset,
+                                  const std::shared_ptr<Lease>& lease, MapMode mode) {
   const Handle& handle = known.handle;
   std::shared_ptr<const FenceEvent> fence;
   if (!known.fence.done()) {
@@ -191,15 +203,14 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
     fence = *std::move(opened);
   }
   const ReadArena& arena = *lease->arena;
-  if (handle.arena_size != arena.handle.arena_size) return Internal("the broker changed the size of an arena");
-  std::byte* base = arena.shared->data() + handle.offset;
+  std::byte* base = arena.shared->data() + offset;
   // A GPU has no copy-on-write: there everybody reads the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    auto range = PrivateRange(session, *lease->arena, handle);
+    auto range = PrivateRange(session, *lease->arena, offset, handle.size);
     if (!range.ok()) return range.status();
     lease->private_mapping = *std::move(range);
-    lease->private_offset = handle.offset;
+    lease->private_offset = offset;
     base = lease->private_mapping->data();
   }
   std::vector<View> views;
@@ -214,7 +225,77 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
   return views;
 }
 
+Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, const std::shared_ptr<Lease>& lease,
+                                  MapMode mode) {
+  if (known.handle.arena_size != lease->arena->handle.arena_size) {
+    return Internal("the broker changed the size of an arena");
+  }
+  return ViewsAt(session, known, known.handle.offset, lease, mode);
+}
+
+// What a sender says of a share, as the last one was or anew.
+Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road, const road::Message& entry,
+                                               const ReadArena& arena, std::string_view ns, std::string_view channel) {
+  const uint64_t arena_size = arena.handle.arena_size;
+  const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
+  if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("what was sent lies in no arena");
+  if (auto known = road.Known(entry.text(), entry.size); known) {
+    return known;
+  }
+  auto described = codec::DecodeDescription(entry.text());
+  if (!described.ok()) return InvalidArgument("what was sent is not described");
+  Lay(arena, entry.offset, entry.size, *described);
+  Share& share = described->share;
+  share.id = 0;
+  share.ns = ns;
+  share.name = channel;
+  share.generation = 0;
+  share.immutability = Immutability::kByContract;
+  share.unnamed = true;
+  described->fence = {};
+  if (Status checked = CheckShare(*described); !checked.ok()) return InvalidArgument(checked.message());
+  auto made = Make(session, entry.text(), *std::move(described));
+  if (made.ok()) road.Remember(*made);
+  return made;
+}
+
 }  // namespace
+
+Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline) {
+  const auto late = [weak = session.weak_from_this(), arena = entry.arena](const Result<Answer>& answer) {
+    const auto self = weak.lock();
+    if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
+  };
+  const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
+  auto answer = session.Call(Verb::kExport, request, deadline, late);
+  if (!answer.ok()) return answer.status();
+  auto exported = codec::DecodeExported(answer->payload);
+  if (!exported.ok()) return exported.status();
+  if (exported->arena != entry.arena || exported->generation != entry.generation) {
+    return Internal("the broker exported another arena than was asked for");
+  }
+  const auto mapper = session.mappers().Of(exported->kind);
+  if (!mapper.ok()) return mapper.status();
+  auto device = (*mapper)->Local(exported->device);
+  if (!device.ok()) return device.status();
+  exported->device = *std::move(device);
+  return MapArena(session, *exported, std::move(answer->descriptor)).status();
+}
+
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
+                          std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
+                          MapMode mode) {
+  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), road, entry.slot));
+  if (!lease.ok()) return road->End(entry.slot), lease.status();
+  auto known = Know(session, *road, entry, *arena, ns, channel);
+  if (!known.ok()) return known.status();
+  (*lease)->arena = std::move(arena);
+  auto views = ViewsAt(session, **known, entry.offset, *lease, mode);
+  if (!views.ok()) return views.status();
+  session.roads().Count();
+  const Share* const share = &(*known)->share;
+  return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
+}
 
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                             MapMode mode, uint64_t timeout_ms, Deadline deadline) {

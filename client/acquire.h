@@ -9,6 +9,7 @@
 #include <arraybridge/broker.h>
 
 #include "client/session.h"
+#include "client/taken_road.h"
 
 namespace arraybridge {
 
@@ -19,6 +20,14 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
 // What an Acquire or a Receive granted, as arrays of this process. `count`: of shares that were asked for.
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
                                           Deadline deadline);
+
+// What stands on a road and was taken from there, as arrays of this process. INVALID_ARGUMENT: its sender described
+// nothing that can be. `arena`: the one in which it lies.
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
+                          std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
+                          MapMode mode);
+// Maps the arena in which it lies. `receiving`: the end of the channel whose road it is.
+Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline);
 
 // Gives back what an answer granted that nobody waits for any more.
 void GiveBackLate(Session& session, const Result<Answer>& answer);

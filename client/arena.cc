@@ -42,6 +42,14 @@ void WrittenArena::AfterForkInChild() noexcept { mapping_->Detach(); }
 Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenArena> from, uint64_t at, uint64_t bytes)
     : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
+bool Placement::Range::EndAtOnce() noexcept {
+  std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire);
+  // Whatever dies with the session is no work for this thread.
+  if (left == nullptr || session.use_count() == 1) return false;
+  left->store(true, std::memory_order_release);
+  return true;
+}
+
 void Placement::Range::GiveBack(codec::Release& /*release*/) {
   struct InUse {
     std::shared_ptr<WrittenArena> arena;
@@ -53,6 +61,9 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
   }
   // First of all this claim on the mapping: who finds the arena empty unmaps it.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
+  if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
+    return left->store(true, std::memory_order_release);
+  }
   session->written().DropLocal(*gone, offset);
 }
 
@@ -135,9 +146,9 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
   return nullptr;
 }
 
-void WrittenArenas::DropLocal(const WrittenArena& arena, uint64_t offset) {
+void WrittenArenas::DropLocal(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena.id, offset, &Holders::local);
+  Drop(arena, offset, &Holders::local);
 }
 
 void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {

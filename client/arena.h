@@ -56,6 +56,8 @@ struct Placement::Range final : SessionRemains {
   Range(std::shared_ptr<Session> session, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
   // What was only copied into, and is published, has its fence, which took over what is queued; what frameworks have
   // seen they may use without our knowing.
+  // What was sent on a road tells it there.
+  bool EndAtOnce() noexcept override;
   bool Waits() const override {
     return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
   }
@@ -75,7 +77,8 @@ struct Placement::Range final : SessionRemains {
   const uint64_t offset;
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
-  std::atomic<bool> handed_out{false};  // its views
+  std::atomic<bool> handed_out{false};                    // its views
+  std::atomic<std::atomic<bool>*> left_on_road{nullptr};  // set when the last view has gone; null: it is on none
 };
 
 // Thread-safe.
@@ -102,7 +105,8 @@ class WrittenArenas {
   // The unpublished range in which all of [data, data + bytes) lies; null if there is none.
   std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
-  void DropLocal(const WrittenArena& arena, uint64_t offset);
+  void DropLocal(const WrittenArena& arena, uint64_t offset) { DropLocal(arena.id, offset); }
+  void DropLocal(uint64_t arena, uint64_t offset);
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
   void DropForBroker(uint64_t arena, uint64_t offset);
   // What the broker says it lets go of; nonsense in it changes nothing.

@@ -266,7 +266,7 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
     if (!answer.ok()) return answer.status();
     const auto opened = codec::DecodeOpenedChannel(answer->payload);
     if (!opened.ok()) return opened.status();
-    return Channel(std::make_shared<Channel::End>(*session, core_->options(), name, *opened));
+    return Channel(std::make_shared<Channel::End>(*session, core_->options(), name, role, *opened));
   }
 }
 
@@ -359,6 +359,7 @@ ClientStats Broker::client_stats() const {
   stats.arenas_mapped = session->read().count();
   stats.holds_taken = session->holds().taken();
   stats.ring_entries = session->ring().entered();
+  stats.road_shares = session->roads().shares();
   return stats;
 }
 

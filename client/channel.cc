@@ -33,11 +33,12 @@ bool MayWaitOn(const Status& refusal) {
 
 }  // namespace
 
-Channel::End::End(std::shared_ptr<Session> session, const Broker::Options& options, std::string name,
+Channel::End::End(std::shared_ptr<Session> session, const Broker::Options& options, std::string name, Role role,
                   const codec::OpenedChannel& opened)
     : session_(std::move(session)),
       options_(options),
       name_(std::move(name)),
+      role_(role),
       id_(opened.channel),
       capacity_(opened.capacity),
       forks_(ForkGeneration()) {}
@@ -91,6 +92,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
       return Unavailable("the memory of this placement went with an earlier connection; place it again")
           .Because("PLACEMENT_LOST");
     }
+    if (auto sent = SendOnRoad(placement, options, until)) return Explain(*std::move(sent));
     const milliseconds slice = Slice(until);
     const IntoChannel into{id_, static_cast<uint64_t>(slice.count())};
     const Deadline deadline = steady_clock::now() + slice + options_.timeout;
@@ -106,7 +108,12 @@ Result<Answer> Channel::End::Ask(milliseconds slice) {
     if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
     if (const auto its = session.lock()) GiveBackLate(*its, answer);
   };
-  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()));
+  bool off_road = false;
+  {
+    const MutexLock lock(mutex_);
+    off_road = std::exchange(off_road_, false);
+  }
+  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), off_road);
   auto answer = session_->Call(Verb::kReceive, request, deadline, late);
   if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
   MutexLock lock(mutex_);
@@ -117,7 +124,9 @@ Result<Answer> Channel::End::Ask(milliseconds slice) {
 void Channel::End::Arrived(Result<Answer> answer) {
   MutexLock lock(mutex_);
   --unanswered_;  // below zero for a moment if this is quicker than who gave up
-  if (answer.ok()) kept_.push_back(*std::move(answer));
+  if (!answer.ok()) return;
+  kept_.push_back(*std::move(answer));
+  CountReceived();
 }
 
 bool Channel::End::is_behind() {
@@ -141,10 +150,20 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
     if (behind) session_->lifeline().ReadArrived();
     auto first = TakeKept();
     if (!first) {
+      const auto road = taken_road();
+      const uint64_t counted = road && road->opened() ? road->calls() : 0;
+      if (auto received = ReceiveOnRoad(options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
       auto answer = Ask(slice);
+      if (answer.status().reason() == "CHANNEL_ON_ROAD") {
+        CaughtUp(counted);
+        continue;
+      }
       MutexLock lock(mutex_);
-      if (answer.ok()) kept_.push_back(*std::move(answer));
+      if (answer.ok()) {
+        kept_.push_back(*std::move(answer));
+        CountReceived();
+      }
       if (kept_.empty() && (!MayWaitOn(answer.status()) || IsOver(until))) return Explain(answer.status());
       continue;
     }

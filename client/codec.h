@@ -139,9 +139,12 @@ struct Release {
   bool holds = false;  // on withdrawn shares have ended
   std::vector<uint64_t> done{};
   std::vector<uint64_t> lost{};
+  std::vector<uint64_t> roads{};
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
-  bool empty() const { return leases.empty() && arenas.empty() && unmapped.empty() && !holds && !ends_fences(); }
+  bool empty() const {
+    return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences();
+  }
 };
 
 struct Released {
@@ -161,7 +164,16 @@ std::string Encode(const Release& request);
 // Bytes that these arrays take in a Publish, as the broker counts them.
 uint64_t SpecBytes(std::span<const PublishedArray> arrays);
 std::string EncodeMapped(uint64_t arena);
-enum class BrowsePart : uint8_t { kCatalogue = 0, kHolds = 1, kRing = 2, kBell = 3 };
+enum class BrowsePart : uint8_t {
+  kCatalogue = 0,
+  kHolds = 1,
+  kRing = 2,
+  kBell = 3,
+  kRoadOwn = 8,
+  kRoadOther = 9,
+  kRoadSign = 10,
+  kRoadBell = 11
+};
 std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
 std::string EncodeRingMapped();
@@ -169,8 +181,15 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
                           bool final_only = false);
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
-std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms);
-std::string EncodeExport(uint64_t arena, uint64_t generation);
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road = false);
+std::string EncodeRoadMapped(uint64_t channel);
+// `part`: one of a road's.
+std::string EncodeBrowseRoad(uint64_t channel, BrowsePart part);
+// What a maker says of a share, as DecodeDescription reads it.
+std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
+                              std::string_view metadata);
+// `road_of`: the receiving end of a channel, if it lies on its road.
+std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of = 0);
 std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares);
 std::string EncodeList(std::string_view ns, std::string_view name_prefix, std::string_view page_token);
 

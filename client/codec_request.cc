@@ -128,6 +128,7 @@ std::string Encode(const Release& request) {
   if (request.holds) writer.add_bool(4, true);
   AddNumbers(writer, 5, request.done);
   AddNumbers(writer, 6, request.lost);
+  AddNumbers(writer, 15, request.roads);
   return out;
 }
 
@@ -186,19 +187,48 @@ std::string EncodeCloseChannel(uint64_t channel, bool complete) {
   return out;
 }
 
-std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms) {
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road) {
   std::string out = Room();
   Writer writer(out);
   writer.add_uint64(1, channel);
   if (timeout_ms != 0) writer.add_uint64(2, timeout_ms);
+  if (off_road) writer.add_bool(8, true);
   return out;
 }
 
-std::string EncodeExport(uint64_t arena, uint64_t generation) {
+std::string EncodeRoadMapped(uint64_t channel) {
+  std::string out;
+  Writer(out).add_uint64(8, channel);
+  return out;
+}
+
+std::string EncodeBrowseRoad(uint64_t channel, BrowsePart part) {
+  std::string out = Room();
+  Writer writer(out);
+  writer.add_uint32(2, static_cast<uint32_t>(part));
+  writer.add_uint64(8, channel);
+  return out;
+}
+
+std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
+                              std::string_view metadata) {
+  std::string out = Room();
+  Writer writer(out);
+  {
+    Writer specs(writer, 6);
+    AddArrays(specs, arrays);
+  }
+  AddText(writer, 9, structure);
+  AddText(writer, 10, metadata);
+  return out;
+}
+
+std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of) {
   std::string out = Room();
   Writer writer(out);
   writer.add_uint64(1, arena);
   writer.add_uint64(2, generation);
+  if (road_of != 0) writer.add_uint64(8, road_of);
   return out;
 }
 

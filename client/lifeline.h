@@ -63,6 +63,8 @@ class Lifeline : public ForkParticipant {
 
   // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
   bool alive();
+  // For who polls for its end, and reads nothing.
+  int socket() const { return socket_.get(); }
   bool lost() const { return is_lost_.load(std::memory_order_acquire); }
   // The broker speaks nonsense: the connection ends, and with it whatever it granted.
   void Break(Status why) {

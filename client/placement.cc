@@ -28,6 +28,8 @@ namespace {
 
 // Times that the broker may answer "ranges came back" and they do not fit, before we say so.
 constexpr int kCarvesMax = 8;
+// While receivers have ranges of which they tell nobody when they let go, who waits for memory looks so often.
+constexpr uint64_t kRoadLookMs = 10;
 
 // Bytes that the array takes in its range: whole granules, none if it is empty. 0 too if that overflows.
 uint64_t Room(const View& array) {
@@ -108,15 +110,22 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reaper().CollectReady();
+    session.LookAtRoads();
     if (!own) {
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
     const uint64_t size = session.written().NextSize(device, bytes, own);
-    const uint64_t wait = reclaimed ? MillisecondsLeft(deadline) : 0;
+    const bool looks = session.roads().outstanding();
+    const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
+    const uint64_t wait = looks ? std::min(left, kRoadLookMs) : left;
     // The broker decides when time is up; this side only watches that it answers.
     auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) return MapAndCarve(session, std::move(**handle), device, bytes, own);
     if (handle.ok()) continue;
+    if (handle.status().code() == Code::kResourceExhausted && wait < left) {
+      --turn;
+      continue;
+    }
     if (handle.status().code() != Code::kResourceExhausted || reclaimed) return handle.status();
     reclaimed = true;
     AB_RETURN_IF_ERROR(connection.Flush(deadline));
@@ -137,6 +146,8 @@ void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& 
   }
 }
 
+}  // namespace
+
 codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
   codec::PublishedArray array;
   array.spec.type = view.type;
@@ -146,6 +157,8 @@ codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
   if (view.data != nullptr) array.spec.offset = static_cast<uint64_t>(static_cast<const std::byte*>(view.data) - start);
   return array;
 }
+
+namespace {
 
 // Nobody but the placement itself may still look at bytes that are about to be unmapped.
 Status UnmapForSealing(const Placement& placement) {

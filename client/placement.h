@@ -19,6 +19,9 @@ namespace arraybridge {
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
                            bool own, const Broker::PublishOptions& purpose, Deadline deadline);
 
+// What a view says of its bytes. `start`: of the range in which they lie.
+codec::PublishedArray SpecOf(const View& view, const std::byte* start);
+
 // Where a share goes that gets no name: an end of a channel, and how long the broker waits for room there.
 struct IntoChannel {
   uint64_t channel = 0;  // 0: it gets a name

@@ -8,6 +8,7 @@
 
 #include "client/arena.h"
 #include "client/capabilities.h"
+#include "client/taken_road.h"
 
 namespace arraybridge {
 namespace {
@@ -31,6 +32,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.holds = to.holds || from.holds;
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
+  to.roads.insert(to.roads.end(), from.roads.begin(), from.roads.end());
 }
 
 codec::Release TakeMessage(codec::Release& release) {
@@ -42,6 +44,8 @@ codec::Release TakeMessage(codec::Release& release) {
   // Few: there are only so many events.
   message.done = std::exchange(release.done, {});
   message.lost = std::exchange(release.lost, {});
+  message.roads = TakeSome(
+      release.roads, kNumbersPerMessage - message.leases.size() - message.arenas.size() - message.unmapped.size());
   return message;
 }
 
@@ -148,6 +152,12 @@ Status Session::Sync(codec::Release release, Deadline deadline) {
   return Ok();
 }
 
+void Session::LookAtRoads() {
+  codec::Release release;
+  release.roads = roads_.Look(*written_);
+  if (!release.empty()) Post(std::move(release));
+}
+
 codec::Release Session::TakeUnused(std::chrono::steady_clock::time_point before) {
   codec::Release release;
   fences_.Tell(release, std::chrono::steady_clock::now());
@@ -165,6 +175,13 @@ bool Session::Drained(Mapping& mapping, std::shared_ptr<const void> memory) {
   return false;
 }
 
+Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot)
+    : SessionRemains(std::move(of)), id(0), road_(std::move(road)), slot_(slot) {
+  session->leases_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Lease::~Lease() = default;
+
 Lease::Lease(std::shared_ptr<Session> of, uint64_t lease) : SessionRemains(std::move(of)), id(lease) {
   session->leases_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -173,7 +190,13 @@ Lease::Lease(std::shared_ptr<Session> of, Hold held) : Lease(std::move(of), 0) {
 
 bool Lease::EndAtOnce() noexcept {
   // Whatever dies with the session is no work for this thread.
-  if (!hold_ || private_mapping || Waits() || session.use_count() == 1) return false;
+  if ((!hold_ && !road_) || private_mapping || Waits() || session.use_count() == 1) return false;
+  if (road_) {
+    if (road_.use_count() == 1) return false;
+    road_->End(slot_);
+    session->leases_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
   withdrawn_ = hold_.End();
   if (withdrawn_) return false;
   session->leases_.fetch_sub(1, std::memory_order_relaxed);
@@ -185,6 +208,7 @@ void Lease::GiveBack(codec::Release& release) {
   if (private_mapping) arena->ranges.GiveBack(private_offset, std::move(private_mapping));
   if (Waits() && !session->Drained(*arena->shared, arena)) return;
   arena.reset();
+  if (road_) return road_->End(slot_);
   if (id == 0) {
     if (hold_.End() || withdrawn_) release.holds = true;
     return;

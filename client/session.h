@@ -20,10 +20,12 @@
 #include "client/memory/mapper_table.h"
 #include "client/reaper.h"
 #include "client/ring.h"
+#include "client/roads.h"
 #include "client/share_cache.h"
 
 namespace arraybridge {
 
+class TakenRoad;
 class WrittenArenas;
 
 // Thread-safe.
@@ -45,6 +47,9 @@ class Session : public std::enable_shared_from_this<Session> {
   ShareCache& known() { return known_; }
   Holds& holds() { return holds_; }
   Ring& ring() { return ring_; }
+  Roads& roads() { return roads_; }
+  // Carves anew what receivers have read without telling the broker.
+  void LookAtRoads();
   Fences& fences() { return fences_; }
   // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
@@ -87,6 +92,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ShareCache known_;
   Holds holds_;
   Ring ring_;
+  Roads roads_;
   Fences fences_;
   std::atomic<bool> opens_events_{true};
   friend class Lease;
@@ -107,17 +113,20 @@ class SessionRemains : public Remains {
   const std::shared_ptr<Session> session;
 };
 
-// A lease of one share, or a hold on it, and the memory in which it lies.
+// A lease of one share, a hold on it, or its slot on a road, and the memory in which it lies.
 class Lease final : public SessionRemains {
  public:
   Lease(std::shared_ptr<Session> of, uint64_t lease);
   Lease(std::shared_ptr<Session> of, Hold held);
-  // A hold costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to tell.
+  Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
+  ~Lease() override;
+  // A hold or a slot costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to
+  // tell.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
 
-  const uint64_t id;  // 0: it is a hold
+  const uint64_t id;  // 0: it is a hold, or a slot
   std::shared_ptr<ReadArena> arena;
   bool unmapped = false;  // the share's arena could not be mapped: told after the lease
   uint64_t arena_id = 0;
@@ -127,6 +136,8 @@ class Lease final : public SessionRemains {
 
  private:
   Hold hold_;
+  const std::shared_ptr<TakenRoad> road_;
+  const uint64_t slot_ = 0;
   bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
 };
 

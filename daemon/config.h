@@ -26,6 +26,7 @@ struct Limits {
   Live<uint64_t> channel_capacity_max = 1024;  // shares
   Live<uint64_t> members_per_channel = 64;     // open ends, of both kinds
   Live<uint64_t> rings_per_uid = 64;           // 48 KiB each; who looks for a name has all of its namespace taken first
+  Live<uint64_t> roads_per_uid = 64;  // channels whose two ends need no call; the pages of an entry are 256 bytes
   Live<uint64_t> namespaces = 256;
   Live<uint64_t> namespaces_per_uid = 64;
   Live<uint64_t> arenas_per_uid = 8192;  // those of sessions that have gone included, until their bytes are given back

@@ -306,6 +306,7 @@ std::vector<Setting> MakeLimits() {
       Number("channel_capacity_max", &Limits::channel_capacity_max, "shares that wait in one channel"),
       Number("members_per_channel", &Limits::members_per_channel, "open ends of one channel, of both kinds"),
       Number("rings_per_uid", &Limits::rings_per_uid, "sessions of one user that publish without calls"),
+      Number("roads_per_uid", &Limits::roads_per_uid, "channels of one user that send without calls"),
       Number("namespaces", &Limits::namespaces, "with something in them"),
       Number("namespaces_per_uid", &Limits::namespaces_per_uid, "of one user"),
       Bytes("bytes_per_uid", &Limits::bytes_per_uid, "of memory, over all namespaces; 0 = the capacity"),

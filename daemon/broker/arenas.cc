@@ -158,7 +158,7 @@ Status Broker::Mapped(SessionId session, ArenaId arena) {
   return Ok();
 }
 
-Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generation) {
+Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving) {
   State& state = *state_;
   Handle handle;
   std::shared_ptr<MemoryBlock> block;
@@ -166,7 +166,11 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
-    Arena* const readable = state.FindReadable(*found, arena);
+    Arena* readable = state.FindReadable(*found, arena);
+    if (readable == nullptr) {
+      Arena* const sent = state.FindArena(arena);
+      if (sent != nullptr && state.OnRoadOf(*found, receiving, *sent)) readable = sent;
+    }
     if (readable == nullptr || readable->generation() != generation) return NoArena(arena);
     handle = readable->Describe();
     block = readable->block();

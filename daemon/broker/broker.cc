@@ -5,8 +5,8 @@
 
 #include "daemon/broker/state.h"
 
-// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, channels.cc, rings.cc, listing.cc; how things
-// end is reclaim.cc.
+// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, channels.cc, rings.cc, roads.cc, listing.cc; how
+// things end is reclaim.cc.
 namespace arraybridge {
 
 Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)
@@ -166,6 +166,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
   state.DropRing(*ended);
+  state.DropRoads(session);
   state.Abandon(*ended, Clock::now());
   return channels;
 }
@@ -249,6 +250,11 @@ Snapshot Broker::TakeSnapshot() const {
     for (const Holding::Page& page : ns->holding.pages()) snapshot.holds += page.holds->count();
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
+  for (const auto& each : state.roads) {
+    const auto channel = state.channels.find(each->channel);
+    if (channel != state.channels.end() && channel->second->road == each)
+      snapshot.queued_shares += each->road->standing();
+  }
   for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
   snapshot.arenas = state.arenas.size();
   snapshot.dying_arenas = state.dying.size() + state.being_swept;

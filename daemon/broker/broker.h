@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "daemon/broker/channel.h"
+#include "daemon/broker/channel_road.h"
 #include "daemon/broker/holders.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/session_ring.h"
@@ -85,6 +86,7 @@ struct PublishCall {
   bool sealed = false;
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
+  bool from_road = false;  // it stood on the channel's road, which ends
 };
 
 struct PublishedShare {
@@ -173,7 +175,8 @@ class Broker {
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
                                  bool with_descriptor, bool final_only = false);
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
-  Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation);
+  // `receiving`: or which lies on the road that ends there.
+  Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
   // Of shares that the session published with an event: the work has ended, or failed, which withdraws the share. What
@@ -228,6 +231,23 @@ class Broker {
   std::optional<SessionRing> RingOf(SessionId session) const;
   // Those of the same user, and namespace if one is given, in which something waits.
   std::vector<SessionRing> PendingRings(SessionId session, std::optional<std::string_view> ns) const;
+
+  // Sending without calls (roads.cc): between the one sender and the one receiver of a channel, both on lifelines. What
+  // would change that is refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD, until the road was ended: OpenChannel,
+  // CloseChannel; a Publish if something stands on the road. A Receive is refused so while the queue is empty.
+  // A part of the road for an end; the first who asks makes it. NOT_FOUND, NO_ROAD: there is none. RESOURCE_EXHAUSTED:
+  // limits.roads_per_uid.
+  Result<UniqueFd> ExportRoad(SessionId session, ChannelEndId end, RoadPart part);
+  // This end has mapped it; once both have, it is open. The channel, on which others' waits may be over.
+  Result<ChannelId> RoadMapped(SessionId session, ChannelEndId end);
+  // Null: there is none. Of an end, of a channel's name, of a session, whichever side it is.
+  std::shared_ptr<const ChannelRoad> RoadOf(SessionId session, ChannelEndId end) const;
+  std::shared_ptr<const ChannelRoad> RoadIn(SessionId session, std::string_view ns, std::string_view channel) const;
+  std::vector<std::shared_ptr<const ChannelRoad>> RoadsOf(SessionId session) const;
+  // Its road is being ended: the channel is like any other from now on. `complete`: nothing was lost.
+  void RoadEnded(const ChannelRoad& road, bool complete);
+  // This sender waits no more for what was received on them; by its ends.
+  void ForgetRoads(SessionId sender, std::span<const uint64_t> ends);
 
   // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
   // Each is handed out once; at most `most`.

@@ -1,5 +1,6 @@
 #include "daemon/broker/channel.h"
 
+#include "daemon/broker/channel_road.h"
 #include "daemon/broker/share.h"
 
 namespace arraybridge {
@@ -30,11 +31,12 @@ void Channel::Close(ChannelRole role, bool complete) {
   if (!complete) incomplete_ = true;
 }
 
-Status Channel::CheckSend() const {
+Status Channel::CheckSend(bool from_road) const {
   if (receivers_ == 0 && had_receivers_) {
     return FailedPrecondition("nobody receives from channel '", name_, "' any more").Because("NO_RECEIVER");
   }
-  if (queue_.size() < capacity()) return Ok();
+  // Of both together there are no more than twice as many, however a session counts that lies.
+  if (queue_.size() < (from_road ? 2 : 1) * capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
       .Because("CHANNEL_FULL")
       .With("capacity", std::to_string(capacity()));

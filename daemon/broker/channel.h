@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 namespace arraybridge {
 
 class Namespace;
+struct ChannelRoad;
 struct Share;
 
 inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares, if nobody says otherwise
@@ -35,6 +37,7 @@ class Channel {
   uint64_t capacity() const { return capacity_ == 0 ? kChannelCapacityDefault : capacity_; }
   uint64_t queued() const { return queue_.size(); }
   uint64_t members() const { return senders_ + receivers_; }
+  uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // Shares may come, or have, of which nobody could know yet.
   bool awaits_first_receiver() const { return had_senders_ && !had_receivers_; }
@@ -45,8 +48,12 @@ class Channel {
   // `complete`: nothing is missing from what this sender sent. REQUIRES: an end of this role is open.
   void Close(ChannelRole role, bool complete);
 
-  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER.
-  Status CheckSend() const;
+  // Something that was sent is lost.
+  void MissSome() { incomplete_ = true; }
+
+  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_road`:
+  // it was sent before, and there is room.
+  Status CheckSend(bool from_road = false) const;
   // Whether there is one to receive. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
   Status CheckReceive() const;
 
@@ -56,6 +63,9 @@ class Channel {
   // REQUIRES: CheckReceive says OK.
   Share& front() const { return *queue_.front(); }
   void Pop();
+
+  // How its one sender and its one receiver pass shares without calls; null: they do not.
+  std::shared_ptr<ChannelRoad> road;
 
  private:
   const ChannelId id_;
@@ -74,6 +84,7 @@ class Channel {
 struct ChannelEnd {
   Channel* channel = nullptr;
   ChannelRole role{};
+  uint64_t received = 0;  // shares, so far
 };
 
 }  // namespace arraybridge

@@ -49,6 +49,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     if (!made.ok()) return made.status();
     channel = *made;
   }
+  if (channel->road != nullptr) return OnRoad(*channel);
   if (channel->members() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
@@ -65,8 +66,10 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool
   const MutexLock lock(state.mutex);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
-  const auto open = found->ends.extract(end);
-  if (open.empty()) return NotOpen();
+  const auto known = found->ends.find(end);
+  if (known == found->ends.end()) return NotOpen();
+  if (known->second.channel->road != nullptr) return OnRoad(*known->second.channel);
+  const auto open = found->ends.extract(known);
   const ChannelId channel = open.mapped().channel->id();
   state.Close(open.mapped(), complete, Clock::now());
   return channel;
@@ -103,6 +106,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     const auto end = state.EndOf(*found, id, ChannelRole::kReceiver);
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
+    if (channel.queued() == 0 && channel.road != nullptr && channel.road->open) return OnRoad(channel);
     AB_RETURN_IF_ERROR(channel.CheckReceive());
     if (found->leases.size() >= limits.leases_per_session) {
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
@@ -114,6 +118,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     }
     acquired.shares.push_back(state.Lease(*found, share));
     channel.Pop();
+    ++found->ends.at(id).received;
     ++state.acquires_total;
     if (!with_descriptor || arena.readers.contains(found)) return acquired;
     state.Give(*found, arena);
@@ -140,6 +145,9 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
     // Not of a channel, or nobody is there who could receive it.
     if (channel == state.channels.end() || channel->second->receivers() == 0) continue;
     channel->second->PushFront(*leased->second);
+    for (auto& [id, end] : found->ends) {
+      if (end.channel == channel->second && end.role == ChannelRole::kReceiver) --end.received;
+    }
     state.EndLease(*found, LeaseId{lease});
     put.push_back(channel->first);
   }
@@ -149,6 +157,7 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
 // The channel may be gone after this.
 void Broker::State::Close(const ChannelEnd& end, bool complete, Clock::time_point now) {
   Channel& channel = *end.channel;
+  channel.road = nullptr;  // of a session that ends: it was ended before
   channel.Close(end.role, complete);
   if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
   if (channel.members() > 0) return;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "daemon/broker/channel.h"
+#include "daemon/broker/channel_road.h"
 #include "daemon/broker/charge.h"
 #include "daemon/broker/holding.h"
 #include "daemon/broker/ids.h"

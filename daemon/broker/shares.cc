@@ -152,7 +152,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     if (!end.ok()) return end.status();
     channel = end->channel;
     if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
-    AB_RETURN_IF_ERROR(channel->CheckSend());
+    const bool on_road = channel->road != nullptr && channel->road->open && !call.from_road;
+    if (on_road && channel->road->road->standing() > 0) return OnRoad(*channel);
+    AB_RETURN_IF_ERROR(channel->CheckSend(call.from_road));
     facts->name = channel->name();
     share->channel = channel->id();
     share->withdrawn = true;
@@ -171,6 +173,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   Share* const added = ns.Add(std::move(share));
   arena.Carve(added->offset, added);
   if (channel != nullptr) channel->Push(*added);
+  if (channel != nullptr && channel->road != nullptr && channel->road->open) channel->road->road->AddCall();
   if (!added->fence.done()) {
     found->fenced.emplace(added->facts->id, added);
     ++state.pending_fences;

@@ -38,6 +38,11 @@ inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t 
       .With("value", std::to_string(value));
 }
 
+inline Status OnRoad(const Channel& channel) {
+  return FailedPrecondition("channel '", channel.name(), "': what comes next is on its road")
+      .Because("CHANNEL_ON_ROAD");
+}
+
 // When the last seal of an arena is tried next: it can be slow where it is refused.
 struct Enforcement {
   Clock::time_point due{};  // from the start
@@ -103,6 +108,12 @@ struct Broker::State {
   void DropQueued(Channel& channel) AB_REQUIRES(mutex);
   void DropChannel(Channel& channel) AB_REQUIRES(mutex);
   void DropLingering(Clock::time_point now) AB_REQUIRES(mutex);
+
+  // Sending without calls (roads.cc).
+  Result<Channel*> MakeRoad(const Session& session, const ChannelEnd& end, std::shared_ptr<Road>* fresh)
+      AB_REQUIRES(mutex);
+  void DropRoads(SessionId session) AB_REQUIRES(mutex);
+  bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
 
   // Lists (listing.cc). INVALID_ARGUMENT: the token is none; NOT_FOUND: the session.
   Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
@@ -171,6 +182,7 @@ struct Broker::State {
   std::atomic<bool> holds_waiting{false};                         // it is not empty
   std::vector<SessionRing> rings AB_GUARDED_BY(mutex);
   std::atomic<bool> has_rings{false};  // it is not empty
+  std::vector<std::shared_ptr<ChannelRoad>> roads AB_GUARDED_BY(mutex);
   uint64_t pending_fences AB_GUARDED_BY(mutex) = 0;
   uint64_t lost_fences_total AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen

@@ -128,6 +128,8 @@ Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request) {
                                 limits.arenas_per_session));
   AB_RETURN_IF_ERROR(CheckCount("shares", static_cast<uint64_t>(request.done_size() + request.lost_size()),
                                 "limits.shares_per_namespace", limits.shares_per_namespace));
+  AB_RETURN_IF_ERROR(CheckCount("roads", static_cast<uint64_t>(request.roads_size()), "limits.frame_bytes_max",
+                                limits.frame_bytes_max));
   return CheckCount("unmapped arenas", static_cast<uint64_t>(request.unmapped_size()), "limits.frame_bytes_max",
                     limits.frame_bytes_max);
 }

@@ -112,6 +112,7 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
 
 // In this order: who comes to wait after its waiters were dropped must hear that the session has gone.
 void Verbs::EndSession(SessionId session) {
+  for (const auto& road : broker_.RoadsOf(session)) EndRoad(road);
   const std::vector<ChannelId> channels = broker_.EndSession(session);
   sweeper_.WatchHolds();
   line_.DropSession(session);
@@ -122,6 +123,7 @@ void Verbs::EndSession(SessionId session) {
 }
 
 Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
+  if (request.road_of() != 0) return RoadMapped(caller, ChannelEndId{request.road_of()});
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
     if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
@@ -158,7 +160,8 @@ Answer<v1::PublishResponse> Verbs::Told(const Caller& caller, PublishedShare pub
 }
 
 Result<Answer<v1::ExportResponse>> Verbs::Export(const Caller& caller, const v1::ExportRequest& request) {
-  auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation());
+  auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation(),
+                               ChannelEndId{request.road_of()});
   if (!handle.ok()) return handle.status();
   Answer<v1::ExportResponse> answer;
   Fill(answer.message.mutable_handle(), *handle);
@@ -174,6 +177,7 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
+  broker_.ForgetRoads(caller.session, Numbers(request.roads()));
   if (request.holds()) sweeper_.HoldEnded();
   Answer<v1::ReleaseResponse> answer;
   AB_RETURN_IF_ERROR(EndFences(caller, request, &answer.message));
@@ -229,6 +233,14 @@ Result<UniqueFd> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& 
       return broker_.OpenRing(caller.session, request.namespace_());
     case v1::BrowseRequest::BELL:
       return broker_.ExportBell(caller.session);
+    case v1::BrowseRequest::ROAD_OWN:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOwn);
+    case v1::BrowseRequest::ROAD_OTHER:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOther);
+    case v1::BrowseRequest::ROAD_SIGN:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kSign);
+    case v1::BrowseRequest::ROAD_BELL:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kBell);
     default:
       return broker_.ExportCatalogue(caller.session, request.namespace_());
   }

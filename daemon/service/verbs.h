@@ -99,6 +99,9 @@ class Verbs {
   std::shared_ptr<const SessionRing> RingOf(SessionId session) const;
   // Takes what waits in it, at most `most` entries, each as a Publish that nobody hears. Who wrote nonsense is cut.
   uint64_t DrainRing(const SessionRing& of, uint64_t most);
+  // Sending without calls (verbs_road.cc). Null: there is none. When it returns the road has ended, and what stood
+  // there is queued.
+  void EndRoad(const std::shared_ptr<const ChannelRoad>& of);
   // Undoes what an answer granted that its caller will never hear. Whatever has gone meanwhile is no failure.
   void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
   void TakeBack(const Caller& caller, const v1::AcquireResponse& granted);
@@ -139,6 +142,11 @@ class Verbs {
   // Takes what waits in the rings of this namespace, or of all of the user's: names are there from the moment they
   // stand in one. Whether anything did.
   bool DrainRings(SessionId session, std::optional<std::string_view> ns);
+  // The channel is on its road: that has to end first, or to be looked at.
+  static bool IsOnRoad(const Status& refusal);
+  bool Enter(const ChannelRoad& of, const road::Message& entry);
+  Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
+  Result<Answer<v1::MappedResponse>> RoadMapped(const Caller& caller, ChannelEndId end);
   Result<UniqueFd> Exported(const Caller& caller, const v1::BrowseRequest& request);
   // Something was sent, received or closed there: whose turn it is now is answered.
   void ServeChannel(ChannelId channel);

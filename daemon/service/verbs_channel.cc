@@ -32,8 +32,12 @@ Result<Answer<v1::OpenChannelResponse>> Verbs::OpenChannel(const Caller& caller,
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckOpenChannel(config_.limits, request));
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
-  const auto opened =
-      broker_.OpenChannel(caller.session, {request.namespace_(), request.name(), role, request.capacity()});
+  const OpenChannelCall call{request.namespace_(), request.name(), role, request.capacity()};
+  auto opened = broker_.OpenChannel(caller.session, call);
+  while (!opened.ok() && IsOnRoad(opened.status())) {
+    EndRoad(broker_.RoadIn(caller.session, call.ns, call.name));
+    opened = broker_.OpenChannel(caller.session, call);
+  }
   if (!opened.ok()) return opened.status();
   ServeChannel(opened->channel);  // it may have more room now
   Answer<v1::OpenChannelResponse> answer;
@@ -44,7 +48,12 @@ Result<Answer<v1::OpenChannelResponse>> Verbs::OpenChannel(const Caller& caller,
 
 Result<Answer<v1::CloseChannelResponse>> Verbs::CloseChannel(const Caller& caller,
                                                              const v1::CloseChannelRequest& request) {
-  const auto closed = broker_.CloseChannel(caller.session, ChannelEndId{request.channel()}, !request.abandoned());
+  const ChannelEndId end{request.channel()};
+  auto closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
+  while (!closed.ok() && IsOnRoad(closed.status())) {
+    EndRoad(broker_.RoadOf(caller.session, end));
+    closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
+  }
   if (!closed.ok()) return closed.status();
   ServeChannel(*closed);
   Reclaim();
@@ -71,7 +80,7 @@ WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Re
   wait->call.ns = wait->ns;
   wait->call.name = {};
   const auto attempt = [this, caller, wait, channel = *channel]() -> Result<Answer<v1::PublishResponse>> {
-    auto published = broker_.Publish(caller.session, wait->call);
+    auto published = PublishInto(caller, wait->call);
     if (!published.ok()) return published.status();
     ServeChannel(channel);
     return Told(caller, *std::move(published));
@@ -90,7 +99,7 @@ WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Re
   waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, wait](bool) -> Deliver {
     if (draining()) return nullptr;
-    auto published = broker_.Publish(caller.session, wait->call);
+    auto published = PublishInto(caller, wait->call);
     if (!published.ok() && IsFull(published.status())) {
       wait->full = published.status();
       return nullptr;
@@ -117,6 +126,7 @@ Result<UniqueFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveReq
   const ChannelEndId end{request.channel()};
   const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
   if (!channel.ok()) return channel.status();
+  if (request.off_road()) EndRoad(broker_.RoadOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
   if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
     const Status others = NotFound("others wait for what the channel brings").Because("CHANNEL_EMPTY");

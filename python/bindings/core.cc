@@ -239,6 +239,7 @@ class Core {
     out["pending_releases"] = stats.pending_releases;
     out["holds_taken"] = stats.holds_taken;
     out["ring_entries"] = stats.ring_entries;
+    out["road_shares"] = stats.road_shares;
     return out;
   }
 

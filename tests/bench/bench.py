@@ -127,7 +127,8 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             note(measured([str(bench / "bench_lifeline"), "--echo", echo, *common]))
             note(measured([str(bench / "bench_ring"), *common]))
             largest = ["--largest-mib", "1024" if rounds > QUICK_ROUNDS else "64"]
-            note(measured([str(bench / "bench_channel"), "--echo", echo, *largest, *common]))
+            peer = ["--peer-cpu", str(other)]
+            note(measured([str(bench / "bench_channel"), "--echo", echo, *largest, *peer, *common]))
             note(measured([str(bench / "bench_grpc"), "--echo", grpc_echo, *common]))
             for program in ("bench_holds", "bench_withdraw"):
                 note(measured([str(bench / program), "--rounds", str(rounds)]))

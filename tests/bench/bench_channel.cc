@@ -1,5 +1,6 @@
 // A hand-off through a channel, one way: half of a round trip between two processes over two channels, in which neither
 // side copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong.
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,10 +40,17 @@ struct Ends {
   Channel receives;
 };
 
-// Sends back as many bytes as come. Started before this process has a connection or a thread.
+// Sends back as many bytes as come, on `peer-cpu` if that is said. Started before this process has a connection or a
+// thread.
 pid_t StartPeer(const Arguments& arguments) {
   const pid_t peer = ::fork();
   if (peer != 0) return peer;
+  if (const int cpu = arguments.Number("peer-cpu", -1); cpu >= 0) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(static_cast<size_t>(cpu), &only);
+    if (::sched_setaffinity(0, sizeof only, &only) != 0) Fail("the peer cannot be placed");
+  }
   {
     Ends ends(arguments, "back", "there");
     while (const auto received = ends.Receive()) ends.Send(static_cast<int64_t>(received->views[0].nbytes()));

@@ -62,6 +62,7 @@ struct ClientStats {
   uint64_t pending_releases = 0;
   uint64_t holds_taken = 0;   // of all acquires so far: without a call
   uint64_t ring_entries = 0;  // of all publishes so far: without a call
+  uint64_t road_shares = 0;   // sent into channels, or received, so far: without a call
 };
 
 class Broker {
@@ -83,6 +84,8 @@ class Broker {
     std::string cuda_driver{};
     // Shares are found and held without calls where that is possible. False: every Acquire is a call.
     bool holds = true;
+    // Send to, and receive from, one process without calls, where that is possible (docs/fast-path.md).
+    bool roads = true;
   };
 
   explicit Broker(Options options);

@@ -1,0 +1,155 @@
+// A wait is a spin, which yields, then a sleep in poll: on the bell and on the end of the lifeline. The bell belongs to
+// two clients that need not trust each other, so a sleep is bounded, and what it says is looked up in the pages.
+#include "client/road_pages.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "client/own_pages.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::string_view kWhat = "a road";
+constexpr uint64_t kSignBytes = 4096;
+constexpr unsigned kSpinsPerLook = 8;  // at the clock
+// So often who sleeps looks by itself, and asks whether it is interrupted.
+constexpr milliseconds kSleepMost{1000};
+constexpr milliseconds kInterruptedLook{100};
+
+bool IsOver(const RoadWait& how) { return how.until && steady_clock::now() >= *how.until; }
+
+int SleepOf(const RoadWait& how) {
+  const milliseconds most = how.interrupted ? kInterruptedLook : kSleepMost;
+  if (!how.until) return static_cast<int>(most.count());
+  const auto left = std::chrono::ceil<milliseconds>(*how.until - steady_clock::now());
+  return static_cast<int>(std::clamp(left, milliseconds(0), most).count());
+}
+
+Status Interrupted() { return Status(Code::kCancelled, "interrupted while waiting in a channel"); }
+Status Over() { return DeadlineExceeded("the other end of the road did nothing in time"); }
+
+}  // namespace
+
+Result<std::unique_ptr<RoadPages>> RoadPages::Map(bool sends, Files files) {
+  std::unique_ptr<RoadPages> mapped(new RoadPages);
+  const auto sign = MapOwnPages(files.sign, kSignBytes, PROT_READ, kWhat);
+  if (!sign.ok()) return sign.status();
+  mapped->sign_ = static_cast<const road::Sign*>(*sign);
+  const road::Sign& words = *mapped->sign_;
+  if (words.version != road::kVersion || words.slots != road::kSlots || words.capacity == 0 ||
+      words.capacity > road::kCapacityMax) {
+    return FailedPrecondition("the road has layout ", words.version, ", this client uses ", road::kVersion);
+  }
+  mapped->capacity_ = words.capacity;
+  mapped->own_bytes_ = sends ? road::BytesOfSent(words.capacity) : sizeof(road::TakenPage);
+  mapped->other_bytes_ = sends ? sizeof(road::TakenPage) : road::BytesOfSent(words.capacity);
+  const auto own = MapOwnPages(files.own, mapped->own_bytes_, PROT_READ | PROT_WRITE, kWhat);
+  if (!own.ok()) return own.status();
+  mapped->own_ = *own;
+  const auto other = MapOwnPages(files.other, mapped->other_bytes_, PROT_READ, kWhat);
+  if (!other.ok()) return other.status();
+  mapped->other_ = *other;
+  mapped->bell_ = std::move(files.bell);
+  return mapped;
+}
+
+RoadPages::~RoadPages() {
+  if (own_ != nullptr) ::munmap(own_, own_bytes_);
+  if (other_ != nullptr) ::munmap(const_cast<void*>(other_), other_bytes_);
+  if (sign_ != nullptr) ::munmap(const_cast<road::Sign*>(sign_), kSignBytes);
+}
+
+bool RoadPages::AwaitEnd(Lifeline& lifeline) const {
+  while (Load(sign_->revoked, std::memory_order_acquire) != road::kEnded) {
+    if (!lifeline.alive()) return false;
+    ::sched_yield();  // a few hundred microseconds at most: the broker has nothing else to do right now
+  }
+  return true;
+}
+
+void RoadPages::RingIfAsleep(const uint64_t& asleep, uint64_t& rung) const {
+  const uint64_t sleep = Load(asleep, std::memory_order_relaxed);
+  if (sleep == 0 || sleep == rung) return;
+  rung = sleep;
+  const char byte = 1;
+  // Full means that it has been rung often enough.
+  static_cast<void>(!::send(bell_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+Status RoadPages::Wait(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how) {
+  std::optional<Deadline> spin_until;
+  for (unsigned turn = 1; how.spin.count() > 0; ++turn) {
+    if (ready()) return Ok();
+    if (turn % kSpinsPerLook == 0) {
+      const auto now = steady_clock::now();
+      if (!spin_until) spin_until = now + how.spin;
+      if (now >= *spin_until) break;
+    }
+    ::sched_yield();
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (sleeping_) {
+      // The one that sleeps for all looks at least that often; then this one looks.
+      const auto look = steady_clock::now() + milliseconds(SleepOf(how));
+      woken_.WaitUntil(mutex_, look);
+    }
+    if (sleeping_) {
+      if (how.interrupted && how.interrupted()) return Interrupted();
+      if (IsOver(how)) return Over();
+      if (how.lifeline.lost()) return Unavailable("the connection to the broker is lost");
+      return Ok();
+    }
+    sleeping_ = true;
+  }
+  Status slept = Sleep(asleep, ready, how);
+  const MutexLock lock(mutex_);
+  sleeping_ = false;
+  woken_.NotifyAll();
+  return slept;
+}
+
+Status RoadPages::Sleep(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how) {
+  road::FallAsleep(asleep, ++sleeps_);
+  Status status;
+  while (!ready() && !hung_up()) {
+    if (how.interrupted && how.interrupted()) {
+      status = Interrupted();
+      break;
+    }
+    if (IsOver(how)) {
+      status = Over();
+      break;
+    }
+    Listen(how.lifeline, SleepOf(how));
+    if (how.lifeline.lost()) {
+      status = Unavailable("the connection to the broker is lost");
+      break;
+    }
+    road::FallAsleep(asleep, ++sleeps_);  // what was rung for is looked at next
+  }
+  Store(asleep, 0, std::memory_order_relaxed);
+  return status;
+}
+
+void RoadPages::Listen(Lifeline& lifeline, int timeout_ms) {
+  std::array<pollfd, 2> looks{{{bell_.get(), POLLIN, 0}, {lifeline.socket(), 0, 0}}};
+  if (::poll(looks.data(), looks.size(), timeout_ms) <= 0) return;
+  if ((looks[1].revents & (POLLHUP | POLLERR)) != 0) lifeline.ReadArrived();
+  if (looks[0].revents == 0) return;
+  std::array<char, 64> rings;
+  if (::recv(bell_.get(), rings.data(), rings.size(), MSG_DONTWAIT) == 0)
+    hung_up_.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace arraybridge

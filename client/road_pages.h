@@ -1,0 +1,81 @@
+// RoadPages are one end of a road as this process maps it (proto/boundary/road_layout.h): the page that this end
+// writes, the other's and the broker's Sign read-only, and the bell. A forked child has none of the pages.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "client/lifeline.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+#include "proto/boundary/road_layout.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// How a thread waits for the other end.
+struct RoadWait {
+  Lifeline& lifeline;  // its end ends the wait
+  std::optional<Deadline> until;
+  std::chrono::microseconds spin;
+  const Lifeline::Interrupted& interrupted;
+};
+
+// Thread-safe.
+class RoadPages {
+ public:
+  struct Files {
+    UniqueFd own;
+    UniqueFd other;
+    UniqueFd sign;
+    UniqueFd bell;
+
+    bool complete() const { return own.valid() && other.valid() && sign.valid() && bell.valid(); }
+  };
+  // FAILED_PRECONDITION: they are none that this client can use, or could shrink. RESOURCE_EXHAUSTED: no address space.
+  static Result<std::unique_ptr<RoadPages>> Map(bool sends, Files files);
+  ~RoadPages();
+  RoadPages(const RoadPages&) = delete;
+  RoadPages& operator=(const RoadPages&) = delete;
+
+  void* own() const { return own_; }
+  const void* other() const { return other_; }
+  const road::Sign& sign() const { return *sign_; }
+  uint64_t capacity() const { return capacity_; }
+  bool opened() const { return Load(sign_->opened, std::memory_order_acquire) != 0; }
+  bool stands() const { return Load(sign_->revoked, std::memory_order_acquire) == road::kStands; }
+  // The other end has closed its side of the bell, which only the broker does when the road ends.
+  bool hung_up() const { return hung_up_.load(std::memory_order_relaxed); }
+
+  // The broker is ending it: until it has. False: the connection is lost, nobody knows what counted.
+  bool AwaitEnd(Lifeline& lifeline) const;
+  // `asleep`: the other end's word, `rung`: the sleep from which it was woken last, one thread's at a time.
+  void RingIfAsleep(const uint64_t& asleep, uint64_t& rung) const;
+  // Until `ready` says so, or something has happened that its caller finds by looking. `asleep`: this end's word.
+  // DEADLINE_EXCEEDED, CANCELLED, UNAVAILABLE.
+  Status Wait(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how) AB_EXCLUDES(mutex_);
+
+ private:
+  RoadPages() = default;
+  Status Sleep(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how);
+  void Listen(Lifeline& lifeline, int timeout_ms);
+
+  void* own_ = nullptr;
+  uint64_t own_bytes_ = 0;
+  const void* other_ = nullptr;
+  uint64_t other_bytes_ = 0;
+  const road::Sign* sign_ = nullptr;
+  uint64_t capacity_ = 0;
+  UniqueFd bell_;
+  std::atomic<bool> hung_up_{false};
+  Mutex mutex_;
+  ConditionVariable woken_;
+  bool sleeping_ AB_GUARDED_BY(mutex_) = false;  // a thread of this process does, for all
+  uint64_t sleeps_ = 0;                          // of who sleeps
+};
+
+}  // namespace arraybridge

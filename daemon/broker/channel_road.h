@@ -1,0 +1,26 @@
+// A ChannelRoad is the road of one channel: between which two sessions it lies, and how far it has come. It outlives
+// the channel while its sender waits for what its receiver has of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "daemon/broker/ids.h"
+#include "daemon/memory/road.h"
+
+namespace arraybridge {
+
+struct ChannelRoad {
+  ChannelId channel{};
+  std::string ns;
+  SessionId sender{};
+  ChannelEndId sending{};  // its end of the channel, which also names the road
+  SessionId receiver{};
+  ChannelEndId receiving{};
+  uint32_t uid = 0;
+  std::shared_ptr<Road> road;  // never null
+  bool open = false;           // both ends use it
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,56 @@
+#include "daemon/memory/shared_pages.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "daemon/memory/memfd.h"
+
+namespace arraybridge {
+
+Result<std::unique_ptr<SharedPages>> SharedPages::Create(uint64_t bytes, int protection, const char* name,
+                                                         std::string_view what) {
+  auto file = CreateMemfd(bytes, name);
+  if (!file.ok()) return file.status();
+  if (::fallocate(file->get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    return ResourceExhausted("no memory for ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+  }
+  void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file->get(), 0);
+  if (base == MAP_FAILED) {
+    return ResourceExhausted("mapping ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+  }
+  std::ignore = ::mlock(base, bytes);  // spares a fault where memory is short
+  return std::unique_ptr<SharedPages>(new SharedPages(*std::move(file), base, bytes, what));
+}
+
+SharedPages::~SharedPages() { ::munmap(base_, bytes_); }
+
+Status SharedPages::Write(uint64_t offset, const void* bytes, uint64_t count) {
+  const auto wanted = static_cast<ssize_t>(count);
+  if (::pwrite(file_.get(), bytes, count, static_cast<off_t>(offset)) == wanted) return Ok();
+  return Internal(what_, " cannot be written: ", std::strerror(errno));
+}
+
+Result<UniqueFd> SharedPages::Export(bool writable) const {
+  if (writable && sealed_) return FailedPrecondition(what_, " is mapped already");
+  return ReopenMemfd(file_.get(), (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK);
+}
+
+Status SharedPages::Seal() {
+  if (sealed_) return Ok();
+  const int error = AddMemfdSeals(file_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+  if (error != 0) return Internal(what_, " cannot be sealed: ", std::strerror(error));
+  // What was punched out before the seal must not be missing when it is read: that would be a SIGBUS.
+  if (::fallocate(file_.get(), 0, 0, static_cast<off_t>(bytes_)) != 0) {
+    return ResourceExhausted("no memory for ", what_, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+  }
+  sealed_ = true;
+  return Ok();
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,80 @@
+// An end of a channel that writes into its road's page whatever a test wants.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "client/codec.h"
+#include "client/lifeline.h"
+#include "client/road_pages.h"
+
+namespace arraybridge {
+
+class HostileEnd {
+ public:
+  HostileEnd(const std::string& address, const std::string& channel, bool sends) : sends_(sends) {
+    auto connected = Lifeline::Connect(address, Until());
+    EXPECT_TRUE(connected.ok());
+    lifeline_ = *std::move(connected);
+    codec::OpenSession hello;
+    hello.client = "hostile";
+    Call(Verb::kOpenSession, codec::Encode(hello));
+    const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
+    const Answer opened = Call(Verb::kOpenChannel, codec::EncodeOpenChannel("default", channel, role, 0));
+    end_ = codec::DecodeOpenedChannel(opened.payload)->channel;
+  }
+
+  // REQUIRES: the other end is open.
+  void MapRoad() {
+    const auto part = [&](codec::BrowsePart which) {
+      return Call(Verb::kBrowse, codec::EncodeBrowseRoad(end_, which)).descriptor;
+    };
+    using Part = codec::BrowsePart;
+    RoadPages::Files files{part(Part::kRoadOwn), part(Part::kRoadOther), part(Part::kRoadSign), part(Part::kRoadBell)};
+    bell_.reset(::dup(files.bell.get()));
+    auto mapped = RoadPages::Map(sends_, std::move(files));
+    ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
+    pages_ = *std::move(mapped);
+    Call(Verb::kMapped, codec::EncodeRoadMapped(end_));
+  }
+  // An arena of its own, sealed.
+  Handle MakeArena() {
+    const codec::Allocate request{.ns = "default", .device = {}, .size = 1 << 20, .timeout_ms = 0};
+    Answer answer = Call(Verb::kAllocate, codec::Encode(request));
+    Handle handle = std::move(codec::DecodeAllocated(answer.payload)->handle);
+    answer.descriptor.reset();
+    Call(Verb::kMapped, codec::EncodeMapped(handle.arena));
+    return handle;
+  }
+
+  bool opened() const { return pages_->opened(); }
+  road::SentPage& sent() { return *static_cast<road::SentPage*>(pages_->own()); }
+  road::TakenPage& taken() { return *static_cast<road::TakenPage*>(pages_->own()); }
+  void Put(const road::Message& said, const std::string& description) {
+    const uint64_t head = sent().head;
+    road::Write(road::EntriesOf(sent())[head % pages_->capacity()], said, description);
+    road::Pass(sent().head, head + 1, pages_->sign());
+  }
+  void HangUp() const { ::shutdown(bell_.get(), SHUT_RDWR); }
+
+ private:
+  static Deadline Until() { return std::chrono::steady_clock::now() + std::chrono::seconds(30); }
+  Answer Call(Verb verb, const std::string& request) {
+    auto answer = lifeline_->Call(verb, request, Until());
+    EXPECT_TRUE(answer.ok()) << answer.status().ToString();
+    return answer.ok() ? *std::move(answer) : Answer{};
+  }
+
+  const bool sends_;
+  std::shared_ptr<Lifeline> lifeline_;
+  uint64_t end_ = 0;
+  std::unique_ptr<RoadPages> pages_;
+  UniqueFd bell_;
+};
+
+}  // namespace arraybridge

@@ -34,6 +34,7 @@ struct OpenSession {
   std::string client;
   uint64_t process_id = 0;
   Capabilities capabilities;
+  std::string token{};
 };
 
 // What the broker allows; 0 where it said nothing.

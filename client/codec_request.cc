@@ -68,6 +68,7 @@ std::string Encode(const OpenSession& request) {
   AddText(writer, 3, request.client);
   AddCapabilities(writer, request.capabilities);
   writer.add_uint64(6, request.process_id);
+  AddText(writer, 7, request.token);
   return out;
 }
 

@@ -47,6 +47,13 @@ class Reading {
     return Ok();
   }
 
+  Status TakeNamespace(const std::string& name, const NamespaceSetting& setting, const ConfigEntry& entry) {
+    const Status read = setting.read(entry.text, draft_.namespaces[name]);
+    if (!read.ok()) return InvalidArgument(entry.origin, ": ", read.message());
+    said_[entry.key] = {entry.text, entry.origin};
+    return Ok();
+  }
+
   Draft& draft() { return draft_; }
   std::string Print(const Config& config) const;
   // Where the winner stood, to begin a message with.
@@ -94,15 +101,45 @@ std::string Reading::Print(const Config& config) const {
     line.resize(std::max(line.size() + 1, kOriginColumn), ' ');
     out += line + "# " + (is_default ? "default" : said->second.origin) + "\n";
   }
+  for (const auto& [key, said] : said_) {
+    const auto its = SplitNamespaceKey(key);
+    if (!its) continue;
+    const std::string table = "namespace." + Quoted(its->first);
+    if (table != section) out += "\n[" + table + "]\n";
+    section = table;
+    std::string line = its->second + " = " + Quoted(said.text);
+    line.resize(std::max(line.size() + 1, kOriginColumn), ' ');
+    out += line + "# " + said.origin + "\n";
+  }
   return out;
+}
+
+Status NoList(const ConfigEntry& entry) {
+  return InvalidArgument(entry.origin, ": ", entry.key, " is one value, no list");
+}
+
+Status ReadNamespaceEntry(const std::string& name, const std::string& leaf, const ConfigEntry& entry,
+                          Reading& reading) {
+  const NamespaceSetting* const setting = FindNamespaceSetting(leaf);
+  if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
+  if (entry.is_list && !setting->is_list) return NoList(entry);
+  const bool is_control =
+      std::ranges::any_of(name, [](char letter) { return static_cast<unsigned char>(letter) < ' '; });
+  if (name.empty() || is_control) return InvalidArgument(entry.origin, ": this cannot be a namespace's name");
+  return reading.TakeNamespace(name, *setting, entry);
 }
 
 Status ReadFile(const std::string& path, Reading& reading) {
   const auto entries = ReadConfigFile(path);
   if (!entries.ok()) return entries.status();
   for (const ConfigEntry& entry : *entries) {
+    if (const auto its = SplitNamespaceKey(entry.key)) {
+      AB_RETURN_IF_ERROR(ReadNamespaceEntry(its->first, its->second, entry, reading));
+      continue;
+    }
     const Setting* const setting = FindSetting(entry.key);
     if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
+    if (entry.is_list && !setting->is_list) return NoList(entry);
     if (setting->sources == Setting::Sources::kFlagOnly) {
       return InvalidArgument(entry.origin, ": ", entry.key, " is a flag's to say (--", setting->flag, ")");
     }
@@ -190,6 +227,13 @@ Status ResolvePaths(Draft& draft) {
 // Exact, and without overflow.
 uint64_t PercentOf(uint64_t bytes, uint64_t percent) { return bytes / 100 * percent + bytes % 100 * percent / 100; }
 
+Result<uint64_t> QuotaOf(const std::variant<uint64_t, Percent>& said, const Config& config, std::string_view where) {
+  const auto* percent = std::get_if<Percent>(&said);
+  if (percent == nullptr) return std::get<uint64_t>(said);
+  if (percent->value == 0) return InvalidArgument(where, "0% would refuse everything");
+  return PercentOf(config.host_capacity_bytes, percent->value);
+}
+
 Status ResolveMemory(Draft& draft) {
   Config& config = draft.config;
   const auto* percent = std::get_if<Percent>(&draft.host_capacity);
@@ -197,10 +241,36 @@ Status ResolveMemory(Draft& draft) {
       percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
   if (config.host_capacity_bytes == 0)
     return InvalidArgument("--host-capacity: no byte of host memory is left to serve");
-  const auto* share = std::get_if<Percent>(&draft.namespace_quota);
-  if (share != nullptr && share->value == 0) return InvalidArgument("--namespace-quota: 0% would refuse everything");
-  config.namespace_quota_bytes = share != nullptr ? PercentOf(config.host_capacity_bytes, share->value)
-                                                  : std::get<uint64_t>(draft.namespace_quota);
+  const auto quota = QuotaOf(draft.namespace_quota, config, "--namespace-quota: ");
+  if (!quota.ok()) return quota.status();
+  config.namespace_quota_bytes = *quota;
+  return Ok();
+}
+
+// What a table does not say is said by the default's.
+Status ResolveNamespaces(Draft& draft, const Reading& reading) {
+  Config& config = draft.config;
+  if (draft.namespaces.size() > config.limits.namespaces) {
+    return InvalidArgument(draft.namespaces.size(), " namespaces have tables (limits.namespaces ",
+                           config.limits.namespaces, ")");
+  }
+  for (auto& [name, said] : draft.namespaces) {
+    if (name.size() > config.limits.name_bytes_max) {
+      return InvalidArgument("[namespace.", name, "]: the name has ", name.size(), " bytes (limits.name_bytes_max ",
+                             config.limits.name_bytes_max, ")");
+    }
+    NamespacePolicy policy{config.namespace_quota_bytes, config.share_lifetime, config.orphan_grace,
+                           config.withdraw_on_exit, std::move(said.access)};
+    if (said.quota) {
+      const auto quota = QuotaOf(*said.quota, config, reading.Where("namespace." + name + ".quota"));
+      if (!quota.ok()) return quota.status();
+      policy.quota_bytes = *quota;
+    }
+    policy.share_lifetime = said.share_lifetime.value_or(policy.share_lifetime);
+    policy.orphan_grace = said.orphan_grace.value_or(policy.orphan_grace);
+    policy.withdraw_on_exit = said.withdraw_on_exit.value_or(policy.withdraw_on_exit);
+    config.namespaces.emplace(name, std::move(policy));
+  }
   return Ok();
 }
 
@@ -262,6 +332,7 @@ Result<Config> Resolve(Reading& reading) {
   ResolveHttp(draft);
   AB_RETURN_IF_ERROR(ResolveMemory(draft));
   AB_RETURN_IF_ERROR(CheckLimits(draft.config.limits, reading));
+  AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));
   draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));
   return std::move(draft.config);
 }
@@ -338,6 +409,29 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   return request;
 }
 
+namespace {
+
+// Also those whose tables say the same as before and mean something else: a token's file, the members of the default.
+void AdoptNamespaces(Config& config, const std::map<std::string, std::string>& said, ConfigRequest* running,
+                     Reloaded* reloaded) {
+  std::map<std::string, bool> differs;
+  for (const auto& [name, policy] : config.namespaces) differs[name] = true;
+  for (const auto& [name, policy] : running->config.namespaces) {
+    const auto found = config.namespaces.find(name);
+    differs[name] = found == config.namespaces.end() || found->second != policy;
+  }
+  for (const auto& [name, is_other] : differs) {
+    if (is_other) reloaded->changed.push_back("namespace." + name);
+  }
+  running->config.namespaces = std::move(config.namespaces);
+  std::erase_if(running->said, [](const auto& entry) { return SplitNamespaceKey(entry.first).has_value(); });
+  for (const auto& [key, text] : said) {
+    if (SplitNamespaceKey(key)) running->said[key] = text;
+  }
+}
+
+}  // namespace
+
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running) {
   ConfigRequest request;
   CommandLine line;
@@ -370,6 +464,7 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
     running->said[setting.key] = text_of(said, setting);
     reloaded.changed.push_back(setting.key);
   }
+  AdoptNamespaces(*config, said, running, &reloaded);
   return reloaded;
 }
 

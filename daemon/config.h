@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/access.h"
 #include "daemon/live.h"
 #include "proto/boundary/result.h"
 
@@ -75,6 +76,12 @@ struct Config {
   Live<uint64_t> namespace_quota_bytes = 0;  // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
   Live<std::chrono::milliseconds> orphan_grace{std::chrono::milliseconds(60000)};
+  Live<std::chrono::milliseconds> share_lifetime{std::chrono::milliseconds(0)};  // 0 = for ever
+  Live<bool> withdraw_on_exit = false;
+  Live<bool> unlisted_namespaces = true;  // false: nobody uses a name that has no table, but for "default"
+  // By name; what a table does not say is the default's. Read by the broker when it is made and when it is told to
+  // adopt them, on the thread that changes them.
+  NamespacePolicies namespaces;
   uint64_t own_arena_bytes_min = 16ull << 20;
 
   // HOST:PORT; empty: off.

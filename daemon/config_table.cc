@@ -62,6 +62,12 @@ Status StoreBool(std::string_view text, bool* place) {
   return InvalidArgument("'", text, "' is neither true nor false");
 }
 
+Status StoreUnlisted(std::string_view text, Live<bool>* place) {
+  if (text == "own") return *place = true, Ok();
+  if (text == "refused") return *place = false, Ok();
+  return InvalidArgument("'", text, "' is neither own nor refused");
+}
+
 // Who writes another version means other settings.
 Status CheckVersion(std::string_view text) {
   if (text == "1") return Ok();
@@ -215,6 +221,30 @@ std::vector<Setting> MakeMemory() {
        [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.orphan_grace); },
        {},
        Adopt(&Config::orphan_grace)},
+      {"namespace.default.share_lifetime",
+       "",
+       Sources::kAll,
+       "0s",
+       "a share loses its name so long after it was published; 0s = never",
+       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.share_lifetime); },
+       {},
+       Adopt(&Config::share_lifetime)},
+      {"namespace.default.on_publisher_exit",
+       "",
+       Sources::kAll,
+       "keep",
+       "keep or withdraw: what becomes of named shares when the session that published them ends",
+       [](auto text, Draft& d) { return Store(ReadOnPublisherExit(text), &d.config.withdraw_on_exit); },
+       {},
+       Adopt(&Config::withdraw_on_exit)},
+      {"access.unlisted",
+       "",
+       Sources::kAll,
+       "own",
+       "own or refused: what a name is that has no [namespace.NAME]; \"default\" is everybody's own",
+       [](auto text, Draft& d) { return StoreUnlisted(text, &d.config.unlisted_namespaces); },
+       {},
+       Adopt(&Config::unlisted_namespaces)},
       {"http.listen", "http", Sources::kAll, "",
        "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
        "daemon, else off)",

@@ -45,9 +45,14 @@ void Reloader::Adopt(const Reloaded& reloaded) {
   const Config& config = running_.config;
   // Both words were checked when they were read.
   AB_CHECK(log::Start(config.log_level, config.log_format).ok());
-  broker_.AdoptQuota();
-  verbs_.LimitsChanged();
+  const Broker::Adopted adopted = verbs_.ConfigurationChanged();
   log::Info("reloaded: {}", reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
+  if (!adopted.without_right.empty()) {
+    log::Warn("reloaded: {} sessions ended, which had what is not for them any more", adopted.without_right.size());
+  }
+  if (adopted.withdrawn > 0) {
+    log::Warn("reloaded: {} shares withdrawn, whose namespaces are others now", adopted.withdrawn);
+  }
   if (!reloaded.kept.empty()) log::Warn("reloaded, but kept until a restart: {}", Listed(reloaded.kept));
 }
 

@@ -14,7 +14,8 @@ enum class Output { kTable, kCsv, kJson, kJsonl };
 
 struct Options {
   std::string address;
-  std::string ns;  // empty: every namespace
+  std::string ns;     // empty: every namespace
+  std::string token;  // that sessions state; a secret
   Output output = Output::kTable;
   bool header = true;
   std::chrono::milliseconds timeout{5000};

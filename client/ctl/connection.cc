@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -78,17 +79,38 @@ Result<std::string> FindBroker(const std::string& address) {
   return SocketIn("/run/arraybridge");
 }
 
-Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout) {
+Result<std::string> FindToken(const std::string& file) {
+  constexpr size_t kTokenBytesMax = 256;
+  if (file.empty()) {
+    if (auto token = Environment("ARRAYBRIDGE_TOKEN"); !token.empty()) return token;
+  }
+  const std::string path = file.empty() ? Environment("ARRAYBRIDGE_TOKEN_FILE") : file;
+  if (path.empty()) return std::string();
+  std::ifstream from(path, std::ios::binary);
+  std::string token(kTokenBytesMax + 3, '\0');
+  if (!from || (!from.read(token.data(), static_cast<std::streamsize>(token.size())) && from.bad())) {
+    return InvalidArgument("the token's file ", path, " cannot be read");
+  }
+  token.resize(static_cast<size_t>(from.gcount()));
+  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
+  if (!token.empty() && token.size() <= kTokenBytesMax) return token;
+  return InvalidArgument("the file ", path, " holds no token: 1 to ", kTokenBytesMax, " bytes");
+}
+
+Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,
+                                                   std::string token) {
   auto socket = ConnectTo(path);
   if (!socket.ok()) return socket.status();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
   auto channel = grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
-  return std::unique_ptr<Connection>{new Connection{std::move(channel), std::chrono::system_clock::now() + timeout}};
+  return std::unique_ptr<Connection>{
+      new Connection{std::move(channel), std::chrono::system_clock::now() + timeout, std::move(token)}};
 }
 
-Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline)
-    : stub_(v1::Broker::NewStub(std::move(channel))), deadline_(deadline) {}
+Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline,
+                       std::string token)
+    : stub_(v1::Broker::NewStub(std::move(channel))), deadline_(deadline), token_(std::move(token)) {}
 
 Connection::~Connection() {
   if (stream_ == nullptr) return;
@@ -136,6 +158,7 @@ Status Connection::OpenSession() {
   request.set_protocol_min(kProtocolVersion);
   request.set_protocol_max(kProtocolVersion);
   request.set_client("arraybridgectl");
+  request.set_token(token_);
   request.set_process_id(static_cast<uint64_t>(::getpid()));
   Prepare(stream_context_);
   stream_ = stub_->OpenSession(&stream_context_, request);

@@ -67,7 +67,7 @@ int Run(const Command& command, const Options& options) {
     Fail(path.status());
     return kUsage;
   }
-  auto connection = Connection::To(*path, options.timeout);
+  auto connection = Connection::To(*path, options.timeout, options.token);
   if (!connection.ok()) return Fail(connection.status());
   const auto status = command(**connection, options, std::cout);
   if (!status.ok()) return Fail(status);
@@ -105,7 +105,7 @@ int RunDoctor(const Options& options) {
   std::unique_ptr<Connection> connection;
   Status why;
   if (const auto path = FindBroker(options.address); path.ok()) {
-    auto made = Connection::To(*path, options.timeout);
+    auto made = Connection::To(*path, options.timeout, options.token);
     why = made.status();
     if (why.ok()) connection = *std::move(made);
   } else {
@@ -121,6 +121,7 @@ int Main(int argc, char** argv) {
   std::string what = "shares";
   std::string shell;
   std::string output = "table";
+  std::string token_file;
   const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices"};
   const std::map<std::string, Output> outputs = {
       {"table", Output::kTable}, {"csv", Output::kCsv}, {"json", Output::kJson}, {"jsonl", Output::kJsonl}};
@@ -138,6 +139,8 @@ int Main(int argc, char** argv) {
                  "directory of the broker's sockets, or unix:///path of its gRPC socket; default $ARRAYBRIDGE_ADDRESS, "
                  "$XDG_RUNTIME_DIR/arraybridge, /run/arraybridge");
   app.add_option("-n,--namespace", options.ns, "list this namespace alone");
+  app.add_option("--token-file", token_file,
+                 "file of the token that opens namespaces; default $ARRAYBRIDGE_TOKEN, $ARRAYBRIDGE_TOKEN_FILE");
   app.add_option("-o,--output", output,
                  "table (default), csv (bytes, milliseconds), json (one document) or jsonl (an object a line)")
       ->check(CLI::IsMember(outputs));
@@ -179,6 +182,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
+  const auto token = FindToken(token_file);
+  if (!token.ok()) {
+    Fail(token.status());
+    return kUsage;
+  }
+  options.token = *token;
   options.header = !no_header;
   options.output = outputs.at(output);
   options.timeout = std::chrono::milliseconds{timeout_ms};

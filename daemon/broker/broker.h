@@ -44,7 +44,10 @@ struct Peer {
   std::string refused;                                   // why it is not offered other kinds that it could open
   ProcessFd process;                                     // null where the kernel has no pidfd for it
   std::string events;  // two that say the same open each other's interprocess events; empty: it opens nobody's
+  std::vector<uint32_t> groups;  // supplementary ones
+  std::string token;             // that it stated, which may open namespaces to it; empty: none. A secret
 
+  Credentials credentials() const { return {uid, gid, groups, token}; }
   bool Opens(HandleKind kind) const;
   // FAILED_PRECONDITION that says what it can open, and why not more.
   Status CannotOpen(std::string_view what, HandleKind kind) const;
@@ -148,8 +151,15 @@ class Broker {
   Broker& operator=(const Broker&) = delete;
 
   const Token& broker_id() const;  // random in every life
-  // The configured quota is another now: so is every namespace's. Limits are read each time.
-  void AdoptQuota();
+  // The configured namespaces are others now: who may use them, their quotas. Limits are read each time. What lies in a
+  // namespace that nobody can name any more, since it has become another, is withdrawn.
+  struct Adopted {
+    std::vector<SessionId> without_right;  // they have something of a namespace that is not for them: to be ended
+    uint64_t withdrawn = 0;
+  };
+  Adopted AdoptNamespaces();
+  // Whose namespace this session means by that name: its user's, or kSharedByUsers. PERMISSION_DENIED.
+  Result<uint32_t> OwnerOf(SessionId session, std::string_view ns, Right right) const;
 
   // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
   Result<OpenedSession> OpenSession(Peer peer);
@@ -198,6 +208,9 @@ class Broker {
   // What was received did not reach the session: the next Receive brings it, whoever asks. The channels of these
   // leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const uint64_t> leases);
+
+  // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, where it is not for this
+  // session, the same whether anything is there or not; NAMESPACE_READ_ONLY where it may only read.
 
   // Reading without calls (holding.cc). NOT_FOUND: the namespace is not there (yet), or another user's.
   // A read-only description of the namespace's catalogue.
@@ -254,7 +267,8 @@ class Broker {
   // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
   bool sweep_wanted() const;
 
-  // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces.
+  // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces, and shared ones that it
+  // may read.
   Result<SharePage> ListShares(SessionId session, const ListFilter& filter) const;
   Result<SessionPage> ListSessions(SessionId session, const ListFilter& filter) const;
   Result<LeasePage> ListLeases(SessionId session, const ListFilter& filter) const;

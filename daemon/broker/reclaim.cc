@@ -56,7 +56,7 @@ void Broker::State::Settle(Share& share) {
 }
 
 void Broker::State::Drop(const Share& share) {
-  const auto described = description_bytes_of_uid.find(share.ns->uid());
+  const auto described = description_bytes_of_uid.find(share.maker_uid);
   const bool counted = described != description_bytes_of_uid.end();  // not if nothing was ever said
   if (counted && (described->second -= share.facts->description.size()) == 0) description_bytes_of_uid.erase(described);
   share.ns->Remove(share);
@@ -154,7 +154,7 @@ void Broker::State::Abandon(Session& session, Clock::time_point now) {
   for (const auto& [id, arena] : made) {
     for (const auto& [offset, share] : arena->shares()) {
       if (!share->facts->unnamed || share->withdrawn) continue;
-      share->orphan_until = now + config.orphan_grace.get();
+      share->orphan_until = now + PolicyOf(share->ns->name()).orphan_grace;
       orphans.insert(share);
       sweep_wanted.store(true);
     }
@@ -188,6 +188,7 @@ void Broker::State::NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clo
 }
 
 void Broker::State::DropUnusedNamespaces() {
+  std::erase_if(payers, [](const auto& entry) { return entry.second->used() == 0; });
   std::erase_if(namespaces, [](const auto& entry) {
     Namespace& ns = *entry.second;
     if (!ns.unused()) return false;

@@ -23,6 +23,7 @@ struct Share {
   uint64_t offset = 0;
   uint64_t size = 0;
   SessionId maker{};
+  uint32_t maker_uid = 0;
   uint64_t maker_process_id = 0;
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;

@@ -23,6 +23,7 @@
 #include "daemon/service/closer.h"
 #include "daemon/service/grpc_door_calls.h"
 #include "daemon/service/grpc_door_connections.h"
+#include "daemon/service/log.h"
 #include "daemon/service/status_grpc.h"
 #include "proto/boundary/mutex.h"
 
@@ -88,7 +89,7 @@ class Service final : public v1::Broker::CallbackService {
       verbs_.CountRefusal();
       return new RefusedStream(ToGrpc(opened.status()));
     }
-    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, *std::move(opened));
+    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened));
     stream->SayOpened();
     streams_.Add(stream);  // keeps it until gRPC is done with it
     return stream.get();
@@ -197,12 +198,17 @@ class Service final : public v1::Broker::CallbackService {
     }
     const auto token = TokenOfHex({found->second.data(), found->second.size()});
     const auto session = token ? broker_.SessionOf(*token) : NotFound("not a token");
-    if (!session.ok()) {
-      return Status{Code::kUnauthenticated,
-                    "metadata 'arraybridge-session' names no living session; a session ends with its stream",
-                    "UNKNOWN_SESSION"};
-    }
+    if (!session.ok()) return UnknownSession();
+    // A token that another user got hold of is no token.
+    const auto uid = broker_.UidOf(*session);
+    if (!uid.ok() || connections_.UidOf(context.peer()) != *uid) return UnknownSession();
     return Caller{*session, Door::kGrpc};
+  }
+
+  static Status UnknownSession() {
+    return {Code::kUnauthenticated,
+            "metadata 'arraybridge-session' names no living session; a session ends with its stream",
+            "UNKNOWN_SESSION"};
   }
 
   Broker& broker_;
@@ -233,11 +239,13 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
 }  // namespace
 
 struct GrpcDoor::State {
-  State(const Config& config, Broker& broker, Verbs& verbs)
-      : connections(config.limits.connections_per_uid),
+  State(const Config& config, Broker& broker, Verbs& all_verbs)
+      : verbs(all_verbs),
+        connections(config.limits.connections_per_uid),
         service(broker, verbs, connections, streams),
         server(StartServer(config, service)) {}
 
+  Verbs& verbs;
   GrpcDoorConnections connections;
   SessionStreams streams;
   Service service;
@@ -247,9 +255,16 @@ struct GrpcDoor::State {
 };
 
 GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs)
-    : state_(std::make_unique<State>(config, broker, verbs)) {}
+    : state_(std::make_unique<State>(config, broker, verbs)) {
+  verbs.SetCut(Door::kGrpc, [this](SessionId session, std::string_view why) {
+    if (state_->streams.Cancel(session)) log::Warn("session ended: session={} {}", Number(session), why);
+  });
+}
 
-GrpcDoor::~GrpcDoor() { Drain(Clock::now()); }
+GrpcDoor::~GrpcDoor() {
+  state_->verbs.SetCut(Door::kGrpc, {});
+  Drain(Clock::now());
+}
 
 void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
   MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection

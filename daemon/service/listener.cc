@@ -93,6 +93,17 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address, int type
   return Ok();
 }
 
+// Supplementary ones, as they were when it connected.
+std::vector<uint32_t> GroupsOf(int socket) {
+  socklen_t bytes = 0;
+  std::vector<gid_t> groups;
+  // The first call says how many there are; they do not change any more.
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &bytes) == 0 || errno != ERANGE) return {};
+  groups.resize(bytes / sizeof(gid_t));
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) != 0) return {};
+  return {groups.begin(), groups.end()};
+}
+
 Connection Identify(UniqueFd socket, Door kind) {
   Connection connection;
   ucred credentials{};
@@ -101,6 +112,7 @@ Connection Identify(UniqueFd socket, Door kind) {
   connection.peer.uid = credentials.uid;
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
+  connection.peer.groups = GroupsOf(socket.get());
   connection.peer.door = kind;
   if (kind == Door::kLifeline) connection.peer.process = ProcessOf(socket.get(), connection.peer.process_id);
   connection.socket = std::move(socket);

@@ -110,6 +110,8 @@ void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
   message->set_charged_bytes(row.charged_bytes);
   message->set_shares(row.shares);
   message->set_share_bytes(row.share_bytes);
+  message->set_shared(row.uid == kSharedByUsers);
+  message->set_read_only(row.read_only);
 }
 
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {

@@ -85,6 +85,7 @@ Result<v1::OpenSessionResponse> Verbs::OpenSession(const v1::OpenSessionRequest&
   AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
   AB_RETURN_IF_ERROR(CheckNotDraining());
   peer.client = request.client();
+  peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
   if (peer.process_id == 0) peer.process_id = request.process_id();
@@ -260,13 +261,13 @@ Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1:
 }
 
 void Verbs::TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name) {
-  const auto uid = broker_.UidOf(maker);
-  if (uid.ok()) line_.NamePublished(*uid, NamespaceNameOf(ns), name);
+  const auto owner = broker_.OwnerOf(maker, ns, Right::kRead);
+  if (owner.ok()) line_.NamePublished(*owner, NamespaceNameOf(ns), name);
 }
 
-void Verbs::SetCut(std::function<void(SessionId, std::string_view why)> cut) {
+void Verbs::SetCut(Door door, std::function<void(SessionId, std::string_view why)> cut) {
   const MutexLock lock(cut_mutex_);
-  cut_ = std::move(cut);
+  cut_[static_cast<size_t>(door)] = std::move(cut);
 }
 
 bool Verbs::LookAtHolds() {
@@ -281,7 +282,16 @@ bool Verbs::LookAtHolds() {
 
 void Verbs::Cut(SessionId session, std::string_view why) {
   const MutexLock lock(cut_mutex_);
-  if (cut_) cut_(session, why);
+  for (const auto& cut : cut_) {
+    if (cut) cut(session, why);
+  }
+}
+
+Broker::Adopted Verbs::ConfigurationChanged() {
+  Broker::Adopted adopted = broker_.AdoptNamespaces();
+  for (const SessionId session : adopted.without_right) Cut(session, "what it has is not for it any more");
+  sweeper_.Soon();
+  return adopted;
 }
 
 void Verbs::Reclaim() {

@@ -114,14 +114,15 @@ class Verbs {
   // Returns when what the slow threads had to do is done, or at `deadline`.
   void WaitIdle(Clock::time_point deadline);
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
-  // Limits or quotas are others than they were: who waits for memory may fit now.
-  void LimitsChanged() { sweeper_.Soon(); }
+  // Limits, quotas or rights are others than they were: who waits for memory may fit now, and who has what is not for
+  // it any more has ended.
+  Broker::Adopted ConfigurationChanged();
   // What the doors count.
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }
-  // The door's part of ending a session that keeps too much from others; called on any thread, must not block. Nothing:
-  // that door has gone.
-  void SetCut(std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);
+  // The door's part of ending a session that keeps too much from others, or what is not for it; called on any thread
+  // for sessions of either door, must not block. Nothing: that door has gone.
+  void SetCut(Door door, std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);
   void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
   void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -175,7 +176,7 @@ class Verbs {
   const std::string no_gpu_;
   Traffic traffic_;
   Mutex cut_mutex_;
-  std::function<void(SessionId, std::string_view why)> cut_ AB_GUARDED_BY(cut_mutex_);
+  std::array<std::function<void(SessionId, std::string_view why)>, 2> cut_ AB_GUARDED_BY(cut_mutex_);  // by door
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};

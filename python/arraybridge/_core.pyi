@@ -98,9 +98,9 @@ class ChannelEnd:
 
 class Core:
     def __init__(
-        self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True
+        self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True, token: str = ""
     ) -> None:
-        """holds: shares are found and held without calls where that is possible."""
+        """holds: shares are found and held without calls where that is possible. token: opens namespaces to this process."""
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],

@@ -46,6 +46,8 @@ class Broker(Session):
         start: what happens if no daemon is there. "auto": one is started and ends by itself when idle; "never":
             BrokerUnavailable; "private": always a new one, of this object alone, that ends with it.
         timeout_s: of every call that names none, and how long put waits for room.
+        token: a secret that opens namespaces which the operator opens to it, beside those that the user may use; None:
+            $ARRAYBRIDGE_TOKEN, or what is in the file $ARRAYBRIDGE_TOKEN_FILE.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Broker(Session):
         namespace: str = "default",
         start: discovery.Start = "auto",
         timeout_s: float = 10.0,
+        token: str | None = None,
     ) -> None:
-        super().__init__(address, namespace, start, timeout_s)
+        super().__init__(address, namespace, start, timeout_s, token)
         self._delivery = Delivery(self._connection)
         references.remember(self)
 

@@ -88,14 +88,15 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 
 class Core {
  public:
-  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds)
+  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token)
       : broker_({.address = std::move(address),
                  .ns = std::move(ns),
                  .timeout = Milliseconds(timeout_s, "timeout_s"),
                  .client = std::move(client),
                  .interrupted = Interrupted,
                  .cuda_driver = {},
-                 .holds = holds}) {}
+                 .holds = holds,
+                 .token = std::move(token)}) {}
 
   // Of Place and Empty: what is known already of the Publish that will follow.
   Placement Empty(const std::vector<Wanted>& arrays, bool own, std::string name, const std::string& structure,
@@ -332,8 +333,8 @@ void AddCore(py::module_& module) {
       .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none())
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
-      .def(py::init<std::string, std::string, double, std::string, bool>(), arg("address"), arg("namespace"),
-           arg("timeout_s"), arg("client"), arg("holds") = true)
+      .def(py::init<std::string, std::string, double, std::string, bool, std::string>(), arg("address"),
+           arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "")
       .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("device") = Where{kDeviceCpu, 0})
       .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),

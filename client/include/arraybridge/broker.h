@@ -83,6 +83,9 @@ class Broker {
     std::string cuda_driver{};
     // Shares are found and held without calls where that is possible. False: every Acquire is a call.
     bool holds = true;
+    // A secret that the operator gave to those whom a namespace is open to, beside what their user opens; at most 256
+    // bytes. Calls that name a namespace which neither opens are refused with PERMISSION_DENIED.
+    std::string token{};
   };
 
   explicit Broker(Options options);

@@ -101,6 +101,7 @@ struct Publish {
   std::string_view metadata;
   uint64_t channel = 0;  // this session's end of it; 0: under a name
   uint64_t timeout_ms = 0;
+  uint64_t lifetime_ms = 0;
 };
 
 struct Published {

@@ -72,7 +72,7 @@ struct NamespacePolicy {
   uint64_t quota_bytes = 0;                       // 0 = the capacity of all devices
   std::chrono::milliseconds share_lifetime{0};    // from its publication to its withdrawal; 0 = for ever
   std::chrono::milliseconds orphan_grace{60000};  // an unnamed share outlives its maker by so long
-  bool withdraw_on_exit = false;                  // named shares go with the session that published them
+  bool withdraw_on_exit = false;                  // shares go with the session that published them
   AccessList access;                              // empty: every user has a namespace of this name to himself
 
   bool shared() const { return !access.empty(); }

@@ -233,7 +233,7 @@ std::vector<Setting> MakeMemory() {
        "",
        Sources::kAll,
        "keep",
-       "keep or withdraw: what becomes of named shares when the session that published them ends",
+       "keep or withdraw: what becomes of shares when the session that published them ends",
        [](auto text, Draft& d) { return Store(ReadOnPublisherExit(text), &d.config.withdraw_on_exit); },
        {},
        Adopt(&Config::withdraw_on_exit)},

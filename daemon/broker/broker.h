@@ -86,6 +86,7 @@ struct PublishCall {
   Fence fence;
   bool replace = false;
   bool sealed = false;
+  std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
 };
@@ -95,6 +96,7 @@ struct PublishedShare {
   std::string name;
   uint64_t generation = 0;
   Immutability immutability{};
+  std::optional<Clock::time_point> sweep_at;  // it expires then, before all others: sweep
 };
 
 struct ShareKey {
@@ -257,11 +259,12 @@ class Broker {
   // NOT_FOUND for every ticket that is not this session's, used, or too old: without telling which.
   Result<Redeemed> Redeem(SessionId session, std::span<const uint8_t> ticket);
 
-  // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans
-  // and late tickets; drops namespaces that hold nothing. Slow (destroys): on a worker.
+  // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans,
+  // late tickets and shares that have expired; drops namespaces that hold nothing. Slow (destroys): on a worker.
   struct Swept {
     uint64_t freed_bytes = 0;
     bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
+    std::optional<Clock::time_point> next;  // the next share expires
   };
   Swept Sweep(Clock::time_point now);
   // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.

@@ -103,7 +103,8 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
       page.rows.push_back({share.facts, share.arena->Describe(share.offset, share.size),
                            share.arena->immutability.value_or(Immutability::kByContract),
                            maker_lives ? share.maker : SessionId{}, share.maker_process_id, share.leases,
-                           Age(share.born, now), share.fence.done()});
+                           Age(share.born, now), share.fence.done(), std::nullopt});
+      if (share.expires) page.rows.back().expires_in = std::max(Age(now, *share.expires), std::chrono::milliseconds(0));
     }
   }
   return page;

@@ -171,6 +171,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   state.Enter(*share);  // before the old one goes: who looks meanwhile finds one of the two
   if (old != nullptr) state.Withdraw(*old);
   Share* const added = ns.Add(std::move(share));
+  const bool ends_first = !sent && state.Limit(*added, call.lifetime);
   arena.Carve(added->offset, added);
   if (channel != nullptr) channel->Push(*added);
   if (!added->fence.done()) {
@@ -178,7 +179,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     ++state.pending_fences;
   }
   ++state.publishes_total;
-  return PublishedShare{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability};
+  PublishedShare published{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability, {}};
+  if (ends_first) published.sweep_at = added->expires;
+  return published;
 }
 
 LeasedShare Broker::State::Lease(Session& session, Share& share) {

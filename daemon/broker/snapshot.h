@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct ShareRow {
   uint64_t leases = 0;
   std::chrono::milliseconds age{};
   bool fence_done = true;
+  std::optional<std::chrono::milliseconds> expires_in;
 };
 struct SharePage {
   std::vector<ShareRow> rows;

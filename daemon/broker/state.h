@@ -6,9 +6,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "daemon/broker/arena.h"
@@ -163,6 +165,10 @@ struct Broker::State {
   void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
   void RetireIfIdle(Arena& arena) AB_REQUIRES(mutex);
   void WithdrawOrphans(Clock::time_point now) AB_REQUIRES(mutex);
+  void WithdrawExpired(Clock::time_point now) AB_REQUIRES(mutex);
+  // The end that its namespace and its maker set to a share. True: it is the first of all to come.
+  bool Limit(Share& share, std::chrono::milliseconds asked) AB_REQUIRES(mutex);
+  void TakeName(Share& share) AB_REQUIRES(mutex);
   void DropUnusedNamespaces() AB_REQUIRES(mutex);
   void NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now) AB_REQUIRES(mutex);
 
@@ -183,7 +189,8 @@ struct Broker::State {
   std::unordered_map<uint32_t, uint64_t> sessions_of_uid AB_GUARDED_BY(mutex);
   std::unordered_map<uint32_t, std::shared_ptr<Quota>> payers AB_GUARDED_BY(mutex);      // users who have memory
   std::unordered_map<uint32_t, uint64_t> description_bytes_of_uid AB_GUARDED_BY(mutex);  // of all its shares
-  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);  // unnamed ones whose maker is gone
+  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);                       // unnamed ones whose maker is gone
+  std::set<std::pair<Clock::time_point, Share*>> expiring AB_GUARDED_BY(mutex);  // named ones, by their end
   // Without a writer, not yet immutable for everybody.
   std::unordered_map<Arena*, Enforcement> to_enforce AB_GUARDED_BY(mutex);
   // Of arenas whose block does not know its holders, dying ones included.

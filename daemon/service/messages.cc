@@ -77,6 +77,8 @@ void Fill(v1::ShareInfo* message, const ShareRow& row) {
   message->set_leases(row.leases);
   message->set_age_ms(Milliseconds(row.age));
   message->set_maker_process_id(row.maker_process_id);
+  message->set_expires(row.expires_in.has_value());
+  message->set_expires_in_ms(static_cast<uint64_t>(row.expires_in.value_or(std::chrono::milliseconds(0)).count()));
   // The event itself is for those who lease it.
   if (!row.fence_done) message->mutable_share()->mutable_fence()->set_kind(v1::Fence::EVENT);
 }

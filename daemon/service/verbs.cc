@@ -136,7 +136,9 @@ Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1:
 Result<PublishedShare> Verbs::Enter(SessionId session, v1::PublishRequest& request) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
-  return broker_.Publish(session, CallOf(request));
+  auto published = broker_.Publish(session, CallOf(request));
+  if (published.ok() && published->sweep_at) sweeper_.At(*published->sweep_at);
+  return published;
 }
 
 Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::PublishRequest& request) {

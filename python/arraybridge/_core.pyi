@@ -130,6 +130,7 @@ class Core:
         sealed: bool = False,
         structure: bytes = b"",
         metadata: bytes = b"",
+        lifetime_s: float = 0.0,
     ) -> ShareInfo: ...
     def enter(
         self,
@@ -139,6 +140,7 @@ class Core:
         sealed: bool = False,
         structure: bytes = b"",
         metadata: bytes = b"",
+        lifetime_s: float = 0.0,
     ) -> None:
         """publish, without waiting for the broker where it can take the share from a ring. What fails is raised by the
         next enter, which then does nothing else, by confirm or by flush."""

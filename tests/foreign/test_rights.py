@@ -211,7 +211,7 @@ def test_rights_that_are_taken_end_what_was_done_with_them(place: Place, user: U
         "code": UNAUTHENTICATED,
         "text": "metadata 'arraybridge-session' names no living session; a session ends with its stream",
     })  # fmt: skip
-    assert bob("call", "lifeline", "GetStats")["code"] is None
+    eventually("at the local door", lambda: "text" in repr(bob("call", "lifeline", "GetStats")))
     bob = opened(user(BOB, [TEAM]))
     assert bob("call", "grpc", "Acquire", namespace="team", shares=KEY)["code"] == PERMISSION_DENIED
     assert alice("read", "grpc", "secret", "team") == b"of the team"
@@ -239,6 +239,34 @@ def test_a_channel_is_for_who_may_write(place: Place, user: Users, door: str) ->
     assert isinstance(alice("call", door, "OpenChannel", role=1, **fields), bytes)
     assert isinstance(bob("call", door, "OpenChannel", role=2, **fields), bytes)
     assert carol("call", door, "OpenChannel", role=2, **fields)["code"] == PERMISSION_DENIED
+
+
+# ---- how long shares stay ----
+
+
+def test_shares_end_with_their_lifetime_or_their_killed_maker(place: Place, user: Users) -> None:
+    place.daemon(
+        '[namespace.default]\nshare_lifetime = "1h"\n[namespace.brief]\nshare_lifetime = "100ms"\n'
+        '[namespace.volatile]\non_publisher_exit = "withdraw"\n'
+    )
+    maker = user(ALICE)
+    alice, reader = opened(maker), opened(user(ALICE))
+    for namespace in ("default", "brief", "volatile"):
+        alice("publish", "grpc", "a", b"bytes", namespace)
+    alice("publish", "grpc", "asked", b"bytes", "default", lifetime_ms=50)
+
+    def is_there(name: str, namespace: str) -> bool:
+        told = reader("call", "lifeline", "Acquire", namespace=namespace, shares=[{"name": name}])
+        return isinstance(told, bytes)
+
+    # Nobody asks the daemon for anything in between: it wakes by itself.
+    eventually("the lifetime ends", lambda: b"brief" not in reader("call", "grpc", "List", kind=0))
+    eventually("what was asked for ends", lambda: not is_there("asked", "default"))
+    assert is_there("a", "default")
+    assert is_there("a", "volatile")
+    maker.kill()
+    eventually("it goes with its maker", lambda: not is_there("a", "volatile"))
+    assert is_there("a", "default")
 
 
 def test_the_daemon_is_the_same_for_its_own_user(daemon: Daemon, open_session: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """Tokens: how a Broker comes by one, where it goes, and what it opens."""
 
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,18 @@ def test_a_token_stays_in_its_process(team: str) -> None:
 def test_what_is_no_token_is_refused_at_once(token: object) -> None:
     with pytest.raises(errors.InvalidRequest, match="token"):
         Broker("/nowhere", token=token)  # type: ignore[arg-type]
+
+
+def test_a_share_ends_with_the_lifetime_that_put_asks_for(team: str) -> None:
+    deadline = time.monotonic() + 60
+    with Broker(team) as broker:
+        broker.put(np.arange(5), name="a", lifetime=0.05)
+        broker.put(np.arange(5), name="entered", lifetime=0.05, wait=False)
+        broker.put(np.arange(5), name="b", lifetime=3600)
+        broker.flush()
+        while {share.name for share in broker.list()} != {"b"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for wrong in (0, -1, float("nan"), "long"):
+            with pytest.raises(errors.InvalidRequest, match="lifetime"):
+                broker.put(np.arange(5), name="c", lifetime=wrong)  # type: ignore[arg-type]

@@ -108,6 +108,9 @@ class Broker {
     // way is waited for all the same. What fails, NAME_TAKEN for instance, is told by the next Flush, Confirm or
     // Publish of this kind, which then does nothing else. REQUIRES: a name.
     bool wait = true;
+    // So long after its publication the share loses its name by itself, or before if its namespace says less. 0: when
+    // that says.
+    std::chrono::milliseconds lifetime{0};
   };
   struct PlaceOptions {
     bool own = false;                // an arena of its own, as Publish with `sealed` needs; host memory only

@@ -9,9 +9,11 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
+#include "daemon/config_access.h"
 #include "daemon/config_file.h"
 #include "daemon/config_table.h"
 #include "daemon/memory/memory_budget.h"
@@ -55,7 +57,6 @@ class Reading {
   }
 
   Draft& draft() { return draft_; }
-  std::string Print(const Config& config) const;
   // Where the winner stood, to begin a message with.
   std::string Where(const std::string& key) const {
     const auto found = said_.find(key);
@@ -65,6 +66,11 @@ class Reading {
     std::map<std::string, std::string> texts;
     for (const auto& [key, said] : said_) texts.emplace(key, said.text);
     return texts;
+  }
+  std::map<std::string, std::string> origins() const {
+    std::map<std::string, std::string> origins;
+    for (const auto& [key, said] : said_) origins.emplace(key, said.origin);
+    return origins;
   }
 
  private:
@@ -84,32 +90,20 @@ std::string Quoted(const std::string& text) {
   return quoted + '"';
 }
 
-std::string Reading::Print(const Config& config) const {
+// As a file.
+std::string Printed(const std::vector<ConfigValue>& values) {
   constexpr size_t kOriginColumn = 48;
   std::string out;
   std::string section;
-  for (const Setting& setting : Settings()) {
-    if (setting.sources == Setting::Sources::kFlagOnly) continue;
-    const size_t dot = setting.key.rfind('.');
-    const std::string its = dot == std::string::npos ? "" : setting.key.substr(0, dot);
+  for (const ConfigValue& value : values) {
+    const size_t dot = value.key.rfind('.');
+    std::string its = dot == std::string::npos ? "" : value.key.substr(0, dot);
+    if (const auto split = SplitNamespaceKey(value.key)) its = "namespace." + Quoted(split->first);
     if (its != section) out += "\n[" + its + "]\n";
     section = its;
-    const auto said = said_.find(setting.key);
-    const bool is_default = said == said_.end();
-    const std::string text = setting.show ? setting.show(config) : is_default ? setting.fallback : said->second.text;
-    std::string line = setting.key.substr(its.empty() ? 0 : dot + 1) + " = " + Quoted(text);
+    std::string line = value.key.substr(its.empty() ? 0 : dot + 1) + " = " + Quoted(value.text);
     line.resize(std::max(line.size() + 1, kOriginColumn), ' ');
-    out += line + "# " + (is_default ? "default" : said->second.origin) + "\n";
-  }
-  for (const auto& [key, said] : said_) {
-    const auto its = SplitNamespaceKey(key);
-    if (!its) continue;
-    const std::string table = "namespace." + Quoted(its->first);
-    if (table != section) out += "\n[" + table + "]\n";
-    section = table;
-    std::string line = its->second + " = " + Quoted(said.text);
-    line.resize(std::max(line.size() + 1, kOriginColumn), ' ');
-    out += line + "# " + said.origin + "\n";
+    out += line + "# " + value.origin + "\n";
   }
   return out;
 }
@@ -205,6 +199,15 @@ std::string DefaultDirectory() {
   return std::string(runtime) + "/arraybridge";
 }
 
+Status ResolveDoor(std::string_view flag, const std::string& said, std::string fallback, std::string* path) {
+  if (said == "off") return path->clear(), Ok();
+  if (said.empty()) return *path = std::move(fallback), Ok();
+  if (!said.starts_with(std::string(kListenPrefix) + "/")) {
+    return InvalidArgument(flag, ": '", said, "' is neither unix:///path nor off");
+  }
+  return *path = said.substr(std::strlen(kListenPrefix)), Ok();
+}
+
 Status ResolvePaths(Draft& draft) {
   Config& config = draft.config;
   if (config.directory.empty()) config.directory = DefaultDirectory();
@@ -212,14 +215,17 @@ Status ResolvePaths(Draft& draft) {
     return InvalidArgument("--directory: '", config.directory, "' is not an absolute path");
   }
   if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
-  if (draft.listen == "off") return config.grpc_path.clear(), Ok();
-  if (draft.listen.empty()) return config.grpc_path = config.directory + "/broker.sock", Ok();
-  if (!draft.listen.starts_with(std::string(kListenPrefix) + "/")) {
-    return InvalidArgument("--listen: '", draft.listen, "' is neither unix:///path nor off");
-  }
-  config.grpc_path = draft.listen.substr(std::strlen(kListenPrefix));
-  if (config.grpc_path == config.lifeline_path) {
-    return InvalidArgument("--listen and --lifeline name the same socket '", config.grpc_path, "'");
+  AB_RETURN_IF_ERROR(ResolveDoor("--listen", draft.listen, config.directory + "/broker.sock", &config.grpc_path));
+  if (draft.admin.empty() && config.embedded) draft.admin = "off";
+  AB_RETURN_IF_ERROR(ResolveDoor("--admin", draft.admin, config.directory + "/admin.sock", &config.admin_path));
+  const std::pair<const char*, const std::string*> doors[] = {
+      {"--lifeline", &config.lifeline_path}, {"--listen", &config.grpc_path}, {"--admin", &config.admin_path}};
+  for (size_t one = 0; one < std::size(doors); ++one) {
+    for (size_t other = 0; other < one; ++other) {
+      if (doors[one].second->empty() || *doors[one].second != *doors[other].second) continue;
+      return InvalidArgument(doors[one].first, " and ", doors[other].first, " name the same socket '",
+                             *doors[one].second, "'");
+    }
   }
   return Ok();
 }
@@ -330,6 +336,7 @@ Result<Config> Resolve(Reading& reading) {
   Draft& draft = reading.draft();
   AB_RETURN_IF_ERROR(ResolvePaths(draft));
   ResolveHttp(draft);
+  if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
   AB_RETURN_IF_ERROR(ResolveMemory(draft));
   AB_RETURN_IF_ERROR(CheckLimits(draft.config.limits, reading));
   AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));
@@ -405,7 +412,8 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   if (!config.ok()) return config.status();
   request.config = *std::move(config);
   request.said = reading.texts();
-  if (line.print) request.help = reading.Print(request.config);
+  request.origins = reading.origins();
+  if (line.print) request.help = Printed(ValuesOf(request));
   return request;
 }
 
@@ -430,7 +438,36 @@ void AdoptNamespaces(Config& config, const std::map<std::string, std::string>& s
   }
 }
 
+// Where what holds was said: of what is kept, where it was said before.
+void AdoptOrigins(std::map<std::string, std::string> origins, const Reloaded& reloaded, ConfigRequest* running) {
+  for (const std::string& key : reloaded.kept) {
+    const auto before = running->origins.find(key);
+    origins.erase(key);
+    if (before != running->origins.end()) origins.insert(*before);
+  }
+  running->origins = std::move(origins);
+}
+
 }  // namespace
+
+std::vector<ConfigValue> ValuesOf(const ConfigRequest& request) {
+  const auto origin_of = [&](const std::string& key) {
+    const auto found = request.origins.find(key);
+    return found == request.origins.end() ? std::string("default") : found->second;
+  };
+  std::vector<ConfigValue> values;
+  for (const Setting& setting : Settings()) {
+    if (setting.sources == Setting::Sources::kFlagOnly) continue;
+    const auto said = request.said.find(setting.key);
+    std::string text = said == request.said.end() ? setting.fallback : said->second;
+    if (setting.show) text = setting.show(request.config);
+    values.push_back({setting.key, std::move(text), origin_of(setting.key)});
+  }
+  for (const auto& [key, text] : request.said) {
+    if (SplitNamespaceKey(key)) values.push_back({key, text, origin_of(key)});
+  }
+  return values;
+}
 
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running) {
   ConfigRequest request;
@@ -465,6 +502,7 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
     reloaded.changed.push_back(setting.key);
   }
   AdoptNamespaces(*config, said, running, &reloaded);
+  AdoptOrigins(reading.origins(), reloaded, running);
   return reloaded;
 }
 

@@ -109,6 +109,27 @@ Result<AccessEntry> ReadEntry(std::string_view text) {
 
 }  // namespace
 
+std::string Written(const AccessList& list) {
+  const auto word = [](const AccessEntry& entry) {
+    if (entry.who == Who::kAnyone) return std::string("anyone");
+    if (entry.who == Who::kToken) return std::string("token");
+    return (entry.who == Who::kUser ? "uid:" : "gid:") + std::to_string(entry.id);
+  };
+  std::string all;
+  for (const AccessEntry& entry : list) {
+    all += (all.empty() ? "" : ",") + word(entry);
+    if (entry.right == Right::kRead) all += kReadOnly;
+  }
+  return all;
+}
+
+AccessList DefaultAdmins() {
+  AccessList admins = {{Who::kUser, 0, {}, Right::kWrite}};
+  if (::geteuid() != 0) admins.push_back({Who::kUser, ::geteuid(), {}, Right::kWrite});
+  if (auto group = GroupEntry("arraybridge-admin"); group.ok()) admins.push_back(*std::move(group));
+  return admins;
+}
+
 Result<AccessList> ReadAccessList(std::string_view text) {
   AccessList list;
   if (Trimmed(text) == kSameUid) return list;

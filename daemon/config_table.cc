@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/config_access.h"
+
 namespace arraybridge {
 namespace {
 
@@ -68,6 +70,13 @@ Status StoreUnlisted(std::string_view text, Live<bool>* place) {
   return InvalidArgument("'", text, "' is neither own nor refused");
 }
 
+Status StoreAdmins(std::string_view text, AccessList* place) {
+  AB_RETURN_IF_ERROR(Store(ReadAccessList(text), place));
+  const auto is_token = [](const AccessEntry& entry) { return entry.who == AccessEntry::Who::kToken; };
+  if (!place->empty() && std::ranges::none_of(*place, is_token)) return Ok();
+  return InvalidArgument("administrators are users and groups");
+}
+
 // Who writes another version means other settings.
 Status CheckVersion(std::string_view text) {
   if (text == "1") return Ok();
@@ -111,6 +120,10 @@ std::vector<Setting> MakeServer() {
        "path of the local door's socket (default: <directory>/lifeline.sock)",
        [](auto text, Draft& d) { return StoreText(text, &d.config.lifeline_path); },
        [](const Config& c) { return c.lifeline_path; }},
+      {"server.admin", "admin", Sources::kAll, "",
+       "unix:///path of the administration's door, or off (default: <directory>/admin.sock, off if embedded)",
+       [](auto text, Draft& d) { return StoreText(text, &d.admin); },
+       [](const Config& c) { return c.admin_path.empty() ? "off" : "unix://" + c.admin_path; }},
       {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
        "end so long after the last session; 0s = never (default: 10s if embedded)",
        [](auto text, Draft& d) { return Store(ReadDuration(text), &d.exit_when_idle); },
@@ -245,6 +258,10 @@ std::vector<Setting> MakeMemory() {
        [](auto text, Draft& d) { return StoreUnlisted(text, &d.config.unlisted_namespaces); },
        {},
        Adopt(&Config::unlisted_namespaces)},
+      {"access.admins", "", Sources::kAll, "",
+       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin)",
+       [](auto text, Draft& d) { return StoreAdmins(text, &d.config.admins); },
+       [](const Config& c) { return Written(c.admins); }, Adopt(&Config::admins), true},
       {"http.listen", "http", Sources::kAll, "",
        "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
        "daemon, else off)",

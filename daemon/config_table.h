@@ -23,6 +23,7 @@ struct Draft {
   std::variant<uint64_t, Percent> host_capacity = Percent{50};
   std::variant<uint64_t, Percent> namespace_quota = Percent{100};
   std::string listen;  // empty: the default place
+  std::string admin;   // empty: the default place
   std::string http;    // empty: the default place
   std::optional<std::chrono::milliseconds> exit_when_idle;
   std::map<std::string, NamespaceDraft> namespaces;

@@ -19,9 +19,9 @@
 namespace arraybridge::ctl {
 namespace {
 
-std::string SocketIn(std::string directory) {
+std::string SocketIn(std::string directory, const std::string& socket) {
   if (!directory.ends_with('/')) directory += '/';
-  return directory + "broker.sock";
+  return directory + socket;
 }
 
 std::string Environment(const char* name) {
@@ -29,13 +29,13 @@ std::string Environment(const char* name) {
   return value == nullptr ? std::string{} : std::string{value};
 }
 
-Result<std::string> SocketOf(const std::string& address) {
+Result<std::string> SocketOf(const std::string& address, const std::string& socket) {
   constexpr std::string_view scheme = "unix://";
   if (address.starts_with(scheme)) return address.substr(scheme.size());
   if (address.find("://") != std::string::npos) {
     return InvalidArgument("address '", address, "': only a directory or unix:///path is understood");
   }
-  return SocketIn(address);
+  return SocketIn(address, socket);
 }
 
 bool IsThere(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -70,13 +70,21 @@ Result<UniqueFd> ConnectTo(const std::string& path) {
 
 }  // namespace
 
-Result<std::string> FindBroker(const std::string& address) {
-  if (!address.empty()) return SocketOf(address);
-  if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named);
+Result<std::string> FindBroker(const std::string& address, const std::string& socket) {
+  if (!address.empty()) return SocketOf(address, socket);
+  if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named, socket);
   if (const auto runtime = Environment("XDG_RUNTIME_DIR"); !runtime.empty()) {
-    if (auto path = SocketIn(runtime + "/arraybridge"); IsThere(path)) return path;
+    if (auto path = SocketIn(runtime + "/arraybridge", socket); IsThere(path)) return path;
   }
-  return SocketIn("/run/arraybridge");
+  return SocketIn("/run/arraybridge", socket);
+}
+
+Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
+  auto socket = ConnectTo(path);
+  if (!socket.ok()) return socket.status();
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
+  return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
 }
 
 Result<std::string> FindToken(const std::string& file) {
@@ -99,13 +107,10 @@ Result<std::string> FindToken(const std::string& file) {
 
 Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,
                                                    std::string token) {
-  auto socket = ConnectTo(path);
-  if (!socket.ok()) return socket.status();
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
-  auto channel = grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
+  auto channel = ChannelTo(path);
+  if (!channel.ok()) return channel.status();
   return std::unique_ptr<Connection>{
-      new Connection{std::move(channel), std::chrono::system_clock::now() + timeout, std::move(token)}};
+      new Connection{*std::move(channel), std::chrono::system_clock::now() + timeout, std::move(token)}};
 }
 
 Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline,

@@ -119,6 +119,18 @@ struct AcquiredShares {
   std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
 };
 
+// A namespace as an administrator names it: of one that users share, without a user or with kSharedByUsers.
+struct NamespaceOf {
+  std::string_view ns;
+  std::optional<uint32_t> uid;
+};
+
+struct NamespaceQuota {
+  uint64_t quota_bytes = 0;
+  uint64_t charged_bytes = 0;
+  bool set = false;  // by SetQuota
+};
+
 struct OpenChannelCall {
   std::string_view ns;
   std::string_view name;
@@ -193,6 +205,14 @@ class Broker {
   Result<EndedFences> EndFences(SessionId session, std::span<const uint64_t> done, std::span<const uint64_t> lost);
   // Number of names taken away. NOT_FOUND names the first that is not there; the others are withdrawn all the same.
   Result<uint32_t> Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys);
+
+  // Administration (administration.cc): asked for by nobody's session. INVALID_ARGUMENT: several are meant, or none.
+  Result<NamespaceQuota> QuotaOf(const NamespaceOf& of) const;
+  // Until it is set again, whatever is configured; nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
+  Result<NamespaceQuota> SetQuota(const NamespaceOf& of, std::optional<uint64_t> bytes);
+  Result<uint32_t> Withdraw(const NamespaceOf& of, std::span<const ShareKey> keys);
+  // Cached memory goes back to the system: so many bytes. Slow.
+  uint64_t Trim();
 
   // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
   // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel;

@@ -29,6 +29,10 @@ const NamespacePolicy& Broker::State::PolicyOf(std::string_view name) const {
 }
 
 uint64_t Broker::State::quota_bytes(const NamespaceKey& key) const {
+  if (!set_quotas.empty()) {
+    const auto found = set_quotas.find({key.uid, std::string(key.name)});
+    if (found != set_quotas.end()) return found->second;
+  }
   const uint64_t configured = PolicyOf(key.name).quota_bytes;
   if (configured != 0) return configured;
   // A device may have several backends, and is counted once.

@@ -293,18 +293,22 @@ Result<uint32_t> Broker::Withdraw(SessionId session, std::string_view ns, std::s
   if (found == nullptr) return NoSession();
   const auto place = state.KeyOf(*found, ns, Right::kWrite);
   if (!place.ok()) return place.status();
-  const Namespace* const owner = state.FindNamespace(*place);
+  return state.WithdrawFrom(*place, keys);
+}
+
+Result<uint32_t> Broker::State::WithdrawFrom(const NamespaceKey& place, std::span<const ShareKey> keys) {
+  const Namespace* const owner = FindNamespace(place);
   const ShareKey* missing = nullptr;
   uint32_t withdrawn = 0;
   for (const ShareKey& key : keys) {
     if (Share* const share = Find(owner, key); share != nullptr) {
-      state.Withdraw(*share);
+      Withdraw(*share);
       ++withdrawn;
     } else if (missing == nullptr) {
       missing = &key;
     }
   }
-  if (missing != nullptr) return NoShare(ns, *missing, state.config.limits);
+  if (missing != nullptr) return NoShare(place.name, *missing, config.limits);
   return withdrawn;
 }
 

@@ -13,7 +13,7 @@
 
 namespace arraybridge {
 
-enum class Door : uint8_t { kLifeline, kGrpc };
+enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };  // no session comes through the last
 
 // Stands for the owner of a namespace that several users share; the kernel gives this number to no user.
 inline constexpr uint32_t kSharedByUsers = UINT32_MAX;

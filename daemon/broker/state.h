@@ -91,6 +91,10 @@ struct Broker::State {
   uint64_t quota_bytes(const NamespaceKey& key) const AB_REQUIRES(mutex);
   NamespacePolicy DefaultPolicy() const;
 
+  // Administration (administration.cc).
+  Result<NamespaceKey> MeantBy(const NamespaceOf& of) const AB_REQUIRES(mutex);
+  NamespaceQuota QuotaAt(const NamespaceKey& key) const AB_REQUIRES(mutex);
+
   // Arenas (arenas.cc).
   struct Reserved {
     Charge charge;
@@ -114,6 +118,7 @@ struct Broker::State {
   // The descriptor of an arena that the session was given with these leases.
   Status Bring(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
+  Result<uint32_t> WithdrawFrom(const NamespaceKey& key, std::span<const ShareKey> keys) AB_REQUIRES(mutex);
   // NOT_FOUND, FENCE_PENDING.
   Status CheckFence(const Session& session, const Share& share, bool final_only) const AB_REQUIRES(mutex);
   void TellFence(Session& session, Share& share, LeasedShare* leased) AB_REQUIRES(mutex);
@@ -179,6 +184,7 @@ struct Broker::State {
   mutable Mutex mutex;
   NamespacePolicies policies AB_GUARDED_BY(mutex);
   NamespacePolicy default_policy AB_GUARDED_BY(mutex);
+  std::map<std::pair<uint32_t, std::string>, uint64_t> set_quotas AB_GUARDED_BY(mutex);  // at most limits.namespaces
   // Destroyed from the last to the first: shares (in namespaces) and sessions point into arenas, never the reverse way
   // in a destructor.
   std::unordered_map<ArenaId, std::unique_ptr<Arena>> arenas AB_GUARDED_BY(mutex);

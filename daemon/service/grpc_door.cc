@@ -7,14 +7,11 @@
 // and which that stream's end ends. Nobody learns the token, nobody gains a right.
 #include "daemon/service/grpc_door.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -23,6 +20,7 @@
 #include "daemon/service/closer.h"
 #include "daemon/service/grpc_door_calls.h"
 #include "daemon/service/grpc_door_connections.h"
+#include "daemon/service/grpc_door_server.h"
 #include "daemon/service/log.h"
 #include "daemon/service/status_grpc.h"
 #include "proto/boundary/mutex.h"
@@ -30,8 +28,6 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; beyond it gRPC reads more slowly
-constexpr int kReflectionThreadsMax = 64;     // reflection alone is synchronous in gRPC: a thread a stream
 constexpr char kServiceName[] = "arraybridge.v1.Broker";
 constexpr char kSessionKey[] = "arraybridge-session";
 
@@ -62,9 +58,6 @@ uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_poin
   const auto usable = static_cast<uint64_t>(std::max<int64_t>(left.count(), 0));
   return std::min(timeout_ms, usable - usable / 8);
 }
-
-// gRPC's settings are ints; what is more than that is no limit at all.
-int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, std::numeric_limits<int>::max())); }
 
 class Service final : public v1::Broker::CallbackService {
  public:
@@ -217,25 +210,6 @@ class Service final : public v1::Broker::CallbackService {
   SessionStreams& streams_;
 };
 
-std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service) {
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ResourceQuota quota("arraybridged");
-  quota.Resize(kBufferBytesMax).SetMaxThreads(kReflectionThreadsMax);
-  grpc::ServerBuilder builder;
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(Setting(config.limits.frame_bytes_max));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, Setting(config.limits.grpc_streams_max));
-  // A connection that never makes a call, or stops in the middle of a frame, is idle too.
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                             Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));
-  builder.RegisterService(&service);
-  auto server = builder.BuildAndStart();
-  AB_CHECK(server != nullptr);  // only a port that cannot be bound fails it, and there is none
-  server->GetHealthCheckService()->SetServingStatus(kServiceName, true);
-  return server;
-}
-
 }  // namespace
 
 struct GrpcDoor::State {
@@ -243,7 +217,7 @@ struct GrpcDoor::State {
       : verbs(all_verbs),
         connections(config.limits.connections_per_uid),
         service(broker, verbs, connections, streams),
-        server(StartServer(config, service)) {}
+        server(StartServer(config, service, kServiceName)) {}
 
   Verbs& verbs;
   GrpcDoorConnections connections;
@@ -275,6 +249,11 @@ void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
 void GrpcDoor::SetServing(const std::string& service, bool serving) {
   MutexLock lock(state_->mutex);
   if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(service, serving);
+}
+
+void GrpcDoor::SayDraining() {
+  MutexLock lock(state_->mutex);
+  if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(false);
 }
 
 void GrpcDoor::Drain(Clock::time_point deadline) {

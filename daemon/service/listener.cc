@@ -180,6 +180,11 @@ Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSoc
   } else if (!config.grpc_path.empty()) {
     AB_RETURN_IF_ERROR(listener->Bind(config.grpc_path, Door::kGrpc, mode));
   }
+  if (UniqueFd admin = passed.Take(PassedSockets::kAdmin); admin.valid()) {
+    listener->Adopt(std::move(admin), Door::kAdmin);
+  } else if (!config.admin_path.empty()) {
+    AB_RETURN_IF_ERROR(listener->Bind(config.admin_path, Door::kAdmin, mode));
+  }
   return listener;
 }
 
@@ -216,8 +221,10 @@ Listener::~Listener() {
   }
 }
 
-void Listener::Start(const Handler& lifeline, const Handler& grpc) {
-  for (const auto& door : doors_) door->handler = door->kind == Door::kLifeline ? lifeline : grpc;
+void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin) {
+  for (const auto& door : doors_) {
+    door->handler = door->kind == Door::kLifeline ? lifeline : door->kind == Door::kGrpc ? grpc : admin;
+  }
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -282,6 +282,21 @@ bool Verbs::LookAtHolds() {
   return !broker_.holds_waiting();
 }
 
+Status Verbs::CutSession(SessionId session, std::string_view why) {
+  if (!broker_.UidOf(session).ok()) return NotFound("no session ", Number(session)).Because("SESSION_ENDED");
+  Cut(session, why);
+  return Ok();
+}
+
+void Verbs::Trim(std::function<void(uint64_t freed_bytes)> done) {
+  slow_.Post([this, done = std::move(done)] {
+    const uint64_t swept = sweeper_.SweepNow().freed_bytes;
+    // What was swept may have been cached, and is counted once.
+    done(std::max(swept, broker_.Trim()));
+    LimitsChanged();
+  });
+}
+
 void Verbs::Cut(SessionId session, std::string_view why) {
   const MutexLock lock(cut_mutex_);
   for (const auto& cut : cut_) {
@@ -373,13 +388,25 @@ void Verbs::AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField
   }
 }
 
-// Rows are as large as their shares' specs: a page holds as many as fit into one answer.
 Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::ListRequest& request) {
   if (!caller.hears) return Answer<v1::ListResponse>{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
   DrainRings(caller.session,
              request.namespace_().empty() ? std::nullopt : std::optional<std::string_view>(request.namespace_()));
+  auto listed = Listed(caller.session, false, request);
+  if (!listed.ok()) return listed.status();
+  return Answer<v1::ListResponse>{*std::move(listed), {}};
+}
+
+Result<v1::ListResponse> Verbs::ListEverybodys(const v1::ListRequest& request) {
+  AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
+  return Listed(SessionId{}, true, request);
+}
+
+// Rows are as large as their shares' specs: a page holds as many as fit into one answer.
+Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const v1::ListRequest& request) {
   ListFilter filter;
+  filter.everybody = everybody;
   filter.ns = request.namespace_();
   filter.name_prefix = request.name_prefix();
   filter.session = SessionId{request.session()};
@@ -395,24 +422,24 @@ Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::Lis
     return Ok();
   };
   for (;; filter.page_size = std::min<size_t>(fitting, filter.page_size - 1)) {
-    Answer<v1::ListResponse> answer;
-    v1::ListResponse* list = &answer.message;
+    v1::ListResponse answer;
+    v1::ListResponse* list = &answer;
     Status filled;
     switch (request.kind()) {
       case v1::ListRequest::SESSIONS:
-        filled = fill(broker_.ListSessions(caller.session, filter), list->mutable_sessions(), list);
+        filled = fill(broker_.ListSessions(session, filter), list->mutable_sessions(), list);
         break;
       case v1::ListRequest::LEASES:
-        filled = fill(broker_.ListLeases(caller.session, filter), list->mutable_leases(), list);
+        filled = fill(broker_.ListLeases(session, filter), list->mutable_leases(), list);
         break;
       case v1::ListRequest::NAMESPACES:
-        filled = fill(broker_.ListNamespaces(caller.session, filter), list->mutable_namespaces(), list);
+        filled = fill(broker_.ListNamespaces(session, filter), list->mutable_namespaces(), list);
         break;
       case v1::ListRequest::DEVICES:
         for (const DeviceFacts& device : broker_.Devices()) Fill(list->add_devices(), device);
         break;
       default:
-        filled = fill(broker_.ListShares(caller.session, filter), list->mutable_shares(), list);
+        filled = fill(broker_.ListShares(session, filter), list->mutable_shares(), list);
     }
     AB_RETURN_IF_ERROR(filled);
     if (list->ByteSizeLong() <= AnswerBytesMax(config_.limits) || filter.page_size == 1) return answer;

@@ -7,6 +7,7 @@ Each line is, pickled and in hex, a method of Actor, its arguments and its keywo
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import foreign_client
 import grpc
 from foreign_client import Address, Lifeline, Refused, Session
+from google.protobuf import message_factory
 
 VERBS = {name: number for number, name in enumerate(
     ("OpenSession", "GetServerInfo", "Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List",
@@ -91,6 +93,15 @@ class Actor:
 
     def finish(self) -> bytes:
         return bytes(self.begun.result().SerializeToString())
+
+    def administer(self, verb: str, **fields: Any) -> bytes:
+        messages = importlib.import_module("foreign_v1.admin_pb2")
+        service = importlib.import_module("foreign_v1.admin_pb2_grpc")
+        method = messages.DESCRIPTOR.services_by_name["Admin"].methods_by_name[verb]
+        request = message_factory.GetMessageClass(method.input_type)(**fields)
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(f"unix:{self.address.directory}/admin.sock", options=options) as channel:
+            return bytes(getattr(service.AdminStub(channel), verb)(request, timeout=60).SerializeToString())
 
     def flood(self, door: str, count: int) -> int:
         """How many of so many sessions it got."""

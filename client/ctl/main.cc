@@ -1,4 +1,4 @@
-// arraybridgectl asks a running broker through its public door. It never starts one.
+// arraybridgectl asks a running broker through its public door, or its administration's. It never starts one.
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -16,6 +16,7 @@
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
 #include "client/ctl/connection.h"
+#include "client/ctl/token.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
@@ -224,6 +225,11 @@ int Main(int argc, char** argv) {
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED))
       ->check(CLI::Range(uint64_t{1}, kTimeoutMax));
   top->add_flag("--once", once, "the same as --count 1");
+  std::string token_made;
+  auto* token_command = app.add_subcommand("token", "what opens a namespace");
+  token_command->require_subcommand(1);
+  auto* const create = token_command->add_subcommand("create", "make one: print it, or make a file with it");
+  create->add_option("FILE", token_made, "must not be there yet");
   const auto* completion = app.add_subcommand("completion", "print what a shell needs to complete this command");
   app.get_subcommand("completion")
       ->add_option("SHELL", shell, "bash, zsh or fish")
@@ -250,6 +256,10 @@ int Main(int argc, char** argv) {
     admin = LsAll;
   }
   if (admin != nullptr) return RunAdmin(admin, options, asked);
+  if (create->parsed()) {
+    const Status made = CreateToken(token_made, std::cout);
+    return made.ok() ? kDone : Fail(made);
+  }
   if (doctor->parsed()) return RunDoctor(options);
   if (top->parsed()) {
     if (once) rounds.count = 1;
@@ -262,6 +272,7 @@ int Main(int argc, char** argv) {
                                           {"ls", kinds},
                                           {"quota", {"get", "set"}},
                                           {"config", {"show"}},
+                                          {"token", {"create"}},
                                           {"completion", {"bash", "zsh", "fish"}}};
     const auto script = Completion(app, choices, shell);
     if (!script.ok()) return Fail(script.status());

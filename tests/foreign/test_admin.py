@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -197,6 +198,21 @@ def test_a_shutdown_now_waits_for_nobody(start: Callable[..., Daemon], open_sess
         waiting.result(PATIENCE_S)
     assert not list(daemon.directory.glob("*.sock"))
     assert ctl(daemon, "shutdown").returncode == CANNOT_CONNECT
+
+
+def test_a_token_is_made(tmp_path: Path) -> None:
+    printed = [subprocess.run([CTL, "token", "create"], capture_output=True, text=True).stdout for _ in range(2)]
+    assert all(re.fullmatch(r"[0-9a-f]{32}\n", token) for token in printed)
+    assert printed[0] != printed[1]
+    file = tmp_path / "token"
+    assert subprocess.run([CTL, "token", "create", file]).returncode == 0
+    assert re.fullmatch(r"[0-9a-f]{32}\n", file.read_text())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.read_text()
+    again = subprocess.run([CTL, "token", "create", file], capture_output=True, text=True)
+    assert (again.returncode, again.stderr) == (ERROR, f"arraybridgectl: {file}: is there already\n")
+    assert file.read_text() == before
+    assert subprocess.run([CTL, "token", "create", tmp_path / "no" / "token"], capture_output=True).returncode == PERMISSION
 
 
 # ---- who may ask, and where ----

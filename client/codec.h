@@ -34,6 +34,7 @@ struct OpenSession {
   std::string client;
   uint64_t process_id = 0;
   Capabilities capabilities;
+  std::string token{};
 };
 
 // What the broker allows; 0 where it said nothing.
@@ -100,6 +101,7 @@ struct Publish {
   std::string_view metadata;
   uint64_t channel = 0;  // this session's end of it; 0: under a name
   uint64_t timeout_ms = 0;
+  uint64_t lifetime_ms = 0;
 };
 
 struct Published {

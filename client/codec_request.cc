@@ -68,6 +68,7 @@ std::string Encode(const OpenSession& request) {
   AddText(writer, 3, request.client);
   AddCapabilities(writer, request.capabilities);
   writer.add_uint64(6, request.process_id);
+  AddText(writer, 7, request.token);
   return out;
 }
 
@@ -109,6 +110,7 @@ std::string Encode(const Publish& request) {
   AddText(writer, 12, request.metadata);
   if (request.channel != 0) writer.add_uint64(13, request.channel);
   if (request.timeout_ms != 0) writer.add_uint64(14, request.timeout_ms);
+  if (request.lifetime_ms != 0) writer.add_uint64(15, request.lifetime_ms);
   return out;
 }
 

@@ -301,6 +301,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.metadata = options.metadata;
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
+  request.lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0));
   request.arrays.reserve(placement.described().size());
   for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, range->data()));
   if (range->published.exchange(true)) {

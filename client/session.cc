@@ -57,7 +57,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
   auto lifeline = Lifeline::Connect(options.address, deadline, options.interrupted, options.spin);
   if (!lifeline.ok()) return lifeline.status();
   const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
-                                 CapabilitiesOf(*mappers)};
+                                 CapabilitiesOf(*mappers), options.token};
   auto answer = (*lifeline)->Call(Verb::kOpenSession, codec::Encode(hello), deadline);
   if (!answer.ok()) return answer.status();
   auto opened = codec::DecodeOpened(answer->payload);

@@ -9,9 +9,11 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
+#include "daemon/config_access.h"
 #include "daemon/config_file.h"
 #include "daemon/config_table.h"
 #include "daemon/memory/memory_budget.h"
@@ -47,8 +49,14 @@ class Reading {
     return Ok();
   }
 
+  Status TakeNamespace(const std::string& name, const NamespaceSetting& setting, const ConfigEntry& entry) {
+    const Status read = setting.read(entry.text, draft_.namespaces[name]);
+    if (!read.ok()) return InvalidArgument(entry.origin, ": ", read.message());
+    said_[entry.key] = {entry.text, entry.origin};
+    return Ok();
+  }
+
   Draft& draft() { return draft_; }
-  std::string Print(const Config& config) const;
   // Where the winner stood, to begin a message with.
   std::string Where(const std::string& key) const {
     const auto found = said_.find(key);
@@ -58,6 +66,11 @@ class Reading {
     std::map<std::string, std::string> texts;
     for (const auto& [key, said] : said_) texts.emplace(key, said.text);
     return texts;
+  }
+  std::map<std::string, std::string> origins() const {
+    std::map<std::string, std::string> origins;
+    for (const auto& [key, said] : said_) origins.emplace(key, said.origin);
+    return origins;
   }
 
  private:
@@ -77,32 +90,50 @@ std::string Quoted(const std::string& text) {
   return quoted + '"';
 }
 
-std::string Reading::Print(const Config& config) const {
+// As a file.
+std::string Printed(const std::vector<ConfigValue>& values) {
   constexpr size_t kOriginColumn = 48;
   std::string out;
   std::string section;
-  for (const Setting& setting : Settings()) {
-    if (setting.sources == Setting::Sources::kFlagOnly) continue;
-    const size_t dot = setting.key.rfind('.');
-    const std::string its = dot == std::string::npos ? "" : setting.key.substr(0, dot);
+  for (const ConfigValue& value : values) {
+    const size_t dot = value.key.rfind('.');
+    std::string its = dot == std::string::npos ? "" : value.key.substr(0, dot);
+    if (const auto split = SplitNamespaceKey(value.key)) its = "namespace." + Quoted(split->first);
     if (its != section) out += "\n[" + its + "]\n";
     section = its;
-    const auto said = said_.find(setting.key);
-    const bool is_default = said == said_.end();
-    const std::string text = setting.show ? setting.show(config) : is_default ? setting.fallback : said->second.text;
-    std::string line = setting.key.substr(its.empty() ? 0 : dot + 1) + " = " + Quoted(text);
+    std::string line = value.key.substr(its.empty() ? 0 : dot + 1) + " = " + Quoted(value.text);
     line.resize(std::max(line.size() + 1, kOriginColumn), ' ');
-    out += line + "# " + (is_default ? "default" : said->second.origin) + "\n";
+    out += line + "# " + value.origin + "\n";
   }
   return out;
+}
+
+Status NoList(const ConfigEntry& entry) {
+  return InvalidArgument(entry.origin, ": ", entry.key, " is one value, no list");
+}
+
+Status ReadNamespaceEntry(const std::string& name, const std::string& leaf, const ConfigEntry& entry,
+                          Reading& reading) {
+  const NamespaceSetting* const setting = FindNamespaceSetting(leaf);
+  if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
+  if (entry.is_list && !setting->is_list) return NoList(entry);
+  const bool is_control =
+      std::ranges::any_of(name, [](char letter) { return static_cast<unsigned char>(letter) < ' '; });
+  if (name.empty() || is_control) return InvalidArgument(entry.origin, ": this cannot be a namespace's name");
+  return reading.TakeNamespace(name, *setting, entry);
 }
 
 Status ReadFile(const std::string& path, Reading& reading) {
   const auto entries = ReadConfigFile(path);
   if (!entries.ok()) return entries.status();
   for (const ConfigEntry& entry : *entries) {
+    if (const auto its = SplitNamespaceKey(entry.key)) {
+      AB_RETURN_IF_ERROR(ReadNamespaceEntry(its->first, its->second, entry, reading));
+      continue;
+    }
     const Setting* const setting = FindSetting(entry.key);
     if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
+    if (entry.is_list && !setting->is_list) return NoList(entry);
     if (setting->sources == Setting::Sources::kFlagOnly) {
       return InvalidArgument(entry.origin, ": ", entry.key, " is a flag's to say (--", setting->flag, ")");
     }
@@ -168,6 +199,15 @@ std::string DefaultDirectory() {
   return std::string(runtime) + "/arraybridge";
 }
 
+Status ResolveDoor(std::string_view flag, const std::string& said, std::string fallback, std::string* path) {
+  if (said == "off") return path->clear(), Ok();
+  if (said.empty()) return *path = std::move(fallback), Ok();
+  if (!said.starts_with(std::string(kListenPrefix) + "/")) {
+    return InvalidArgument(flag, ": '", said, "' is neither unix:///path nor off");
+  }
+  return *path = said.substr(std::strlen(kListenPrefix)), Ok();
+}
+
 Status ResolvePaths(Draft& draft) {
   Config& config = draft.config;
   if (config.directory.empty()) config.directory = DefaultDirectory();
@@ -175,20 +215,30 @@ Status ResolvePaths(Draft& draft) {
     return InvalidArgument("--directory: '", config.directory, "' is not an absolute path");
   }
   if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
-  if (draft.listen == "off") return config.grpc_path.clear(), Ok();
-  if (draft.listen.empty()) return config.grpc_path = config.directory + "/broker.sock", Ok();
-  if (!draft.listen.starts_with(std::string(kListenPrefix) + "/")) {
-    return InvalidArgument("--listen: '", draft.listen, "' is neither unix:///path nor off");
-  }
-  config.grpc_path = draft.listen.substr(std::strlen(kListenPrefix));
-  if (config.grpc_path == config.lifeline_path) {
-    return InvalidArgument("--listen and --lifeline name the same socket '", config.grpc_path, "'");
+  AB_RETURN_IF_ERROR(ResolveDoor("--listen", draft.listen, config.directory + "/broker.sock", &config.grpc_path));
+  if (draft.admin.empty() && config.embedded) draft.admin = "off";
+  AB_RETURN_IF_ERROR(ResolveDoor("--admin", draft.admin, config.directory + "/admin.sock", &config.admin_path));
+  const std::pair<const char*, const std::string*> doors[] = {
+      {"--lifeline", &config.lifeline_path}, {"--listen", &config.grpc_path}, {"--admin", &config.admin_path}};
+  for (size_t one = 0; one < std::size(doors); ++one) {
+    for (size_t other = 0; other < one; ++other) {
+      if (doors[one].second->empty() || *doors[one].second != *doors[other].second) continue;
+      return InvalidArgument(doors[one].first, " and ", doors[other].first, " name the same socket '",
+                             *doors[one].second, "'");
+    }
   }
   return Ok();
 }
 
 // Exact, and without overflow.
 uint64_t PercentOf(uint64_t bytes, uint64_t percent) { return bytes / 100 * percent + bytes % 100 * percent / 100; }
+
+Result<uint64_t> QuotaOf(const std::variant<uint64_t, Percent>& said, const Config& config, std::string_view where) {
+  const auto* percent = std::get_if<Percent>(&said);
+  if (percent == nullptr) return std::get<uint64_t>(said);
+  if (percent->value == 0) return InvalidArgument(where, "0% would refuse everything");
+  return PercentOf(config.host_capacity_bytes, percent->value);
+}
 
 Status ResolveMemory(Draft& draft) {
   Config& config = draft.config;
@@ -197,10 +247,36 @@ Status ResolveMemory(Draft& draft) {
       percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
   if (config.host_capacity_bytes == 0)
     return InvalidArgument("--host-capacity: no byte of host memory is left to serve");
-  const auto* share = std::get_if<Percent>(&draft.namespace_quota);
-  if (share != nullptr && share->value == 0) return InvalidArgument("--namespace-quota: 0% would refuse everything");
-  config.namespace_quota_bytes = share != nullptr ? PercentOf(config.host_capacity_bytes, share->value)
-                                                  : std::get<uint64_t>(draft.namespace_quota);
+  const auto quota = QuotaOf(draft.namespace_quota, config, "--namespace-quota: ");
+  if (!quota.ok()) return quota.status();
+  config.namespace_quota_bytes = *quota;
+  return Ok();
+}
+
+// What a table does not say is said by the default's.
+Status ResolveNamespaces(Draft& draft, const Reading& reading) {
+  Config& config = draft.config;
+  if (draft.namespaces.size() > config.limits.namespaces) {
+    return InvalidArgument(draft.namespaces.size(), " namespaces have tables (limits.namespaces ",
+                           config.limits.namespaces, ")");
+  }
+  for (auto& [name, said] : draft.namespaces) {
+    if (name.size() > config.limits.name_bytes_max) {
+      return InvalidArgument("[namespace.", name, "]: the name has ", name.size(), " bytes (limits.name_bytes_max ",
+                             config.limits.name_bytes_max, ")");
+    }
+    NamespacePolicy policy{config.namespace_quota_bytes, config.share_lifetime, config.orphan_grace,
+                           config.withdraw_on_exit, std::move(said.access)};
+    if (said.quota) {
+      const auto quota = QuotaOf(*said.quota, config, reading.Where("namespace." + name + ".quota"));
+      if (!quota.ok()) return quota.status();
+      policy.quota_bytes = *quota;
+    }
+    policy.share_lifetime = said.share_lifetime.value_or(policy.share_lifetime);
+    policy.orphan_grace = said.orphan_grace.value_or(policy.orphan_grace);
+    policy.withdraw_on_exit = said.withdraw_on_exit.value_or(policy.withdraw_on_exit);
+    config.namespaces.emplace(name, std::move(policy));
+  }
   return Ok();
 }
 
@@ -260,8 +336,10 @@ Result<Config> Resolve(Reading& reading) {
   Draft& draft = reading.draft();
   AB_RETURN_IF_ERROR(ResolvePaths(draft));
   ResolveHttp(draft);
+  if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
   AB_RETURN_IF_ERROR(ResolveMemory(draft));
   AB_RETURN_IF_ERROR(CheckLimits(draft.config.limits, reading));
+  AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));
   draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));
   return std::move(draft.config);
 }
@@ -334,8 +412,61 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   if (!config.ok()) return config.status();
   request.config = *std::move(config);
   request.said = reading.texts();
-  if (line.print) request.help = reading.Print(request.config);
+  request.origins = reading.origins();
+  if (line.print) request.help = Printed(ValuesOf(request));
   return request;
+}
+
+namespace {
+
+// Also those whose tables say the same as before and mean something else: a token's file, the members of the default.
+void AdoptNamespaces(Config& config, const std::map<std::string, std::string>& said, ConfigRequest* running,
+                     Reloaded* reloaded) {
+  std::map<std::string, bool> differs;
+  for (const auto& [name, policy] : config.namespaces) differs[name] = true;
+  for (const auto& [name, policy] : running->config.namespaces) {
+    const auto found = config.namespaces.find(name);
+    differs[name] = found == config.namespaces.end() || found->second != policy;
+  }
+  for (const auto& [name, is_other] : differs) {
+    if (is_other) reloaded->changed.push_back("namespace." + name);
+  }
+  running->config.namespaces = std::move(config.namespaces);
+  std::erase_if(running->said, [](const auto& entry) { return SplitNamespaceKey(entry.first).has_value(); });
+  for (const auto& [key, text] : said) {
+    if (SplitNamespaceKey(key)) running->said[key] = text;
+  }
+}
+
+// Where what holds was said: of what is kept, where it was said before.
+void AdoptOrigins(std::map<std::string, std::string> origins, const Reloaded& reloaded, ConfigRequest* running) {
+  for (const std::string& key : reloaded.kept) {
+    const auto before = running->origins.find(key);
+    origins.erase(key);
+    if (before != running->origins.end()) origins.insert(*before);
+  }
+  running->origins = std::move(origins);
+}
+
+}  // namespace
+
+std::vector<ConfigValue> ValuesOf(const ConfigRequest& request) {
+  const auto origin_of = [&](const std::string& key) {
+    const auto found = request.origins.find(key);
+    return found == request.origins.end() ? std::string("default") : found->second;
+  };
+  std::vector<ConfigValue> values;
+  for (const Setting& setting : Settings()) {
+    if (setting.sources == Setting::Sources::kFlagOnly) continue;
+    const auto said = request.said.find(setting.key);
+    std::string text = said == request.said.end() ? setting.fallback : said->second;
+    if (setting.show) text = setting.show(request.config);
+    values.push_back({setting.key, std::move(text), origin_of(setting.key)});
+  }
+  for (const auto& [key, text] : request.said) {
+    if (SplitNamespaceKey(key)) values.push_back({key, text, origin_of(key)});
+  }
+  return values;
 }
 
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running) {
@@ -370,6 +501,8 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
     running->said[setting.key] = text_of(said, setting);
     reloaded.changed.push_back(setting.key);
   }
+  AdoptNamespaces(*config, said, running, &reloaded);
+  AdoptOrigins(reading.origins(), reloaded, running);
   return reloaded;
 }
 

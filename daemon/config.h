@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/access.h"
 #include "daemon/live.h"
 #include "proto/boundary/result.h"
 
@@ -59,6 +60,7 @@ struct Config {
   std::string directory;
   std::string lifeline_path;                    // default <directory>/lifeline.sock
   std::string grpc_path;                        // default <directory>/broker.sock; empty: no gRPC door
+  std::string admin_path;                       // default <directory>/admin.sock; empty, as if embedded: no admin door
   bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never
   std::chrono::milliseconds drain_timeout{10000};
@@ -76,6 +78,13 @@ struct Config {
   Live<uint64_t> namespace_quota_bytes = 0;  // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
   Live<std::chrono::milliseconds> orphan_grace{std::chrono::milliseconds(60000)};
+  Live<std::chrono::milliseconds> share_lifetime{std::chrono::milliseconds(0)};  // 0 = for ever
+  Live<bool> withdraw_on_exit = false;
+  Live<bool> unlisted_namespaces = true;  // false: nobody uses a name that has no table, but for "default"
+  AccessList admins;                      // whom the admin door serves; read by it when it is told to
+  // By name; what a table does not say is the default's. Read by the broker when it is made and when it is told to
+  // adopt them, on the thread that changes them.
+  NamespacePolicies namespaces;
   uint64_t own_arena_bytes_min = 16ull << 20;
 
   // HOST:PORT; empty: off.
@@ -91,9 +100,19 @@ struct ConfigRequest {
   Config config;
   bool print_version = false;
   bool check_only = false;
-  std::string help;                         // not empty (help, version, --print-config): print it and exit
-  std::map<std::string, std::string> said;  // key -> text, of what somebody said: what a reload compares
+  std::string help;                            // not empty (help, version, --print-config): print it and exit
+  std::map<std::string, std::string> said;     // key -> text, of what somebody said: what a reload compares
+  std::map<std::string, std::string> origins;  // key -> where that was
 };
+
+// A setting as it holds.
+struct ConfigValue {
+  std::string key;
+  std::string text;
+  std::string origin;  // "default", or where it was said
+};
+// All of them, in the order of the file. Of secrets it says the file alone.
+std::vector<ConfigValue> ValuesOf(const ConfigRequest& request);
 
 // Flags over environment (ARRAYBRIDGED_SECTION__KEY) over conf.d/*.toml over the file over defaults. INVALID_ARGUMENT
 // names the flag, the variable, or file, line and column, the value and what would be right. NOT_FOUND,

@@ -55,6 +55,19 @@ std::optional<std::string> TextOf(const toml::node& node) {
   return std::nullopt;
 }
 
+// A comma is what divides them.
+std::optional<std::string> TextOfSeveral(const toml::node& node) {
+  const toml::array* const list = node.as_array();
+  if (list == nullptr || list->size() == 1) return std::nullopt;
+  std::string all;
+  for (const toml::node& each : *list) {
+    const auto text = each.as_array() != nullptr ? std::nullopt : TextOf(each);
+    if (!text || text->find(',') != std::string::npos) return std::nullopt;
+    all += (all.empty() ? "" : ",") + *text;
+  }
+  return all;
+}
+
 Status Gather(const std::string& path, const toml::table& table, const std::string& prefix,
               std::vector<ConfigEntry>* entries) {
   for (const auto& [name, node] : table) {
@@ -63,9 +76,11 @@ Status Gather(const std::string& path, const toml::table& table, const std::stri
       AB_RETURN_IF_ERROR(Gather(path, *inner, key + ".", entries));
       continue;
     }
-    auto text = TextOf(node);
+    auto several = TextOfSeveral(node);
+    const bool is_list = several.has_value();
+    auto text = is_list ? std::move(several) : TextOf(node);
     if (!text) return InvalidArgument(At(path, node.source()), ": ", key, " is neither text nor number nor boolean");
-    entries->push_back({key, *std::move(text), At(path, name.source())});
+    entries->push_back({key, *std::move(text), At(path, name.source()), is_list});
   }
   return Ok();
 }

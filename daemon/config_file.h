@@ -9,13 +9,14 @@
 namespace arraybridge {
 
 struct ConfigEntry {
-  std::string key;     // dotted: "memory.host.cache"
-  std::string text;    // a number or a boolean as it would be written in a flag
-  std::string origin;  // "/etc/arraybridge/arraybridged.toml:7:9"
+  std::string key;       // dotted: "memory.host.cache"
+  std::string text;      // a number or a boolean as it would be written in a flag; a list's with commas between them
+  std::string origin;    // "/etc/arraybridge/arraybridged.toml:7:9"
+  bool is_list = false;  // of none or several: one value in brackets is that value
 };
 
 // TOML 1.0. INVALID_ARGUMENT names file, line and column: not TOML; a value that is no text, number, boolean or list of
-// one; a file that others than its owner may write. NOT_FOUND: no such file. PERMISSION_DENIED: it may not be read.
+// those; a file that others than its owner may write. NOT_FOUND: no such file. PERMISSION_DENIED: it may not be read.
 Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
 
 // The *.toml files of the directory conf.d beside `path`, in the order of their names; none is no error.

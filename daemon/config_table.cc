@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/config_access.h"
+
 namespace arraybridge {
 namespace {
 
@@ -62,6 +64,19 @@ Status StoreBool(std::string_view text, bool* place) {
   return InvalidArgument("'", text, "' is neither true nor false");
 }
 
+Status StoreUnlisted(std::string_view text, Live<bool>* place) {
+  if (text == "own") return *place = true, Ok();
+  if (text == "refused") return *place = false, Ok();
+  return InvalidArgument("'", text, "' is neither own nor refused");
+}
+
+Status StoreAdmins(std::string_view text, AccessList* place) {
+  AB_RETURN_IF_ERROR(Store(ReadAccessList(text), place));
+  const auto is_token = [](const AccessEntry& entry) { return entry.who == AccessEntry::Who::kToken; };
+  if (!place->empty() && std::ranges::none_of(*place, is_token)) return Ok();
+  return InvalidArgument("administrators are users and groups");
+}
+
 // Who writes another version means other settings.
 Status CheckVersion(std::string_view text) {
   if (text == "1") return Ok();
@@ -105,6 +120,10 @@ std::vector<Setting> MakeServer() {
        "path of the local door's socket (default: <directory>/lifeline.sock)",
        [](auto text, Draft& d) { return StoreText(text, &d.config.lifeline_path); },
        [](const Config& c) { return c.lifeline_path; }},
+      {"server.admin", "admin", Sources::kAll, "",
+       "unix:///path of the administration's door, or off (default: <directory>/admin.sock, off if embedded)",
+       [](auto text, Draft& d) { return StoreText(text, &d.admin); },
+       [](const Config& c) { return c.admin_path.empty() ? "off" : "unix://" + c.admin_path; }},
       {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
        "end so long after the last session; 0s = never (default: 10s if embedded)",
        [](auto text, Draft& d) { return Store(ReadDuration(text), &d.exit_when_idle); },
@@ -215,6 +234,34 @@ std::vector<Setting> MakeMemory() {
        [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.orphan_grace); },
        {},
        Adopt(&Config::orphan_grace)},
+      {"namespace.default.share_lifetime",
+       "",
+       Sources::kAll,
+       "0s",
+       "a share loses its name so long after it was published; 0s = never",
+       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.share_lifetime); },
+       {},
+       Adopt(&Config::share_lifetime)},
+      {"namespace.default.on_publisher_exit",
+       "",
+       Sources::kAll,
+       "keep",
+       "keep or withdraw: what becomes of shares when the session that published them ends",
+       [](auto text, Draft& d) { return Store(ReadOnPublisherExit(text), &d.config.withdraw_on_exit); },
+       {},
+       Adopt(&Config::withdraw_on_exit)},
+      {"access.unlisted",
+       "",
+       Sources::kAll,
+       "own",
+       "own or refused: what a name is that has no [namespace.NAME]; \"default\" is everybody's own",
+       [](auto text, Draft& d) { return StoreUnlisted(text, &d.config.unlisted_namespaces); },
+       {},
+       Adopt(&Config::unlisted_namespaces)},
+      {"access.admins", "", Sources::kAll, "",
+       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin)",
+       [](auto text, Draft& d) { return StoreAdmins(text, &d.config.admins); },
+       [](const Config& c) { return Written(c.admins); }, Adopt(&Config::admins), true},
       {"http.listen", "http", Sources::kAll, "",
        "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
        "daemon, else off)",

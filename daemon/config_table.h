@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "daemon/config.h"
+#include "daemon/config_namespace.h"
 #include "daemon/quantity.h"
 
 namespace arraybridge {
@@ -21,8 +23,10 @@ struct Draft {
   std::variant<uint64_t, Percent> host_capacity = Percent{50};
   std::variant<uint64_t, Percent> namespace_quota = Percent{100};
   std::string listen;  // empty: the default place
+  std::string admin;   // empty: the default place
   std::string http;    // empty: the default place
   std::optional<std::chrono::milliseconds> exit_when_idle;
+  std::map<std::string, NamespaceDraft> namespaces;
 };
 
 struct Setting {
@@ -40,6 +44,7 @@ struct Setting {
   std::function<std::string(const Config& config)> show;
   // A reload takes it over; empty function: it holds until a restart.
   std::function<void(const Config& from, Config& to)> adopt = {};
+  bool is_list = false;  // of several, with commas between them
 };
 
 // In the order of the file.

@@ -12,15 +12,19 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/errands.h"
 #include "daemon/memory/cuda_ipc_backend.h"
 #include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
+#include "daemon/service/admin.h"
 #include "daemon/service/grpc_door.h"
+#include "daemon/service/grpc_door_admin.h"
 #include "daemon/service/http.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/local_door.h"
@@ -37,6 +41,7 @@ namespace arraybridge {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr std::chrono::milliseconds kLastAnswer{1000};  // until an administrator has heard that we end
 constexpr std::chrono::milliseconds kIdleLookMin{10};
 constexpr std::chrono::milliseconds kIdleLookMax{1000};
 
@@ -121,10 +126,11 @@ class Refiller {
 // Why the daemon ends; until then, a SIGHUP reloads.
 class Ending {
  public:
-  Ending(const Config& config, const Broker& broker, Reloader& reloader, UniqueFd signals)
+  Ending(const Config& config, const Broker& broker, Reloader& reloader, Errands& errands, UniqueFd signals)
       : config_(config),
         broker_(broker),
         reloader_(reloader),
+        errands_(errands),
         signals_(std::move(signals)),
         life_(config.life_fd),
         in_use_(Clock::now()) {}
@@ -132,13 +138,22 @@ class Ending {
   // Returns the reason, once there is one.
   std::string_view Wait() {
     while (true) {
-      std::array<pollfd, 2> polled{{{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}}};
+      std::array<pollfd, 3> polled{
+          {{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}, {errands_.descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), LookEveryMs());
       if (polled[0].revents != 0 && EndSignalCame()) return "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "its starter has gone";
+      if (polled[2].revents != 0) errands_.Run();
+      if (told_) return "an administrator said so";
       if (Idle()) return "idle";
     }
   }
+  // Of the main thread, as an errand. `now`: without patience for calls that run.
+  void Tell(bool now) {
+    told_ = true;
+    patient_ = patient_ && !now;
+  }
+  bool patient() const { return patient_; }
 
  private:
   int LookEveryMs() const {
@@ -151,7 +166,7 @@ class Ending {
     signalfd_siginfo taken{};
     if (::read(signals_.get(), &taken, sizeof taken) != sizeof taken) return false;
     if (taken.ssi_signo != SIGHUP) return true;
-    reloader_.Reload();
+    static_cast<void>(reloader_.Reload());  // it has told who should know
     return false;
   }
 
@@ -173,11 +188,14 @@ class Ending {
   const Config& config_;
   const Broker& broker_;
   Reloader& reloader_;
+  Errands& errands_;
   UniqueFd signals_;
   UniqueFd life_;
   Clock::time_point in_use_;
   uint64_t sessions_ = 0;
   uint64_t sessions_total_ = 0;
+  bool told_ = false;
+  bool patient_ = true;
 };
 
 struct Gpus {
@@ -283,25 +301,40 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     log::Error("cannot start: {}", http.status().message());
     return EXIT_FAILURE;
   }
-  Reloader reloader(argc, argv, request, broker, verbs, metrics);
-  Ending ending(config, broker, reloader, std::move(signals));
+  Errands errands;  // what administrators ask of this thread; closed before what it is asked of goes
+  std::optional<Reloader> reloader;
+  std::optional<Ending> ending;
+  Admin admin(config, broker, verbs,
+              {[&](auto reply) { errands.Post([&reloader, reply] { reply(reloader->Reload()); }); },
+               [&](auto reply) { errands.Post([&request, reply] { reply(ValuesOf(request)); }); },
+               [&] {
+                 verbs.Drain();
+                 grpc_door.SayDraining();
+               },
+               [&](bool now) { errands.Post([&ending, now] { ending->Tell(now); }); }});
+  reloader.emplace(argc, argv, request, verbs, admin, metrics);
+  ending.emplace(config, broker, *reloader, errands, std::move(signals));
+  AdminDoor admin_door(config, admin);
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
-                     [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); });
+                     [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); },
+                     [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); });
   log::Info("serving {} bytes of host memory", config.host_capacity_bytes);
   for (const auto& gpu : gpus.all) log::Info("serving {} bytes of {}", gpu->capacity()->bytes(), gpu->device().uuid);
   const auto watchdog = StartWatchdog(broker, **listener, local_door);
   SayReady(config);
 
-  const std::string_view reason = ending.Wait();
+  const std::string_view reason = ending->Wait();
+  errands.Close();
   log::Info("draining: {}", reason);
   NotifyManager("STOPPING=1");
   GiveSignalsBack();
-  const auto deadline = Clock::now() + config.drain_timeout;
+  const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
   verbs.Drain();
   (*listener)->Stop();
   grpc_door.Drain(deadline);
   verbs.WaitIdle(deadline);
+  admin_door.Drain(Clock::now() + kLastAnswer);
   return EXIT_SUCCESS;
 }
 

@@ -29,25 +29,33 @@ std::string ReloadingState() {
 
 }  // namespace
 
-void Reloader::Reload() {
+Result<Reloaded> Reloader::Reload() {
   NotifyManager(ReloadingState());
-  const auto reloaded = ReloadConfig(argc_, argv_, &running_);
+  auto reloaded = ReloadConfig(argc_, argv_, &running_);
   metrics_.CountReload(reloaded.ok());
   if (!reloaded.ok()) {
     log::Error("reload refused, everything stays as it was: {}", reloaded.status().message());
-    return NotifyManager("READY=1\nSTATUS=serving; the last reload was refused: " + reloaded.status().message());
+    NotifyManager("READY=1\nSTATUS=serving; the last reload was refused: " + reloaded.status().message());
+    return reloaded;
   }
   Adopt(*reloaded);
   NotifyManager("READY=1\nSTATUS=serving");
+  return reloaded;
 }
 
 void Reloader::Adopt(const Reloaded& reloaded) {
   const Config& config = running_.config;
   // Both words were checked when they were read.
   AB_CHECK(log::Start(config.log_level, config.log_format).ok());
-  broker_.AdoptQuota();
-  verbs_.LimitsChanged();
+  admin_.SetAdmins(config.admins);
+  const Broker::Adopted adopted = verbs_.ConfigurationChanged();
   log::Info("reloaded: {}", reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
+  if (!adopted.without_right.empty()) {
+    log::Warn("reloaded: {} sessions ended, which had what is not for them any more", adopted.without_right.size());
+  }
+  if (adopted.withdrawn > 0) {
+    log::Warn("reloaded: {} shares withdrawn, whose namespaces are others now", adopted.withdrawn);
+  }
   if (!reloaded.kept.empty()) log::Warn("reloaded, but kept until a restart: {}", Listed(reloaded.kept));
 }
 

@@ -2,8 +2,8 @@
 // named in the log and kept, and what is wrong changes nothing.
 #pragma once
 
-#include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/admin.h"
 #include "daemon/service/metrics.h"
 #include "daemon/service/verbs.h"
 
@@ -13,11 +13,11 @@ namespace arraybridge {
 class Reloader {
  public:
   // Everything outlives it. `argc`, `argv`: what the daemon was started with.
-  Reloader(int argc, const char* const* argv, ConfigRequest& running, Broker& broker, Verbs& verbs, Metrics& metrics)
-      : argc_(argc), argv_(argv), running_(running), broker_(broker), verbs_(verbs), metrics_(metrics) {}
+  Reloader(int argc, const char* const* argv, ConfigRequest& running, Verbs& verbs, Admin& admin, Metrics& metrics)
+      : argc_(argc), argv_(argv), running_(running), verbs_(verbs), admin_(admin), metrics_(metrics) {}
 
-  // Tells the log, the metrics and the service manager how it went.
-  void Reload();
+  // Tells the log, the metrics and the service manager how it went, too.
+  Result<Reloaded> Reload();
 
  private:
   void Adopt(const Reloaded& reloaded);
@@ -25,8 +25,8 @@ class Reloader {
   const int argc_;
   const char* const* const argv_;
   ConfigRequest& running_;
-  Broker& broker_;
   Verbs& verbs_;
+  Admin& admin_;
   Metrics& metrics_;
 };
 

@@ -11,39 +11,12 @@
 namespace arraybridge::ctl {
 namespace {
 
-// The answer itself, by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto.
-// `lines`: without a line end inside, and one behind it.
-Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = !lines;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
-  out << json << (lines ? "\n" : "");
-  return Ok();
-}
-
-bool IsJson(const Options& options) { return options.output == Output::kJson || options.output == Output::kJsonl; }
-Form FormOf(const Options& options) { return options.output == Output::kCsv ? Form::kCsv : Form::kPeople; }
-
-Status PrintJson(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
-  return PrintJson(message, options.output == Output::kJsonl, out);
-}
-
-template <class Rows>
-Status PrintLines(const Rows& rows, std::ostream& out) {
-  for (const auto& row : rows) AB_RETURN_IF_ERROR(PrintJson(row, true, out));
-  return Ok();
-}
-
 Status PrintLines(v1::ListRequest::Kind kind, const v1::ListResponse& answer, std::ostream& out) {
-  if (kind == v1::ListRequest::SESSIONS) return PrintLines(answer.sessions(), out);
-  if (kind == v1::ListRequest::LEASES) return PrintLines(answer.leases(), out);
-  if (kind == v1::ListRequest::NAMESPACES) return PrintLines(answer.namespaces(), out);
-  if (kind == v1::ListRequest::DEVICES) return PrintLines(answer.devices(), out);
-  return PrintLines(answer.shares(), out);
+  if (kind == v1::ListRequest::SESSIONS) return PrintJsonLines(answer.sessions(), out);
+  if (kind == v1::ListRequest::LEASES) return PrintJsonLines(answer.leases(), out);
+  if (kind == v1::ListRequest::NAMESPACES) return PrintJsonLines(answer.namespaces(), out);
+  if (kind == v1::ListRequest::DEVICES) return PrintJsonLines(answer.devices(), out);
+  return PrintJsonLines(answer.shares(), out);
 }
 
 Result<v1::ListRequest::Kind> KindOf(const std::string& what) {
@@ -56,6 +29,18 @@ Result<v1::ListRequest::Kind> KindOf(const std::string& what) {
 }
 
 }  // namespace
+
+Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = !lines;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
+  out << json << (lines ? "\n" : "");
+  return Ok();
+}
 
 Status Ping(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
@@ -118,18 +103,34 @@ Status Top(Connection& connection, const Options& options, std::chrono::millisec
   return Ok();
 }
 
-Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out) {
+Status PrintListed(const std::string& what, const Options& options, const AskPage& ask, std::ostream& out) {
   const auto kind = KindOf(what);
   if (!kind.ok()) return kind.status();
   v1::ListRequest request;
   request.set_kind(*kind);
   request.set_namespace_(options.ns);
-  const auto answer = connection.List(std::move(request));
-  if (!answer.ok()) return answer.status();
-  if (options.output == Output::kJsonl) return PrintLines(*kind, *answer, out);
-  if (options.output == Output::kJson) return PrintJson(*answer, options, out);
-  PrintList(*kind, *answer, FormOf(options), out, options.header);
+  v1::ListResponse answer;
+  do {
+    v1::ListResponse page;
+    AB_RETURN_IF_ERROR(ask(request, &page));
+    request.set_page_token(page.next_page_token());
+    page.clear_next_page_token();
+    answer.MergeFrom(page);
+  } while (!request.page_token().empty());
+  if (options.output == Output::kJsonl) return PrintLines(*kind, answer, out);
+  if (options.output == Output::kJson) return PrintJson(answer, options, out);
+  PrintList(*kind, answer, FormOf(options), out, options.header);
   return Ok();
+}
+
+Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out) {
+  const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) -> Status {
+    auto all = connection.List(request);
+    if (!all.ok()) return all.status();
+    *page = *std::move(all);
+    return Ok();
+  };
+  return PrintListed(what, options, ask, out);
 }
 
 }  // namespace arraybridge::ctl

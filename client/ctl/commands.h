@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <iosfwd>
 #include <string>
 
 #include "client/ctl/connection.h"
+#include "client/ctl/table.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
@@ -14,11 +16,29 @@ enum class Output { kTable, kCsv, kJson, kJsonl };
 
 struct Options {
   std::string address;
-  std::string ns;  // empty: every namespace
+  std::string ns;     // empty: every namespace
+  std::string token;  // that sessions state; a secret
   Output output = Output::kTable;
   bool header = true;
   std::chrono::milliseconds timeout{5000};
 };
+
+inline bool IsJson(const Options& options) {
+  return options.output == Output::kJson || options.output == Output::kJsonl;
+}
+inline Form FormOf(const Options& options) { return options.output == Output::kCsv ? Form::kCsv : Form::kPeople; }
+
+// The answer itself, by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto.
+// `lines`: without a line end inside, and one behind it.
+Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out);
+inline Status PrintJson(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
+  return PrintJson(message, options.output == Output::kJsonl, out);
+}
+template <class Rows>
+Status PrintJsonLines(const Rows& rows, std::ostream& out) {
+  for (const auto& row : rows) AB_RETURN_IF_ERROR(PrintJson(row, true, out));
+  return Ok();
+}
 
 // Is it up? UNAVAILABLE while it drains.
 Status Ping(Connection& connection, const Options& options, std::ostream& out);
@@ -34,6 +54,9 @@ Status Doctor(Connection* connection, const Status& why, const std::string& sock
 // `interval`: since then.
 Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,
            v1::GetStatsResponse* before, std::ostream& out);
+// Asks for page after page and prints them as one. `what`: as of Ls.
+using AskPage = std::function<Status(const v1::ListRequest& request, v1::ListResponse* page)>;
+Status PrintListed(const std::string& what, const Options& options, const AskPage& ask, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
 
 }  // namespace arraybridge::ctl

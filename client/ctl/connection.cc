@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -18,9 +19,9 @@
 namespace arraybridge::ctl {
 namespace {
 
-std::string SocketIn(std::string directory) {
+std::string SocketIn(std::string directory, const std::string& socket) {
   if (!directory.ends_with('/')) directory += '/';
-  return directory + "broker.sock";
+  return directory + socket;
 }
 
 std::string Environment(const char* name) {
@@ -28,13 +29,13 @@ std::string Environment(const char* name) {
   return value == nullptr ? std::string{} : std::string{value};
 }
 
-Result<std::string> SocketOf(const std::string& address) {
+Result<std::string> SocketOf(const std::string& address, const std::string& socket) {
   constexpr std::string_view scheme = "unix://";
   if (address.starts_with(scheme)) return address.substr(scheme.size());
   if (address.find("://") != std::string::npos) {
     return InvalidArgument("address '", address, "': only a directory or unix:///path is understood");
   }
-  return SocketIn(address);
+  return SocketIn(address, socket);
 }
 
 bool IsThere(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -69,26 +70,52 @@ Result<UniqueFd> ConnectTo(const std::string& path) {
 
 }  // namespace
 
-Result<std::string> FindBroker(const std::string& address) {
-  if (!address.empty()) return SocketOf(address);
-  if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named);
+Result<std::string> FindBroker(const std::string& address, const std::string& socket) {
+  if (!address.empty()) return SocketOf(address, socket);
+  if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named, socket);
   if (const auto runtime = Environment("XDG_RUNTIME_DIR"); !runtime.empty()) {
-    if (auto path = SocketIn(runtime + "/arraybridge"); IsThere(path)) return path;
+    if (auto path = SocketIn(runtime + "/arraybridge", socket); IsThere(path)) return path;
   }
-  return SocketIn("/run/arraybridge");
+  return SocketIn("/run/arraybridge", socket);
 }
 
-Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout) {
+Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
   auto socket = ConnectTo(path);
   if (!socket.ok()) return socket.status();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
-  auto channel = grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
-  return std::unique_ptr<Connection>{new Connection{std::move(channel), std::chrono::system_clock::now() + timeout}};
+  return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
 }
 
-Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline)
-    : stub_(v1::Broker::NewStub(std::move(channel))), deadline_(deadline) {}
+Result<std::string> FindToken(const std::string& file) {
+  constexpr size_t kTokenBytesMax = 256;
+  if (file.empty()) {
+    if (auto token = Environment("ARRAYBRIDGE_TOKEN"); !token.empty()) return token;
+  }
+  const std::string path = file.empty() ? Environment("ARRAYBRIDGE_TOKEN_FILE") : file;
+  if (path.empty()) return std::string();
+  std::ifstream from(path, std::ios::binary);
+  std::string token(kTokenBytesMax + 3, '\0');
+  if (!from || (!from.read(token.data(), static_cast<std::streamsize>(token.size())) && from.bad())) {
+    return InvalidArgument("the token's file ", path, " cannot be read");
+  }
+  token.resize(static_cast<size_t>(from.gcount()));
+  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
+  if (!token.empty() && token.size() <= kTokenBytesMax) return token;
+  return InvalidArgument("the file ", path, " holds no token: 1 to ", kTokenBytesMax, " bytes");
+}
+
+Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,
+                                                   std::string token) {
+  auto channel = ChannelTo(path);
+  if (!channel.ok()) return channel.status();
+  return std::unique_ptr<Connection>{
+      new Connection{*std::move(channel), std::chrono::system_clock::now() + timeout, std::move(token)}};
+}
+
+Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline,
+                       std::string token)
+    : stub_(v1::Broker::NewStub(std::move(channel))), deadline_(deadline), token_(std::move(token)) {}
 
 Connection::~Connection() {
   if (stream_ == nullptr) return;
@@ -136,6 +163,7 @@ Status Connection::OpenSession() {
   request.set_protocol_min(kProtocolVersion);
   request.set_protocol_max(kProtocolVersion);
   request.set_client("arraybridgectl");
+  request.set_token(token_);
   request.set_process_id(static_cast<uint64_t>(::getpid()));
   Prepare(stream_context_);
   stream_ = stub_->OpenSession(&stream_context_, request);

@@ -16,12 +16,22 @@ namespace arraybridge::ctl {
 // What `address` (empty: not given) and the environment say: a directory with sockets, or a unix:// URI. Order:
 // argument, $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge; the last two if there is a socket.
 // Returns the socket's path.
-Result<std::string> FindBroker(const std::string& address);
+// `socket`: its name in such a directory.
+Result<std::string> FindBroker(const std::string& address, const std::string& socket = "broker.sock");
+
+// A channel over a socket that is connected already. UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody
+// does, but not to us.
+Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path);
+
+// The token that a session states: of this file, if one is named, else $ARRAYBRIDGE_TOKEN, else of the file
+// $ARRAYBRIDGE_TOKEN_FILE; empty without any. INVALID_ARGUMENT names a file that cannot be read or holds none.
+Result<std::string> FindToken(const std::string& file);
 
 class Connection {
  public:
   // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us.
-  static Result<std::unique_ptr<Connection>> To(const std::string& path, std::chrono::milliseconds timeout);
+  static Result<std::unique_ptr<Connection>> To(const std::string& path, std::chrono::milliseconds timeout,
+                                                std::string token);
   // Ends the session.
   ~Connection();
   Connection(const Connection&) = delete;
@@ -33,12 +43,13 @@ class Connection {
   Result<v1::ListResponse> List(v1::ListRequest request);
 
  private:
-  Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline);
+  Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline, std::string token);
   Status OpenSession();
   void Prepare(grpc::ClientContext& context) const;
 
   const std::unique_ptr<v1::Broker::Stub> stub_;
   const std::chrono::system_clock::time_point deadline_;  // of everything this command does
+  const std::string token_;                               // that the session states
   std::string session_;                                   // hex of its token; empty: none yet
   grpc::ClientContext stream_context_;
   std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> stream_;

@@ -1,4 +1,4 @@
-// arraybridgectl asks a running broker through its public door. It never starts one.
+// arraybridgectl asks a running broker through its public door, or its administration's. It never starts one.
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "client/ctl/admin.h"
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
 #include "client/ctl/connection.h"
+#include "client/ctl/token.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
@@ -67,13 +69,61 @@ int Run(const Command& command, const Options& options) {
     Fail(path.status());
     return kUsage;
   }
-  auto connection = Connection::To(*path, options.timeout);
+  auto connection = Connection::To(*path, options.timeout, options.token);
   if (!connection.ok()) return Fail(connection.status());
   const auto status = command(**connection, options, std::cout);
   if (!status.ok()) return Fail(status);
   std::cout.flush();
   if (!std::cout) return Fail(Internal("the output could not be written"));
   return kDone;
+}
+
+int RunAdmin(AdminCommand command, const Options& options, const AdminOptions& asked) {
+  const auto path = FindBroker(options.address, "admin.sock");
+  if (!path.ok()) {
+    Fail(path.status());
+    return kUsage;
+  }
+  auto connection = AdminConnection::To(*path, options.timeout);
+  if (!connection.ok()) return Fail(connection.status());
+  const Status status = command(**connection, options, asked, std::cout);
+  if (!status.ok()) return Fail(status);
+  std::cout.flush();
+  return std::cout ? kDone : Fail(Internal("the output could not be written"));
+}
+
+// Declares what goes through the administration's door; `chosen` is the one that was said.
+void DeclareAdmin(CLI::App& app, AdminOptions& asked, AdminCommand& chosen) {
+  const auto add = [&chosen](CLI::App& to, const char* name, const char* help, AdminCommand command) {
+    auto* const made = to.add_subcommand(name, help);
+    made->callback([&chosen, command] { chosen = command; });
+    return made;
+  };
+  const auto add_uid = [&asked](CLI::App* to) {
+    to->add_option("--uid", asked.uid, "whose namespace; not of one that users share");
+  };
+  auto* const quota = app.add_subcommand("quota", "what a namespace may hold");
+  quota->require_subcommand(1);
+  auto* const get = add(*quota, "get", "what it is", GetQuota);
+  auto* const set = add(*quota, "set", "changed until it is set again, or the broker ends", SetQuota);
+  for (auto* const each : {get, set}) {
+    each->add_option("NAMESPACE", asked.subject, "its name")->required();
+    add_uid(each);
+  }
+  set->add_option("--bytes", asked.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; default: what is configured")->required();
+  add(app, "end", "end a session", EndSession)
+      ->add_option("SESSION", asked.session, "its number, of ls sessions --all")
+      ->required();
+  auto* const withdraw = add(app, "withdraw", "take a share's name away", Withdraw);
+  withdraw->add_option("SHARE", asked.subject, "its name")->required();
+  add_uid(withdraw);
+  add(app, "trim", "give cached memory back to the system", Trim);
+  add(app, "reload", "read the configuration again", Reload);
+  add(app, "drain", "take no more work, for good", Drain);
+  add(app, "shutdown", "drain and end", Shutdown)->add_flag("--now", asked.now, "without waiting for calls that run");
+  auto* const config = app.add_subcommand("config", "what is configured");
+  config->require_subcommand(1);
+  add(*config, "show", "what holds, and where it was said", ShowConfig);
 }
 
 // Rounds of a live view: each asks on a connection of its own, so that a broker that restarts is found again.
@@ -106,7 +156,7 @@ int RunDoctor(const Options& options) {
   Status why;
   const auto path = FindBroker(options.address);
   if (path.ok()) {
-    auto made = Connection::To(*path, options.timeout);
+    auto made = Connection::To(*path, options.timeout, options.token);
     why = made.status();
     if (why.ok()) connection = *std::move(made);
   } else {
@@ -122,9 +172,13 @@ int Main(int argc, char** argv) {
   std::string what = "shares";
   std::string shell;
   std::string output = "table";
+  std::string token_file;
   const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices"};
   const std::map<std::string, Output> outputs = {
       {"table", Output::kTable}, {"csv", Output::kCsv}, {"json", Output::kJson}, {"jsonl", Output::kJsonl}};
+  AdminOptions asked;
+  AdminCommand admin = nullptr;
+  bool all = false;
   Rounds rounds;
   uint64_t interval_ms = 2000;
   bool once = false;
@@ -138,7 +192,9 @@ int Main(int argc, char** argv) {
   app.add_option("-H,--address", options.address,
                  "directory of the broker's sockets, or unix:///path of its gRPC socket; default $ARRAYBRIDGE_ADDRESS, "
                  "$XDG_RUNTIME_DIR/arraybridge, /run/arraybridge");
-  app.add_option("-n,--namespace", options.ns, "list this namespace alone");
+  app.add_option("-n,--namespace", options.ns, "this namespace alone");
+  app.add_option("--token-file", token_file,
+                 "file of the token that opens namespaces; default $ARRAYBRIDGE_TOKEN, $ARRAYBRIDGE_TOKEN_FILE");
   app.add_option("-o,--output", output,
                  "table (default), csv (bytes, milliseconds), json (one document) or jsonl (an object a line)")
       ->check(CLI::IsMember(outputs));
@@ -161,6 +217,8 @@ int Main(int argc, char** argv) {
       return Ls(connection, given, what, out);
     };
   });
+  ls->add_flag("--all", all, "of all users: through the administration's door");
+  DeclareAdmin(app, asked, admin);
   auto* top = app.add_subcommand("top", "what the broker holds and does, again and again");
   top->add_option("-n,--count", rounds.count, "so many times; 0 (default): without end");
   top->add_option("-d,--delay", interval_ms, "between two of them: 500ms, 2s (default), 1min")
@@ -168,6 +226,11 @@ int Main(int argc, char** argv) {
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED))
       ->check(CLI::Range(uint64_t{1}, kTimeoutMax));
   top->add_flag("--once", once, "the same as --count 1");
+  std::string token_made;
+  auto* token_command = app.add_subcommand("token", "what opens a namespace");
+  token_command->require_subcommand(1);
+  auto* const create = token_command->add_subcommand("create", "make one: print it, or make a file with it");
+  create->add_option("FILE", token_made, "must not be there yet");
   const auto* completion = app.add_subcommand("completion", "print what a shell needs to complete this command");
   app.get_subcommand("completion")
       ->add_option("SHELL", shell, "bash, zsh or fish")
@@ -180,9 +243,24 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
+  const auto token = FindToken(token_file);
+  if (!token.ok()) {
+    Fail(token.status());
+    return kUsage;
+  }
+  options.token = *token;
   options.header = !no_header;
   options.output = outputs.at(output);
   options.timeout = std::chrono::milliseconds{timeout_ms};
+  if (all) {
+    asked.subject = what;
+    admin = LsAll;
+  }
+  if (admin != nullptr) return RunAdmin(admin, options, asked);
+  if (create->parsed()) {
+    const Status made = CreateToken(token_made, std::cout);
+    return made.ok() ? kDone : Fail(made);
+  }
   if (doctor->parsed()) return RunDoctor(options);
   if (top->parsed()) {
     if (once) rounds.count = 1;
@@ -193,6 +271,9 @@ int Main(int argc, char** argv) {
     const std::vector<Choices> choices = {{"--output", {"table", "csv", "json", "jsonl"}},
                                           {"-o", {"table", "csv", "json", "jsonl"}},
                                           {"ls", kinds},
+                                          {"quota", {"get", "set"}},
+                                          {"config", {"show"}},
+                                          {"token", {"create"}},
                                           {"completion", {"bash", "zsh", "fish"}}};
     const auto script = Completion(app, choices, shell);
     if (!script.ok()) return Fail(script.status());

@@ -68,7 +68,7 @@ Table Leases(const v1::ListResponse& answer, Form form) {
 Table Namespaces(const v1::ListResponse& answer, Form form) {
   Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SHARES", "SHARED"}, form);
   for (const auto& info : answer.namespaces()) {
-    table.Add({info.namespace_(), to_string(info.uid()), table.Size(info.quota_bytes()),
+    table.Add({info.namespace_(), info.shared() ? "shared" : to_string(info.uid()), table.Size(info.quota_bytes()),
                table.Size(info.charged_bytes()), to_string(info.shares()), table.Size(info.share_bytes())});
   }
   return table;

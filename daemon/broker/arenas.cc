@@ -1,5 +1,6 @@
 // The Broker's verbs on arenas: allocate one, seal it, export it, ask what came back of it; and the tickets for them.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -18,6 +19,8 @@ Result<Broker::State::Served> Broker::State::ServedFor(SessionId session, const 
   const MutexLock lock(mutex);
   const Session* const found = FindSession(session);
   if (found == nullptr) return NoSession();
+  const auto key = KeyOf(*found, call.ns, Right::kWrite);
+  if (!key.ok()) return key.status();
   auto served = BackendFor(found->peer, call.device);
   if (!served.ok()) return served;
   const uint64_t footprint = served->backend->Footprint(served->device, call.size);
@@ -25,7 +28,7 @@ Result<Broker::State::Served> Broker::State::ServedFor(SessionId session, const 
   if (footprint == 0 || footprint > capacity) {
     return ResourceExhausted(call.size, " bytes can never fit: the device has ", capacity).Because("DEVICE_TOO_SMALL");
   }
-  const uint64_t quota = quota_bytes();
+  const uint64_t quota = quota_bytes(*key);
   if (footprint > quota) {
     return ResourceExhausted("namespace '", ns, "': ", footprint, " bytes can never fit: the quota is ", quota)
         .Because("QUOTA_TOO_SMALL");
@@ -46,14 +49,23 @@ Broker::State::Belongings Broker::State::BelongingsOf(uint32_t uid) const {
   Belongings belongings;
   for (auto ns = namespaces.lower_bound(NamespaceKey{uid, {}}); ns != namespaces.end() && ns->first.uid == uid; ++ns) {
     ++belongings.namespaces;
-    belongings.arenas += ns->second->quota().charges();
-    belongings.bytes += ns->second->quota().used();
+  }
+  if (const auto payer = payers.find(uid); payer != payers.end()) {
+    belongings.arenas = payer->second->charges();
+    belongings.bytes = payer->second->used();
   }
   return belongings;
 }
 
+// What one user has is limited where it is asked for (limits.bytes_per_uid), not here.
+const std::shared_ptr<Quota>& Broker::State::PayerOf(uint32_t uid) {
+  std::shared_ptr<Quota>& payer = payers[uid];
+  if (payer == nullptr) payer = std::make_shared<Quota>(UINT64_MAX);
+  return payer;
+}
+
 // The namespace comes into being with its first Charge.
-Result<Charge> Broker::State::Reserve(Session& session, std::string_view ns, uint64_t footprint) {
+Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) {
   const Limits& limits = config.limits;
   if (session.arenas.size() + session.allocating >= limits.arenas_per_session) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
@@ -72,42 +84,53 @@ Result<Charge> Broker::State::Reserve(Session& session, std::string_view ns, uin
         .With("used_bytes", std::to_string(has.bytes))
         .With("quota_bytes", std::to_string(bytes_per_uid));
   }
-  if (Namespace* const found = FindNamespace(session.peer.uid, ns); found != nullptr) {
-    return found->ChargeFor(footprint);
+  Namespace* owner = FindNamespace(key);
+  if (owner == nullptr) {
+    const auto made = MakeNamespace(session, key);
+    if (!made.ok()) return made.status();
+    owner = *made;
   }
-  const auto made = MakeNamespace(session.peer.uid, ns);
-  if (!made.ok()) return made.status();
-  return (*made)->ChargeFor(footprint);  // if it is refused, the next sweep finds the namespace unused
+  // If it is refused, the next sweep finds a fresh namespace unused.
+  auto charge = owner->ChargeFor(footprint, PayerOf(session.peer.uid));
+  if (!charge.ok()) return charge.status();
+  return Reserved{*std::move(charge), owner};
 }
 
 // REQUIRES: it is not there.
-Result<Namespace*> Broker::State::MakeNamespace(uint32_t uid, std::string_view ns) {
+Result<Namespace*> Broker::State::MakeNamespace(const Session& session, const NamespaceKey& key) {
   const Limits& limits = config.limits;
   DropUnusedNamespaces();
-  if (BelongingsOf(uid).namespaces >= limits.namespaces_per_uid) {
-    return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
+  // Those that users share are as many as the operator wrote down, and nobody's own can take their place.
+  if (key.uid != kSharedByUsers) {
+    if (BelongingsOf(session.peer.uid).namespaces >= limits.namespaces_per_uid) {
+      return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
+    }
+    const auto shared = std::distance(namespaces.lower_bound({kSharedByUsers, {}}), namespaces.end());
+    if (namespaces.size() - static_cast<uint64_t>(shared) >= limits.namespaces) {
+      return AtLimit("TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
+    }
   }
-  if (namespaces.size() >= limits.namespaces) return AtLimit("TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
-  auto fresh = std::make_unique<Namespace>(uid, std::string(ns), quota_bytes());
-  const NamespaceKey key{fresh->uid(), fresh->name()};
-  return namespaces.emplace(key, std::move(fresh)).first->second.get();
+  auto fresh = std::make_unique<Namespace>(key.uid, std::string(key.name), quota_bytes(key));
+  const NamespaceKey its{fresh->uid(), fresh->name()};
+  return namespaces.emplace(its, std::move(fresh)).first->second.get();
 }
 
 Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& call) {
   State& state = *state_;
-  const std::string_view ns = NamespaceNameOf(call.ns);
   const auto served = state.ServedFor(session, call);
   if (!served.ok()) return served.status();
   MemoryBackend& backend = *served->backend;
   const Device& device = served->device;
-  std::optional<Charge> charge;
+  std::optional<State::Reserved> reserved;
   {
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
-    auto reserved = state.Reserve(*found, ns, backend.Footprint(device, call.size));
-    if (!reserved.ok()) return reserved.status();
-    charge.emplace(*std::move(reserved));
+    const auto key = state.KeyOf(*found, call.ns, Right::kWrite);
+    if (!key.ok()) return key.status();
+    auto granted = state.Reserve(*found, *key, backend.Footprint(device, call.size));
+    if (!granted.ok()) return granted.status();
+    reserved.emplace(*std::move(granted));
     ++found->allocating;
   }
   const auto generation = RandomBytes<uint64_t>();
@@ -125,9 +148,8 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   --found->allocating;
   if (!writable.ok()) return writable.status();
   const ArenaId id{++state.last_arena};
-  Namespace* const owner = state.FindNamespace(found->peer.uid, ns);  // there: the Charge keeps it
-  auto arena = std::make_unique<Arena>(id, generation, owner, found, *std::move(charge), std::move(block), device,
-                                       backend.kind());
+  auto arena = std::make_unique<Arena>(id, generation, reserved->ns, found, std::move(reserved->charge),
+                                       std::move(block), device, backend.kind());
   AllocatedArena answer{arena->Describe()};
   answer.handle.descriptor = std::move(writable->descriptor);
   answer.handle.opaque = arena->opaque = std::move(writable->opaque);

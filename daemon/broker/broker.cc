@@ -20,8 +20,8 @@ Session* Broker::State::FindSession(SessionId id) const {
   return found == sessions.end() ? nullptr : found->second.get();
 }
 
-Namespace* Broker::State::FindNamespace(uint32_t uid, std::string_view name) const {
-  const auto found = namespaces.find(NamespaceKey{uid, NamespaceNameOf(name)});
+Namespace* Broker::State::FindNamespace(const NamespaceKey& key) const {
+  const auto found = namespaces.find(key);
   return found == namespaces.end() ? nullptr : found->second.get();
 }
 
@@ -91,27 +91,6 @@ Result<Broker::State::Served> Broker::State::BackendFor(const Peer& peer, const 
   }
   if (!kinds.empty()) return peer.CannotOpen("device " + NameOf(device), kinds);
   return InvalidArgument("no device ", NameOf(device), "; there are: ", devices).Because("UNKNOWN_DEVICE");
-}
-
-uint64_t Broker::State::quota_bytes() const {
-  if (config.namespace_quota_bytes != 0) return config.namespace_quota_bytes;
-  // A device may have several backends, and is counted once.
-  std::vector<Device> counted;
-  uint64_t capacity = 0;
-  for (const MemoryBackend* backend : backends) {
-    for (const Device& device : backend->devices()) {
-      if (std::ranges::find(counted, device) != counted.end()) continue;
-      counted.push_back(device);
-      capacity += backend->usage(device).capacity_bytes;
-    }
-  }
-  return capacity;
-}
-
-void Broker::AdoptQuota() {
-  const uint64_t bytes = state_->quota_bytes();
-  const MutexLock lock(state_->mutex);
-  for (const auto& [key, ns] : state_->namespaces) ns->ChangeQuota(bytes);
 }
 
 Result<OpenedSession> Broker::OpenSession(Peer peer) {

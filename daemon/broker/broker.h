@@ -45,7 +45,10 @@ struct Peer {
   std::string refused;                                   // why it is not offered other kinds that it could open
   ProcessFd process;                                     // null where the kernel has no pidfd for it
   std::string events;  // two that say the same open each other's interprocess events; empty: it opens nobody's
+  std::vector<uint32_t> groups;  // supplementary ones
+  std::string token;             // that it stated, which may open namespaces to it; empty: none. A secret
 
+  Credentials credentials() const { return {uid, gid, groups, token}; }
   bool Opens(HandleKind kind) const;
   // FAILED_PRECONDITION that says what it can open, and why not more.
   Status CannotOpen(std::string_view what, HandleKind kind) const;
@@ -84,6 +87,7 @@ struct PublishCall {
   Fence fence;
   bool replace = false;
   bool sealed = false;
+  std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
   bool from_road = false;  // it stood on the channel's road, which ends
@@ -94,6 +98,7 @@ struct PublishedShare {
   std::string name;
   uint64_t generation = 0;
   Immutability immutability{};
+  std::optional<Clock::time_point> sweep_at;  // it expires then, before all others: sweep
 };
 
 struct ShareKey {
@@ -114,6 +119,18 @@ struct LeasedShare {
 struct AcquiredShares {
   std::vector<LeasedShare> shares;
   std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
+};
+
+// A namespace as an administrator names it: of one that users share, without a user or with kSharedByUsers.
+struct NamespaceOf {
+  std::string_view ns;
+  std::optional<uint32_t> uid;
+};
+
+struct NamespaceQuota {
+  uint64_t quota_bytes = 0;
+  uint64_t charged_bytes = 0;
+  bool set = false;  // by SetQuota
 };
 
 struct OpenChannelCall {
@@ -150,8 +167,15 @@ class Broker {
   Broker& operator=(const Broker&) = delete;
 
   const Token& broker_id() const;  // random in every life
-  // The configured quota is another now: so is every namespace's. Limits are read each time.
-  void AdoptQuota();
+  // The configured namespaces are others now: who may use them, their quotas. Limits are read each time. What lies in a
+  // namespace that nobody can name any more, since it has become another, is withdrawn.
+  struct Adopted {
+    std::vector<SessionId> without_right;  // they have something of a namespace that is not for them: to be ended
+    uint64_t withdrawn = 0;
+  };
+  Adopted AdoptNamespaces();
+  // Whose namespace this session means by that name: its user's, or kSharedByUsers. PERMISSION_DENIED.
+  Result<uint32_t> OwnerOf(SessionId session, std::string_view ns, Right right) const;
 
   // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
   Result<OpenedSession> OpenSession(Peer peer);
@@ -185,6 +209,14 @@ class Broker {
   // Number of names taken away. NOT_FOUND names the first that is not there; the others are withdrawn all the same.
   Result<uint32_t> Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys);
 
+  // Administration (administration.cc): asked for by nobody's session. INVALID_ARGUMENT: several are meant, or none.
+  Result<NamespaceQuota> QuotaOf(const NamespaceOf& of) const;
+  // Until it is set again, whatever is configured; nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
+  Result<NamespaceQuota> SetQuota(const NamespaceOf& of, std::optional<uint64_t> bytes);
+  Result<uint32_t> Withdraw(const NamespaceOf& of, std::span<const ShareKey> keys);
+  // Cached memory goes back to the system: so many bytes. Slow.
+  uint64_t Trim();
+
   // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
   // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel;
   // INVALID_ARGUMENT: limits.channel_capacity_max; FAILED_PRECONDITION: it was opened with another capacity.
@@ -201,6 +233,9 @@ class Broker {
   // What was received did not reach the session: the next Receive brings it, whoever asks. The channels of these
   // leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const uint64_t> leases);
+
+  // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, where it is not for this
+  // session, the same whether anything is there or not; NAMESPACE_READ_ONLY where it may only read.
 
   // Reading without calls (holding.cc). NOT_FOUND: the namespace is not there (yet), or another user's.
   // A read-only description of the namespace's catalogue.
@@ -264,17 +299,19 @@ class Broker {
   // NOT_FOUND for every ticket that is not this session's, used, or too old: without telling which.
   Result<Redeemed> Redeem(SessionId session, std::span<const uint8_t> ticket);
 
-  // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans
-  // and late tickets; drops namespaces that hold nothing. Slow (destroys): on a worker.
+  // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans,
+  // late tickets and shares that have expired; drops namespaces that hold nothing. Slow (destroys): on a worker.
   struct Swept {
     uint64_t freed_bytes = 0;
     bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
+    std::optional<Clock::time_point> next;  // the next share expires
   };
   Swept Sweep(Clock::time_point now);
   // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
   bool sweep_wanted() const;
 
-  // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces.
+  // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces, and shared ones that it
+  // may read.
   Result<SharePage> ListShares(SessionId session, const ListFilter& filter) const;
   Result<SessionPage> ListSessions(SessionId session, const ListFilter& filter) const;
   Result<LeasePage> ListLeases(SessionId session, const ListFilter& filter) const;

@@ -36,9 +36,11 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   const MutexLock lock(state.mutex);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
-  Namespace* owner = state.FindNamespace(found->peer.uid, ns);
+  const auto key = state.KeyOf(*found, ns, Right::kWrite);  // who receives takes away
+  if (!key.ok()) return key.status();
+  Namespace* owner = state.FindNamespace(*key);
   if (owner == nullptr) {
-    const auto made = state.MakeNamespace(found->peer.uid, ns);
+    const auto made = state.MakeNamespace(*found, *key);
     if (!made.ok()) return made.status();
     owner = *made;
   }
@@ -162,7 +164,7 @@ void Broker::State::Close(const ChannelEnd& end, bool complete, Clock::time_poin
   if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
   if (channel.members() > 0) return;
   if (!channel.awaits_first_receiver()) return DropChannel(channel);
-  lingering.emplace(&channel, now + config.orphan_grace.get());
+  lingering.emplace(&channel, now + PolicyOf(channel.ns()->name()).orphan_grace);
   sweep_wanted.store(true);
 }
 

@@ -1,5 +1,5 @@
 // A Charge is the receipt for reserved quota: it exists exactly as long as the bytes are reserved, so quota can
-// neither leak nor be returned twice.
+// neither leak nor be returned twice. The bytes count in a namespace's quota, and in what their user has of them all.
 #pragma once
 
 #include <atomic>
@@ -46,24 +46,32 @@ class Quota {
 class Charge {
  public:
   // Nothing if the quota has no room for `bytes`.
-  static std::optional<Charge> Of(std::shared_ptr<Quota> quota, uint64_t bytes) {
+  // `payer`: who has the bytes, beside the quota; null: nobody counts them.
+  static std::optional<Charge> Of(std::shared_ptr<Quota> quota, uint64_t bytes,
+                                  std::shared_ptr<Quota> payer = nullptr) {
     if (!quota->Take(bytes)) return std::nullopt;
-    return Charge(std::move(quota), bytes);
+    if (payer == nullptr || payer->Take(bytes)) return Charge(std::move(quota), std::move(payer), bytes);
+    quota->Return(bytes);
+    return std::nullopt;
   }
-  Charge(Charge&& other) noexcept : quota_(std::move(other.quota_)), bytes_(other.bytes_) {}
+  Charge(Charge&& other) noexcept
+      : quota_(std::move(other.quota_)), payer_(std::move(other.payer_)), bytes_(other.bytes_) {}
   Charge(const Charge&) = delete;
   Charge& operator=(const Charge&) = delete;
   Charge& operator=(Charge&&) = delete;
   ~Charge() {
     if (quota_ != nullptr) quota_->Return(bytes_);
+    if (payer_ != nullptr) payer_->Return(bytes_);
   }
 
   uint64_t bytes() const { return bytes_; }
 
  private:
-  Charge(std::shared_ptr<Quota> quota, uint64_t bytes) : quota_(std::move(quota)), bytes_(bytes) {}
+  Charge(std::shared_ptr<Quota> quota, std::shared_ptr<Quota> payer, uint64_t bytes)
+      : quota_(std::move(quota)), payer_(std::move(payer)), bytes_(bytes) {}
 
   std::shared_ptr<Quota> quota_;
+  std::shared_ptr<Quota> payer_;
   const uint64_t bytes_;
 };
 

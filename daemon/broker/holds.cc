@@ -30,7 +30,9 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       const MutexLock lock(state.mutex);
       const Session* const found = state.FindSession(session);
       if (found == nullptr) return NoSession();
-      Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+      const auto key = state.KeyOf(*found, ns, Right::kRead);
+      if (!key.ok()) return key.status();
+      Namespace* const owner = state.FindNamespace(*key);
       if (owner == nullptr) return NoNamespace(ns);
       if (owner->holding.catalogue == nullptr) owner->holding.catalogue = std::exchange(fresh, nullptr);
       catalogue = owner->holding.catalogue;
@@ -53,7 +55,9 @@ Result<UniqueFd> Broker::ExportHolds(SessionId session, std::string_view ns) {
       const MutexLock lock(state.mutex);
       Session* const found = state.FindSession(session);
       if (found == nullptr) return NoSession();
-      Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+      const auto key = state.KeyOf(*found, ns, Right::kRead);
+      if (!key.ok()) return key.status();
+      Namespace* const owner = state.FindNamespace(*key);
       if (owner == nullptr || owner->holding.catalogue == nullptr) return NoNamespace(ns);
       page = owner->holding.PageOf(*found);
       if (page == nullptr && fresh != nullptr) {
@@ -75,7 +79,9 @@ Status Broker::HoldsMapped(SessionId session, std::string_view ns) {
   const MutexLock lock(state.mutex);
   const Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
-  const Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+  const auto key = state.KeyOf(*found, ns, Right::kRead);
+  if (!key.ok()) return key.status();
+  const Namespace* const owner = state.FindNamespace(*key);
   const std::shared_ptr<HoldsPage> page = owner == nullptr ? nullptr : owner->holding.PageOf(*found);
   return page == nullptr ? NoNamespace(ns) : page->Seal();
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kVisitsMax = 1024;
 
 NamespaceRow RowOf(const Namespace& ns) {
-  return {ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), ns.share_bytes()};
+  return {ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), ns.share_bytes(), false};
 }
 
 Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
@@ -29,6 +29,18 @@ Result<uint64_t> ReadNumber(std::string_view text) {
 std::chrono::milliseconds Age(Clock::time_point born, Clock::time_point now) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now - born);
 }
+
+// In a page token: "uid/name". Nothing: before the first.
+Result<NamespaceKey> KeyIn(std::string_view text) {
+  if (text.empty()) return NamespaceKey{};
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return BadToken();
+  const auto uid = ReadNumber(text.substr(0, slash));
+  if (!uid.ok() || *uid > kSharedByUsers) return BadToken();
+  return NamespaceKey{static_cast<uint32_t>(*uid), text.substr(slash + 1)};
+}
+
+std::string TokenAt(uint64_t number, const NamespaceKey& key) { return Concat(number, ":", key.uid, "/", key.name); }
 
 bool Matches(const ListFilter& filter, const Share& share) {
   if (!filter.ns.empty() && share.facts->ns != filter.ns) return false;
@@ -47,9 +59,14 @@ Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilt
     position.number = *number;
     position.text = filter.page_token.substr(colon + 1);
   }
+  if (filter.everybody) return position;
   position.asker = FindSession(session);
   if (position.asker == nullptr) return NoSession();
   return position;
+}
+
+bool ListPosition::Sees(const Session& session) const {
+  return asker == nullptr || asker->peer.uid == session.peer.uid;
 }
 
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
@@ -57,31 +74,37 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
   const MutexLock lock(state.mutex);
   const auto after = state.PositionOf(session, filter);
   if (!after.ok()) return after.status();
+  const auto first = KeyIn(after->text);
+  if (!first.ok()) return first.status();
   const auto now = Clock::now();
   SharePage page;
   uint64_t visits = 0;
-  auto ns = state.namespaces.lower_bound(NamespaceKey{after->asker->peer.uid, after->text});
-  for (; ns != state.namespaces.end() && ns->first.uid == after->asker->peer.uid; ++ns) {
+  ShareId last{};
+  uint32_t last_in = 0;
+  for (auto ns = state.namespaces.lower_bound(*first); ns != state.namespaces.end(); ++ns) {
+    if (after->asker != nullptr && !state.MayList(after->asker->peer, ns->first)) continue;
     const auto& shares = ns->second->shares();
-    auto at = ns->first.name == after->text ? shares.upper_bound(ShareId{after->number}) : shares.begin();
+    auto at = ns->first == *first ? shares.upper_bound(ShareId{after->number}) : shares.begin();
     for (; at != shares.end(); ++at) {
       const Share& share = *at->second;
       if (++visits > kVisitsMax) {
-        page.next = Concat(at == shares.begin() ? 0 : Number(std::prev(at)->first), ":", ns->first.name);
+        page.next = TokenAt(at == shares.begin() ? 0 : Number(std::prev(at)->first), ns->first);
         return page;
       }
       const bool wanted = filter.session == SessionId{} || filter.session == share.maker;
       if (share.withdrawn || !wanted || !Matches(filter, share)) continue;
       if (page.rows.size() == filter.page_size) {
-        const ShareFacts& last = *page.rows.back().facts;
-        page.next = Concat(Number(last.id), ":", last.ns);
+        page.next = TokenAt(Number(last), {last_in, page.rows.back().facts->ns});
         return page;
       }
+      last = share.facts->id;
+      last_in = ns->first.uid;
       const bool maker_lives = state.FindSession(share.maker) != nullptr;
       page.rows.push_back({share.facts, share.arena->Describe(share.offset, share.size),
                            share.arena->immutability.value_or(Immutability::kByContract),
                            maker_lives ? share.maker : SessionId{}, share.maker_process_id, share.leases,
-                           Age(share.born, now), share.fence.done()});
+                           Age(share.born, now), share.fence.done(), std::nullopt});
+      if (share.expires) page.rows.back().expires_in = std::max(Age(now, *share.expires), std::chrono::milliseconds(0));
     }
   }
   return page;
@@ -97,7 +120,7 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
   uint64_t visits = 0;
   for (auto at = state.sessions.upper_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
-    if (one.peer.uid != after->asker->peer.uid) continue;
+    if (!after->Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
     if (page.rows.size() == filter.page_size || visits > kVisitsMax) {
       page.next = Concat(Number(page.rows.back().session), ":");
@@ -124,7 +147,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   uint64_t visits = 0;
   for (auto at = state.sessions.lower_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
-    if (one.peer.uid != after->asker->peer.uid) continue;
+    if (!after->Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
     const bool goes_on = one.id == SessionId{after->number};
     for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? *last_lease : 0}); lease != one.leases.end(); ++lease) {
@@ -154,22 +177,26 @@ std::vector<NamespaceRow> Broker::Namespaces() const {
   return rows;
 }
 
-// By name: the token is "0:name".
+// By owner, then by name.
 Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
   const auto after = state.PositionOf(session, filter);
   if (!after.ok()) return after.status();
+  const auto first = KeyIn(after->text);
+  if (!first.ok()) return first.status();
   NamespacePage page;
-  auto at = state.namespaces.upper_bound(NamespaceKey{after->asker->peer.uid, after->text});
-  for (; at != state.namespaces.end() && at->first.uid == after->asker->peer.uid; ++at) {
+  for (auto at = state.namespaces.upper_bound(*first); at != state.namespaces.end(); ++at) {
     const Namespace& ns = *at->second;
     if (ns.unused() || (!filter.ns.empty() && ns.name() != filter.ns)) continue;
+    if (after->asker != nullptr && !state.MayList(after->asker->peer, at->first)) continue;
     if (page.rows.size() == filter.page_size) {
-      page.next = Concat("0:", page.rows.back().ns);
+      page.next = TokenAt(0, {page.rows.back().uid, page.rows.back().ns});
       return page;
     }
     page.rows.push_back(RowOf(ns));
+    if (after->asker == nullptr) continue;
+    page.rows.back().read_only = state.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
   }
   return page;
 }

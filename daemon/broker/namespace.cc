@@ -107,8 +107,8 @@ Status CheckName(std::string_view what, std::string_view text, uint64_t bytes_ma
   return Ok();
 }
 
-Result<Charge> Namespace::ChargeFor(uint64_t bytes) {
-  auto charge = Charge::Of(quota_, bytes);
+Result<Charge> Namespace::ChargeFor(uint64_t bytes, std::shared_ptr<Quota> payer) {
+  auto charge = Charge::Of(quota_, bytes, std::move(payer));
   if (charge.has_value()) return *std::move(charge);
   const uint64_t used = quota_->used();
   return ResourceExhausted("namespace '", name_, "': ", bytes, " bytes exceed the quota (", used, " of ",

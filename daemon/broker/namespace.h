@@ -1,5 +1,6 @@
-// A Namespace owns names and pays for memory. Namespaces are per uid: no uid can see, or guess, that another's exists.
-// It is there exactly as long as it has shares or channels or pays for something.
+// A Namespace owns names and pays for memory. It is one user's own, and no other user can see, or guess, that it
+// exists; or, where the operator says who may use it, all of these users share it. It is there exactly as long as it
+// has shares or channels or pays for something.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +33,13 @@ class Namespace {
   Namespace(uint32_t uid, std::string name, uint64_t quota_bytes)
       : uid_(uid), name_(std::move(name)), quota_(std::make_shared<Quota>(quota_bytes)) {}
 
+  // Whose it is; kSharedByUsers.
   uint32_t uid() const { return uid_; }
   const std::string& name() const { return name_; }
   const Quota& quota() const { return *quota_; }
   void ChangeQuota(uint64_t bytes) { quota_->Change(bytes); }
-  // RESOURCE_EXHAUSTED, reason QUOTA_EXCEEDED.
-  Result<Charge> ChargeFor(uint64_t bytes);
+  // RESOURCE_EXHAUSTED, reason QUOTA_EXCEEDED. `payer`: the user who has the bytes.
+  Result<Charge> ChargeFor(uint64_t bytes, std::shared_ptr<Quota> payer = nullptr);
   bool unused() const { return shares_.empty() && channels.empty() && quota_->used() == 0; }
 
   // Null if nothing has that name, or nothing with that id has a name any more.
@@ -78,7 +80,7 @@ inline bool MayBeReused(const Share& share) {
          !share.ns->holding.IsHeld(share);
 }
 
-// How namespaces are found and listed: by owner, then by name.
+// How namespaces are found and listed: by owner, then by name. What users share comes last.
 struct NamespaceKey {
   uint32_t uid = 0;
   std::string_view name;

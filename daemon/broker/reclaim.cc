@@ -11,6 +11,7 @@ namespace arraybridge {
 namespace {
 
 constexpr std::chrono::milliseconds kEnforcePauseMax{60'000};
+constexpr std::chrono::milliseconds kLifetimeMax = std::chrono::hours(24 * 365 * 100);  // what a clock can add
 
 }  // namespace
 
@@ -29,8 +30,13 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
   return true;
 }
 
-void Broker::State::Withdraw(Share& share) {
+void Broker::State::TakeName(Share& share) {
+  if (share.expires.has_value()) expiring.erase({*std::exchange(share.expires, std::nullopt), &share});
   share.ns->TakeName(share);
+}
+
+void Broker::State::Withdraw(Share& share) {
+  TakeName(share);
   share.ns->holding.Retire(share);
   Settle(share);
 }
@@ -56,7 +62,7 @@ void Broker::State::Settle(Share& share) {
 }
 
 void Broker::State::Drop(const Share& share) {
-  const auto described = description_bytes_of_uid.find(share.ns->uid());
+  const auto described = description_bytes_of_uid.find(share.maker_uid);
   const bool counted = described != description_bytes_of_uid.end();  // not if nothing was ever said
   if (counted && (described->second -= share.facts->description.size()) == 0) description_bytes_of_uid.erase(described);
   share.ns->Remove(share);
@@ -122,7 +128,7 @@ void Broker::State::Finish(Share& share) {
 
 void Broker::State::Lose(Share& share) {
   ++lost_fences_total;
-  if (!share.withdrawn) share.ns->TakeName(share);
+  if (!share.withdrawn) TakeName(share);
   Finish(share);
 }
 
@@ -150,17 +156,24 @@ void Broker::State::Abandon(Session& session, Clock::time_point now) {
   CloseEnds(session, now);
   DropHolds(session);
   for (const auto& [arena, use] : session.uses) arena->readers.erase(&session);
+  std::vector<Share*> go_along;
   const auto made = std::exchange(session.arenas, {});
   for (const auto& [id, arena] : made) {
     for (const auto& [offset, share] : arena->shares()) {
-      if (!share->facts->unnamed || share->withdrawn) continue;
-      share->orphan_until = now + config.orphan_grace.get();
+      if (share->withdrawn) continue;
+      if (PolicyOf(share->ns->name()).withdraw_on_exit) {
+        go_along.push_back(share);
+        continue;
+      }
+      if (!share->facts->unnamed) continue;
+      share->orphan_until = now + PolicyOf(share->ns->name()).orphan_grace;
       orphans.insert(share);
       sweep_wanted.store(true);
     }
     arena->maker = nullptr;
     if (arena->writer != nullptr) GiveBack(*arena);
   }
+  for (Share* const share : go_along) Withdraw(*share);
 }
 
 void Broker::State::WithdrawOrphans(Clock::time_point now) {
@@ -170,6 +183,19 @@ void Broker::State::WithdrawOrphans(Clock::time_point now) {
     if (!read && *share->orphan_until <= now) late.push_back(share);
   }
   for (Share* share : late) Withdraw(*share);
+}
+
+bool Broker::State::Limit(Share& share, std::chrono::milliseconds asked) {
+  const auto most = PolicyOf(share.ns->name()).share_lifetime;
+  const auto lifetime = asked.count() == 0 || (most.count() != 0 && most < asked) ? most : asked;
+  if (lifetime.count() == 0) return false;
+  share.expires = share.born + std::min(lifetime, kLifetimeMax);
+  const auto its = expiring.emplace(*share.expires, &share).first;
+  return its == expiring.begin();
+}
+
+void Broker::State::WithdrawExpired(Clock::time_point now) {
+  while (!expiring.empty() && expiring.begin()->first <= now) Withdraw(*expiring.begin()->second);
 }
 
 // What is refused for good stays by contract.
@@ -188,6 +214,7 @@ void Broker::State::NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clo
 }
 
 void Broker::State::DropUnusedNamespaces() {
+  std::erase_if(payers, [](const auto& entry) { return entry.second->used() == 0; });
   std::erase_if(namespaces, [](const auto& entry) {
     Namespace& ns = *entry.second;
     if (!ns.unused()) return false;
@@ -206,6 +233,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   {
     const MutexLock lock(state.mutex);
     state.WithdrawOrphans(now);
+    state.WithdrawExpired(now);
     state.DropLingering(now);
     for (const auto& [id, session] : state.sessions) session->tickets.DropLate(now);
     for (const auto& [arena, enforcement] : state.to_enforce) {
@@ -248,6 +276,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
   for (const auto& [id, sealed] : seals) state.NoteSeal(id, sealed, now);
   state.DropUnusedNamespaces();
+  if (!state.expiring.empty()) swept.next = state.expiring.begin()->first;
   swept.more_later =
       !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty() || !state.lingering.empty();
   return swept;

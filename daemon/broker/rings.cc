@@ -22,6 +22,8 @@ Result<UniqueFd> Broker::OpenRing(SessionId session, std::string_view ns) {
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
+    const auto key = state.KeyOf(*found, name, Right::kWrite);
+    if (!key.ok()) return key.status();
     if (found->ring != nullptr) {
       return FailedPrecondition("session ", Number(session), " has a publish ring already").Because("RING_TAKEN");
     }
@@ -31,7 +33,7 @@ Result<UniqueFd> Broker::OpenRing(SessionId session, std::string_view ns) {
       return AtLimit("TOO_MANY_RINGS", "rings_per_uid", rings_max);
     }
     found->ring = ring;
-    state.rings.push_back({session, found->peer.uid, std::string(name), ring});
+    state.rings.push_back({session, found->peer.uid, key->uid, std::string(name), ring});
     state.has_rings.store(true, std::memory_order_release);
   }
   return ring->ExportEntries();
@@ -57,13 +59,14 @@ std::optional<SessionRing> Broker::RingOf(SessionId session) const {
 }
 
 std::vector<SessionRing> Broker::PendingRings(SessionId session, std::optional<std::string_view> ns) const {
-  const MutexLock lock(state_->mutex);
-  const Session* const found = state_->FindSession(session);
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.FindSession(session);
   std::vector<SessionRing> pending;
   if (found == nullptr) return pending;
-  for (const SessionRing& each : state_->rings) {
-    const bool same = each.uid == found->peer.uid && (!ns || each.ns == NamespaceNameOf(*ns));
-    if (same && each.ring->pending()) pending.push_back(each);
+  for (const SessionRing& each : state.rings) {
+    if (ns && each.ns != NamespaceNameOf(*ns)) continue;
+    if (each.ring->pending() && state.MayList(found->peer, {each.owner, each.ns})) pending.push_back(each);
   }
   return pending;
 }

@@ -99,7 +99,9 @@ std::shared_ptr<const ChannelRoad> Broker::RoadIn(SessionId session, std::string
                                                   std::string_view channel) const {
   const MutexLock lock(state_->mutex);
   const Session* const found = state_->FindSession(session);
-  const Namespace* const owner = found == nullptr ? nullptr : state_->FindNamespace(found->peer.uid, ns);
+  if (found == nullptr) return nullptr;
+  const auto key = state_->KeyOf(*found, ns, Right::kWrite);
+  const Namespace* const owner = key.ok() ? state_->FindNamespace(*key) : nullptr;
   if (owner == nullptr) return nullptr;
   const auto known = owner->channels.find(channel);
   return known == owner->channels.end() ? nullptr : known->second->road;

@@ -12,7 +12,8 @@ namespace arraybridge {
 
 struct SessionRing {
   SessionId session{};
-  uint32_t uid = 0;
+  uint32_t uid = 0;    // the session's
+  uint32_t owner = 0;  // the namespace's
   std::string ns;
   std::shared_ptr<PublishRing> ring;  // never null
 };

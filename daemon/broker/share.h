@@ -23,6 +23,7 @@ struct Share {
   uint64_t offset = 0;
   uint64_t size = 0;
   SessionId maker{};
+  uint32_t maker_uid = 0;
   uint64_t maker_process_id = 0;
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;
@@ -35,6 +36,8 @@ struct Share {
   bool retired = false;                 // its entry finds it no more
   // Set when the maker of an unnamed share is gone: from then on it is withdrawn as soon as nobody leases it.
   std::optional<std::chrono::steady_clock::time_point> orphan_until;
+  // When it loses its name, if it has one and its namespace or its maker set an end.
+  std::optional<std::chrono::steady_clock::time_point> expires;
 };
 
 }  // namespace arraybridge

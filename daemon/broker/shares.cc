@@ -60,12 +60,12 @@ Status OtherNamespace(ArenaId arena, const Namespace& ns) {
 Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                                    uint64_t description_bytes) const {
   const Limits& limits = config.limits;
+  const auto key = KeyOf(session, call.ns, Right::kWrite);
+  if (!key.ok()) return key.status();
   const Arena* const arena = FindWritable(session, call.arena);
   if (arena == nullptr || arena->generation() != call.arena_generation) return NoArena(call.arena);
   const Namespace& ns = *arena->ns();
-  if (ns.name() != NamespaceNameOf(call.ns)) {
-    return OtherNamespace(call.arena, ns);
-  }
+  if (FindNamespace(*key) != &ns) return OtherNamespace(call.arena, ns);
   AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
   if (!call.fence.done() &&
       (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
@@ -78,9 +78,10 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
   }
-  const auto described = description_bytes_of_uid.find(ns.uid());
+  const auto described = description_bytes_of_uid.find(session.peer.uid);
   const uint64_t has = described == description_bytes_of_uid.end() ? 0 : described->second;
-  const uint64_t room_made = makes_room ? old->facts->description.size() : 0;
+  const bool own = makes_room && old->maker_uid == session.peer.uid;
+  const uint64_t room_made = own ? old->facts->description.size() : 0;
   if (has - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
   return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
 }
@@ -160,17 +161,19 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     share->withdrawn = true;
   }
   Share* const old = sent ? nullptr : ns.FindByName(name);
-  state.description_bytes_of_uid[ns.uid()] += facts->description.size();
+  state.description_bytes_of_uid[found->peer.uid] += facts->description.size();
   facts->id = ShareId{++state.last_share};
   facts->generation = ++state.last_generation;
   share->facts = std::move(facts);
   share->ns = &ns;
   share->arena = &arena;
+  share->maker_uid = found->peer.uid;
   share->maker_process_id = found->peer.process_id;
   share->fence = std::move(call.fence);
   state.Enter(*share);  // before the old one goes: who looks meanwhile finds one of the two
   if (old != nullptr) state.Withdraw(*old);
   Share* const added = ns.Add(std::move(share));
+  const bool ends_first = !sent && state.Limit(*added, call.lifetime);
   arena.Carve(added->offset, added);
   if (channel != nullptr) channel->Push(*added);
   if (channel != nullptr && channel->road != nullptr && channel->road->open) channel->road->road->AddCall();
@@ -179,7 +182,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     ++state.pending_fences;
   }
   ++state.publishes_total;
-  return PublishedShare{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability};
+  PublishedShare published{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability, {}};
+  if (ends_first) published.sweep_at = added->expires;
+  return published;
 }
 
 LeasedShare Broker::State::Lease(Session& session, Share& share) {
@@ -233,10 +238,12 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
+    const auto place = state.KeyOf(*found, ns, Right::kRead);
+    if (!place.ok()) return place.status();
     if (found->leases.size() + keys.size() > limits.leases_per_session) {
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
     }
-    Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+    Namespace* const owner = state.FindNamespace(*place);
     std::vector<Share*> shares;
     shares.reserve(keys.size());
     for (const ShareKey& key : keys) {
@@ -287,18 +294,24 @@ Result<uint32_t> Broker::Withdraw(SessionId session, std::string_view ns, std::s
   const MutexLock lock(state.mutex);
   const Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
-  const Namespace* const owner = state.FindNamespace(found->peer.uid, ns);
+  const auto place = state.KeyOf(*found, ns, Right::kWrite);
+  if (!place.ok()) return place.status();
+  return state.WithdrawFrom(*place, keys);
+}
+
+Result<uint32_t> Broker::State::WithdrawFrom(const NamespaceKey& place, std::span<const ShareKey> keys) {
+  const Namespace* const owner = FindNamespace(place);
   const ShareKey* missing = nullptr;
   uint32_t withdrawn = 0;
   for (const ShareKey& key : keys) {
     if (Share* const share = Find(owner, key); share != nullptr) {
-      state.Withdraw(*share);
+      Withdraw(*share);
       ++withdrawn;
     } else if (missing == nullptr) {
       missing = &key;
     }
   }
-  if (missing != nullptr) return NoShare(ns, *missing, state.config.limits);
+  if (missing != nullptr) return NoShare(place.name, *missing, config.limits);
   return withdrawn;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,10 @@
 
 namespace arraybridge {
 
-enum class Door : uint8_t { kLifeline, kGrpc };
+enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };  // no session comes through the last
+
+// Stands for the owner of a namespace that several users share; the kernel gives this number to no user.
+inline constexpr uint32_t kSharedByUsers = UINT32_MAX;
 
 // What does not change about a share once it is published. Shared between the broker and every answer about it.
 struct ShareFacts {
@@ -40,7 +44,8 @@ struct DeviceFacts {
 };
 
 struct ListFilter {
-  std::string ns;  // empty: all
+  bool everybody = false;  // an administrator asks: whose it is does not matter
+  std::string ns;          // empty: all
   std::string name_prefix;
   SessionId session{};     // 0: any
   size_t page_size = 0;    // REQUIRES: > 0
@@ -56,6 +61,7 @@ struct ShareRow {
   uint64_t leases = 0;
   std::chrono::milliseconds age{};
   bool fence_done = true;
+  std::optional<std::chrono::milliseconds> expires_in;
 };
 struct SharePage {
   std::vector<ShareRow> rows;
@@ -91,11 +97,12 @@ struct LeasePage {
 
 struct NamespaceRow {
   std::string ns;
-  uint32_t uid = 0;
+  uint32_t uid = 0;  // kSharedByUsers
   uint64_t quota_bytes = 0;
   uint64_t charged_bytes = 0;
   uint64_t shares = 0;
   uint64_t share_bytes = 0;
+  bool read_only = false;  // for who asks
 };
 struct NamespacePage {
   std::vector<NamespaceRow> rows;

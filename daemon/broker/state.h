@@ -6,9 +6,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "daemon/broker/arena.h"
@@ -51,17 +53,20 @@ struct Enforcement {
 
 // Where a list goes on, and for whom. A page token is "number:text"; what they mean is each list's own.
 struct ListPosition {
-  const Session* asker = nullptr;
+  const Session* asker = nullptr;  // null: everybody's is listed
   uint64_t number = 0;
   std::string text;
+
+  bool Sees(const Session& session) const;
 };
 
 struct Broker::State {
-  State(const Config& chosen, std::vector<MemoryBackend*> all) : config(chosen), backends(std::move(all)) {}
+  State(const Config& chosen, std::vector<MemoryBackend*> all)
+      : config(chosen), backends(std::move(all)), policies(chosen.namespaces), default_policy(DefaultPolicy()) {}
 
   // Lookups: null for what is not there. What is another session's or another uid's is not there.
   Session* FindSession(SessionId id) const AB_REQUIRES(mutex);
-  Namespace* FindNamespace(uint32_t uid, std::string_view name) const AB_REQUIRES(mutex);
+  Namespace* FindNamespace(const NamespaceKey& key) const AB_REQUIRES(mutex);
   Arena* FindArena(ArenaId id) const AB_REQUIRES(mutex);
   Arena* FindWritable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
   Arena* FindReadable(const Session& session, ArenaId id) const AB_REQUIRES(mutex);
@@ -74,10 +79,33 @@ struct Broker::State {
   Result<Served> BackendFor(const Peer& peer, const Device& device) const;
   // CheckAllocate, and who will serve the call.
   Result<Served> ServedFor(SessionId session, const AllocateCall& call) const AB_EXCLUDES(mutex);
-  uint64_t quota_bytes() const;
+
+  // Namespaces (rights.cc). Whose a peer means by this name, and what it may do there.
+  struct Place {
+    uint32_t owner = 0;
+    Right right = Right::kNone;
+  };
+  Place PlaceOf(const Peer& peer, std::string_view name) const AB_REQUIRES(mutex);
+  // PERMISSION_DENIED. The key views `ns`.
+  Result<NamespaceKey> KeyOf(const Session& session, std::string_view ns, Right right) const AB_REQUIRES(mutex);
+  bool MayList(const Peer& peer, const NamespaceKey& key) const AB_REQUIRES(mutex);
+  bool UsesOnlyWhatItMay(const Session& session) const AB_REQUIRES(mutex);
+  // Nobody can name it any more.
+  bool IsStranded(const NamespaceKey& key) const AB_REQUIRES(mutex);
+  const NamespacePolicy& PolicyOf(std::string_view name) const AB_REQUIRES(mutex);
+  uint64_t quota_bytes(const NamespaceKey& key) const AB_REQUIRES(mutex);
+  NamespacePolicy DefaultPolicy() const;
+
+  // Administration (administration.cc).
+  Result<NamespaceKey> MeantBy(const NamespaceOf& of) const AB_REQUIRES(mutex);
+  NamespaceQuota QuotaAt(const NamespaceKey& key) const AB_REQUIRES(mutex);
 
   // Arenas (arenas.cc).
-  Result<Charge> Reserve(Session& session, std::string_view ns, uint64_t footprint) AB_REQUIRES(mutex);
+  struct Reserved {
+    Charge charge;
+    Namespace* ns = nullptr;  // lives as long as the Charge does
+  };
+  Result<Reserved> Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) AB_REQUIRES(mutex);
   // Namespaces of one user, and arenas in them: those that are populated or dying right now included.
   struct Belongings {
     uint64_t namespaces = 0;
@@ -85,6 +113,7 @@ struct Broker::State {
     uint64_t bytes = 0;
   };
   Belongings BelongingsOf(uint32_t uid) const AB_REQUIRES(mutex);
+  const std::shared_ptr<Quota>& PayerOf(uint32_t uid) AB_REQUIRES(mutex);
 
   // Shares and leases (shares.cc).
   Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
@@ -94,13 +123,14 @@ struct Broker::State {
   // The descriptor of an arena that the session was given with these leases.
   Status Bring(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
+  Result<uint32_t> WithdrawFrom(const NamespaceKey& key, std::span<const ShareKey> keys) AB_REQUIRES(mutex);
   // NOT_FOUND, FENCE_PENDING.
   Status CheckFence(const Session& session, const Share& share, bool final_only) const AB_REQUIRES(mutex);
   void TellFence(Session& session, Share& share, LeasedShare* leased) AB_REQUIRES(mutex);
   void Undo(Session& session, const std::vector<LeasedShare>& leased) AB_REQUIRES(mutex);
 
   // Channels (channels.cc).
-  Result<Namespace*> MakeNamespace(uint32_t uid, std::string_view ns) AB_REQUIRES(mutex);
+  Result<Namespace*> MakeNamespace(const Session& session, const NamespaceKey& key) AB_REQUIRES(mutex);
   Result<Channel*> MakeChannel(Namespace& ns, std::string_view name) AB_REQUIRES(mutex);
   Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role) const AB_REQUIRES(mutex);
   void Close(const ChannelEnd& end, bool complete, Clock::time_point now) AB_REQUIRES(mutex);
@@ -151,6 +181,10 @@ struct Broker::State {
   void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
   void RetireIfIdle(Arena& arena) AB_REQUIRES(mutex);
   void WithdrawOrphans(Clock::time_point now) AB_REQUIRES(mutex);
+  void WithdrawExpired(Clock::time_point now) AB_REQUIRES(mutex);
+  // The end that its namespace and its maker set to a share. True: it is the first of all to come.
+  bool Limit(Share& share, std::chrono::milliseconds asked) AB_REQUIRES(mutex);
+  void TakeName(Share& share) AB_REQUIRES(mutex);
   void DropUnusedNamespaces() AB_REQUIRES(mutex);
   void NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now) AB_REQUIRES(mutex);
 
@@ -159,6 +193,9 @@ struct Broker::State {
   const Token broker_id = RandomBytes<Token>();
 
   mutable Mutex mutex;
+  NamespacePolicies policies AB_GUARDED_BY(mutex);
+  NamespacePolicy default_policy AB_GUARDED_BY(mutex);
+  std::map<std::pair<uint32_t, std::string>, uint64_t> set_quotas AB_GUARDED_BY(mutex);  // at most limits.namespaces
   // Destroyed from the last to the first: shares (in namespaces) and sessions point into arenas, never the reverse way
   // in a destructor.
   std::unordered_map<ArenaId, std::unique_ptr<Arena>> arenas AB_GUARDED_BY(mutex);
@@ -167,8 +204,10 @@ struct Broker::State {
   std::map<SessionId, std::unique_ptr<Session>> sessions AB_GUARDED_BY(mutex);
   std::map<Token, SessionId> tokens AB_GUARDED_BY(mutex);
   std::unordered_map<uint32_t, uint64_t> sessions_of_uid AB_GUARDED_BY(mutex);
+  std::unordered_map<uint32_t, std::shared_ptr<Quota>> payers AB_GUARDED_BY(mutex);      // users who have memory
   std::unordered_map<uint32_t, uint64_t> description_bytes_of_uid AB_GUARDED_BY(mutex);  // of all its shares
-  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);  // unnamed ones whose maker is gone
+  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);                       // unnamed ones whose maker is gone
+  std::set<std::pair<Clock::time_point, Share*>> expiring AB_GUARDED_BY(mutex);  // named ones, by their end
   // Without a writer, not yet immutable for everybody.
   std::unordered_map<Arena*, Enforcement> to_enforce AB_GUARDED_BY(mutex);
   // Of arenas whose block does not know its holders, dying ones included.

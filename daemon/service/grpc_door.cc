@@ -7,14 +7,11 @@
 // and which that stream's end ends. Nobody learns the token, nobody gains a right.
 #include "daemon/service/grpc_door.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -23,14 +20,14 @@
 #include "daemon/service/closer.h"
 #include "daemon/service/grpc_door_calls.h"
 #include "daemon/service/grpc_door_connections.h"
+#include "daemon/service/grpc_door_server.h"
+#include "daemon/service/log.h"
 #include "daemon/service/status_grpc.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
 namespace {
 
-constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; beyond it gRPC reads more slowly
-constexpr int kReflectionThreadsMax = 64;     // reflection alone is synchronous in gRPC: a thread a stream
 constexpr char kServiceName[] = "arraybridge.v1.Broker";
 constexpr char kSessionKey[] = "arraybridge-session";
 
@@ -62,9 +59,6 @@ uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_poin
   return std::min(timeout_ms, usable - usable / 8);
 }
 
-// gRPC's settings are ints; what is more than that is no limit at all.
-int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, std::numeric_limits<int>::max())); }
-
 class Service final : public v1::Broker::CallbackService {
  public:
   Service(Broker& broker, Verbs& verbs, GrpcDoorConnections& connections, SessionStreams& streams)
@@ -88,7 +82,7 @@ class Service final : public v1::Broker::CallbackService {
       verbs_.CountRefusal();
       return new RefusedStream(ToGrpc(opened.status()));
     }
-    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, *std::move(opened));
+    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened));
     stream->SayOpened();
     streams_.Add(stream);  // keeps it until gRPC is done with it
     return stream.get();
@@ -197,12 +191,17 @@ class Service final : public v1::Broker::CallbackService {
     }
     const auto token = TokenOfHex({found->second.data(), found->second.size()});
     const auto session = token ? broker_.SessionOf(*token) : NotFound("not a token");
-    if (!session.ok()) {
-      return Status{Code::kUnauthenticated,
-                    "metadata 'arraybridge-session' names no living session; a session ends with its stream",
-                    "UNKNOWN_SESSION"};
-    }
+    if (!session.ok()) return UnknownSession();
+    // A token that another user got hold of is no token.
+    const auto uid = broker_.UidOf(*session);
+    if (!uid.ok() || connections_.UidOf(context.peer()) != *uid) return UnknownSession();
     return Caller{*session, Door::kGrpc};
+  }
+
+  static Status UnknownSession() {
+    return {Code::kUnauthenticated,
+            "metadata 'arraybridge-session' names no living session; a session ends with its stream",
+            "UNKNOWN_SESSION"};
   }
 
   Broker& broker_;
@@ -211,33 +210,16 @@ class Service final : public v1::Broker::CallbackService {
   SessionStreams& streams_;
 };
 
-std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service) {
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ResourceQuota quota("arraybridged");
-  quota.Resize(kBufferBytesMax).SetMaxThreads(kReflectionThreadsMax);
-  grpc::ServerBuilder builder;
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(Setting(config.limits.frame_bytes_max));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, Setting(config.limits.grpc_streams_max));
-  // A connection that never makes a call, or stops in the middle of a frame, is idle too.
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                             Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));
-  builder.RegisterService(&service);
-  auto server = builder.BuildAndStart();
-  AB_CHECK(server != nullptr);  // only a port that cannot be bound fails it, and there is none
-  server->GetHealthCheckService()->SetServingStatus(kServiceName, true);
-  return server;
-}
-
 }  // namespace
 
 struct GrpcDoor::State {
-  State(const Config& config, Broker& broker, Verbs& verbs)
-      : connections(config.limits.connections_per_uid),
+  State(const Config& config, Broker& broker, Verbs& all_verbs)
+      : verbs(all_verbs),
+        connections(config.limits.connections_per_uid),
         service(broker, verbs, connections, streams),
-        server(StartServer(config, service)) {}
+        server(StartServer(config, service, kServiceName)) {}
 
+  Verbs& verbs;
   GrpcDoorConnections connections;
   SessionStreams streams;
   Service service;
@@ -247,9 +229,16 @@ struct GrpcDoor::State {
 };
 
 GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs)
-    : state_(std::make_unique<State>(config, broker, verbs)) {}
+    : state_(std::make_unique<State>(config, broker, verbs)) {
+  verbs.SetCut(Door::kGrpc, [this](SessionId session, std::string_view why) {
+    if (state_->streams.Cancel(session)) log::Warn("session ended: session={} {}", Number(session), why);
+  });
+}
 
-GrpcDoor::~GrpcDoor() { Drain(Clock::now()); }
+GrpcDoor::~GrpcDoor() {
+  state_->verbs.SetCut(Door::kGrpc, {});
+  Drain(Clock::now());
+}
 
 void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
   MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
@@ -260,6 +249,11 @@ void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
 void GrpcDoor::SetServing(const std::string& service, bool serving) {
   MutexLock lock(state_->mutex);
   if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(service, serving);
+}
+
+void GrpcDoor::SayDraining() {
+  MutexLock lock(state_->mutex);
+  if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(false);
 }
 
 void GrpcDoor::Drain(Clock::time_point deadline) {

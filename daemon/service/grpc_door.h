@@ -30,6 +30,8 @@ class GrpcDoor {
   // What health says of a service beside the broker's own: "arraybridge.v1.Broker/<GPU's UUID>". Not once it drains.
   void SetServing(const std::string& service, bool serving);
 
+  // Health says NOT_SERVING from now on; everything else goes on.
+  void SayDraining();
   // Health says NOT_SERVING, session streams end with `draining`, running calls may end until the deadline and are
   // cancelled then. Returns when no call runs any more. Idempotent.
   void Drain(Clock::time_point deadline);

@@ -30,6 +30,17 @@ void SessionStreams::Drain() {
   for (const auto& stream : open) stream->Drain();
 }
 
+// Under the lock: until it is forgotten there gRPC is not done with it.
+bool SessionStreams::Cancel(SessionId session) {
+  MutexLock lock(mutex_);
+  for (const auto& [key, stream] : streams_) {
+    if (stream->session() != session) continue;
+    stream->Cancel();
+    return true;
+  }
+  return false;
+}
+
 void SessionStream::Step(bool SessionStream::*happened) {
   bool over = false;
   {

@@ -97,6 +97,8 @@ class SessionStreams {
   void Forget(SessionStream* stream);
   // Those that are added later drain at once.
   void Drain();
+  // Ends this session's soon. False: it has none.
+  bool Cancel(SessionId session);
 
  private:
   Mutex mutex_;
@@ -107,13 +109,17 @@ class SessionStreams {
 // A session whose life is the stream's life. Whoever ends the stream, the session is ended once.
 class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
  public:
-  SessionStream(Verbs& verbs, SessionStreams& streams, v1::OpenSessionResponse opened)
-      : verbs_(verbs), streams_(streams), session_(SessionId{opened.session()}) {
+  SessionStream(Verbs& verbs, SessionStreams& streams, grpc::CallbackServerContext* context,
+                v1::OpenSessionResponse opened)
+      : verbs_(verbs), streams_(streams), context_(context), session_(SessionId{opened.session()}) {
     *event_.mutable_opened() = std::move(opened);
   }
 
   void SayOpened() { StartWrite(&event_); }
   void Drain() { Step(&SessionStream::draining_); }
+  SessionId session() const { return session_; }
+  // REQUIRES: gRPC is not done with it.
+  void Cancel() { context_->TryCancel(); }
 
  private:
   void OnCancel() override { Step(&SessionStream::over_); }
@@ -132,6 +138,7 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
 
   Verbs& verbs_;
   SessionStreams& streams_;
+  grpc::CallbackServerContext* const context_;
   const SessionId session_;
   v1::SessionEvent event_;  // `opened`; once that is written, `draining`
   Mutex mutex_;

@@ -28,19 +28,33 @@ bool GrpcDoorConnections::Admit(int descriptor, const Peer& peer) {
   return true;
 }
 
-std::optional<Peer> GrpcDoorConnections::PeerOf(std::string_view name) const {
+const GrpcDoorConnections::Connection* GrpcDoorConnections::Find(std::string_view name, int* descriptor) const {
   constexpr std::string_view prefix = "fd:";
-  if (!name.starts_with(prefix)) return std::nullopt;
+  if (!name.starts_with(prefix)) return nullptr;
   name.remove_prefix(prefix.size());
+  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), *descriptor);
+  if (parsed.ec != std::errc{} || parsed.ptr != name.data() + name.size()) return nullptr;
+  const auto found = connections_.find(*descriptor);
+  if (found == connections_.end() || InodeOf(*descriptor) != found->second.inode) return nullptr;
+  return &found->second;
+}
+
+std::optional<Peer> GrpcDoorConnections::PeerOf(std::string_view name) const {
   int descriptor = -1;
-  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), descriptor);
-  if (parsed.ec != std::errc{} || parsed.ptr != name.data() + name.size()) return std::nullopt;
   MutexLock lock(mutex_);
-  const auto found = connections_.find(descriptor);
-  if (found == connections_.end() || InodeOf(descriptor) != found->second.inode) return std::nullopt;
-  Peer peer = found->second.peer;
+  const Connection* const found = Find(name, &descriptor);
+  if (found == nullptr) return std::nullopt;
+  Peer peer = found->peer;
   peer.process = ProcessOf(descriptor, peer.process_id);
   return peer;
+}
+
+std::optional<uint32_t> GrpcDoorConnections::UidOf(std::string_view name) const {
+  int descriptor = -1;
+  MutexLock lock(mutex_);
+  const Connection* const found = Find(name, &descriptor);
+  if (found == nullptr) return std::nullopt;
+  return found->peer.uid;
 }
 
 void GrpcDoorConnections::Forget(std::unordered_map<int, Connection>::iterator gone) {

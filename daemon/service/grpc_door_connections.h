@@ -24,6 +24,8 @@ class GrpcDoorConnections {
 
   // `name` is gRPC's name for the peer, "fd:N". Nothing if that connection is not ours or has ended.
   std::optional<Peer> PeerOf(std::string_view name) const;
+  // The same, of the user alone.
+  std::optional<uint32_t> UidOf(std::string_view name) const;
 
  private:
   struct Connection {
@@ -31,6 +33,8 @@ class GrpcDoorConnections {
     Peer peer;
   };
 
+  // Null if it is not ours or has ended. `descriptor`: its number.
+  const Connection* Find(std::string_view name, int* descriptor) const AB_REQUIRES(mutex_);
   void Forget(std::unordered_map<int, Connection>::iterator gone) AB_REQUIRES(mutex_);
   void ForgetEnded(uint32_t uid) AB_REQUIRES(mutex_);
 

@@ -93,6 +93,17 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address, int type
   return Ok();
 }
 
+// Supplementary ones, as they were when it connected.
+std::vector<uint32_t> GroupsOf(int socket) {
+  socklen_t bytes = 0;
+  std::vector<gid_t> groups;
+  // The first call says how many there are; they do not change any more.
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &bytes) == 0 || errno != ERANGE) return {};
+  groups.resize(bytes / sizeof(gid_t));
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) != 0) return {};
+  return {groups.begin(), groups.end()};
+}
+
 Connection Identify(UniqueFd socket, Door kind) {
   Connection connection;
   ucred credentials{};
@@ -101,6 +112,7 @@ Connection Identify(UniqueFd socket, Door kind) {
   connection.peer.uid = credentials.uid;
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
+  connection.peer.groups = GroupsOf(socket.get());
   connection.peer.door = kind;
   if (kind == Door::kLifeline) connection.peer.process = ProcessOf(socket.get(), connection.peer.process_id);
   connection.socket = std::move(socket);
@@ -168,6 +180,11 @@ Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSoc
   } else if (!config.grpc_path.empty()) {
     AB_RETURN_IF_ERROR(listener->Bind(config.grpc_path, Door::kGrpc, mode));
   }
+  if (UniqueFd admin = passed.Take(PassedSockets::kAdmin); admin.valid()) {
+    listener->Adopt(std::move(admin), Door::kAdmin);
+  } else if (!config.admin_path.empty()) {
+    AB_RETURN_IF_ERROR(listener->Bind(config.admin_path, Door::kAdmin, mode));
+  }
   return listener;
 }
 
@@ -204,8 +221,10 @@ Listener::~Listener() {
   }
 }
 
-void Listener::Start(const Handler& lifeline, const Handler& grpc) {
-  for (const auto& door : doors_) door->handler = door->kind == Door::kLifeline ? lifeline : grpc;
+void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin) {
+  for (const auto& door : doors_) {
+    door->handler = door->kind == Door::kLifeline ? lifeline : door->kind == Door::kGrpc ? grpc : admin;
+  }
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -35,7 +35,7 @@ class Listener {
  public:
   using Handler = std::function<void(Connection)>;
 
-  // Locks the directory and binds both sockets, but for those that were passed; nobody is accepted before Start.
+  // Locks the directory and binds the sockets, but for those that were passed; nobody is accepted before Start.
   // FAILED_PRECONDITION if another daemon lives there.
   static Result<std::unique_ptr<Listener>> Open(const Config& config, PassedSockets passed = {});
   // Stops accepting, removes the sockets that it bound.
@@ -45,7 +45,7 @@ class Listener {
 
   // Accepts on a thread of its own and calls one of the handlers there. They must not block.
   // REQUIRES: called once.
-  void Start(const Handler& lifeline, const Handler& grpc);
+  void Start(const Handler& lifeline, const Handler& grpc, const Handler& admin);
   // No connection is accepted any more; connecting is refused, or waits for the next daemon where the manager keeps the
   // socket. Idempotent.
   void Stop();

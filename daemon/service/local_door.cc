@@ -76,14 +76,14 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
   event.events = EPOLLIN;
   event.data.u64 = kWakeTag;
   AB_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
-  verbs_.SetCut([this](SessionId session, std::string_view why) {
+  verbs_.SetCut(Door::kLifeline, [this](SessionId session, std::string_view why) {
     Post([this, session, why = std::string(why)] { Cut(session, why); });
   });
   thread_ = std::thread([this] { Run(); });
 }
 
 LocalDoor::~LocalDoor() {
-  verbs_.SetCut({});
+  verbs_.SetCut(Door::kLifeline, {});
   stopping_.store(true);
   ::eventfd_write(wake_.get(), 1);
   thread_.join();

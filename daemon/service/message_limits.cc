@@ -11,6 +11,7 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kClientNameBytesMax = 64;
+constexpr uint64_t kTokenBytesMax = 256;
 constexpr uint64_t kPageTokenBytesMax = 512;
 constexpr int kHandleKindsMax = 16;
 constexpr int kGpusMax = 256;
@@ -67,6 +68,7 @@ Status CheckHello(const Limits&, const v1::OpenSessionRequest& request) {
         .Because("PROTOCOL_VERSION");
   }
   AB_RETURN_IF_ERROR(CheckBytes("the client's name", request.client().size(), "maximum", kClientNameBytesMax));
+  AB_RETURN_IF_ERROR(CheckBytes("the token", request.token().size(), "maximum", kTokenBytesMax));
   AB_RETURN_IF_ERROR(CheckCount("handle kinds", static_cast<uint64_t>(request.capabilities().kinds_size()), "maximum",
                                 kHandleKindsMax));
   return CheckCount("GPUs", static_cast<uint64_t>(request.capabilities().gpu_uuids_size()), "maximum", kGpusMax);

@@ -77,6 +77,8 @@ void Fill(v1::ShareInfo* message, const ShareRow& row) {
   message->set_leases(row.leases);
   message->set_age_ms(Milliseconds(row.age));
   message->set_maker_process_id(row.maker_process_id);
+  message->set_expires(row.expires_in.has_value());
+  message->set_expires_in_ms(static_cast<uint64_t>(row.expires_in.value_or(std::chrono::milliseconds(0)).count()));
   // The event itself is for those who lease it.
   if (!row.fence_done) message->mutable_share()->mutable_fence()->set_kind(v1::Fence::EVENT);
 }
@@ -110,6 +112,8 @@ void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
   message->set_charged_bytes(row.charged_bytes);
   message->set_shares(row.shares);
   message->set_share_bytes(row.share_bytes);
+  message->set_shared(row.uid == kSharedByUsers);
+  message->set_read_only(row.read_only);
 }
 
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {

@@ -102,8 +102,9 @@ void AddNamespaces(Page& page, const Config& config, const std::vector<Namespace
         page, name, help, sums,
         [&](const auto& sum) {
           const auto& [uid, ns] = sum.first;
-          return config.http_namespaces ? fmt::format("uid=\"{}\",namespace=\"{}\"", uid, Escaped(ns))
-                                        : fmt::format("uid=\"{}\"", uid);
+          const std::string who = OwnerName(uid);
+          return config.http_namespaces ? fmt::format("uid=\"{}\",namespace=\"{}\"", who, Escaped(ns))
+                                        : fmt::format("uid=\"{}\"", who);
         },
         [&](const auto& sum) { return sum.second.*number; });
   };

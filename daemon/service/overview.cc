@@ -46,6 +46,8 @@ std::map<Owner, NamespaceRow> SumByOwner(const std::vector<NamespaceRow>& rows, 
   return sums;
 }
 
+std::string OwnerName(uint32_t uid) { return uid == kSharedByUsers ? "shared" : std::to_string(uid); }
+
 std::string_view NameOf(Door door) { return door == Door::kLifeline ? "local" : "grpc"; }
 
 }  // namespace arraybridge

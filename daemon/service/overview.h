@@ -29,6 +29,8 @@ std::span<const Counter> Counters();
 using Owner = std::pair<uint32_t, std::string>;  // uid; namespace, empty without `names`
 std::map<Owner, NamespaceRow> SumByOwner(const std::vector<NamespaceRow>& rows, bool names);
 
+// The user's number, or "shared".
+std::string OwnerName(uint32_t uid);
 // "local" or "grpc".
 std::string_view NameOf(Door door);
 

@@ -34,7 +34,7 @@ Status CheckKind(std::string_view name, int socket) {
   if (name == PassedSockets::kLifeline && !(local && type == SOCK_SEQPACKET)) {
     return refused("a Unix socket of type seqpacket (ListenSequentialPacket=)");
   }
-  if (name == PassedSockets::kGrpc && !(local && type == SOCK_STREAM)) {
+  if ((name == PassedSockets::kGrpc || name == PassedSockets::kAdmin) && !(local && type == SOCK_STREAM)) {
     return refused("a Unix socket of type stream (ListenStream=)");
   }
   if (name == PassedSockets::kHttp && !(internet && type == SOCK_STREAM))
@@ -75,9 +75,9 @@ Result<PassedSockets> PassedSockets::FromEnvironment() {
 }
 
 Status PassedSockets::Add(std::string_view name, UniqueFd socket) {
-  if (name != kLifeline && name != kGrpc && name != kHttp) {
-    return InvalidArgument("a socket was passed as '", name, "'; known are ", kLifeline, ", ", kGrpc, " and ", kHttp,
-                           " (FileDescriptorName=)");
+  if (name != kLifeline && name != kGrpc && name != kAdmin && name != kHttp) {
+    return InvalidArgument("a socket was passed as '", name, "'; known are ", kLifeline, ", ", kGrpc, ", ", kAdmin,
+                           " and ", kHttp, " (FileDescriptorName=)");
   }
   AB_RETURN_IF_ERROR(CheckKind(name, socket.get()));
   ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);

@@ -15,6 +15,7 @@ class PassedSockets {
  public:
   static constexpr std::string_view kLifeline = "lifeline";
   static constexpr std::string_view kGrpc = "broker";
+  static constexpr std::string_view kAdmin = "admin";
   static constexpr std::string_view kHttp = "http";
 
   // None.

@@ -2,7 +2,10 @@
 
 #include <google/protobuf/io/coded_stream.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace arraybridge {
@@ -145,6 +148,9 @@ PublishCall CallOf(v1::PublishRequest& request) {
   call.description = DescriptionOf(request);
   call.replace = request.replace();
   call.sealed = request.sealed();
+  // More milliseconds than a clock can count are for ever.
+  constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max() / 1'000'000;
+  call.lifetime = std::chrono::milliseconds(std::min(request.lifetime_ms(), kLongest));
   if (request.fence().kind() == v1::Fence::EVENT) call.fence.event = request.fence().opaque();
   call.channel = ChannelEndId{request.channel()};
   return call;

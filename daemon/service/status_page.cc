@@ -91,7 +91,7 @@ std::string Users(const Config& config, const std::vector<NamespaceRow>& rows) {
       "class=n>bytes in shares\n";
   for (const auto& [key, row] : sums) {
     const std::string who =
-        key.second.empty() ? fmt::format("{}", key.first) : fmt::format("{} {}", key.first, Escaped(key.second));
+        key.second.empty() ? OwnerName(key.first) : fmt::format("{} {}", OwnerName(key.first), Escaped(key.second));
     out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}\n", who,
                        Bar(row.charged_bytes, row.quota_bytes), Size(row.charged_bytes), Size(row.quota_bytes),
                        row.shares, Size(row.share_bytes));

@@ -17,9 +17,10 @@ void Sweeper::Soon() {
   worker_.Post([this] { Sweep(); });
 }
 
-void Sweeper::After(std::chrono::milliseconds delay) {
-  const auto since = Clock::now().time_since_epoch() + delay;
-  const Clock::time_point when{(since / kGrain + 1) * kGrain};
+void Sweeper::After(std::chrono::milliseconds delay) { At(Clock::now() + delay); }
+
+void Sweeper::At(Clock::time_point asked) {
+  const Clock::time_point when{(asked.time_since_epoch() / kGrain + 1) * kGrain};
   {
     MutexLock lock(mutex_);
     if (!planned_.insert(when).second) return;
@@ -86,6 +87,7 @@ Broker::Swept Sweeper::SweepNow() {
   posted_.store(false);  // before: what is let go from here on asks for the next sweep
   const Broker::Swept swept = broker_.Sweep(Clock::now());
   if (swept.more_later) Retry();
+  if (swept.next) At(*swept.next);
   WatchHolds();  // what lost its last lease, or its name, may be held yet
   return swept;
 }

@@ -24,6 +24,8 @@ class Sweeper {
   void Soon();
   // Once more when `delay` has passed, within kGrain.
   void After(std::chrono::milliseconds delay);
+  // Once more at that time, within kGrain.
+  void At(Clock::time_point when) AB_EXCLUDES(mutex_);
   // Something may have begun to wait for a hold: looks every so often, ever more seldom, until nothing does.
   void WatchHolds() AB_EXCLUDES(mutex_);
   // Somebody says that a hold ended: looks soon, as often as that is said within kHintMin.

@@ -85,6 +85,7 @@ Result<v1::OpenSessionResponse> Verbs::OpenSession(const v1::OpenSessionRequest&
   AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
   AB_RETURN_IF_ERROR(CheckNotDraining());
   peer.client = request.client();
+  peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
   if (peer.process_id == 0) peer.process_id = request.process_id();
@@ -137,7 +138,9 @@ Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1:
 Result<PublishedShare> Verbs::Enter(SessionId session, v1::PublishRequest& request) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
-  return broker_.Publish(session, CallOf(request));
+  auto published = broker_.Publish(session, CallOf(request));
+  if (published.ok() && published->sweep_at) sweeper_.At(*published->sweep_at);
+  return published;
 }
 
 Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::PublishRequest& request) {
@@ -272,13 +275,13 @@ Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1:
 }
 
 void Verbs::TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name) {
-  const auto uid = broker_.UidOf(maker);
-  if (uid.ok()) line_.NamePublished(*uid, NamespaceNameOf(ns), name);
+  const auto owner = broker_.OwnerOf(maker, ns, Right::kRead);
+  if (owner.ok()) line_.NamePublished(*owner, NamespaceNameOf(ns), name);
 }
 
-void Verbs::SetCut(std::function<void(SessionId, std::string_view why)> cut) {
+void Verbs::SetCut(Door door, std::function<void(SessionId, std::string_view why)> cut) {
   const MutexLock lock(cut_mutex_);
-  cut_ = std::move(cut);
+  cut_[static_cast<size_t>(door)] = std::move(cut);
 }
 
 bool Verbs::LookAtHolds() {
@@ -291,9 +294,33 @@ bool Verbs::LookAtHolds() {
   return !broker_.holds_waiting();
 }
 
+Status Verbs::CutSession(SessionId session, std::string_view why) {
+  if (!broker_.UidOf(session).ok()) return NotFound("no session ", Number(session)).Because("SESSION_ENDED");
+  Cut(session, why);
+  return Ok();
+}
+
+void Verbs::Trim(std::function<void(uint64_t freed_bytes)> done) {
+  slow_.Post([this, done = std::move(done)] {
+    const uint64_t swept = sweeper_.SweepNow().freed_bytes;
+    // What was swept may have been cached, and is counted once.
+    done(std::max(swept, broker_.Trim()));
+    LimitsChanged();
+  });
+}
+
 void Verbs::Cut(SessionId session, std::string_view why) {
   const MutexLock lock(cut_mutex_);
-  if (cut_) cut_(session, why);
+  for (const auto& cut : cut_) {
+    if (cut) cut(session, why);
+  }
+}
+
+Broker::Adopted Verbs::ConfigurationChanged() {
+  Broker::Adopted adopted = broker_.AdoptNamespaces();
+  for (const SessionId session : adopted.without_right) Cut(session, "what it has is not for it any more");
+  sweeper_.Soon();
+  return adopted;
 }
 
 void Verbs::Reclaim() {
@@ -373,13 +400,25 @@ void Verbs::AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField
   }
 }
 
-// Rows are as large as their shares' specs: a page holds as many as fit into one answer.
 Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::ListRequest& request) {
   if (!caller.hears) return Answer<v1::ListResponse>{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
   DrainRings(caller.session,
              request.namespace_().empty() ? std::nullopt : std::optional<std::string_view>(request.namespace_()));
+  auto listed = Listed(caller.session, false, request);
+  if (!listed.ok()) return listed.status();
+  return Answer<v1::ListResponse>{*std::move(listed), {}};
+}
+
+Result<v1::ListResponse> Verbs::ListEverybodys(const v1::ListRequest& request) {
+  AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
+  return Listed(SessionId{}, true, request);
+}
+
+// Rows are as large as their shares' specs: a page holds as many as fit into one answer.
+Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const v1::ListRequest& request) {
   ListFilter filter;
+  filter.everybody = everybody;
   filter.ns = request.namespace_();
   filter.name_prefix = request.name_prefix();
   filter.session = SessionId{request.session()};
@@ -395,24 +434,24 @@ Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::Lis
     return Ok();
   };
   for (;; filter.page_size = std::min<size_t>(fitting, filter.page_size - 1)) {
-    Answer<v1::ListResponse> answer;
-    v1::ListResponse* list = &answer.message;
+    v1::ListResponse answer;
+    v1::ListResponse* list = &answer;
     Status filled;
     switch (request.kind()) {
       case v1::ListRequest::SESSIONS:
-        filled = fill(broker_.ListSessions(caller.session, filter), list->mutable_sessions(), list);
+        filled = fill(broker_.ListSessions(session, filter), list->mutable_sessions(), list);
         break;
       case v1::ListRequest::LEASES:
-        filled = fill(broker_.ListLeases(caller.session, filter), list->mutable_leases(), list);
+        filled = fill(broker_.ListLeases(session, filter), list->mutable_leases(), list);
         break;
       case v1::ListRequest::NAMESPACES:
-        filled = fill(broker_.ListNamespaces(caller.session, filter), list->mutable_namespaces(), list);
+        filled = fill(broker_.ListNamespaces(session, filter), list->mutable_namespaces(), list);
         break;
       case v1::ListRequest::DEVICES:
         for (const DeviceFacts& device : broker_.Devices()) Fill(list->add_devices(), device);
         break;
       default:
-        filled = fill(broker_.ListShares(caller.session, filter), list->mutable_shares(), list);
+        filled = fill(broker_.ListShares(session, filter), list->mutable_shares(), list);
     }
     AB_RETURN_IF_ERROR(filled);
     if (list->ByteSizeLong() <= AnswerBytesMax(config_.limits) || filter.page_size == 1) return answer;

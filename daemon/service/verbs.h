@@ -89,6 +89,8 @@ class Verbs {
   Result<Answer<v1::ReleaseResponse>> Release(const Caller& caller, const v1::ReleaseRequest& request);
   Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
+  // The same of all users, for an administrator.
+  Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request);
   // The numbers alone, for whoever watches the daemon from inside.
   v1::GetStatsResponse Stats() const;
   Clock::time_point started() const { return started_; }
@@ -117,14 +119,21 @@ class Verbs {
   // Returns when what the slow threads had to do is done, or at `deadline`.
   void WaitIdle(Clock::time_point deadline);
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
-  // Limits or quotas are others than they were: who waits for memory may fit now.
+  // A quota is another one, or names have gone: who waits for memory may fit now.
   void LimitsChanged() { sweeper_.Soon(); }
+  // Limits, quotas or rights are others than they were: who waits for memory may fit now, and who has what is not for
+  // it any more has ended.
+  Broker::Adopted ConfigurationChanged();
   // What the doors count.
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }
-  // The door's part of ending a session that keeps too much from others; called on any thread, must not block. Nothing:
-  // that door has gone.
-  void SetCut(std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);
+  // Its door ends it soon. NOT_FOUND.
+  Status CutSession(SessionId session, std::string_view why);
+  // Gives cached memory back to the system, and what nobody names any more; tells how many bytes, on another thread.
+  void Trim(std::function<void(uint64_t freed_bytes)> done);
+  // The door's part of ending a session that keeps too much from others, or what is not for it; called on any thread
+  // for sessions of either door, must not block. Nothing: that door has gone.
+  void SetCut(Door door, std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);
   void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
   void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -170,6 +179,7 @@ class Verbs {
   // Looks who still holds withdrawn bytes, ends who holds too many. True: nobody waits for a hold to end any more.
   bool LookAtHolds();
   void Cut(SessionId session, std::string_view why) AB_EXCLUDES(cut_mutex_);
+  Result<v1::ListResponse> Listed(SessionId session, bool everybody, const v1::ListRequest& request);
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
   Status EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response);
   void ServeMemory(Lane lane);
@@ -183,7 +193,7 @@ class Verbs {
   const std::string no_gpu_;
   Traffic traffic_;
   Mutex cut_mutex_;
-  std::function<void(SessionId, std::string_view why)> cut_ AB_GUARDED_BY(cut_mutex_);
+  std::array<std::function<void(SessionId, std::string_view why)>, 2> cut_ AB_GUARDED_BY(cut_mutex_);  // by door
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};

@@ -54,7 +54,8 @@ class Verbs::Pending {
   // Its own quota is nothing that other users could give back.
   Lack lack() const {
     const bool shared = refusal_.reason() == "DEVICE_FULL" || refusal_.reason() == "SYSTEM_MEMORY";
-    return shared ? Lack::kShared : Lack::kOwn;
+    const auto owner = verbs_.broker_.OwnerOf(caller_.session, request_.namespace_(), Right::kWrite);
+    return shared || (owner.ok() && *owner == kSharedByUsers) ? Lack::kShared : Lack::kOwn;
   }
 
   void Expire() {
@@ -338,9 +339,9 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& req
     if (const Status draining = CheckNotDraining(); !draining.ok()) return wait->reply(draining);
     wait->reply(DeadlineExceeded("waited in vain: ", wait->missing.message()).Because("NAME_DID_NOT_COME"));
   };
-  const auto uid = broker_.UidOf(caller.session);
-  if (!uid.ok()) return reply(uid.status()), WaiterId{};
-  const auto place = line_.WaitForNames(*uid, NamespaceNameOf(request.namespace_()), names, std::move(waiter));
+  const auto owner = broker_.OwnerOf(caller.session, request.namespace_(), Right::kRead);
+  if (!owner.ok()) return reply(owner.status()), WaiterId{};
+  const auto place = line_.WaitForNames(*owner, NamespaceNameOf(request.namespace_()), names, std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   return *place;
 }

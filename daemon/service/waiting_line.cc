@@ -25,8 +25,8 @@ namespace {
 // Retries that one Publish makes before it is answered.
 constexpr size_t kTriesAtOnce = 8;
 
-std::string NameKey(uint32_t uid, std::string_view ns, std::string_view name) {
-  std::string key = std::to_string(uid);
+std::string NameKey(uint32_t owner, std::string_view ns, std::string_view name) {
+  std::string key = std::to_string(owner);
   key += '\0';
   key += ns;
   key += '\0';
@@ -101,7 +101,7 @@ Result<WaiterId> WaitingLine::WaitForMemory(uint32_t uid, std::string_view ns, W
   return WaiterId{(*entry)->id};
 }
 
-Result<WaiterId> WaitingLine::WaitForNames(uint32_t uid, std::string_view ns, std::span<const std::string_view> names,
+Result<WaiterId> WaitingLine::WaitForNames(uint32_t owner, std::string_view ns, std::span<const std::string_view> names,
                                            Waiter waiter) {
   EntryPointer entry;
   {
@@ -111,7 +111,7 @@ Result<WaiterId> WaitingLine::WaitForNames(uint32_t uid, std::string_view ns, st
     entry = *std::move(inserted);
     name_waiters_.fetch_add(1);
     for (const std::string_view name : names) {
-      entry->name_keys.push_back(NameKey(uid, ns, name));
+      entry->name_keys.push_back(NameKey(owner, ns, name));
       for_name_[entry->name_keys.back()].insert(entry->id);
     }
   }
@@ -279,13 +279,13 @@ bool WaitingLine::ServeOne(uint32_t uid, Lane lane, Turns* turns) {
   return true;
 }
 
-void WaitingLine::NamePublished(uint32_t uid, std::string_view ns, std::string_view name) {
+void WaitingLine::NamePublished(uint32_t owner, std::string_view ns, std::string_view name) {
   if (!waits_for_names()) return;
   Batch now;
   const auto later = std::make_shared<Batch>();
   {
     MutexLock lock(mutex_);
-    const auto found = for_name_.find(NameKey(uid, ns, name));
+    const auto found = for_name_.find(NameKey(owner, ns, name));
     if (found == for_name_.end()) return;
     for (const uint64_t id : found->second) {
       const EntryPointer& entry = entries_.at(id);

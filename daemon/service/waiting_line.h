@@ -65,7 +65,8 @@ class WaitingLine {
   // Stands behind everybody of (uid, ns); ServeMemory tries it. RESOURCE_EXHAUSTED: queued_requests_per_session.
   Result<WaiterId> WaitForMemory(uint32_t uid, std::string_view ns, Waiter waiter);
   // Inserted first, tried once then, on this thread: a name that came in between is not missed. 0: answered.
-  Result<WaiterId> WaitForNames(uint32_t uid, std::string_view ns, std::span<const std::string_view> names,
+  // `owner`: of the namespace.
+  Result<WaiterId> WaitForNames(uint32_t owner, std::string_view ns, std::span<const std::string_view> names,
                                 Waiter waiter);
 
   // Memory may have become free: tries who waits in this lane, inside a namespace in order. One of each user in turn,
@@ -74,7 +75,7 @@ class WaitingLine {
   // True: the other lane is to be served, too; somebody there was in the way of this one, or the other way round.
   bool ServeMemory(Lane lane = Lane::kShort);
   // Tries who waits for it: the first few on this thread, the others soon.
-  void NamePublished(uint32_t uid, std::string_view ns, std::string_view name);
+  void NamePublished(uint32_t owner, std::string_view ns, std::string_view name);
   // Stands behind everybody of this queue, and all are tried in order, on this thread. 0: answered.
   Result<WaiterId> WaitInQueue(uint64_t queue, Waiter waiter);
   // Tries them in order until one waits on, on this thread. True: at least one was answered.

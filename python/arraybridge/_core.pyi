@@ -98,9 +98,9 @@ class ChannelEnd:
 
 class Core:
     def __init__(
-        self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True
+        self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True, token: str = ""
     ) -> None:
-        """holds: shares are found and held without calls where that is possible."""
+        """holds: shares are found and held without calls where that is possible. token: opens namespaces to this process."""
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],
@@ -130,6 +130,7 @@ class Core:
         sealed: bool = False,
         structure: bytes = b"",
         metadata: bytes = b"",
+        lifetime_s: float = 0.0,
     ) -> ShareInfo: ...
     def enter(
         self,
@@ -139,6 +140,7 @@ class Core:
         sealed: bool = False,
         structure: bytes = b"",
         metadata: bytes = b"",
+        lifetime_s: float = 0.0,
     ) -> None:
         """publish, without waiting for the broker where it can take the share from a ring. What fails is raised by the
         next enter, which then does nothing else, by confirm or by flush."""

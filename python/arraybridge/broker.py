@@ -46,6 +46,8 @@ class Broker(Session):
         start: what happens if no daemon is there. "auto": one is started and ends by itself when idle; "never":
             BrokerUnavailable; "private": always a new one, of this object alone, that ends with it.
         timeout_s: of every call that names none, and how long put waits for room.
+        token: a secret that opens namespaces which the operator opens to it, beside those that the user may use; None:
+            $ARRAYBRIDGE_TOKEN, or what is in the file $ARRAYBRIDGE_TOKEN_FILE.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Broker(Session):
         namespace: str = "default",
         start: discovery.Start = "auto",
         timeout_s: float = 10.0,
+        token: str | None = None,
     ) -> None:
-        super().__init__(address, namespace, start, timeout_s)
+        super().__init__(address, namespace, start, timeout_s, token)
         self._delivery = Delivery(self._connection)
         references.remember(self)
 
@@ -75,6 +78,7 @@ class Broker(Session):
         sealed: bool = ...,
         metadata: bytes | None = ...,
         progress: Progress | None = ...,
+        lifetime: float | None = ...,
         wait: Literal[True] = ...,
     ) -> Share: ...
     @overload
@@ -87,6 +91,7 @@ class Broker(Session):
         sealed: bool = ...,
         metadata: bytes | None = ...,
         progress: Progress | None = ...,
+        lifetime: float | None = ...,
         wait: Literal[False],
     ) -> None: ...
     def put(
@@ -98,6 +103,7 @@ class Broker(Session):
         sealed: bool = False,
         metadata: bytes | None = None,
         progress: Progress | None = None,
+        lifetime: float | None = None,
         wait: bool = True,
     ) -> Share | None:
         """Publishes an array, or a dict, list or tuple of arrays (nested as you like), as one immutable share.
@@ -113,6 +119,8 @@ class Broker(Session):
             metadata: bytes of your own, handed on as they are.
             progress: told (bytes done, bytes in all) before, during and after the copy of host memory; nothing is told
                 where nothing is copied. Its exceptions end the put.
+            lifetime: seconds after which the share loses its name by itself, as `withdraw` would take it; None: when the
+                namespace says so, which by default it does not.
             wait: False returns None, without a word from the broker where that is possible: small arrays in host memory
                 under new names. Others find the share from then on all the same. What fails, because the name is taken
                 for instance, is raised by the next put of this kind, which then does nothing else, by `flush` or by
@@ -125,10 +133,10 @@ class Broker(Session):
             BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not for this process.
             InvalidRequest: a name, a tree or metadata that cannot be.
         """
-        plain = not (replace or sealed or metadata or progress is not None)
+        plain = not (replace or sealed or metadata or progress is not None or lifetime is not None)
         if wait is False and plain and entered_alike(self._connection, array, name):
             return None
-        publication = Publication.of(array, name, replace, sealed, metadata, wait)
+        publication = Publication.of(array, name, replace, sealed, metadata, wait, lifetime)
         info = publication.entered(self._connection, progress)
         return None if info is None else Share(self, info)
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
 
-from arraybridge import _core, discovery
+from arraybridge import _core, credentials, discovery
 from arraybridge.arguments import check_seconds
 from arraybridge.errors import BrokerError, BrokerUnavailable, from_status
 
@@ -31,14 +31,23 @@ class Connection:
     Args:
         address, start: as `discovery.find` takes them.
         timeout_s: seconds, of every call that names none.
+        token: None: what the environment says when it connects.
 
     Raises:
         InvalidRequest: `timeout_s` is no number of seconds.
     """
 
     def __init__(
-        self, address: str | os.PathLike[str] | None, namespace: str, start: discovery.Start, timeout_s: float
+        self,
+        address: str | os.PathLike[str] | None,
+        namespace: str,
+        start: discovery.Start,
+        timeout_s: float,
+        token: str | None = None,
     ) -> None:
+        if token is not None:
+            credentials.stated(token)
+        self._token = token
         self._asked = None if address is None else os.fspath(address)
         self._start = start
         self._namespace = namespace
@@ -71,17 +80,21 @@ class Connection:
 
         Raises:
             BrokerUnavailable: none is there, and none may or could be started.
+            InvalidRequest: the environment's token cannot be one.
         """
         core = self._core
         if core is not None:
             return core
         with self._lock:
             if self._core is None:
+                token = credentials.stated(self._token)
                 found = discovery.find(self._asked, self._start)
                 if found.end is not None:
                     self._end = weakref.finalize(self, found.end)
                 self._found, self._latest_address = found, found.address
-                self._core = _core.Core(found.address, self._namespace, self._timeout_s, _client_name())
+                self._core = _core.Core(
+                    found.address, self._namespace, self._timeout_s, _client_name(), token=token
+                )
             return self._core
 
     def close(self) -> None:

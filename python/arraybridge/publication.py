@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from arraybridge import _core, shortcut, tree
-from arraybridge.arguments import check_text
+from arraybridge.arguments import check_seconds, check_text
 from arraybridge.connection import Connection
 from arraybridge.errors import InvalidRequest
 from arraybridge.progress import Progress
@@ -19,6 +19,7 @@ class Publication(NamedTuple):
     purpose: Purpose
     replace: bool
     waits: bool = True
+    lifetime_s: float = 0.0
 
     @classmethod
     def of(
@@ -29,6 +30,7 @@ class Publication(NamedTuple):
         sealed: bool = False,
         metadata: bytes | None = None,
         waits: bool = True,
+        lifetime: float | None = None,
     ) -> Publication:
         """As Broker.put takes them.
 
@@ -46,9 +48,12 @@ class Publication(NamedTuple):
             raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
         if not waits and name is None:
             raise InvalidRequest("a share that nobody waits for needs a name: nobody could find it")
+        lifetime_s = 0.0 if lifetime is None else check_seconds(lifetime, "lifetime")
+        if lifetime is not None and lifetime_s < 0.001:
+            raise InvalidRequest(f"a lifetime is at least a millisecond, not {lifetime!r} seconds")
         structure, leaves = tree.flatten(array)
         purpose = Purpose(sealed, name or "", structure, metadata or b"")
-        return cls([source_of(leaf) for leaf in leaves], purpose, replace, waits)
+        return cls([source_of(leaf) for leaf in leaves], purpose, replace, waits, lifetime_s)
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
         """Places the arrays, unless they were born in broker memory, and enters them under their name. None: without a
@@ -71,7 +76,7 @@ class Publication(NamedTuple):
         born_there = None if sealed else placement_of(core, self.sources)
         placement = born_there or placed(core, self.sources, self.purpose, progress=progress)
         publish = core.publish if self.waits else core.enter
-        info = publish(placement, name, self.replace, sealed, structure, metadata)
+        info = publish(placement, name, self.replace, sealed, structure, metadata, self.lifetime_s)
         if born_there is not None:
             freeze(self.sources)
         return info

@@ -19,7 +19,12 @@ class Session:
     """
 
     def __init__(
-        self, address: str | os.PathLike[str] | None, namespace: str, start: discovery.Start, timeout_s: float
+        self,
+        address: str | os.PathLike[str] | None,
+        namespace: str,
+        start: discovery.Start,
+        timeout_s: float,
+        token: str | None = None,
     ) -> None:
         if start not in ("auto", "never", "private"):
             raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
@@ -30,7 +35,7 @@ class Session:
         check_text(namespace, "a namespace")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
-        self._connection = Connection(address, namespace, start, timeout_s)
+        self._connection = Connection(address, namespace, start, timeout_s, token)
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +44,10 @@ class Session:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It crosses to another process as what it was asked for; there it makes a connection of its own."""
+        """It crosses to another process as what it was asked for; there it makes a connection of its own.
+
+        A token stays here: the other process states its own.
+        """
         address, start = self._connection.asked
         if start == "private":
             address, start = self.address, "never"

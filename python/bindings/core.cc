@@ -71,10 +71,12 @@ std::vector<View> ViewsOf(const py::sequence& objects) {
 }
 
 // Longer than a week is for ever; a clock cannot count what is no number.
-std::chrono::milliseconds Milliseconds(double seconds, const char* name) {
+constexpr double kLongestWait = 7 * 24 * 3600.0;
+constexpr double kLongestLife = 100 * 365 * 24 * 3600.0;
+
+std::chrono::milliseconds Milliseconds(double seconds, const char* name, double longest = kLongestWait) {
   if (std::isnan(seconds) || seconds < 0) throw py::value_error(std::string(name) + " must be 0 or more seconds");
-  constexpr double kLongest = 7 * 24 * 3600.0;
-  return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, kLongest) * 1000)));
+  return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, longest) * 1000)));
 }
 
 // DLPack's device type, and this process's number of the device.
@@ -88,14 +90,15 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 
 class Core {
  public:
-  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds)
+  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token)
       : broker_({.address = std::move(address),
                  .ns = std::move(ns),
                  .timeout = Milliseconds(timeout_s, "timeout_s"),
                  .client = std::move(client),
                  .interrupted = Interrupted,
                  .cuda_driver = {},
-                 .holds = holds}) {}
+                 .holds = holds,
+                 .token = std::move(token)}) {}
 
   // Of Place and Empty: what is known already of the Publish that will follow.
   Placement Empty(const std::vector<Wanted>& arrays, bool own, std::string name, const std::string& structure,
@@ -126,15 +129,17 @@ class Core {
   }
 
   py::object Publish(const Placement& placement, std::string name, bool replace, bool sealed,
-                     const std::string& structure, const std::string& metadata) {
-    const Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata};
+                     const std::string& structure, const std::string& metadata, double lifetime_s) {
+    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata};
+    options.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
     return Own(NewShareInfo(std::make_shared<Share>(Ask([&] { return broker_.Publish(placement, options); }))));
   }
 
   // Publish, and nobody waits.
   void Enter(const Placement& placement, std::string name, bool replace, bool sealed, const std::string& structure,
-             const std::string& metadata) {
-    const Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, false};
+             const std::string& metadata, double lifetime_s) {
+    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, false};
+    options.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
     Ask([&] { return broker_.Publish(placement, options); });
   }
 
@@ -333,17 +338,17 @@ void AddCore(py::module_& module) {
       .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none())
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
-      .def(py::init<std::string, std::string, double, std::string, bool>(), arg("address"), arg("namespace"),
-           arg("timeout_s"), arg("client"), arg("holds") = true)
+      .def(py::init<std::string, std::string, double, std::string, bool, std::string>(), arg("address"),
+           arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "")
       .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("device") = Where{kDeviceCpu, 0})
       .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("device") = py::none())
       .def("placement_of", &Core::PlacementOf, arg("views"))
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
-           arg("structure") = py::bytes(), arg("metadata") = py::bytes())
+           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0)
       .def("enter", &Core::Enter, arg("placement"), arg("name"), arg("replace") = false, arg("sealed") = false,
-           arg("structure") = py::bytes(), arg("metadata") = py::bytes())
+           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0)
       .def("put", &Core::Put, arg("view"), arg("name"))
       .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
            arg("wait_s") = 0.0, arg("broker_id") = py::bytes())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from foreign_client import Daemon, Session, generate
+from users import Place, User, needs_root
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +49,25 @@ def open_session(generated: tuple[Any, Any]) -> Iterator[Callable[..., Session]]
 @pytest.fixture
 def session(daemon: Daemon, open_session: Callable[..., Session]) -> Session:
     return open_session(daemon)
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    needs_root()
+    place = Place()
+    yield place
+    place.remove()
+
+
+@pytest.fixture
+def user(place: Place) -> Iterator[Callable[..., User]]:
+    """Starts a process of this user, in these groups. REQUIRES: the daemon runs."""
+    users: list[User] = []
+
+    def make(uid: int, groups: Sequence[int] = ()) -> User:
+        users.append(User(place, uid, groups))
+        return users[-1]
+
+    yield make
+    for user in users:
+        user.close()

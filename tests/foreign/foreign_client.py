@@ -37,17 +37,17 @@ def generate(folder: Path) -> tuple[Any, Any]:
     """
     ready = os.environ.get("ARRAYBRIDGE_FOREIGN_STUBS")
     if ready is None:
-        _generate(folder)
+        generate_into(folder)
     sys.path.insert(0, ready or str(folder))
     return importlib.import_module("foreign_v1.broker_pb2"), importlib.import_module("foreign_v1.broker_pb2_grpc")
 
 
-def _generate(folder: Path) -> None:
+def generate_into(folder: Path) -> None:
     from grpc_tools import protoc
 
     source = folder / "proto" / "foreign_v1"
     source.mkdir(parents=True)
-    for name in ("array.proto", "broker.proto"):
+    for name in ("array.proto", "broker.proto", "admin.proto"):
         text = (ROOT / "proto/arraybridge/v1" / name).read_text()
         (source / name).write_text(text.replace('import "arraybridge/v1/', 'import "foreign_v1/'))
     shutil.copy(Path(__file__).with_name("error_details.proto"), source)
@@ -114,13 +114,16 @@ class Refused(Exception):
 class Lifeline:
     """The socket on which tickets are redeemed."""
 
-    def __init__(self, daemon: Address, messages: Any, token: bytes) -> None:
+    def __init__(self, daemon: Address, messages: Any, join: bytes = b"", **hello: Any) -> None:
+        """Joins the session with this token; without one it opens a session of its own."""
         self.messages = messages
         self.request = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(str(daemon.directory / "lifeline.sock"))
-        hello = messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="foreign", join=token)
-        self.ask(OPEN_SESSION, hello, messages.OpenSessionResponse())
+        request = messages.OpenSessionRequest(
+            **{"protocol_min": 1, "protocol_max": 1, "client": "foreign", "join": join, **hello}
+        )
+        self.ask(OPEN_SESSION, request, messages.OpenSessionResponse())
 
     def ask(self, verb: int, message: Any, answer: Any) -> int | None:
         """The descriptor that came with the answer, the caller's to close."""
@@ -175,9 +178,9 @@ class Session:
             self._lifeline = Lifeline(self.daemon, self.messages, self.opened.token)
         return self._lifeline
 
-    def publish(self, name: str, content: bytes, **fields: Any) -> Any:
+    def publish(self, name: str, content: bytes, namespace: str = "default", **fields: Any) -> Any:
         """Allocate, redeem, map, close, Mapped, write, Publish: what every producer does."""
-        allocated = self.call("Allocate", namespace="default", size=len(content))
+        allocated = self.call("Allocate", namespace=namespace, size=len(content))
         redeemed, descriptor = self.lifeline.redeem(allocated.ticket)
         assert redeemed.writable
         mapping = mmap.mmap(descriptor, redeemed.handle.arena_size)
@@ -187,7 +190,7 @@ class Session:
         spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [len(content)], "size": len(content)}
         published = self.call(
             "Publish",
-            namespace="default",
+            namespace=namespace,
             name=name,
             arena=redeemed.handle.arena,
             arena_generation=redeemed.handle.generation,
@@ -197,9 +200,9 @@ class Session:
         )
         return published, mapping
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, namespace: str = "default") -> bytes:
         """Acquire, redeem, map read-only, copy, release."""
-        acquired = self.call("Acquire", namespace="default", shares=[{"name": name}])
+        acquired = self.call("Acquire", namespace=namespace, shares=[{"name": name}])
         handle = acquired.shares[0].share.handle
         redeemed, descriptor = self.lifeline.redeem(acquired.tickets[0])
         assert not redeemed.writable and redeemed.handle.arena == handle.arena

@@ -136,7 +136,7 @@ def test_what_is_not_passed_the_daemon_binds_itself(directory: Path, manager: Ma
 @pytest.mark.parametrize(
     ("names", "passed", "why"),
     [
-        ("gizmo", ["lifeline"], "a socket was passed as 'gizmo'; known are lifeline, broker and http"),
+        ("gizmo", ["lifeline"], "a socket was passed as 'gizmo'; known are lifeline, broker, admin and http"),
         ("", ["lifeline"], "a socket was passed as ''"),
         ("lifeline", ["broker"], "'lifeline' is not a Unix socket of type seqpacket"),
         ("broker", ["lifeline"], "'broker' is not a Unix socket of type stream"),

@@ -43,7 +43,11 @@ def test_the_daemons_page_has_every_option_and_no_other() -> None:
 def test_the_tools_page_has_every_option_and_command_and_no_other() -> None:
     page, top = PAGES / "arraybridgectl.1", helped(CTL)
     commands = subcommands_in(top)
-    said = options_in(top).union(*(options_in(helped(CTL, command)) for command in commands))
+    helps = {command: helped(CTL, command) for command in commands}
+    said = options_in(top).union(*map(options_in, helps.values()))
+    for command, text in helps.items():
+        inner = subcommands_in(text) if "Subcommands:" in text else []
+        said = said.union(*(options_in(helped(CTL, command, each)) for each in inner))
     assert options_of(page) == said
     assert sorted(tag.split()[0] for tag in tagged(page) if re.match(r"[a-z]", tag)) == sorted(commands)
 

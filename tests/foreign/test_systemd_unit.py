@@ -32,7 +32,7 @@ def units(tmp_path: Path) -> Path:
 
 
 def test_every_unit_is_here() -> None:
-    assert SYSTEM == ["arraybridged-http.socket", "arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
+    assert SYSTEM == ["arraybridged-admin.socket", "arraybridged-http.socket", "arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
     assert USER == ["arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
 
 
@@ -78,8 +78,8 @@ def test_the_names_of_sockets_are_those_that_the_daemon_knows(folder: str) -> No
         assert section["Service"] == "arraybridged.service"
         assert f'= "{section["FileDescriptorName"]}";' in source
         kinds[section["FileDescriptorName"]] = next(key for key in section if key.startswith("Listen"))
-    wanted = {"lifeline": "ListenSequentialPacket", "broker": "ListenStream", "http": "ListenStream"}
-    assert kinds == {name: kind for name, kind in wanted.items() if not (folder and name == "http")}
+    wanted = {"lifeline": "ListenSequentialPacket", "broker": "ListenStream", "admin": "ListenStream", "http": "ListenStream"}
+    assert kinds == {name: kind for name, kind in wanted.items() if not (folder and name in ("admin", "http"))}
 
 
 @pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd-sysusers is not installed")
@@ -94,5 +94,6 @@ def test_user_and_directory_are_made_in_a_bare_root(tmp_path: Path) -> None:
         ["systemd-tmpfiles", f"--root={tmp_path}", "--create", UNITS / "tmpfiles.conf"], capture_output=True, text=True
     )
     directory = tmp_path / "run/arraybridge"
-    assert directory.stat().st_mode & 0o7777 == 0o750, made.stderr
+    assert directory.stat().st_mode & 0o7777 == 0o751, made.stderr
+    assert any(line.startswith("arraybridge-admin:") for line in (tmp_path / "etc/group").read_text().splitlines())
     assert directory.stat().st_uid == int(accounts["arraybridge"][2]), made.stderr

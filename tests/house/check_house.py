@@ -28,9 +28,9 @@ ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax"}
 # system. Angle brackets and quotes count alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
-    "daemon/config.h": ["daemon/live.h", "proto/boundary/"],
+    "daemon/config.h": ["daemon/access.h", "daemon/live.h", "proto/boundary/"],
     "daemon/config": [
-        "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
+        "daemon/access.h", "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
     "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/memory/", "daemon/config.h", "proto/boundary/"],

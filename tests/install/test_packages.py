@@ -51,6 +51,7 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/bin/arraybridged",
         "usr/bin/arraybridgectl",
         "usr/lib/systemd/system/arraybridged.service",
+        "usr/lib/systemd/system/arraybridged-admin.socket",
         "usr/lib/systemd/system/arraybridged-lifeline.socket",
         "usr/lib/systemd/user/arraybridged.service",
         "usr/lib/sysusers.d/arraybridge.conf",

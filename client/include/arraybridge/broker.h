@@ -86,6 +86,9 @@ class Broker {
     bool holds = true;
     // Send to, and receive from, one process without calls, where that is possible (docs/fast-path.md).
     bool roads = true;
+    // A secret that the operator gave to those whom a namespace is open to, beside what their user opens; at most 256
+    // bytes. Calls that name a namespace which neither opens are refused with PERMISSION_DENIED.
+    std::string token{};
   };
 
   explicit Broker(Options options);
@@ -108,6 +111,9 @@ class Broker {
     // way is waited for all the same. What fails, NAME_TAKEN for instance, is told by the next Flush, Confirm or
     // Publish of this kind, which then does nothing else. REQUIRES: a name.
     bool wait = true;
+    // So long after its publication the share loses its name by itself, or before if its namespace says less. 0: when
+    // that says.
+    std::chrono::milliseconds lifetime{0};
   };
   struct PlaceOptions {
     bool own = false;                // an arena of its own, as Publish with `sealed` needs; host memory only

@@ -167,8 +167,10 @@ TEST(CodecTest, OpenSession) {
   const auto sent = Parsed<v1::OpenSessionRequest>(codec::Encode(codec::OpenSession{
       "me",
       42,
-      {{HandleKind::kMemfd, HandleKind::kCudaVmm, HandleKind::kCudaIpc}, "boot", 7, {"GPU-a", "GPU-b"}, 12080}}));
+      {{HandleKind::kMemfd, HandleKind::kCudaVmm, HandleKind::kCudaIpc}, "boot", 7, {"GPU-a", "GPU-b"}, 12080},
+      "secret"}));
   EXPECT_EQ(sent.client(), "me");
+  EXPECT_EQ(sent.token(), "secret");
   EXPECT_EQ(sent.process_id(), 42u);
   EXPECT_EQ(sent.protocol_min(), kProtocolVersion);
   EXPECT_EQ(sent.protocol_max(), kProtocolVersion);

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -131,6 +132,9 @@ TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
   EXPECT_EQ(read.config.own_arena_bytes_min, plain.own_arena_bytes_min);
   EXPECT_EQ(read.config.arena_idle, plain.arena_idle);
   EXPECT_EQ(read.config.orphan_grace, plain.orphan_grace.get());
+  EXPECT_EQ(read.config.share_lifetime, plain.share_lifetime.get());
+  EXPECT_EQ(read.config.withdraw_on_exit, plain.withdraw_on_exit.get());
+  EXPECT_EQ(read.config.unlisted_namespaces, plain.unlisted_namespaces.get());
   EXPECT_EQ(read.config.cuda_driver, plain.cuda_driver);
   EXPECT_EQ(read.config.cuda_capacity_percent, plain.cuda_capacity_percent);
   EXPECT_EQ(read.config.cuda_events, plain.cuda_events);
@@ -162,6 +166,114 @@ TEST_F(ConfigFileTest, TheFileThatWeShipSaysTheDefaults) {
     const std::string name = setting.key.substr(setting.key.rfind('.') + 1);
     EXPECT_THAT(text.str(), HasSubstr("\n" + std::string(setting.show ? "# " : "") + name + " = ")) << setting.key;
   }
+}
+
+std::string NameOfGroup(gid_t id) {
+  const group* const found = ::getgrgid(id);
+  return found == nullptr ? std::string() : found->gr_name;
+}
+
+TEST_F(ConfigFileTest, NamespacesHaveTables) {
+  const std::string token = path() + ".token";
+  std::ofstream(token) << "0123456789abcdef\n";
+  ASSERT_EQ(::chmod(token.c_str(), 0640), 0);
+  Write(
+      "[memory.host]\ncapacity = \"1GiB\"\n"
+      "[namespace.default]\nquota = \"50%\"\norphan_grace = \"7s\"\n"
+      "[namespace.scratch]\nquota = \"25%\"\nshare_lifetime = \"3s\"\non_publisher_exit = \"withdraw\"\n"
+      "access = [\"same_uid\"]\n"
+      "[namespace.\"a.b\"]\naccess = [\"uid:7\", \"gid:8:ro\", \"@" +
+      NameOfGroup(0) + "\", \"root:ro\", \"anyone:ro\", \"token:" + token + ":ro\"]\n");
+  const auto loaded = Load({"--config", path(), "--print-config"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  const NamespacePolicies& all = loaded->config.namespaces;
+  ASSERT_EQ(all.size(), 2u);
+  using Who = AccessEntry::Who;
+  const NamespacePolicy scratch{256u << 20, std::chrono::seconds(3), std::chrono::seconds(7), true, {}};
+  EXPECT_EQ(all.at("scratch"), scratch);
+  const NamespacePolicy shared{512u << 20,
+                               std::chrono::seconds(0),
+                               std::chrono::seconds(7),
+                               false,
+                               {{Who::kUser, 7, {}, Right::kWrite},
+                                {Who::kGroup, 8, {}, Right::kRead},
+                                {Who::kGroup, 0, {}, Right::kWrite},
+                                {Who::kUser, 0, {}, Right::kRead},
+                                {Who::kAnyone, 0, {}, Right::kRead},
+                                {Who::kToken, 0, "0123456789abcdef", Right::kRead}}};
+  EXPECT_EQ(all.at("a.b"), shared);
+  EXPECT_THAT(loaded->help, HasSubstr("\n[namespace.\"a.b\"]\naccess = \"uid:7,gid:8:ro,"));
+  EXPECT_THAT(loaded->help, ::testing::Not(HasSubstr("0123456789abcdef")));
+}
+
+TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
+  const std::string token = path() + ".token";
+  std::ofstream(token) << "short\n";
+  ASSERT_EQ(::chmod(token.c_str(), 0600), 0);
+  const auto refusal = [&](const std::string& text) {
+    Write(text);
+    const auto loaded = Load({"--config", path()});
+    EXPECT_EQ(loaded.status().code(), Code::kInvalidArgument) << text;
+    return loaded.status().message();
+  };
+  const auto of_access = [&](const std::string& entry) {
+    return refusal("[namespace.x]\naccess = [\"" + entry + "\"]\n");
+  };
+  EXPECT_THAT(refusal("[namespace.x]\nqouta = 1\n"), HasSubstr(":2:1: namespace.x.qouta is unknown"));
+  EXPECT_THAT(refusal("[namespace.default]\naccess = [\"anyone\"]\n"),
+              HasSubstr("namespace.default.access is unknown"));
+  EXPECT_THAT(refusal("[namespace.x]\nquota = \"0%\"\n"), HasSubstr(":2:1: 0% would refuse everything"));
+  EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota is one value, no list"));
+  EXPECT_THAT(refusal("[server]\nlisten = [\"off\", \"off\"]\n"), HasSubstr("server.listen is one value, no list"));
+  EXPECT_THAT(refusal("[namespace.x]\non_publisher_exit = \"stay\"\n"),
+              HasSubstr("'stay' is neither keep nor withdraw"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = []\n"), HasSubstr("names at least one"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"uid:1,uid:2\", \"uid:3\"]\n"), HasSubstr("neither text"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"same_uid\", \"uid:1\"]\n"), HasSubstr("same_uid stands alone"));
+  EXPECT_THAT(refusal("[namespace.\"\"]\nquota = 1\n"), HasSubstr("cannot be a namespace's name"));
+  EXPECT_THAT(refusal("[namespace.\"a\\n\"]\nquota = 1\n"), HasSubstr("cannot be a namespace's name"));
+  EXPECT_THAT(refusal("[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
+              HasSubstr("limits.name_bytes_max 255"));
+  EXPECT_THAT(refusal("[limits]\nnamespaces = 1\n[namespace.a]\nquota = 1\n[namespace.b]\nquota = 1\n"),
+              HasSubstr("2 namespaces have tables (limits.namespaces 1)"));
+  EXPECT_THAT(refusal("[access]\nunlisted = \"maybe\"\n"), HasSubstr("'maybe' is neither own nor refused"));
+  EXPECT_THAT(of_access("same-uid"), HasSubstr("'same-uid' is neither same_uid"));
+  EXPECT_THAT(of_access("uid:me"), HasSubstr("'me' is no number"));
+  EXPECT_THAT(of_access("uid:4294967295"), HasSubstr("is no number of a user"));
+  EXPECT_THAT(of_access("@nobody-has-this-group"), HasSubstr("there is no group 'nobody-has-this-group'"));
+  EXPECT_THAT(of_access("token:relative"), HasSubstr("not an absolute path"));
+  EXPECT_THAT(of_access("token:" + token + ".not"), HasSubstr("No such file"));
+  EXPECT_THAT(of_access("token:/tmp"), HasSubstr("is not a file"));
+  EXPECT_THAT(of_access("token:" + token), HasSubstr("16 to 256 bytes"));
+  std::ofstream(token) << "0123456789abcdef\n";
+  ASSERT_EQ(::chmod(token.c_str(), 0644), 0);
+  EXPECT_THAT(of_access("token:" + token), HasSubstr("everybody may read or write it (chmod o-rw)"));
+}
+
+TEST_F(ConfigFileTest, AReloadTakesNamespacesOver) {
+  const std::string token = path() + ".token";
+  std::ofstream(token) << "0123456789abcdef";
+  ASSERT_EQ(::chmod(token.c_str(), 0600), 0);
+  const std::string with_token = "[namespace.a]\naccess = [\"token:" + token + "\"]\n";
+  Write(with_token + "[namespace.b]\nquota = 4096\n");
+  const std::string file = path();
+  const char* const arguments[] = {"arraybridged", "--config", file.c_str()};
+  auto running = LoadConfig(3, arguments);
+  ASSERT_TRUE(running.ok()) << running.status().ToString();
+  const auto changed = [&] {
+    const auto reloaded = ReloadConfig(3, arguments, &*running);
+    EXPECT_TRUE(reloaded.ok()) << reloaded.status().ToString();
+    return reloaded.ok() ? reloaded->changed : std::vector<std::string>();
+  };
+  EXPECT_THAT(changed(), ::testing::IsEmpty());
+  std::ofstream(token) << "another0another0";  // the file says the same, and it means something else
+  EXPECT_THAT(changed(), ::testing::ElementsAre("namespace.a"));
+  EXPECT_EQ(running->config.namespaces.at("a").access.at(0).secret, "another0another0");
+  Write(with_token + "[namespace.default]\norphan_grace = \"1s\"\n[namespace.c]\nquota = 1\n");
+  EXPECT_THAT(changed(),
+              ::testing::ElementsAre("namespace.default.orphan_grace", "namespace.a", "namespace.b", "namespace.c"));
+  EXPECT_FALSE(running->config.namespaces.contains("b"));
+  EXPECT_EQ(running->config.namespaces.at("c").orphan_grace, std::chrono::seconds(1));
 }
 
 }  // namespace

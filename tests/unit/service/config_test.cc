@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -103,6 +105,28 @@ TEST(ConfigTest, TheGrpcDoorCanBeElsewhereOrOff) {
   EXPECT_EQ(Good({"--listen", "off"}).grpc_path, "");
   EXPECT_THAT(Refusal({"--listen", "tcp://0.0.0.0:1"}), HasSubstr("tcp://0.0.0.0:1"));
   EXPECT_THAT(Refusal({"--lifeline", "/a", "--listen", "unix:///a"}), HasSubstr("same socket"));
+}
+
+TEST(ConfigTest, TheAdministrationsDoorCanBeElsewhereOrOff) {
+  EXPECT_EQ(Good({"--directory", "/d"}).admin_path, "/d/admin.sock");
+  EXPECT_EQ(Good({"--admin", "unix:///elsewhere/a.sock"}).admin_path, "/elsewhere/a.sock");
+  EXPECT_EQ(Good({"--admin", "off"}).admin_path, "");
+  EXPECT_EQ(Good({"--embedded"}).admin_path, "");
+  EXPECT_THAT(Refusal({"--admin", "/a"}), HasSubstr("--admin: '/a' is neither unix:///path nor off"));
+  EXPECT_THAT(Refusal({"--admin", "unix:///a", "--listen", "unix:///a"}),
+              HasSubstr("--admin and --listen name the same"));
+}
+
+TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
+  const AccessList fallback = Good({}).admins;
+  EXPECT_EQ(RightOf(fallback, {.uid = 0}), Right::kWrite);
+  EXPECT_EQ(RightOf(fallback, {.uid = ::geteuid()}), Right::kWrite);
+  EXPECT_EQ(RightOf(fallback, {.uid = 4711, .gid = 4711}), Right::kNone);
+  const AccessList named = Good({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "uid:7, gid:8:ro"}}).admins;
+  EXPECT_EQ(RightOf(named, {.uid = 7}), Right::kWrite);
+  EXPECT_EQ(RightOf(named, {.uid = 9, .gid = 8}), Right::kRead);
+  EXPECT_EQ(RightOf(named, {.uid = 0}), Right::kNone);
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "same_uid"}}), HasSubstr("users and groups"));
 }
 
 TEST(ConfigTest, ErrorsNameTheFlagAndItsValue) {

@@ -56,20 +56,28 @@ class ListenerTest : public ::testing::Test {
 };
 
 TEST_F(ListenerTest, TellsWhoIsAtTheOtherEndOfEachDoor) {
+  config_.admin_path = config_.directory + "/admin.sock";
   const auto listener = Listener::Open(config_);
   ASSERT_TRUE(listener.ok()) << listener.status().ToString();
-  std::promise<Connection> lifeline, grpc;
+  std::promise<Connection> lifeline, grpc, admin;
   (*listener)->Start([&](Connection c) { lifeline.set_value(std::move(c)); },
-                     [&](Connection c) { grpc.set_value(std::move(c)); });
+                     [&](Connection c) { grpc.set_value(std::move(c)); },
+                     [&](Connection c) { admin.set_value(std::move(c)); });
   const UniqueFd first = ConnectTo(config_.lifeline_path, SOCK_SEQPACKET);
   const UniqueFd second = ConnectTo(config_.grpc_path, SOCK_STREAM);
-  ASSERT_TRUE(first.valid() && second.valid());
+  const UniqueFd third = ConnectTo(config_.admin_path, SOCK_STREAM);
+  ASSERT_TRUE(first.valid() && second.valid() && third.valid());
   const Connection local = lifeline.get_future().get();
   EXPECT_EQ(local.peer.uid, ::getuid());
   EXPECT_EQ(local.peer.process_id, static_cast<uint64_t>(::getpid()));
   EXPECT_EQ(local.peer.door, Door::kLifeline);
   EXPECT_TRUE(local.peer.process->valid());
   EXPECT_EQ(grpc.get_future().get().peer.door, Door::kGrpc);
+  const Connection administrator = admin.get_future().get();
+  EXPECT_EQ(administrator.peer.door, Door::kAdmin);
+  std::vector<gid_t> groups(static_cast<size_t>(::getgroups(0, nullptr)));
+  ASSERT_EQ(::getgroups(static_cast<int>(groups.size()), groups.data()), static_cast<int>(groups.size()));
+  EXPECT_EQ(administrator.peer.groups, std::vector<uint32_t>(groups.begin(), groups.end()));
 }
 
 TEST_F(ListenerTest, TheSecondDaemonOfADirectoryRefusesAndHarmsNothing) {
@@ -152,7 +160,7 @@ TEST_F(ListenerTest, WithoutDescriptorsAPeerIsToldSoAndLaterOnesAreServed) {
   const auto listener = Listener::Open(config_);
   ASSERT_TRUE(listener.ok());
   std::promise<void> accepted;
-  (*listener)->Start([&](Connection) { accepted.set_value(); }, [](Connection) {});
+  (*listener)->Start([&](Connection) { accepted.set_value(); }, [](Connection) {}, [](Connection) {});
   LifelineClient refused(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

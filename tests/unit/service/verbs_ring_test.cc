@@ -28,7 +28,7 @@ class VerbsRingTest : public VerbsTest {
     return cut_;
   }
   void NoteCuts() {
-    verbs().SetCut([this](SessionId session, std::string_view why) {
+    verbs().SetCut(Door::kLifeline, [this](SessionId session, std::string_view why) {
       const std::lock_guard lock(mutex_);
       cut_.emplace_back(session, why);
     });

@@ -1,0 +1,65 @@
+// What an operator asks of a broker through its administration's door. Whether he may is the broker's to say.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arraybridge/v1/admin.grpc.pb.h"
+#include "client/ctl/commands.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge::ctl {
+
+// What the commands below take beside Options.
+struct AdminOptions {
+  std::optional<uint32_t> uid;  // whose namespace
+  std::string subject;          // a namespace or a share
+  uint64_t session = 0;
+  std::string bytes;  // of a quota: "4GiB", or "default"
+  bool now = false;
+};
+
+// One gRPC channel to the door. Each call ends with the deadline of the command.
+class AdminConnection {
+ public:
+  // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us.
+  static Result<std::unique_ptr<AdminConnection>> To(const std::string& path, std::chrono::milliseconds timeout);
+
+  template <class Request, class Answer>
+  Status Ask(grpc::Status (v1::Admin::Stub::*verb)(grpc::ClientContext*, const Request&, Answer*),
+             const Request& request, Answer* answer) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline_);
+    const grpc::Status status = (stub_.get()->*verb)(&context, request, answer);
+    return {static_cast<Code>(status.error_code()), status.error_message()};
+  }
+
+ private:
+  AdminConnection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline)
+      : stub_(v1::Admin::NewStub(std::move(channel))), deadline_(deadline) {}
+
+  const std::unique_ptr<v1::Admin::Stub> stub_;
+  const std::chrono::system_clock::time_point deadline_;
+};
+
+using AdminCommand = Status (*)(AdminConnection&, const Options&, const AdminOptions&, std::ostream&);
+
+Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status SetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status EndSession(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status Withdraw(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status Reload(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status Drain(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+// Of everybody; `asked.subject`: shares, sessions, leases, namespaces, devices.
+Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,130 @@
+// The Broker's part in who may use what: whose namespace a name means to a session, what it may do there, and what
+// changes when the operator writes down something else.
+#include <algorithm>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+// The same for what is there and for what is not.
+Status Denied(const Peer& peer, std::string_view ns, Right has) {
+  const std::string_view may = has == Right::kRead ? " may only read namespace '" : " may not use namespace '";
+  return PermissionDenied("user ", peer.uid, peer.token.empty() ? "" : ", with the token that it states,", may, ns, "'")
+      .Because(has == Right::kRead ? "NAMESPACE_READ_ONLY" : "NAMESPACE_DENIED")
+      .With("namespace", std::string(ns))
+      .With("uid", std::to_string(peer.uid));
+}
+
+}  // namespace
+
+NamespacePolicy Broker::State::DefaultPolicy() const {
+  return {config.namespace_quota_bytes, config.share_lifetime, config.orphan_grace, config.withdraw_on_exit, {}};
+}
+
+const NamespacePolicy& Broker::State::PolicyOf(std::string_view name) const {
+  const auto found = policies.find(name);
+  return found == policies.end() ? default_policy : found->second;
+}
+
+uint64_t Broker::State::quota_bytes(const NamespaceKey& key) const {
+  if (!set_quotas.empty()) {
+    const auto found = set_quotas.find({key.uid, std::string(key.name)});
+    if (found != set_quotas.end()) return found->second;
+  }
+  const uint64_t configured = PolicyOf(key.name).quota_bytes;
+  if (configured != 0) return configured;
+  // A device may have several backends, and is counted once.
+  std::vector<Device> counted;
+  uint64_t capacity = 0;
+  for (const MemoryBackend* backend : backends) {
+    for (const Device& device : backend->devices()) {
+      if (std::ranges::find(counted, device) != counted.end()) continue;
+      counted.push_back(device);
+      capacity += backend->usage(device).capacity_bytes;
+    }
+  }
+  return capacity;
+}
+
+Broker::State::Place Broker::State::PlaceOf(const Peer& peer, std::string_view name) const {
+  const auto found = policies.find(name);
+  if (found != policies.end() && found->second.shared()) {
+    return {kSharedByUsers, RightOf(found->second.access, peer.credentials())};
+  }
+  const bool listed = found != policies.end() || name == kDefaultNamespace;
+  return {peer.uid, listed || config.unlisted_namespaces ? Right::kWrite : Right::kNone};
+}
+
+Result<NamespaceKey> Broker::State::KeyOf(const Session& session, std::string_view ns, Right right) const {
+  const std::string_view name = NamespaceNameOf(ns);
+  const Place place = PlaceOf(session.peer, name);
+  if (place.right >= right) return NamespaceKey{place.owner, name};
+  AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config.limits.name_bytes_max));  // it is echoed
+  return Denied(session.peer, name, place.right);
+}
+
+bool Broker::State::MayList(const Peer& peer, const NamespaceKey& key) const {
+  if (key.uid != kSharedByUsers) return key.uid == peer.uid;
+  const Place place = PlaceOf(peer, key.name);
+  return place.owner == key.uid && place.right >= Right::kRead;
+}
+
+bool Broker::State::IsStranded(const NamespaceKey& key) const {
+  const auto found = policies.find(key.name);
+  const bool shared = found != policies.end() && found->second.shared();
+  return shared != (key.uid == kSharedByUsers);
+}
+
+bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
+  const auto may = [&](const Namespace& ns, Right right) {
+    const Place place = PlaceOf(session.peer, ns.name());
+    return place.owner == ns.uid() && place.right >= right;
+  };
+  const auto its = std::ranges::find(rings, session.id, &SessionRing::session);
+  if (its != rings.end()) {
+    const Place place = PlaceOf(session.peer, its->ns);
+    if (place.owner != its->owner || place.right < Right::kWrite) return false;
+  }
+  return std::ranges::all_of(session.arenas,
+                             [&](const auto& made) { return may(*made.second->ns(), Right::kWrite); }) &&
+         std::ranges::all_of(session.uses, [&](const auto& use) { return may(*use.first->ns(), Right::kRead); }) &&
+         std::ranges::all_of(session.holds_in, [&](const Namespace* ns) { return may(*ns, Right::kRead); }) &&
+         std::ranges::all_of(session.ends,
+                             [&](const auto& end) { return may(*end.second.channel->ns(), Right::kWrite); });
+}
+
+Broker::Adopted Broker::AdoptNamespaces() {
+  State& state = *state_;
+  Adopted adopted;
+  const MutexLock lock(state.mutex);
+  state.policies = state.config.namespaces;
+  state.default_policy = state.DefaultPolicy();
+  std::vector<Share*> stranded;
+  for (const auto& [key, ns] : state.namespaces) {
+    ns->ChangeQuota(state.quota_bytes(key));
+    if (!state.IsStranded(key)) continue;
+    for (const auto& [id, share] : ns->shares()) {
+      if (!share->withdrawn) stranded.push_back(share.get());
+    }
+  }
+  for (Share* const share : stranded) state.Withdraw(*share);
+  adopted.withdrawn = stranded.size();
+  for (const auto& [id, session] : state.sessions) {
+    if (!state.UsesOnlyWhatItMay(*session)) adopted.without_right.push_back(id);
+  }
+  return adopted;
+}
+
+Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right right) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.FindSession(session);
+  if (found == nullptr) return NoSession();
+  const auto key = state.KeyOf(*found, ns, right);
+  if (!key.ok()) return key.status();
+  return key->uid;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,151 @@
+#include "daemon/config_access.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "daemon/quantity.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+namespace {
+
+using Who = AccessEntry::Who;
+
+constexpr std::string_view kReadOnly = ":ro";
+constexpr size_t kLookupBytes = 1 << 16;  // of a group with many members, too
+constexpr size_t kTokenBytesMin = 16;
+constexpr size_t kTokenBytesMax = 256;
+
+bool TakePrefix(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t";
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+Result<AccessEntry> NumberedEntry(Who who, std::string_view text) {
+  const auto number = ReadNumber(text);
+  // The largest number is nobody's.
+  if (!number.ok() || *number >= std::numeric_limits<uint32_t>::max()) {
+    return InvalidArgument("'", text, "' is no number of a user or group");
+  }
+  return AccessEntry{who, static_cast<uint32_t>(*number), {}, Right::kWrite};
+}
+
+Result<AccessEntry> GroupEntry(std::string_view name) {
+  std::string buffer(kLookupBytes, '\0');
+  group entry{};
+  group* found = nullptr;
+  if (::getgrnam_r(std::string(name).c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
+    return InvalidArgument("there is no group '", name, "'");
+  }
+  return AccessEntry{Who::kGroup, found->gr_gid, {}, Right::kWrite};
+}
+
+Result<AccessEntry> UserEntry(std::string_view name) {
+  std::string buffer(kLookupBytes, '\0');
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwnam_r(std::string(name).c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
+    return InvalidArgument("'", name,
+                           "' is neither same_uid, anyone, uid:N, gid:N, @group, token:FILE nor a user's name");
+  }
+  return AccessEntry{Who::kUser, found->pw_uid, {}, Right::kWrite};
+}
+
+Result<AccessEntry> TokenEntry(const std::string& path) {
+  if (!path.starts_with('/')) return InvalidArgument("token:", path, ": is not an absolute path");
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file.valid()) return InvalidArgument(path, ": ", std::strerror(errno));
+  struct stat found {};
+  if (::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument(path, ": is not a file");
+  if ((found.st_mode & (S_IROTH | S_IWOTH)) != 0) {
+    return InvalidArgument(path, ": everybody may read or write it (chmod o-rw)");
+  }
+  std::array<char, kTokenBytesMax + 3> bytes{};
+  const ssize_t got = ::read(file.get(), bytes.data(), bytes.size());
+  if (got < 0) return InvalidArgument(path, ": ", std::strerror(errno));
+  std::string_view token(bytes.data(), static_cast<size_t>(got));
+  while (token.ends_with('\n') || token.ends_with('\r')) token.remove_suffix(1);
+  if (token.size() < kTokenBytesMin || token.size() > kTokenBytesMax) {
+    return InvalidArgument(path, ": a token has ", kTokenBytesMin, " to ", kTokenBytesMax, " bytes, in one line");
+  }
+  return AccessEntry{Who::kToken, 0, std::string(token), Right::kWrite};
+}
+
+Result<AccessEntry> NamedEntry(std::string_view text) {
+  if (text == "anyone") return AccessEntry{};
+  if (TakePrefix(&text, "uid:")) return NumberedEntry(Who::kUser, text);
+  if (TakePrefix(&text, "gid:")) return NumberedEntry(Who::kGroup, text);
+  if (TakePrefix(&text, "@")) return GroupEntry(text);
+  if (TakePrefix(&text, "token:")) return TokenEntry(std::string(text));
+  return UserEntry(text);
+}
+
+Result<AccessEntry> ReadEntry(std::string_view text) {
+  const bool read_only = text.ends_with(kReadOnly);
+  if (read_only) text.remove_suffix(kReadOnly.size());
+  auto entry = NamedEntry(text);
+  if (entry.ok() && read_only) entry->right = Right::kRead;
+  return entry;
+}
+
+}  // namespace
+
+std::string Written(const AccessList& list) {
+  const auto word = [](const AccessEntry& entry) {
+    if (entry.who == Who::kAnyone) return std::string("anyone");
+    if (entry.who == Who::kToken) return std::string("token");
+    return (entry.who == Who::kUser ? "uid:" : "gid:") + std::to_string(entry.id);
+  };
+  std::string all;
+  for (const AccessEntry& entry : list) {
+    all += (all.empty() ? "" : ",") + word(entry);
+    if (entry.right == Right::kRead) all += kReadOnly;
+  }
+  return all;
+}
+
+AccessList DefaultAdmins() {
+  AccessList admins = {{Who::kUser, 0, {}, Right::kWrite}};
+  if (::geteuid() != 0) admins.push_back({Who::kUser, ::geteuid(), {}, Right::kWrite});
+  if (auto group = GroupEntry("arraybridge-admin"); group.ok()) admins.push_back(*std::move(group));
+  return admins;
+}
+
+Result<AccessList> ReadAccessList(std::string_view text) {
+  AccessList list;
+  if (Trimmed(text) == kSameUid) return list;
+  for (;;) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view one = Trimmed(text.substr(0, comma));
+    if (one.empty()) return InvalidArgument("an access list names at least one, and no empty one");
+    if (one.starts_with(kSameUid)) {
+      return InvalidArgument("same_uid stands alone: with it every user has a namespace of this name to himself");
+    }
+    auto entry = ReadEntry(one);
+    if (!entry.ok()) return entry.status();
+    list.push_back(*std::move(entry));
+    if (comma == text.size()) return list;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,60 @@
+// Admin is what an operator may ask of the daemon: one function a request, like Verbs, for a door that knows who asks.
+// What belongs to the main thread (the configuration, the end) is handed to it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "arraybridge/v1/admin.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config.h"
+#include "daemon/service/verbs.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// What main does. Each may answer on any thread, once, or drop its reply when the daemon ends before.
+struct AdminHooks {
+  std::function<void(std::function<void(Result<Reloaded>)> reply)> reload;
+  std::function<void(std::function<void(std::vector<ConfigValue>)> reply)> get_config;
+  std::function<void()> drain;
+  std::function<void(bool now)> shut_down;
+};
+
+// Thread-safe.
+class Admin {
+ public:
+  template <class Message>
+  using Reply = std::function<void(Result<Message>)>;
+
+  // Everything outlives it.
+  Admin(const Config& config, Broker& broker, Verbs& verbs, AdminHooks hooks);
+
+  // Who may ask is another one now.
+  void SetAdmins(AccessList admins) AB_EXCLUDES(mutex_);
+  // PERMISSION_DENIED unless this peer may ask for so much.
+  Status Check(const Peer& peer, Right right) const AB_EXCLUDES(mutex_);
+
+  Result<v1::ListResponse> List(const v1::ListRequest& request);
+  Result<v1::NamespaceQuota> GetQuota(const v1::GetQuotaRequest& request);
+  Result<v1::NamespaceQuota> SetQuota(const v1::SetQuotaRequest& request);
+  Result<v1::EndSessionResponse> EndSession(const v1::EndSessionRequest& request);
+  Result<v1::AdminWithdrawResponse> Withdraw(const v1::AdminWithdrawRequest& request);
+  Result<v1::DrainResponse> Drain(const v1::DrainRequest& request);
+  // After its answer.
+  void Shutdown(const v1::ShutdownRequest& request, const Reply<v1::ShutdownResponse>& reply);
+  void Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply);
+  void Reload(const v1::ReloadRequest& request, const Reply<v1::ReloadResponse>& reply);
+  void GetConfig(const v1::GetConfigRequest& request, const Reply<v1::GetConfigResponse>& reply);
+
+ private:
+  const Config& config_;
+  Broker& broker_;
+  Verbs& verbs_;
+  const AdminHooks hooks_;
+  mutable Mutex mutex_;
+  AccessList admins_ AB_GUARDED_BY(mutex_);
+};
+
+}  // namespace arraybridge

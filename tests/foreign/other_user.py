@@ -1,0 +1,141 @@
+"""What another user's process runs: it does what comes on its standard input, with both doors at hand.
+
+Each line is, pickled and in hex, a method of Actor, its arguments and its keywords. The answer is its value, or
+{"code", "text"} of a refusal; "code" is None where the connection has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import foreign_client
+import grpc
+from foreign_client import Address, Lifeline, Refused, Session
+from google.protobuf import message_factory
+
+VERBS = {name: number for number, name in enumerate(
+    ("OpenSession", "GetServerInfo", "Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List",
+     "GetStats", "Redeem", "Browse", "OpenChannel", "CloseChannel", "Receive"), start=1)}  # fmt: skip
+
+
+class Actor:
+    """Sessions at both doors, by name."""
+
+    def __init__(self, directory: Path) -> None:
+        self.address = Address(directory)
+        self.messages, self.service = foreign_client.generate(directory)
+        self.sessions: dict[str, Any] = {}
+        self.kept: list[Any] = []
+        self.begun: Any = None
+
+    def uid(self) -> int:
+        return os.getuid()
+
+    def open(self, name: str, door: str = "grpc", **hello: Any) -> bytes:
+        """The session's token; b"" at the local door, which needs none."""
+        if door == "grpc":
+            self.sessions[name] = Session(self.address, self.messages, self.service, **hello)
+            return bytes(self.sessions[name].opened.token)
+        self.sessions[name] = Lifeline(self.address, self.messages, **hello)
+        return b""
+
+    def call(self, session: str, verb: str, **fields: Any) -> bytes:
+        """The answer's bytes. A descriptor that comes along is kept open."""
+        of = self.sessions[session]
+        if isinstance(of, Session):
+            return bytes(of.call(verb, **fields).SerializeToString())
+        response = {"Receive": "AcquireResponse"}.get(verb, f"{verb}Response")
+        answer = getattr(self.messages, response)()
+        descriptor = of.ask(VERBS[verb], getattr(self.messages, f"{verb}Request")(**fields), answer)
+        if descriptor is not None:
+            self.kept.append(descriptor)
+        return bytes(answer.SerializeToString())
+
+    def publish(self, session: str, name: str, content: bytes, namespace: str = "default", **fields: Any) -> int:
+        published, mapping = self.sessions[session].publish(name, content, namespace, **fields)
+        self.kept.append(mapping)
+        return int(published.share)
+
+    def read(self, session: str, name: str, namespace: str = "default") -> bytes:
+        return bytes(self.sessions[session].read(name, namespace))
+
+    def with_token(self, token: bytes, verb: str, **fields: Any) -> bytes:
+        """A call on a connection of this user's that names a session by this token."""
+        with self.address.channel() as channel:
+            request = getattr(self.messages, f"{verb}Request")(**fields)
+            stub = self.service.BrokerStub(channel)
+            answer = getattr(stub, verb)(request, metadata=[("arraybridge-session", token.hex())], timeout=60)
+            return bytes(answer.SerializeToString())
+
+    def join(self, token: bytes) -> None:
+        self.kept.append(Lifeline(self.address, self.messages, token))
+
+    def redeem(self, session: str, ticket: bytes) -> None:
+        self.sessions[session].lifeline.redeem(self.messages.Ticket(token=ticket))
+
+    def ticket(self) -> bytes:
+        """Of an arena in a session of its own."""
+        self.open("of the ticket")
+        return bytes(self.sessions["of the ticket"].call("Allocate", size=4096).ticket.token)
+
+    def waiting(self, session: str) -> int:
+        return int(self.sessions[session].call("GetStats").waiting)
+
+    def begin(self, session: str, verb: str, **fields: Any) -> None:
+        """What it comes to is asked for by `finish`."""
+        self.begun = self.sessions[session].begin(verb, **fields)
+
+    def finish(self) -> bytes:
+        return bytes(self.begun.result().SerializeToString())
+
+    def administer(self, verb: str, **fields: Any) -> bytes:
+        messages = importlib.import_module("foreign_v1.admin_pb2")
+        service = importlib.import_module("foreign_v1.admin_pb2_grpc")
+        method = messages.DESCRIPTOR.services_by_name["Admin"].methods_by_name[verb]
+        request = message_factory.GetMessageClass(method.input_type)(**fields)
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(f"unix:{self.address.directory}/admin.sock", options=options) as channel:
+            return bytes(getattr(service.AdminStub(channel), verb)(request, timeout=60).SerializeToString())
+
+    def flood(self, door: str, count: int) -> int:
+        """How many of so many sessions it got."""
+        got = 0
+        for index in range(count):
+            try:
+                self.open(f"flood{index}", door)
+            except (grpc.RpcError, Refused, OSError, EOFError):
+                break
+            got += 1
+        return got
+
+
+def refusal_of(error: Exception) -> dict[str, Any]:
+    if isinstance(error, grpc.RpcError):
+        assert isinstance(error, grpc.Call)
+        return {"code": error.code().value[0], "text": error.details()}
+    assert isinstance(error, Refused)
+    return {"code": error.code, "text": str(error)}
+
+
+def main() -> None:
+    actor = Actor(Path(sys.argv[1]))
+    for line in sys.stdin:
+        method, arguments, keywords = pickle.loads(bytes.fromhex(line))
+        try:
+            answer = getattr(actor, method)(*arguments, **keywords)
+        except (grpc.RpcError, Refused) as error:
+            answer = refusal_of(error)
+        except (OSError, EOFError) as error:
+            answer = {"code": None, "text": repr(error)}
+        print(pickle.dumps(answer).hex(), flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()

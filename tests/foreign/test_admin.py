@@ -1,0 +1,278 @@
+"""What an operator asks of a daemon that runs: his own door, who may use it, and what each request does."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from foreign_client import CTL, DAEMON, HEADER, OPEN_SESSION, PATIENCE_S, Daemon, Session, eventually, refused
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from users import Place, User
+
+ERROR, USAGE, CANNOT_CONNECT, PERMISSION, NOT_FOUND, EXHAUSTED = 1, 2, 3, 4, 5, 6
+ALICE, BOB, OPERATORS = 61001, 61002, 61901
+MiB = 1 << 20
+CONFIG = """
+[memory.host]
+capacity = "64MiB"
+[namespace.team]
+access = ["anyone"]
+quota = "{quota}"
+"""
+
+
+def ctl(daemon: Daemon, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([CTL, "-H", daemon.directory, *map(str, arguments)], capture_output=True, text=True)
+
+
+def done(daemon: Daemon, *arguments: object) -> str:
+    answer = ctl(daemon, *arguments)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def answered(daemon: Daemon, *arguments: object) -> Any:
+    return json.loads(done(daemon, "-o", "json", *arguments))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "arraybridged.toml"
+    path.write_text(CONFIG.format(quota="32MiB"))
+    return path
+
+
+@pytest.fixture
+def daemon(start: Callable[..., Daemon], config: Path) -> Daemon:
+    return start("--config", str(config), namespaces="3")
+
+
+# ---- what it does ----
+
+
+def test_quotas_are_told_and_changed(daemon: Daemon, config: Path, session: Session) -> None:
+    session.publish("a", bytes(MiB), "team")
+    assert answered(daemon, "quota", "get", "team") == {
+        "of": {"namespace": "team"},
+        "quota_bytes": str(32 * MiB),
+        "charged_bytes": str(MiB),
+        "set": False,
+    }
+    assert answered(daemon, "quota", "set", "team", "--bytes", "2MiB")["quota_bytes"] == str(2 * MiB)
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MiB} of {2 * MiB} in use"):
+        session.call("Allocate", namespace="team", size=2 * MiB)
+    # A reload changes nothing of what was set; taking it back does.
+    config.write_text(CONFIG.format(quota="16MiB"))
+    assert "changed namespace.team" in done(daemon, "reload")
+    assert answered(daemon, "quota", "get", "team")["quota_bytes"] == str(2 * MiB)
+    waiting = session.begin("Allocate", namespace="team", size=2 * MiB, timeout_ms=60_000)
+    eventually("the request waits", lambda: session.call("GetStats").waiting == 1)
+    assert answered(daemon, "quota", "set", "team", "--bytes", "default")["quota_bytes"] == str(16 * MiB)
+    assert waiting.result(PATIENCE_S).handle.size == 2 * MiB
+
+
+def test_a_quota_may_be_one_users(daemon: Daemon, session: Session) -> None:
+    me, other = os.getuid(), 4711
+    assert ctl(daemon, "quota", "set", "own", "--bytes", "1MiB").returncode == ERROR
+    assert "say whose is meant" in ctl(daemon, "quota", "get", "own").stderr
+    assert "no single one's" in ctl(daemon, "quota", "get", "team", "--uid", me).stderr
+    done(daemon, "quota", "set", "own", "--uid", other, "--bytes", "0")
+    assert session.call("Allocate", namespace="own", size=MiB).handle.size == MiB
+    done(daemon, "quota", "set", "own", "--uid", me, "--bytes", "0")
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "the quota is 0"):
+        session.call("Allocate", namespace="own", size=MiB)
+    assert "yes" in done(daemon, "quota", "get", "own", "--uid", me)
+    # Set ones are as many as there may be namespaces.
+    done(daemon, "quota", "set", "third", "--uid", me, "--bytes", "1TiB")
+    full = ctl(daemon, "quota", "set", "fourth", "--uid", me, "--bytes", "1TiB")
+    assert (full.returncode, "limit namespaces (3) is reached" in full.stderr) == (EXHAUSTED, True)
+    for wrong in ("1 MiB", "99999999TiB", "-1", "much"):
+        assert "is no size" in ctl(daemon, "quota", "set", "own", "--uid", me, f"--bytes={wrong}").stderr
+
+
+@pytest.mark.parametrize("door", ["grpc", "lifeline"])
+def test_a_session_is_ended(
+    daemon: Daemon, generated: tuple[Any, Any], session: Session, open_session: Callable[..., Session], door: str
+) -> None:
+    session.publish("a", bytes(1000))
+    if door == "grpc":
+        victim = open_session(daemon, client="the one")
+        victim.call("Acquire", shares=[{"name": "a"}])
+    else:
+        lifeline = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        lifeline.connect(str(daemon.directory / "lifeline.sock"))
+        hello = generated[0].OpenSessionRequest(protocol_min=1, protocol_max=1, client="the one")
+        lifeline.send(HEADER.pack(OPEN_SESSION, 0, 0, 1) + hello.SerializeToString())
+        assert lifeline.recv(65536)
+    rows = answered(daemon, "ls", "sessions", "--all")["sessions"]
+    number = next(row["session"] for row in rows if row["client"] == "the one")
+    assert done(daemon, "end", number) == "ended\n"
+    if door == "grpc":
+        with pytest.raises(grpc.RpcError):
+            next(victim.stream)
+        with refused(grpc.StatusCode.UNAUTHENTICATED):
+            victim.call("GetStats")
+        eventually("its leases have gone", lambda: session.call("GetStats").leases == 0)
+    else:
+        lifeline.settimeout(PATIENCE_S)
+        assert lifeline.recv(1) == b""
+        lifeline.close()
+    missing = ctl(daemon, "end", number)
+    assert (missing.returncode, missing.stderr) == (NOT_FOUND, f"arraybridgectl: no session {number}\n")
+    assert "an administrator ended it" in daemon.log.read_text()
+
+
+def test_shares_are_withdrawn_whosever_they_are(daemon: Daemon, session: Session) -> None:
+    session.publish("a", bytes(1000))
+    session.publish("b", bytes(1000), "team")
+    me = os.getuid()
+    assert "say whose" in ctl(daemon, "withdraw", "a").stderr
+    assert done(daemon, "withdraw", "a", "--uid", me) == "withdrawn\n"
+    assert done(daemon, "withdraw", "b", "-n", "team") == "withdrawn\n"
+    assert ctl(daemon, "withdraw", "b", "-n", "team").returncode == NOT_FOUND
+    assert not session.call("List").shares
+
+
+def test_memory_that_nobody_uses_goes_back(daemon: Daemon, session: Session) -> None:
+    session.publish("a", bytes(1000))
+    eventually("blocks are warm", lambda: session.call("GetStats").devices[0].cached_bytes > 0)
+    assert int(answered(daemon, "trim")["freed_bytes"]) > 0
+    assert session.read("a") == bytes(1000)
+
+
+def test_a_reload_says_what_it_did(daemon: Daemon, config: Path) -> None:
+    assert done(daemon, "reload") == "nothing changed\n"
+    config.write_text(CONFIG.format(quota="1MiB").replace("64MiB", "32MiB"))
+    assert done(daemon, "reload") == "changed namespace.team\nkept until a restart: memory.host.capacity\n"
+    config.write_text("[limits]\nsessions = 0\n")
+    wrong = ctl(daemon, "reload")
+    assert (wrong.returncode, f"{config}:2:1: limit sessions: must be more than 0" in wrong.stderr) == (ERROR, True)
+    values = {row["key"]: row for row in answered(daemon, "config", "show")["values"]}
+    assert values["namespace.team.quota"] == {"key": "namespace.team.quota", "value": "1MiB", "origin": f"{config}:6:1"}
+    assert values["memory.host.capacity"]["value"] == "64MiB"  # what holds, not what the file says since
+    assert values["limits.namespaces"] == {
+        "key": "limits.namespaces", "value": "3", "origin": "ARRAYBRIDGED_LIMITS__NAMESPACES",
+    }  # fmt: skip
+    assert values["log.level"]["origin"] == "default"
+    lines = done(daemon, "-o", "jsonl", "config", "show").splitlines()
+    assert [json.loads(line)["key"] for line in lines] == list(values)
+
+
+def test_a_drain_takes_no_more_work(daemon: Daemon, session: Session) -> None:
+    session.publish("a", bytes(1000))
+    waiting = session.begin("Acquire", shares=[{"name": "never"}], timeout_ms=60_000)
+    eventually("it waits", lambda: session.call("GetStats").waiting == 1)
+    assert done(daemon, "drain") == "draining\n"
+    with refused(grpc.StatusCode.UNAVAILABLE, "draining"):
+        waiting.result(PATIENCE_S)
+    with refused(grpc.StatusCode.UNAVAILABLE, "draining"):
+        session.call("Allocate", size=1)
+    assert session.call("List").shares[0].share.name == "a"
+    assert ctl(daemon, "ping").returncode == CANNOT_CONNECT
+    with daemon.channel() as channel:
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+    assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    assert daemon.process.poll() is None
+    assert done(daemon, "shutdown") == "shutting down\n"
+    assert daemon.process.wait(PATIENCE_S) == 0
+
+
+def test_a_shutdown_now_waits_for_nobody(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    daemon = start("--drain-timeout", "1h")
+    session = open_session(daemon)
+    waiting = session.begin("Acquire", shares=[{"name": "never"}], timeout_ms=60_000)
+    eventually("it waits", lambda: session.call("GetStats").waiting == 1)
+    assert answered(daemon, "shutdown", "--now") == {}
+    assert daemon.process.wait(PATIENCE_S) == 0
+    with pytest.raises(grpc.RpcError):
+        waiting.result(PATIENCE_S)
+    assert not list(daemon.directory.glob("*.sock"))
+    assert ctl(daemon, "shutdown").returncode == CANNOT_CONNECT
+
+
+def test_a_token_is_made(tmp_path: Path) -> None:
+    printed = [subprocess.run([CTL, "token", "create"], capture_output=True, text=True).stdout for _ in range(2)]
+    assert all(re.fullmatch(r"[0-9a-f]{32}\n", token) for token in printed)
+    assert printed[0] != printed[1]
+    file = tmp_path / "token"
+    assert subprocess.run([CTL, "token", "create", file]).returncode == 0
+    assert re.fullmatch(r"[0-9a-f]{32}\n", file.read_text())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.read_text()
+    again = subprocess.run([CTL, "token", "create", file], capture_output=True, text=True)
+    assert (again.returncode, again.stderr) == (ERROR, f"arraybridgectl: {file}: is there already\n")
+    assert file.read_text() == before
+    assert subprocess.run([CTL, "token", "create", tmp_path / "no" / "token"], capture_output=True).returncode == PERMISSION
+
+
+# ---- who may ask, and where ----
+
+
+def test_the_door_may_be_elsewhere_or_off(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.sock"
+    daemon = start("--admin", f"unix://{elsewhere}")
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o660
+    assert ctl(daemon, "trim").returncode == CANNOT_CONNECT
+    assert subprocess.run([CTL, "-H", f"unix://{elsewhere}", "trim"], capture_output=True).returncode == 0
+    for flags in (["--admin", "off"], ["--embedded"]):
+        assert not (start(*flags).directory / "admin.sock").exists()
+
+
+def test_it_is_no_part_of_the_public_door(daemon: Daemon, generated: tuple[Any, Any]) -> None:
+    messages = importlib.import_module("foreign_v1.admin_pb2")
+    service = importlib.import_module("foreign_v1.admin_pb2_grpc")
+    with daemon.channel() as channel, refused(grpc.StatusCode.UNIMPLEMENTED):
+        service.AdminStub(channel).Trim(messages.TrimRequest(), timeout=PATIENCE_S)
+    with grpc.insecure_channel(f"unix:{daemon.directory}/admin.sock") as channel:
+        with refused(grpc.StatusCode.UNIMPLEMENTED):
+            generated[1].BrokerStub(channel).GetServerInfo(generated[0].GetServerInfoRequest(), timeout=PATIENCE_S)
+        asked = health_pb2.HealthCheckRequest(service="arraybridge.v1.Admin")
+        assert health_pb2_grpc.HealthStub(channel).Check(asked, timeout=PATIENCE_S).status == 1
+
+
+def test_only_administrators_are_served(place: Place, user: Callable[..., User]) -> None:
+    admins = f'[access]\nadmins = ["root", "uid:{ALICE}", "gid:{OPERATORS}:ro"]\n'
+    daemon = place.daemon(admins)
+    # The socket lets everybody in: what counts is the list.
+    (daemon.directory / "admin.sock").chmod(0o666)
+    alice, bob, looks = user(ALICE).act, user(BOB).act, user(BOB, [OPERATORS]).act
+    assert isinstance(alice("administer", "SetQuota", of={"namespace": "default", "uid": BOB}, bytes=1), bytes)
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("List", {}), ("GetQuota", {"of": {"namespace": "default", "uid": ALICE}}), ("GetConfig", {}),
+        ("SetQuota", {"of": {"namespace": "default", "uid": ALICE}, "bytes": 1}), ("EndSession", {"session": 1}),
+        ("Withdraw", {"shares": [{"name": "a"}]}), ("Trim", {}), ("Reload", {}), ("Drain", {}), ("Shutdown", {}),
+    ]  # fmt: skip
+    for verb, fields in requests:
+        told = bob("administer", verb, **fields)
+        assert told == {"code": 7, "text": f"user {BOB} is no administrator of this broker"}, verb
+        told = looks("administer", verb, **fields)
+        if verb in ("List", "GetQuota", "GetConfig"):
+            assert isinstance(told, bytes), verb
+        else:
+            assert told == {"code": 7, "text": f"user {BOB} may look and change nothing"}, verb
+    assert f"administration refused: uid={BOB} Shutdown" in daemon.log.read_text()
+    # Who it is may change while it runs.
+    place.configure(admins.replace(str(ALICE), str(BOB)))
+    assert done(daemon, "reload") == "changed access.admins\n"
+    assert isinstance(bob("administer", "Trim"), bytes)
+    assert alice("administer", "Trim")["code"] == 7
+    (daemon.directory / "admin.sock").chmod(0o600)
+    assert alice("administer", "Trim")["code"] == 14
+
+
+@pytest.mark.parametrize("admins", ['["token:/etc/hostname"]', '["same_uid"]', "[]", '["nobody-by-this-name"]'])
+def test_who_cannot_administer_is_no_configuration(tmp_path: Path, admins: str) -> None:
+    path = tmp_path / "arraybridged.toml"
+    path.write_text(f"[access]\nadmins = {admins}\n")
+    checked = subprocess.run([DAEMON, "--config", path, "--check-config"], capture_output=True, text=True)
+    assert (checked.returncode, f"{path}:2:1: " in checked.stderr) == (2, True), checked.stderr

@@ -1,0 +1,276 @@
+"""Who may use what: two real users of one daemon, at both doors, and namespaces that the operator opens to some."""
+
+from __future__ import annotations
+
+import signal
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_client import Daemon, eventually
+from test_http import url
+from users import Place, User
+
+ALICE, BOB, CAROL, TEAM = 61001, 61002, 61003, 61900
+PERMISSION_DENIED, NOT_FOUND, RESOURCE_EXHAUSTED, UNAUTHENTICATED = 7, 5, 8, 16
+DOORS = ("grpc", "lifeline")
+Users = Callable[..., User]
+
+CONFIG = f"""
+[memory.host]
+capacity = "64MiB"
+[http]
+listen = "127.0.0.1:0"
+[namespace.team]
+access = ["uid:{ALICE}", "gid:{TEAM}:ro"]
+"""
+
+
+def opened(user: User) -> Callable[..., Any]:
+    """What it can be told to do, with a session at each door."""
+    for door in DOORS:
+        user.act("open", door, door)
+    return user.act
+
+
+# Every verb that names a namespace, with what else it needs to be a sensible request.
+KEY = [{"name": "secret"}]
+SPEC = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [1], "size": 1}
+NAMING: list[tuple[str, dict[str, Any]]] = [
+    ("Allocate", {"size": 4096}),
+    ("Publish", {"name": "secret", "arena": 1, "size": 1, "specs": {"arrays": [SPEC]}}),
+    ("Acquire", {"shares": KEY}),
+    ("Acquire", {"shares": KEY, "timeout_ms": 60_000}),
+    ("Acquire", {"shares": [{"id": 1}]}),
+    ("Withdraw", {"shares": KEY}),
+    ("OpenChannel", {"name": "frames", "role": 1}),
+    ("OpenChannel", {"name": "frames", "role": 2}),
+]
+BROWSING: list[tuple[str, dict[str, Any]]] = [("Browse", {"part": part}) for part in (0, 1, 2)]
+WRITING = {"Allocate", "Publish", "Withdraw", "OpenChannel"}
+
+
+def refusals(act: Callable[..., Any], namespace: str) -> list[Any]:
+    """What each of them says there, at each door."""
+    told = []
+    for door in DOORS:
+        for verb, fields in NAMING + (BROWSING if door == "lifeline" else []):
+            told.append((door, verb, act("call", door, verb, namespace=namespace, **fields)))
+    return told
+
+
+# ---- each user has his own ----
+
+
+def test_neither_reads_nor_names_what_is_the_others(place: Place, user: Users) -> None:
+    daemon = place.daemon(CONFIG)
+    alice, bob = opened(user(ALICE)), opened(user(BOB))
+    share = alice("publish", "grpc", "secret", b"alice's bytes", "project-x")
+    alice("publish", "grpc", "plan", b"more", "default")
+    assert alice("read", "grpc", "secret", "project-x") == b"alice's bytes"
+    for door in DOORS:
+        # The same words for what is hers and for what nobody has.
+        for namespace, other in (("project-x", "project-y"), ("default", "default")):
+            there = bob("call", door, "Acquire", namespace=namespace, shares=KEY)
+            assert there["code"] == NOT_FOUND
+            nothing = bob("call", door, "Acquire", namespace=other, shares=[{"name": "secreT"}])
+            assert nothing["text"].replace("secreT", "secret").replace(other, namespace) == there["text"]
+        assert bob("call", door, "Acquire", namespace="project-x", shares=[{"id": share}])["code"] == NOT_FOUND
+        assert bob("call", door, "Withdraw", namespace="project-x", shares=KEY)["code"] == NOT_FOUND
+        for kind in range(4):
+            listed = bob("call", door, "List", kind=kind)
+            for word in (b"secret", b"project-x", b"plan"):
+                assert word not in listed, (door, kind)
+        for kind in (0, 3):
+            assert bob("call", door, "List", kind=kind, page_token=f"0:{ALICE}/") == b""
+    assert bob("call", "lifeline", "Browse", namespace="project-x")["code"] == NOT_FOUND
+    for path in ("/metrics", "/"):
+        with urllib.request.urlopen(url(daemon) + path) as answer:
+            text = answer.read().decode()
+        assert str(ALICE) in text
+        assert not any(word in text for word in ("secret", "project-x", "plan", "team")), path
+    assert "project-x" not in daemon.log.read_text()
+
+
+def test_nobody_acts_in_anothers_session(place: Place, user: Users) -> None:
+    place.daemon(CONFIG)
+    alice, bob = opened(user(ALICE)), opened(user(BOB))
+    token = alice("open", "more")
+    alice("publish", "grpc", "secret", b"bytes", "default")
+    # Even with her session's token, on a connection of his own.
+    for verb, fields in (("Acquire", {"shares": KEY}), ("List", {}), ("GetStats", {})):
+        assert bob("with_token", token, verb, **fields)["code"] == UNAUTHENTICATED
+    assert bob("join", token)["code"] == NOT_FOUND
+    assert bob("join", bytes(16))["text"] == bob("join", token)["text"]
+    assert isinstance(alice("with_token", token, "GetStats"), bytes)
+    assert alice("join", token) is None
+    # Nor with her ticket in a session of his own.
+    ticket = alice("ticket")
+    stolen, invented = bob("redeem", "grpc", ticket), bob("redeem", "grpc", bytes(16))
+    assert stolen == invented
+    assert stolen["code"] == NOT_FOUND
+
+
+def test_neither_starves_the_other(place: Place, user: Users) -> None:
+    place.daemon(
+        CONFIG,
+        sessions_per_uid="3",
+        connections_per_uid="8",
+        bytes_per_uid="16MiB",
+        arenas_per_uid="4",
+        namespaces_per_uid="2",
+    )
+    alice, bob = user(ALICE).act, user(BOB).act
+    for door in DOORS:
+        got = alice("flood", door, 20)
+        assert got <= 3, door
+        # She has all that she may have, and he gets his.
+        bob("open", door, door)
+        assert isinstance(bob("call", door, "GetStats"), bytes)
+    greedy = user(ALICE + 100).act
+    greedy("open", "grpc")
+    taken = []
+    for index in range(8):
+        taken.append(greedy("call", "grpc", "Allocate", namespace=f"n{index % 3}", size=4 << 20))
+    refused = [answer for answer in taken if isinstance(answer, dict)]
+    assert len(refused) >= 4
+    assert {answer["code"] for answer in refused} == {RESOURCE_EXHAUSTED}
+    for namespace in ("default", "mine"):
+        assert isinstance(bob("call", "grpc", "Allocate", namespace=namespace, size=4 << 20), bytes)
+
+
+# ---- what the operator opens ----
+
+
+def test_a_namespace_is_for_whom_it_names(place: Place, user: Users) -> None:
+    place.daemon(CONFIG)
+    alice, bob, carol = opened(user(ALICE)), opened(user(BOB, [TEAM])), opened(user(CAROL))
+    before = refusals(carol, "team")
+    alice("publish", "grpc", "secret", b"of the team", "team")
+    assert bob("read", "grpc", "secret", "team") == b"of the team"
+    assert isinstance(bob("call", "lifeline", "Acquire", namespace="team", shares=KEY), bytes)
+    assert isinstance(bob("call", "lifeline", "Browse", namespace="team"), bytes)
+    assert b"secret" in bob("call", "grpc", "List")
+    assert b"secret" not in carol("call", "grpc", "List")
+    # Who may not use it is told the same before and after there is something.
+    after = refusals(carol, "team")
+    assert before == after
+    for door, verb, told in after:
+        assert told == {"code": PERMISSION_DENIED, "text": f"user {CAROL} may not use namespace 'team'"}, (door, verb)
+    for door, verb, told in refusals(bob, "team"):
+        if verb in WRITING:
+            assert told == {"code": PERMISSION_DENIED, "text": f"user {BOB} may only read namespace 'team'"}, (door, verb)
+    assert bob("call", "lifeline", "Browse", namespace="team", part=2)["code"] == PERMISSION_DENIED
+    # Members' groups count as they were when they connected; being in none is not enough.
+    assert opened(user(BOB))("call", "grpc", "Acquire", namespace="team", shares=KEY)["code"] == PERMISSION_DENIED
+
+
+def test_a_closed_broker_does_not_tell_which_names_it_has(place: Place, user: Users) -> None:
+    place.daemon(CONFIG + '[access]\nunlisted = "refused"\n')
+    carol = opened(user(CAROL))
+    there, nothing = refusals(carol, "team"), refusals(carol, "maet")
+    assert [told["code"] for _, _, told in there] == [PERMISSION_DENIED] * len(there)
+    for one, other in zip(there, nothing, strict=True):
+        assert other[2]["text"].replace("maet", "team") == one[2]["text"]
+        assert other[2]["code"] == one[2]["code"]
+    carol("publish", "grpc", "own", b"mine", "default")
+    assert carol("read", "grpc", "own", "default") == b"mine"
+
+
+def test_a_token_opens_a_namespace_at_both_doors(place: Place, user: Users, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789abcdef\n")
+    token.chmod(0o600)
+    daemon = place.daemon(f'[namespace.team]\naccess = ["uid:{ALICE}", "token:{token}:ro"]\n')
+    alice, bob = opened(user(ALICE)), user(BOB).act
+    alice("publish", "grpc", "secret", b"of the team", "team")
+    for door in DOORS:
+        bob("open", f"right at {door}", door, token=b"0123456789abcdef0123456789abcdef")
+        bob("open", f"wrong at {door}", door, token=b"0123456789abcdef0123456789abcdee")
+        assert isinstance(bob("call", f"right at {door}", "Acquire", namespace="team", shares=KEY), bytes)
+        assert bob("call", f"right at {door}", "Allocate", namespace="team", size=1)["code"] == PERMISSION_DENIED
+        told = bob("call", f"wrong at {door}", "Acquire", namespace="team", shares=KEY)
+        assert told["code"] == PERMISSION_DENIED
+        assert told["text"] == f"user {BOB}, with the token that it states, may not use namespace 'team'"
+        assert bob("open", "long", door, token=b"x" * 257)["text"] == "the token has 257 bytes (maximum 256)"
+    assert "0123456789abcdef" not in daemon.log.read_text()
+
+
+def test_rights_that_are_taken_end_what_was_done_with_them(place: Place, user: Users) -> None:
+    daemon = place.daemon(CONFIG)
+    alice, bob = opened(user(ALICE)), opened(user(BOB, [TEAM]))
+    alice("publish", "grpc", "secret", b"of the team", "team")
+    for door in DOORS:
+        assert isinstance(bob("call", door, "Acquire", namespace="team", shares=KEY), bytes)
+    place.configure(CONFIG.replace(f', "gid:{TEAM}:ro"', ""))
+    daemon.process.send_signal(signal.SIGHUP)
+    eventually("his sessions end", lambda: "2 sessions ended" in daemon.log.read_text())
+    eventually("at the gRPC door", lambda: bob("call", "grpc", "GetStats") == {
+        "code": UNAUTHENTICATED,
+        "text": "metadata 'arraybridge-session' names no living session; a session ends with its stream",
+    })  # fmt: skip
+    eventually("at the local door", lambda: "text" in repr(bob("call", "lifeline", "GetStats")))
+    bob = opened(user(BOB, [TEAM]))
+    assert bob("call", "grpc", "Acquire", namespace="team", shares=KEY)["code"] == PERMISSION_DENIED
+    assert alice("read", "grpc", "secret", "team") == b"of the team"
+    # What is wrong in the file changes nothing.
+    place.configure(CONFIG.replace("uid:", "uid:x"))
+    daemon.process.send_signal(signal.SIGHUP)
+    eventually("it is refused", lambda: "reload refused" in daemon.log.read_text())
+    assert alice("read", "grpc", "secret", "team") == b"of the team"
+
+
+def test_who_waits_for_a_name_hears_of_another_users_share(place: Place, user: Users) -> None:
+    place.daemon(CONFIG)
+    alice, bob = opened(user(ALICE)), opened(user(BOB, [TEAM]))
+    bob("begin", "grpc", "Acquire", namespace="team", shares=[{"name": "soon"}], timeout_ms=60_000)
+    eventually("it waits", lambda: bob("waiting", "grpc") == 1)
+    alice("publish", "grpc", "soon", b"here", "team")
+    assert b"soon" in bob("finish")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_channel_is_for_who_may_write(place: Place, user: Users, door: str) -> None:
+    place.daemon(CONFIG.replace(":ro", ""))
+    alice, bob, carol = opened(user(ALICE)), opened(user(BOB, [TEAM])), opened(user(CAROL))
+    fields = {"namespace": "team", "name": "frames"}
+    assert isinstance(alice("call", door, "OpenChannel", role=1, **fields), bytes)
+    assert isinstance(bob("call", door, "OpenChannel", role=2, **fields), bytes)
+    assert carol("call", door, "OpenChannel", role=2, **fields)["code"] == PERMISSION_DENIED
+
+
+# ---- how long shares stay ----
+
+
+def test_shares_end_with_their_lifetime_or_their_killed_maker(place: Place, user: Users) -> None:
+    place.daemon(
+        '[namespace.default]\nshare_lifetime = "1h"\n[namespace.brief]\nshare_lifetime = "100ms"\n'
+        '[namespace.volatile]\non_publisher_exit = "withdraw"\n'
+    )
+    maker = user(ALICE)
+    alice, reader = opened(maker), opened(user(ALICE))
+    for namespace in ("default", "brief", "volatile"):
+        alice("publish", "grpc", "a", b"bytes", namespace)
+    alice("publish", "grpc", "asked", b"bytes", "default", lifetime_ms=50)
+
+    def is_there(name: str, namespace: str) -> bool:
+        told = reader("call", "lifeline", "Acquire", namespace=namespace, shares=[{"name": name}])
+        return isinstance(told, bytes)
+
+    # Nobody asks the daemon for anything in between: it wakes by itself.
+    eventually("the lifetime ends", lambda: b"brief" not in reader("call", "grpc", "List", kind=0))
+    eventually("what was asked for ends", lambda: not is_there("asked", "default"))
+    assert is_there("a", "default")
+    assert is_there("a", "volatile")
+    maker.kill()
+    eventually("it goes with its maker", lambda: not is_there("a", "volatile"))
+    assert is_there("a", "default")
+
+
+def test_the_daemon_is_the_same_for_its_own_user(daemon: Daemon, open_session: Callable[..., Any]) -> None:
+    """Without a table nothing is other than it was."""
+    session = open_session(daemon)
+    session.publish("a", b"bytes", "anything")
+    assert session.read("a", "anything") == b"bytes"

@@ -109,6 +109,7 @@ std::string Encode(const Publish& request) {
   AddText(writer, 12, request.metadata);
   if (request.channel != 0) writer.add_uint64(13, request.channel);
   if (request.timeout_ms != 0) writer.add_uint64(14, request.timeout_ms);
+  AddText(writer, 15, request.note);
   return out;
 }
 
@@ -128,6 +129,11 @@ std::string Encode(const Release& request) {
   if (request.holds) writer.add_bool(4, true);
   AddNumbers(writer, 5, request.done);
   AddNumbers(writer, 6, request.lost);
+  for (const auto& [share, note] : request.notes) {
+    Writer entry(writer, 7);
+    entry.add_uint64(1, share);
+    AddText(entry, 2, note);
+  }
   return out;
 }
 
@@ -158,13 +164,15 @@ std::string EncodeRingMapped() {
   return out;
 }
 
-std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only) {
+std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only,
+                          std::string_view note) {
   std::string out = Room();
   Writer writer(out);
   AddText(writer, 1, ns);
   AddRefs(writer, 2, shares);
   if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
   if (final_only) writer.add_bool(4, true);
+  AddText(writer, 5, note);
   return out;
 }
 

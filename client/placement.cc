@@ -286,6 +286,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.sealed = options.sealed;
   request.structure = options.structure;
   request.metadata = options.metadata;
+  request.note = options.note;
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
   request.arrays.reserve(placement.described().size());

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kClientNameMax = 64;
 constexpr size_t kNumbersPerMessage = 4096;  // ten bytes each at most: fits into a frame
+constexpr size_t kNotesPerMessage = 64;
 constexpr std::chrono::milliseconds kArenaIdle{5000};
 constexpr uint64_t kOwnArenaBytes = 16ull << 20;
 
@@ -31,6 +33,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.holds = to.holds || from.holds;
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
+  std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
 }
 
 codec::Release TakeMessage(codec::Release& release) {
@@ -42,6 +45,9 @@ codec::Release TakeMessage(codec::Release& release) {
   // Few: there are only so many events.
   message.done = std::exchange(release.done, {});
   message.lost = std::exchange(release.lost, {});
+  const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
+  message.notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.notes.end()));
+  release.notes.erase(some, release.notes.end());
   return message;
 }
 

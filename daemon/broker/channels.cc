@@ -115,6 +115,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     acquired.shares.push_back(state.Lease(*found, share));
     channel.Pop();
     ++state.acquires_total;
+    state.TellShare(EventKind::kAcquire, found, share, {});
     if (!with_descriptor || arena.readers.contains(found)) return acquired;
     state.Give(*found, arena);
     acquired.descriptor = arena.Describe();
@@ -140,6 +141,7 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
     // Not of a channel, or nobody is there who could receive it.
     if (channel == state.channels.end() || channel->second->receivers() == 0) continue;
     channel->second->PushFront(*leased->second);
+    state.TellRelease(*found, LeaseId{lease});
     state.EndLease(*found, LeaseId{lease});
     put.push_back(channel->first);
   }

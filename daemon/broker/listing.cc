@@ -52,6 +52,18 @@ Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilt
   return position;
 }
 
+ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now) const {
+  const bool maker_lives = FindSession(share.maker) != nullptr;
+  return {share.facts,
+          share.arena->Describe(share.offset, share.size),
+          share.arena->immutability.value_or(Immutability::kByContract),
+          maker_lives ? share.maker : SessionId{},
+          share.maker_process_id,
+          share.leases,
+          Age(share.born, now),
+          share.fence.done()};
+}
+
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -77,11 +89,7 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
         page.next = Concat(Number(last.id), ":", last.ns);
         return page;
       }
-      const bool maker_lives = state.FindSession(share.maker) != nullptr;
-      page.rows.push_back({share.facts, share.arena->Describe(share.offset, share.size),
-                           share.arena->immutability.value_or(Immutability::kByContract),
-                           maker_lives ? share.maker : SessionId{}, share.maker_process_id, share.leases,
-                           Age(share.born, now), share.fence.done()});
+      page.rows.push_back(state.RowOf(share, now));
     }
   }
   return page;

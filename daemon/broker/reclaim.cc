@@ -29,7 +29,8 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
   return true;
 }
 
-void Broker::State::Withdraw(Share& share) {
+void Broker::State::Withdraw(Share& share, const Session* who, std::string_view why) {
+  if (!share.withdrawn) TellShare(EventKind::kWithdraw, who, share, why);
   share.ns->TakeName(share);
   share.ns->holding.Retire(share);
   Settle(share);
@@ -58,7 +59,7 @@ void Broker::State::Settle(Share& share) {
 void Broker::State::Drop(const Share& share) {
   const auto described = description_bytes_of_uid.find(share.ns->uid());
   const bool counted = described != description_bytes_of_uid.end();  // not if nothing was ever said
-  if (counted && (described->second -= share.facts->description.size()) == 0) description_bytes_of_uid.erase(described);
+  if (counted && (described->second -= DescriptionBytes(share)) == 0) description_bytes_of_uid.erase(described);
   share.ns->Remove(share);
 }
 
@@ -122,7 +123,10 @@ void Broker::State::Finish(Share& share) {
 
 void Broker::State::Lose(Share& share) {
   ++lost_fences_total;
-  if (!share.withdrawn) share.ns->TakeName(share);
+  if (!share.withdrawn) {
+    TellShare(EventKind::kWithdraw, FindSession(share.maker), share, "lost");
+    share.ns->TakeName(share);
+  }
   Finish(share);
 }
 
@@ -169,7 +173,7 @@ void Broker::State::WithdrawOrphans(Clock::time_point now) {
     const bool read = share->leases > 0 || share->ns->holding.IsHeld(*share);
     if (!read && *share->orphan_until <= now) late.push_back(share);
   }
-  for (Share* share : late) Withdraw(*share);
+  for (Share* share : late) Withdraw(*share, nullptr, "orphaned");
 }
 
 // What is refused for good stays by contract.

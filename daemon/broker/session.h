@@ -31,6 +31,7 @@ struct Session {
   SessionId id{};
   Token token{};
   Peer peer;
+  std::shared_ptr<const std::string> client;  // the peer's name for itself, for those who remember it
   Clock::time_point born;
   std::map<LeaseId, Share*> leases;
   std::set<LeaseId> awaiting;  // of these: granted with an event to wait for

@@ -59,6 +59,8 @@ struct LocalDoor::Requests {
   v1::OpenChannelRequest open_channel;
   v1::CloseChannelRequest close_channel;
   v1::ReceiveRequest receive;
+  v1::WatchRequest watch;
+  v1::InspectRequest inspect;
   std::string acquired;  // the answer to Acquire and Receive
 };
 
@@ -344,6 +346,11 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
       return Now(line, frame, &requests.close_channel, &Verbs::CloseChannel);
     case Verb::kReceive:
       return Receive(line, frame);
+    case Verb::kWatch:
+      if (!Parse(line, frame, &requests.watch)) return;
+      return Later<v1::WatchResponse>(line, frame, requests.watch, &Verbs::Watch);
+    case Verb::kInspect:
+      return Now(line, frame, &requests.inspect, &Verbs::Inspect);
   }
   Refuse(line, frame.header, Unimplemented("verb ", frame.header.verb, " is unknown to this broker"));
 }
@@ -372,7 +379,7 @@ void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Ans
 template <class Response, class Request, class Verb>
 void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb) {
   Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header,
-                           begun = begun_](Result<Answer<Response>> answer) {
+                           session = *line->session, begun = begun_](Result<Answer<Response>> answer) {
     verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
     const LifelinePointer waiting = caller.lock();
     if (!waiting) return;
@@ -380,7 +387,7 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& 
       return waiting->Answer(header, answer->message, std::move(answer->descriptor),
                              verbs.memory_wanted(waiting->peer().uid));
     }
-    verbs.CountRefusal();
+    verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
     waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
   };
   std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
@@ -429,7 +436,11 @@ void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {
 }
 
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
-  verbs_.CountRefusal();
+  if (line->session) {
+    verbs_.CountRefusal(*line->session, Verb{header.verb}, status);
+  } else {
+    verbs_.CountRefusal(line->peer(), Verb{header.verb}, status);
+  }
   Count(header, status.code());
   line->Refuse(header, status, verbs_.memory_wanted(line->peer().uid));
 }

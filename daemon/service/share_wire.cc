@@ -147,6 +147,7 @@ PublishCall CallOf(v1::PublishRequest& request) {
   call.sealed = request.sealed();
   if (request.fence().kind() == v1::Fence::EVENT) call.fence.event = request.fence().opaque();
   call.channel = ChannelEndId{request.channel()};
+  call.note = request.note();
   return call;
 }
 

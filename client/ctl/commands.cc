@@ -11,24 +11,9 @@
 namespace arraybridge::ctl {
 namespace {
 
-// The answer itself, by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto.
-// `lines`: without a line end inside, and one behind it.
-Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = !lines;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
-  out << json << (lines ? "\n" : "");
-  return Ok();
-}
-
-bool IsJson(const Options& options) { return options.output == Output::kJson || options.output == Output::kJsonl; }
 Form FormOf(const Options& options) { return options.output == Output::kCsv ? Form::kCsv : Form::kPeople; }
 
-Status PrintJson(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
+Status PrintAnswer(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
   return PrintJson(message, options.output == Output::kJsonl, out);
 }
 
@@ -57,11 +42,23 @@ Result<v1::ListRequest::Kind> KindOf(const std::string& what) {
 
 }  // namespace
 
+Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = !lines;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
+  out << json << (lines ? "\n" : "");
+  return Ok();
+}
+
 Status Ping(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
   if (!info.ok()) return info.status();
   if (info->draining()) return Unavailable("the broker drains");
-  if (IsJson(options)) return PrintJson(*info, options, out);
+  if (IsJson(options)) return PrintAnswer(*info, options, out);
   out << "ok\n";
   return Ok();
 }
@@ -69,7 +66,7 @@ Status Ping(Connection& connection, const Options& options, std::ostream& out) {
 Status Info(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
   if (!info.ok()) return info.status();
-  if (IsJson(options)) return PrintJson(*info, options, out);
+  if (IsJson(options)) return PrintAnswer(*info, options, out);
   PrintInfo(*info, FormOf(options), out, options.header);
   return Ok();
 }
@@ -77,7 +74,7 @@ Status Info(Connection& connection, const Options& options, std::ostream& out) {
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out) {
   const auto stats = connection.GetStats();
   if (!stats.ok()) return stats.status();
-  if (IsJson(options)) return PrintJson(*stats, options, out);
+  if (IsJson(options)) return PrintAnswer(*stats, options, out);
   PrintStats(*stats, FormOf(options), out, options.header);
   return Ok();
 }
@@ -126,7 +123,7 @@ Status Ls(Connection& connection, const Options& options, const std::string& wha
   const auto answer = connection.List(std::move(request));
   if (!answer.ok()) return answer.status();
   if (options.output == Output::kJsonl) return PrintLines(*kind, *answer, out);
-  if (options.output == Output::kJson) return PrintJson(*answer, options, out);
+  if (options.output == Output::kJson) return PrintAnswer(*answer, options, out);
   PrintList(*kind, *answer, FormOf(options), out, options.header);
   return Ok();
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "client/ctl/connection.h"
 #include "proto/boundary/result.h"
@@ -20,6 +21,13 @@ struct Options {
   std::chrono::milliseconds timeout{5000};
 };
 
+// The message by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto. `lines`:
+// without a line end inside, and one behind it.
+Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out);
+inline bool IsJson(const Options& options) {
+  return options.output == Output::kJson || options.output == Output::kJsonl;
+}
+
 // Is it up? UNAVAILABLE while it drains.
 Status Ping(Connection& connection, const Options& options, std::ostream& out);
 Status Info(Connection& connection, const Options& options, std::ostream& out);
@@ -34,5 +42,28 @@ Status Doctor(Connection* connection, const Status& why, const Options& options,
 Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,
            v1::GetStatsResponse* before, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
+
+// Which share is meant: in the namespace of the options, or "default".
+struct ShareArgument {
+  std::string name;
+  uint64_t generation = 0;  // 0: the newest
+};
+// What it is, who made it, who reads it now.
+Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+// Who made it and who read it, by which route.
+Status Trace(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+// By which handle each session would get it, and why not.
+Status Explain(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+Status Withdraw(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+
+struct WatchWishes {
+  std::vector<std::string> kinds;  // none: all
+  std::string name_prefix;
+  uint64_t count = 0;  // then it ends; 0: never
+};
+// The kinds of events, as people write them: "publish", "session_end".
+std::vector<std::string> EventKinds();
+// Events, a line each, until there were enough or the broker ends it.
+Status Watch(Connection& connection, const Options& options, const WatchWishes& wishes, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -167,6 +167,33 @@ int Main(int argc, char** argv) {
                                         CLI::AsNumberWithUnit::UNIT_REQUIRED))
       ->check(CLI::Range(uint64_t{1}, kTimeoutMax));
   top->add_flag("--once", once, "the same as --count 1");
+  ShareArgument share;
+  using ShareCommand = Status (*)(Connection&, const Options&, const ShareArgument&, std::ostream&);
+  const auto add_share_command = [&](const char* name, const char* help, ShareCommand asks) {
+    auto* one = app.add_subcommand(name, help);
+    one->add_option("SHARE", share.name, "its name, in the namespace of -n or in 'default'")->required();
+    one->add_option("--generation", share.generation, "this generation of it; 0 (default): the newest");
+    one->callback([&command, &share, asks] {
+      command = [&share, asks](Connection& connection, const Options& given, std::ostream& out) {
+        return asks(connection, given, share, out);
+      };
+    });
+  };
+  add_share_command("show", "what a share is, who made it, how many read it", Show);
+  add_share_command("trace", "who made a share and who read it, by which route, what was copied and why", Trace);
+  add_share_command("explain", "by which handle each session gets a share, and why not", Explain);
+  add_share_command("withdraw", "take a share off its name", Withdraw);
+  WatchWishes watching;
+  auto* watch = app.add_subcommand("watch", "what happens at the broker, as it happens, a line each");
+  watch->add_option("--kind", watching.kinds, "only events of this kind; may be said again")
+      ->check(CLI::IsMember(EventKinds()));
+  watch->add_option("--prefix", watching.name_prefix, "only events of shares whose names start so");
+  watch->add_option("--count", watching.count, "end after so many; 0 (default): never");
+  watch->callback([&] {
+    command = [&watching](Connection& connection, const Options& given, std::ostream& out) {
+      return Watch(connection, given, watching, out);
+    };
+  });
   const auto* completion = app.add_subcommand("completion", "print what a shell needs to complete this command");
   app.get_subcommand("completion")
       ->add_option("SHELL", shell, "bash, zsh or fish")
@@ -192,6 +219,7 @@ int Main(int argc, char** argv) {
     const std::vector<Choices> choices = {{"--output", {"table", "csv", "json", "jsonl"}},
                                           {"-o", {"table", "csv", "json", "jsonl"}},
                                           {"ls", kinds},
+                                          {"--kind", EventKinds()},
                                           {"completion", {"bash", "zsh", "fish"}}};
     const auto script = Completion(app, choices, shell);
     if (!script.ok()) return Fail(script.status());

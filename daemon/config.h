@@ -88,7 +88,8 @@ struct Config {
 
   Limits limits;
   std::string log_level = "info";
-  std::string log_format = "auto";  // auto | text | json
+  std::string log_format = "auto";                      // auto | text | json | journald
+  std::string journal = "/run/systemd/journal/socket";  // where systemd's journal listens
 };
 
 struct ConfigRequest {

@@ -246,12 +246,19 @@ std::vector<Setting> MakeMemory() {
        "log-format",
        Sources::kAll,
        "auto",
-       "auto, text, json",
+       "auto, text, json, journald",
        [](auto text, Draft& d) {
-         return StoreOneOf({"auto", "text", "json"}, text, &d.config.log_format);
+         return StoreOneOf({"auto", "text", "json", "journald"}, text, &d.config.log_format);
        },
        {},
        Adopt(&Config::log_format)},
+      {"log.journal",
+       "",
+       Sources::kAll,
+       "/run/systemd/journal/socket",
+       "where systemd's journal listens, for the format journald",
+       [](auto text, Draft& d) { return StoreText(text, &d.config.journal); },
+       {}},
   };
 }
 

@@ -34,7 +34,8 @@ void Reloader::Reload() {
   const auto reloaded = ReloadConfig(argc_, argv_, &running_);
   metrics_.CountReload(reloaded.ok());
   if (!reloaded.ok()) {
-    log::Error("reload refused, everything stays as it was: {}", reloaded.status().message());
+    log::Error(log::Topic::kReloadRefused, "reload refused, everything stays as it was: {}",
+               reloaded.status().message());
     return NotifyManager("READY=1\nSTATUS=serving; the last reload was refused: " + reloaded.status().message());
   }
   Adopt(*reloaded);
@@ -43,12 +44,15 @@ void Reloader::Reload() {
 
 void Reloader::Adopt(const Reloaded& reloaded) {
   const Config& config = running_.config;
-  // Both words were checked when they were read.
-  AB_CHECK(log::Start(config.log_level, config.log_format).ok());
+  // Both words were checked when they were read; the journal may not be there.
+  const Status started = log::Start(config.log_level, config.log_format, config.journal);
+  if (!started.ok()) log::Error("the log stays as it was: {}", started.message());
   broker_.AdoptQuota();
   verbs_.LimitsChanged();
-  log::Info("reloaded: {}", reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
-  if (!reloaded.kept.empty()) log::Warn("reloaded, but kept until a restart: {}", Listed(reloaded.kept));
+  log::Info(log::Topic::kReloaded, "reloaded: {}",
+            reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
+  if (!reloaded.kept.empty())
+    log::Warn(log::Topic::kKeptUntilRestart, "reloaded, but kept until a restart: {}", Listed(reloaded.kept));
 }
 
 }  // namespace arraybridge

@@ -30,6 +30,14 @@ bool HasSeveralCpus() {
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
 }
 
+log::About AboutCut(const Peer& peer, uint64_t session, std::string_view reason) {
+  return {log::Topic::kLifelineCut,
+          {{"uid", std::to_string(peer.uid)},
+           {"process_id", std::to_string(peer.process_id)},
+           {"session", std::to_string(session)},
+           {"reason", std::string(reason)}}};
+}
+
 Caller CallerOf(const Lifeline& line, const Frame& frame) {
   return {*line.session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
 }
@@ -465,8 +473,9 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
   asked.flags = 0;  // told even if it wanted no answer
   Refuse(line, asked, status);
   if (const auto dropped = violations_.Admit(Clock::now())) {
-    log::Warn("lifeline cut: uid={} session={} {} ({} more before)", line->peer().uid,
-              line->session ? Number(*line->session) : 0, status.ToString(), *dropped);
+    const uint64_t session = line->session ? Number(*line->session) : 0;
+    log::Warn(AboutCut(line->peer(), session, status.reason()), "lifeline cut: uid={} session={} {} ({} more before)",
+              line->peer().uid, session, status.ToString(), *dropped);
   }
   End(line, EndCause::kProtocol);
 }
@@ -477,7 +486,8 @@ void LocalDoor::Cut(SessionId session, std::string_view why) {
   if (found == lifelines_.end()) return;
   const LifelinePointer line = found->second;
   if (const auto dropped = violations_.Admit(Clock::now())) {
-    log::Warn("lifeline cut: uid={} session={} {} ({} more before)", line->peer().uid, Number(session), why, *dropped);
+    log::Warn(AboutCut(line->peer(), Number(session), "LIMIT"), "lifeline cut: uid={} session={} {} ({} more before)",
+              line->peer().uid, Number(session), why, *dropped);
   }
   End(line, EndCause::kLimit);
 }

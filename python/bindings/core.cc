@@ -229,6 +229,8 @@ class Core {
     out["pinned_bytes"] = stats.pinned_bytes;
     out["channels"] = stats.channels;
     out["queued_shares"] = stats.queued_shares;
+    out["watchers"] = stats.watchers;
+    out["events_dropped_total"] = stats.events_dropped_total;
     out["pending_fences"] = stats.pending_fences;
     out["lost_fences_total"] = stats.lost_fences_total;
     out["capacity_bytes"] = stats.capacity_bytes;

@@ -50,6 +50,7 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/lib/systemd/system/arraybridged.service",
         "usr/lib/systemd/system/arraybridged-lifeline.socket",
         "usr/lib/systemd/user/arraybridged.service",
+        "usr/lib/systemd/catalog/arraybridged.catalog",
         "usr/lib/sysusers.d/arraybridge.conf",
         "usr/lib/tmpfiles.d/arraybridge.conf",
         "usr/share/arraybridge/arraybridged.toml",

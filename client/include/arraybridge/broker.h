@@ -45,6 +45,8 @@ struct Stats {
   uint64_t pinned_bytes = 0;   // of withdrawn shares that holds alone keep
   uint64_t channels = 0;       // that somebody has open
   uint64_t queued_shares = 0;  // sent, received by nobody yet
+  uint64_t watchers = 0;       // that somebody has open
+  uint64_t events_dropped_total = 0;
   uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0, quarantined_bytes = 0;  // summed over devices
 };
 

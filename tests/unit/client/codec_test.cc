@@ -151,6 +151,8 @@ v1::GetStatsResponse SomeStats() {
   message.set_pinned_bytes(17);
   message.set_channels(20);
   message.set_queued_shares(21);
+  message.set_watchers(22);
+  message.set_events_dropped_total(23);
   return message;
 }
 
@@ -485,6 +487,8 @@ TEST(CodecTest, Stats) {
   EXPECT_EQ(stats->pinned_bytes, 17u);
   EXPECT_EQ(stats->channels, 20u);
   EXPECT_EQ(stats->queued_shares, 21u);
+  EXPECT_EQ(stats->watchers, 22u);
+  EXPECT_EQ(stats->events_dropped_total, 23u);
 }
 
 TEST(CodecTest, Errors) {

@@ -520,11 +520,11 @@ TEST(CodecTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
   v1::Error error;
   error.set_message("m");
   (*error.mutable_metadata())["k"] = "v";
-  const std::vector<std::string> answers{
-      opened.SerializeAsString(),     SomeServer().SerializeAsString(), allocated.SerializeAsString(),
-      published.SerializeAsString(),  exported.SerializeAsString(),     SomeAcquired().SerializeAsString(),
-      SomeList().SerializeAsString(), SomeStats().SerializeAsString(),  error.SerializeAsString(),
-      SomeEvents().SerializeAsString()};
+  const std::vector<std::string> answers{opened.SerializeAsString(),     SomeServer().SerializeAsString(),
+                                         allocated.SerializeAsString(),  published.SerializeAsString(),
+                                         exported.SerializeAsString(),   SomeAcquired().SerializeAsString(),
+                                         SomeList().SerializeAsString(), SomeStats().SerializeAsString(),
+                                         error.SerializeAsString(),      SomeEvents().SerializeAsString()};
   const std::vector<std::function<bool(std::string_view)>> decoders{
       [](auto bytes) { return codec::DecodeOpened(bytes).ok(); },
       [](auto bytes) { return codec::DecodeServer(bytes).ok(); },

@@ -55,7 +55,7 @@ broker.flush()
         ("numpy", "", "numpy hand_over"),
         ("torch", "", "torch hand_over"),
         ("numpy", "copy", "numpy place: copy_requested: copy=True"),
-        ("jax", "downcast", "jax place: dtype: narrowed from float64 to float32 (allow_do"),
+        ("jax", "downcast", "jax place: dtype: narrowed from float64 to float32 (allow_downca"),
     ],
 )
 def test_how_it_was_read(broker, client, framework, how, note):

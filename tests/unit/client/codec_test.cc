@@ -463,6 +463,7 @@ TEST(CodecTest, WatchesAndNotes) {
   EXPECT_EQ(Parsed<v1::AcquireRequest>(codec::EncodeAcquire("team", {&ref, 1}, 0, false, "torch hand_over")).note(),
             "torch hand_over");
   codec::Publish publish;
+  publish.arena = publish.arena_generation = publish.offset = publish.size = 256;
   publish.note = "numpy place";
   EXPECT_EQ(Parsed<v1::PublishRequest>(codec::Encode(publish)).note(), "numpy place");
   codec::Release release;

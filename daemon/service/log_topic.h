@@ -1,5 +1,5 @@
 // A Topic is what a line of the log is about, for programs: its name in JSON, its MESSAGE_ID in the journal, where an
-// entry of deploy/systemd/arraybridged.catalog explains it. Names and ids never change.
+// entry of deploy/systemd/journal.catalog explains it. Names and ids never change.
 #pragma once
 
 #include <array>

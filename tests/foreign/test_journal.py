@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from foreign_client import DAEMON, PATIENCE_S, ROOT, Daemon
 
-CATALOG = ROOT / "deploy/systemd/arraybridged.catalog"
+CATALOG = ROOT / "deploy/systemd/journal.catalog"
 TOPICS = ROOT / "daemon/service/log_topic.h"
 Fields = dict[str, str]
 

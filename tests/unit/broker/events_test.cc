@@ -272,15 +272,20 @@ TEST_F(HistoryTest, WhatIsKeptIsOfItsUsersDescriptionsAndNeverRefusesAReader) {
 }
 
 TEST_F(HistoryTest, WhatWasKeptIsPaidBackWithItsShare) {
-  config_.limits.description_bytes_per_uid = sizeof(Visit) + 200;
+  const std::string_view made = "numpy place";
+  const std::string_view read = "torch hand_over";
+  const std::string_view client = "test";
+  constexpr size_t kDescription = 100;
+  // Of one share, to the byte.
+  config_.limits.description_bytes_per_uid = kDescription + made.size() + sizeof(Visit) + client.size() + read.size();
   const SessionId maker = Open();
   const Handle arena = Arena(maker);
   for (int round = 0; round < 5; ++round) {
     PublishCall call = Call(arena, "frame");
-    call.description = std::string(100, 'd');
-    call.note = "numpy place";
+    call.description = std::string(kDescription, 'd');
+    call.note = made;
     ASSERT_TRUE(broker().Publish(maker, call).ok()) << round;
-    const auto leased = Read(maker, "frame", "torch hand_over");
+    const auto leased = Read(maker, "frame", read);
     EXPECT_EQ(Inspect(maker, "frame").readers.size(), 1u) << round;
     Release(maker, leased->shares[0].lease);
     ASSERT_TRUE(Withdraw(maker, {{.name = "frame"}}).ok());
@@ -296,6 +301,7 @@ TEST_F(HistoryTest, NobodySaysHowAnotherRead) {
   broker().Renote(maker, made.share, "theirs");
   broker().Renote(Open(1001), made.share, "a stranger's");
   broker().Renote(reader, ShareId{999}, "of nothing");
+  broker().Renote(SessionId{999}, made.share, "nobody's");
   EXPECT_EQ(Inspect(maker, "frame").readers.at(0).note, "mine");
 }
 

@@ -298,18 +298,20 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
 }
 
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, uint64_t timeout_ms, Deadline deadline) {
+                                            MapMode mode, uint64_t timeout_ms, Deadline deadline,
+                                            std::string_view note) {
   session.holds().Foresee(session, ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
-  auto answer = session.Call(Verb::kAcquire, codec::EncodeAcquire(ns, refs, timeout_ms, final_only), deadline, late);
+  const std::string request = codec::EncodeAcquire(ns, refs, timeout_ms, final_only, note);
+  auto answer = session.Call(Verb::kAcquire, request, deadline, late);
   if (!answer.ok()) return answer.status();
   auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, deadline);
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
   // Slower, but it works everywhere: from now on this session is told of bytes when they are there.
   session.OpenNoEvents();
-  return AcquireShares(session, ns, refs, mode, timeout_ms, deadline);
+  return AcquireShares(session, ns, refs, mode, timeout_ms, deadline, note);
 }
 
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,

@@ -15,7 +15,8 @@ namespace arraybridge {
 
 // `timeout_ms`: how long the broker waits for names that are not there.
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, uint64_t timeout_ms, Deadline deadline);
+                                            MapMode mode, uint64_t timeout_ms, Deadline deadline,
+                                            std::string_view note = {});
 
 // What an Acquire or a Receive granted, as arrays of this process. `count`: of shares that were asked for.
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,

@@ -46,7 +46,8 @@ class Broker::Core : public ForkParticipant {
   // Without a call, if that is possible.
   std::optional<Acquired> AcquireHeld(const ShareRef& ref, MapMode mode) const;
   // All or none, by as many requests as that takes.
-  Result<std::vector<Acquired>> AcquireByCalls(std::span<const ShareRef> refs, MapMode mode, Deadline until);
+  Result<std::vector<Acquired>> AcquireByCalls(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                               Deadline until);
   // Room for these on the device, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -70,7 +71,8 @@ class Broker::Core : public ForkParticipant {
   }
 
  private:
-  Result<std::vector<Acquired>> AcquireByCall(std::span<const ShareRef> refs, MapMode mode, Deadline until);
+  Result<std::vector<Acquired>> AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                              Deadline until);
   // Held from one handler to the next, which no analysis can follow.
   void Lock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
   void Unlock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
@@ -184,7 +186,7 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
 
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
   if (auto held = core_->AcquireHeld(ref, options.mode)) return *std::move(held);
-  auto acquired = core_->AcquireByCalls({&ref, 1}, options.mode, steady_clock::now() + options.wait);
+  auto acquired = core_->AcquireByCalls({&ref, 1}, options, steady_clock::now() + options.wait);
   if (!acquired.ok()) return acquired.status();
   return std::move(acquired->front());
 }
@@ -199,7 +201,7 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
     found.push_back(core_->AcquireHeld(ref, options.mode));
     if (!found.back()) missing.push_back(ref);
   }
-  auto asked = core_->AcquireByCalls(missing, options.mode, until);
+  auto asked = core_->AcquireByCalls(missing, options, until);
   if (!asked.ok()) return asked.status();
   std::vector<Acquired> all;
   all.reserve(refs.size());
@@ -208,12 +210,12 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
   return all;
 }
 
-Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const ShareRef> refs, MapMode mode,
-                                                           Deadline until) {
+Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const ShareRef> refs,
+                                                           const AcquireOptions& options, Deadline until) {
   std::vector<Acquired> all;
   all.reserve(refs.size());
   while (!refs.empty()) {
-    auto some = AcquireByCall(refs, mode, until);
+    auto some = AcquireByCall(refs, options, until);
     if (!some.ok()) return some.status();
     std::ranges::move(*some, std::back_inserter(all));
     refs = refs.subspan(some->size());
@@ -222,7 +224,7 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const Share
 }
 
 // The first of them: so many as the broker takes in one request.
-Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareRef> refs, MapMode mode,
+Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
                                                           Deadline until) {
   const auto from = connection();
   for (bool again = true;;) {
@@ -238,8 +240,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareR
     // One request waits only so long; who wants to wait longer asks again.
     auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
-    auto acquired = AcquireShares(**session, options_.ns, some, mode, static_cast<uint64_t>(left.count()),
-                                  deadline + left + kAnswerGrace);
+    auto acquired = AcquireShares(**session, options_.ns, some, options.mode, static_cast<uint64_t>(left.count()),
+                                  deadline + left + kAnswerGrace, options.note);
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
@@ -268,6 +270,17 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
     if (!opened.ok()) return opened.status();
     return Channel(std::make_shared<Channel::End>(*session, core_->options(), name, role, *opened));
   }
+}
+
+Result<std::shared_ptr<Session>> Broker::ConnectedSession() { return core_->connection()->Connected(core_->Timeout()); }
+
+void Broker::Note(const Share& share, std::string_view note) {
+  const auto connection = core_->known_connection();
+  const auto session = connection ? connection->current() : nullptr;
+  if (!session || share.id == 0 || share.broker_id != session->server().info.broker_id) return;
+  codec::Release release;
+  release.notes.emplace_back(share.id, note);
+  session->Post(std::move(release));
 }
 
 Status Broker::Withdraw(const ShareRef& ref) {

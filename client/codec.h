@@ -6,11 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <arraybridge/broker.h>
 #include <arraybridge/channel.h>
 #include <arraybridge/share.h>
+#include <arraybridge/watch.h>
 
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
@@ -102,6 +104,7 @@ struct Publish {
   uint64_t channel = 0;  // this session's end of it; 0: under a name
   uint64_t timeout_ms = 0;
   uint64_t lifetime_ms = 0;
+  std::string_view note;
 };
 
 struct Published {
@@ -142,10 +145,12 @@ struct Release {
   std::vector<uint64_t> done{};
   std::vector<uint64_t> lost{};
   std::vector<uint64_t> roads{};
+  std::vector<std::pair<uint64_t, std::string>> notes{};  // of shares, by id
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
-    return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences();
+    return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences() &&
+           notes.empty();
   }
 };
 
@@ -180,7 +185,7 @@ std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
 std::string EncodeRingMapped();
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
-                          bool final_only = false);
+                          bool final_only = false, std::string_view note = {});
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road = false);
@@ -192,6 +197,9 @@ std::string EncodeDescription(std::span<const PublishedArray> arrays, std::strin
                               std::string_view metadata);
 // `road_of`: the receiving end of a channel, if it lies on its road.
 std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of = 0);
+std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds);
+std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms);
+std::string EncodeCloseWatch(uint64_t watch);
 std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares);
 std::string EncodeList(std::string_view ns, std::string_view name_prefix, std::string_view page_token);
 
@@ -205,6 +213,9 @@ Result<DescribedShare> DecodeShare(std::string_view message);
 // What a share's maker said of it; without a handle.
 Result<DescribedShare> DecodeDescription(std::string_view message);
 Result<OpenedChannel> DecodeOpenedChannel(std::string_view message);
+// Which watch it is of, and what has come.
+Result<uint64_t> DecodeWatch(std::string_view message);
+Result<std::vector<Event>> DecodeEvents(std::string_view message);
 Result<Handle> DecodeExported(std::string_view message);
 Result<Released> DecodeReleased(std::string_view message);
 // Of a WithdrawResponse.

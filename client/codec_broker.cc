@@ -207,6 +207,12 @@ Result<Stats> DecodeStats(std::string_view message) {
         case Varint(21):
           stats.queued_shares = reader.get_uint64();
           break;
+        case Varint(22):
+          stats.watchers = reader.get_uint64();
+          break;
+        case Varint(23):
+          stats.events_dropped_total = reader.get_uint64();
+          break;
         default:
           reader.skip();
       }

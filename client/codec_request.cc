@@ -111,6 +111,7 @@ std::string Encode(const Publish& request) {
   if (request.channel != 0) writer.add_uint64(13, request.channel);
   if (request.timeout_ms != 0) writer.add_uint64(14, request.timeout_ms);
   if (request.lifetime_ms != 0) writer.add_uint64(15, request.lifetime_ms);
+  AddText(writer, 17, request.note);
   return out;
 }
 
@@ -131,6 +132,11 @@ std::string Encode(const Release& request) {
   AddNumbers(writer, 5, request.done);
   AddNumbers(writer, 6, request.lost);
   AddNumbers(writer, 15, request.roads);
+  for (const auto& [share, note] : request.notes) {
+    Writer entry(writer, 7);
+    entry.add_uint64(1, share);
+    AddText(entry, 2, note);
+  }
   return out;
 }
 
@@ -161,13 +167,15 @@ std::string EncodeRingMapped() {
   return out;
 }
 
-std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only) {
+std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only,
+                          std::string_view note) {
   std::string out = Room();
   Writer writer(out);
   AddText(writer, 1, ns);
   AddRefs(writer, 2, shares);
   if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
   if (final_only) writer.add_bool(4, true);
+  AddText(writer, 5, note);
   return out;
 }
 

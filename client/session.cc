@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr size_t kClientNameMax = 64;
 constexpr size_t kNumbersPerMessage = 4096;  // ten bytes each at most: fits into a frame
+constexpr size_t kNotesPerMessage = 64;
 constexpr std::chrono::milliseconds kArenaIdle{5000};
 constexpr uint64_t kOwnArenaBytes = 16ull << 20;
 
@@ -33,6 +35,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
   to.roads.insert(to.roads.end(), from.roads.begin(), from.roads.end());
+  std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
 }
 
 codec::Release TakeMessage(codec::Release& release) {
@@ -46,6 +49,9 @@ codec::Release TakeMessage(codec::Release& release) {
   message.lost = std::exchange(release.lost, {});
   message.roads = TakeSome(
       release.roads, kNumbersPerMessage - message.leases.size() - message.arenas.size() - message.unmapped.size());
+  const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
+  message.notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.notes.end()));
+  release.notes.erase(some, release.notes.end());
   return message;
 }
 

@@ -41,6 +41,11 @@ struct Limits {
   uint64_t spec_bytes_max = 49152;
   uint64_t structure_bytes_max = 32768;
   uint64_t metadata_bytes_max = 16384;
+  uint64_t note_bytes_max = 64;                   // said with a Publish or Acquire, for who traces
+  Live<uint64_t> history_bytes_per_share = 4096;  // who made and read it; of its user's description_bytes_per_uid
+  Live<uint64_t> watchers = 64;
+  Live<uint64_t> watchers_per_uid = 16;
+  Live<uint64_t> events_per_watcher = 4096;  // that it has not read; then it is cut
   uint64_t frame_bytes_max = 65536;
   uint64_t descriptors_in_flight_max = 64;        // per session: unread ones pile up in the receiver
   uint64_t descriptors_in_flight_per_uid = 1024;  // of lifelines that have ended included; the kernel counts them too
@@ -93,7 +98,8 @@ struct Config {
 
   Limits limits;
   std::string log_level = "info";
-  std::string log_format = "auto";  // auto | text | json
+  std::string log_format = "auto";                      // auto | text | json | journald
+  std::string journal = "/run/systemd/journal/socket";  // where systemd's journal listens
 };
 
 struct ConfigRequest {

@@ -293,12 +293,19 @@ std::vector<Setting> MakeMemory() {
        "log-format",
        Sources::kAll,
        "auto",
-       "auto, text, json",
+       "auto, text, json, journald",
        [](auto text, Draft& d) {
-         return StoreOneOf({"auto", "text", "json"}, text, &d.config.log_format);
+         return StoreOneOf({"auto", "text", "json", "journald"}, text, &d.config.log_format);
        },
        {},
        Adopt(&Config::log_format)},
+      {"log.journal",
+       "",
+       Sources::kAll,
+       "/run/systemd/journal/socket",
+       "where systemd's journal listens, for the format journald",
+       [](auto text, Draft& d) { return StoreText(text, &d.config.journal); },
+       {}},
   };
 }
 
@@ -366,6 +373,11 @@ std::vector<Setting> MakeLimits() {
       Bytes("spec_bytes_max", &Limits::spec_bytes_max, "all ArraySpecs of one share"),
       Bytes("structure_bytes_max", &Limits::structure_bytes_max, "the structure of a share's tree"),
       Bytes("metadata_bytes_max", &Limits::metadata_bytes_max, "the user's own bytes of a share"),
+      Bytes("note_bytes_max", &Limits::note_bytes_max, "what is said with a Publish or Acquire, for who traces"),
+      Bytes("history_bytes_per_share", &Limits::history_bytes_per_share, "who made and read it"),
+      Number("watchers", &Limits::watchers, "watches that are open, of all users"),
+      Number("watchers_per_uid", &Limits::watchers_per_uid, "of one user"),
+      Number("events_per_watcher", &Limits::events_per_watcher, "that it has not read; then it is cut"),
       Bytes("frame_bytes_max", &Limits::frame_bytes_max, "one message of the local door"),
       Number("descriptors_in_flight_max", &Limits::descriptors_in_flight_max, "unread ones, of one session"),
       Number("descriptors_in_flight_per_uid", &Limits::descriptors_in_flight_per_uid, "unread ones, of one user"),

@@ -210,9 +210,9 @@ Gpus FindGpus(const Config& config) {
   auto found = FindCudaGpus(is_asked_for ? config.cuda_driver : "", config.cuda_capacity_percent);
   if (found.ok()) return {*std::move(found), {}};
   if (is_asked_for) {
-    log::Warn("no GPU: {}", found.status().message());
+    log::Warn(log::Topic::kNoGpu, "no GPU: {}", found.status().message());
   } else {
-    log::Info("no GPU: {}", found.status().message());
+    log::Info(log::Topic::kNoGpu, "no GPU: {}", found.status().message());
   }
   return {{}, found.status().message()};
 }
@@ -225,7 +225,8 @@ class HealthOfGpus {
       const std::string service = "arraybridge.v1.Broker/" + gpu->device().uuid;
       door.SetServing(service, true);
       gpu->WhenLost([&door, service, uuid = gpu->device().uuid] {
-        log::Error("{} is out of service: a CUDA call failed for good", uuid);
+        log::Error({log::Topic::kDeviceLost, {{"device", uuid}}}, "{} is out of service: a CUDA call failed for good",
+                   uuid);
         door.SetServing(service, false);
       });
     }
@@ -274,13 +275,13 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   const Config& config = request.config;
   auto passed = PassedSockets::FromEnvironment();
   if (!passed.ok()) {
-    log::Error("cannot start: {}", passed.status().message());
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", passed.status().message());
     return EXIT_FAILURE;
   }
   UniqueFd http_socket = passed->Take(PassedSockets::kHttp);
   auto listener = Listener::Open(config, *std::move(passed));
   if (!listener.ok()) {
-    log::Error("cannot start: {}", listener.status().message());
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", listener.status().message());
     return EXIT_FAILURE;
   }
   const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
@@ -298,7 +299,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   Metrics metrics(config, broker, verbs);
   const auto http = OpenHttp(std::move(http_socket), config, broker, verbs, metrics);
   if (!http.ok()) {
-    log::Error("cannot start: {}", http.status().message());
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", http.status().message());
     return EXIT_FAILURE;
   }
   Errands errands;  // what administrators ask of this thread; closed before what it is asked of goes
@@ -319,14 +320,19 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); },
                      [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); });
-  log::Info("serving {} bytes of host memory", config.host_capacity_bytes);
-  for (const auto& gpu : gpus.all) log::Info("serving {} bytes of {}", gpu->capacity()->bytes(), gpu->device().uuid);
+  log::Info({log::Topic::kServing, {{"device", "cpu"}, {"bytes", std::to_string(config.host_capacity_bytes)}}},
+            "serving {} bytes of host memory", config.host_capacity_bytes);
+  for (const auto& gpu : gpus.all) {
+    const uint64_t bytes = gpu->capacity()->bytes();
+    log::Info({log::Topic::kServing, {{"device", gpu->device().uuid}, {"bytes", std::to_string(bytes)}}},
+              "serving {} bytes of {}", bytes, gpu->device().uuid);
+  }
   const auto watchdog = StartWatchdog(broker, **listener, local_door);
   SayReady(config);
 
   const std::string_view reason = ending->Wait();
   errands.Close();
-  log::Info("draining: {}", reason);
+  log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "draining: {}", reason);
   NotifyManager("STOPPING=1");
   GiveSignalsBack();
   const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
@@ -350,7 +356,8 @@ int Main(int argc, const char* const* argv) {
     std::fputs(request->help.c_str(), stdout);
     return EXIT_SUCCESS;
   }
-  if (const Status started = log::Start(request->config.log_level, request->config.log_format); !started.ok()) {
+  if (const Status started = log::Start(request->config.log_level, request->config.log_format, request->config.journal);
+      !started.ok()) {
     std::fprintf(stderr, "arraybridged: %s\n", started.message().c_str());
     return kExitUsage;
   }

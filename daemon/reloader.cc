@@ -34,7 +34,8 @@ Result<Reloaded> Reloader::Reload() {
   auto reloaded = ReloadConfig(argc_, argv_, &running_);
   metrics_.CountReload(reloaded.ok());
   if (!reloaded.ok()) {
-    log::Error("reload refused, everything stays as it was: {}", reloaded.status().message());
+    log::Error(log::Topic::kReloadRefused, "reload refused, everything stays as it was: {}",
+               reloaded.status().message());
     NotifyManager("READY=1\nSTATUS=serving; the last reload was refused: " + reloaded.status().message());
     return reloaded;
   }
@@ -45,18 +46,21 @@ Result<Reloaded> Reloader::Reload() {
 
 void Reloader::Adopt(const Reloaded& reloaded) {
   const Config& config = running_.config;
-  // Both words were checked when they were read.
-  AB_CHECK(log::Start(config.log_level, config.log_format).ok());
+  // Both words were checked when they were read; the journal may not be there.
+  const Status started = log::Start(config.log_level, config.log_format, config.journal);
+  if (!started.ok()) log::Error("the log stays as it was: {}", started.message());
   admin_.SetAdmins(config.admins);
   const Broker::Adopted adopted = verbs_.ConfigurationChanged();
-  log::Info("reloaded: {}", reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
+  log::Info(log::Topic::kReloaded, "reloaded: {}",
+            reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
   if (!adopted.without_right.empty()) {
     log::Warn("reloaded: {} sessions ended, which had what is not for them any more", adopted.without_right.size());
   }
   if (adopted.withdrawn > 0) {
     log::Warn("reloaded: {} shares withdrawn, whose namespaces are others now", adopted.withdrawn);
   }
-  if (!reloaded.kept.empty()) log::Warn("reloaded, but kept until a restart: {}", Listed(reloaded.kept));
+  if (!reloaded.kept.empty())
+    log::Warn(log::Topic::kKeptUntilRestart, "reloaded, but kept until a restart: {}", Listed(reloaded.kept));
 }
 
 }  // namespace arraybridge

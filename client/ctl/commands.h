@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "client/ctl/connection.h"
 #include "client/ctl/table.h"
@@ -58,5 +59,28 @@ Status Top(Connection& connection, const Options& options, std::chrono::millisec
 using AskPage = std::function<Status(const v1::ListRequest& request, v1::ListResponse* page)>;
 Status PrintListed(const std::string& what, const Options& options, const AskPage& ask, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
+
+// Which share is meant: in the namespace of the options, or "default".
+struct ShareArgument {
+  std::string name;
+  uint64_t generation = 0;  // 0: the newest
+};
+// What it is, who made it, who reads it now.
+Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+// Who made it and who read it, by which route.
+Status Trace(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+// By which handle each session would get it, and why not.
+Status Explain(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+Status Withdraw(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
+
+struct WatchWishes {
+  std::vector<std::string> kinds;  // none: all
+  std::string name_prefix;
+  uint64_t count = 0;  // then it ends; 0: never
+};
+// The kinds of events, as people write them: "publish", "session_end".
+std::vector<std::string> EventKinds();
+// Events, a line each, until there were enough or the broker ends it.
+Status Watch(Connection& connection, const Options& options, const WatchWishes& wishes, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -132,14 +132,48 @@ Result<v1::GetServerInfoResponse> Connection::GetServerInfo() {
   return answer;
 }
 
-Result<v1::GetStatsResponse> Connection::GetStats() {
+template <class Request, class Response>
+Result<Response> Connection::Ask(grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&,
+                                                                        Response*),
+                                 const Request& request) {
   if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
   grpc::ClientContext context;
   Prepare(context);
-  v1::GetStatsResponse stats;
-  const auto status = stub_->GetStats(&context, {}, &stats);
+  Response response;
+  const auto status = (stub_.get()->*verb)(&context, request, &response);
   if (!status.ok()) return FromGrpc(status);
-  return stats;
+  return response;
+}
+
+Result<v1::GetStatsResponse> Connection::GetStats() { return Ask(&v1::Broker::Stub::GetStats, v1::GetStatsRequest()); }
+
+Result<v1::InspectResponse> Connection::Inspect(const v1::InspectRequest& request) {
+  return Ask(&v1::Broker::Stub::Inspect, request);
+}
+
+Result<v1::WithdrawResponse> Connection::Withdraw(const v1::WithdrawRequest& request) {
+  return Ask(&v1::Broker::Stub::Withdraw, request);
+}
+
+Status Connection::Watch(const v1::WatchRequest& request, const std::function<bool(const v1::Event&)>& take) {
+  if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // in time
+  AB_RETURN_IF_ERROR(OpenSession(true));
+  grpc::ClientContext context;
+  context.AddMetadata("arraybridge-session", session_);
+  const auto stream = stub_->Watch(&context, request);
+  v1::WatchResponse response;
+  bool wanted = true;
+  while (wanted && stream->Read(&response)) {
+    for (const v1::Event& event : response.events()) {
+      wanted = take(event);
+      if (!wanted) break;
+    }
+  }
+  if (!wanted) context.TryCancel();
+  const auto status = stream->Finish();
+  if (!wanted) return Ok();
+  return status.ok() || status.error_code() == grpc::StatusCode::CANCELLED ? Unavailable("the broker ended the watch")
+                                                                           : FromGrpc(status);
 }
 
 Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
@@ -158,14 +192,14 @@ Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
   }
 }
 
-Status Connection::OpenSession() {
+Status Connection::OpenSession(bool lasting) {
   v1::OpenSessionRequest request;
   request.set_protocol_min(kProtocolVersion);
   request.set_protocol_max(kProtocolVersion);
   request.set_client("arraybridgectl");
   request.set_token(token_);
   request.set_process_id(static_cast<uint64_t>(::getpid()));
-  Prepare(stream_context_);
+  if (!lasting) Prepare(stream_context_);
   stream_ = stub_->OpenSession(&stream_context_, request);
   v1::SessionEvent event;
   if (stream_->Read(&event) && event.has_opened()) {

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -39,13 +40,22 @@ class Connection {
 
   Result<v1::GetServerInfoResponse> GetServerInfo();
   Result<v1::GetStatsResponse> GetStats();
+  Result<v1::InspectResponse> Inspect(const v1::InspectRequest& request);
+  Result<v1::WithdrawResponse> Withdraw(const v1::WithdrawRequest& request);
+  // Until `take` wants no more, or the broker ends it: that is an error. The connection's time is for the beginning
+  // alone: a watch takes as long as it takes. REQUIRES: nothing was asked before that needs a session.
+  Status Watch(const v1::WatchRequest& request, const std::function<bool(const v1::Event&)>& take);
   // Every page, as one answer.
   Result<v1::ListResponse> List(v1::ListRequest request);
 
  private:
   Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline, std::string token);
-  Status OpenSession();
+  // `lasting`: the session does not end with the connection's time.
+  Status OpenSession(bool lasting = false);
   void Prepare(grpc::ClientContext& context) const;
+  template <class Request, class Response>
+  Result<Response> Ask(grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
+                       const Request& request);
 
   const std::unique_ptr<v1::Broker::Stub> stub_;
   const std::chrono::system_clock::time_point deadline_;  // of everything this command does

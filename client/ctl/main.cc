@@ -114,9 +114,6 @@ void DeclareAdmin(CLI::App& app, AdminOptions& asked, AdminCommand& chosen) {
   add(app, "end", "end a session", EndSession)
       ->add_option("SESSION", asked.session, "its number, of ls sessions --all")
       ->required();
-  auto* const withdraw = add(app, "withdraw", "take a share's name away", Withdraw);
-  withdraw->add_option("SHARE", asked.subject, "its name")->required();
-  add_uid(withdraw);
   add(app, "trim", "give cached memory back to the system", Trim);
   add(app, "reload", "read the configuration again", Reload);
   add(app, "drain", "take no more work, for good", Drain);
@@ -231,6 +228,37 @@ int Main(int argc, char** argv) {
   token_command->require_subcommand(1);
   auto* const create = token_command->add_subcommand("create", "make one: print it, or make a file with it");
   create->add_option("FILE", token_made, "must not be there yet");
+  ShareArgument share;
+  using ShareCommand = Status (*)(Connection&, const Options&, const ShareArgument&, std::ostream&);
+  const auto add_share_command = [&](const char* name, const char* help, ShareCommand asks) {
+    auto* one = app.add_subcommand(name, help);
+    one->add_option("SHARE", share.name, "its name, in the namespace of -n or in 'default'")->required();
+    one->add_option("--generation", share.generation, "this generation of it; 0 (default): the newest");
+    one->callback([&command, &share, asks] {
+      command = [&share, asks](Connection& connection, const Options& given, std::ostream& out) {
+        return asks(connection, given, share, out);
+      };
+    });
+    return one;
+  };
+  add_share_command("show", "what a share is, who made it, how many read it", Show);
+  add_share_command("trace", "who made a share and who read it, by which route, what was copied and why", Trace);
+  add_share_command("explain", "by which handle each session gets a share, and why not", Explain);
+  auto* const withdraw = add_share_command("withdraw", "take a share off its name", Withdraw);
+  bool anybodys = false;
+  withdraw->add_flag("--admin", anybodys, "through the administration's door: anybody's");
+  auto* const withdraw_uid = withdraw->add_option("--uid", asked.uid, "of this user; implies --admin");
+  WatchWishes watching;
+  auto* watch = app.add_subcommand("watch", "what happens at the broker, as it happens, a line each");
+  watch->add_option("--kind", watching.kinds, "only events of this kind; may be said again")
+      ->check(CLI::IsMember(EventKinds()));
+  watch->add_option("--prefix", watching.name_prefix, "only events of shares whose names start so");
+  watch->add_option("--count", watching.count, "end after so many; 0 (default): never");
+  watch->callback([&] {
+    command = [&watching](Connection& connection, const Options& given, std::ostream& out) {
+      return Watch(connection, given, watching, out);
+    };
+  });
   const auto* completion = app.add_subcommand("completion", "print what a shell needs to complete this command");
   app.get_subcommand("completion")
       ->add_option("SHELL", shell, "bash, zsh or fish")
@@ -256,6 +284,10 @@ int Main(int argc, char** argv) {
     asked.subject = what;
     admin = LsAll;
   }
+  if (withdraw->parsed() && (anybodys || withdraw_uid->count() > 0)) {
+    asked.subject = share.name;
+    admin = Withdraw;
+  }
   if (admin != nullptr) return RunAdmin(admin, options, asked);
   if (create->parsed()) {
     const Status made = CreateToken(token_made, std::cout);
@@ -274,6 +306,7 @@ int Main(int argc, char** argv) {
                                           {"quota", {"get", "set"}},
                                           {"config", {"show"}},
                                           {"token", {"create"}},
+                                          {"--kind", EventKinds()},
                                           {"completion", {"bash", "zsh", "fish"}}};
     const auto script = Completion(app, choices, shell);
     if (!script.ok()) return Fail(script.status());

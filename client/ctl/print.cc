@@ -3,6 +3,9 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <array>
+#include <cstdio>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -18,10 +21,7 @@ using std::to_string;
 // "float32[3,4]", and how many more there are.
 std::string Arrays(const v1::ArraySpecs& specs) {
   if (specs.arrays().empty()) return "";
-  const auto& first = specs.arrays(0);
-  std::string text = first.dtype() + "[";
-  for (int i = 0; i < first.shape_size(); ++i) text += (i == 0 ? "" : ",") + to_string(first.shape(i));
-  text += "]";
+  std::string text = ArrayName(specs.arrays(0));
   if (specs.arrays_size() > 1) text += Concat(" +", specs.arrays_size() - 1);
   return text;
 }
@@ -98,6 +98,24 @@ std::string_view HealthName(Health health) {
 }
 
 }  // namespace
+
+std::string ArrayName(const v1::ArraySpec& spec) {
+  std::string text = spec.dtype() + "[";
+  for (int i = 0; i < spec.shape_size(); ++i) text += (i == 0 ? "" : ",") + to_string(spec.shape(i));
+  return text + "]";
+}
+
+std::string TimeText(uint64_t time_ns, Form form) {
+  if (form == Form::kCsv) return to_string(time_ns);
+  constexpr uint64_t kSecond = 1'000'000'000;
+  const auto seconds = static_cast<std::time_t>(time_ns / kSecond);
+  std::tm day{};
+  ::localtime_r(&seconds, &day);
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%02d:%02d:%02d.%03d", day.tm_hour, day.tm_min, day.tm_sec,
+                static_cast<int>(time_ns % kSecond / 1'000'000));
+  return text.data();
+}
 
 std::string DeviceName(const v1::Device& device) {
   if (device.type() == kDeviceCpu) return "cpu";

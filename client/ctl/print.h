@@ -14,6 +14,10 @@ namespace arraybridge::ctl {
 
 // "cpu", "cuda:GPU-5a5a5a5a-…".
 std::string DeviceName(const v1::Device& device);
+// "float32[3,4]".
+std::string ArrayName(const v1::ArraySpec& spec);
+// For people the local time of day, "14:03:59.123"; else the nanoseconds since 1970 themselves.
+std::string TimeText(uint64_t time_ns, Form form);
 // "memfd", "cuda_vmm", "cuda_ipc".
 std::string KindName(int kind);
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds);

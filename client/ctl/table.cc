@@ -67,7 +67,8 @@ void Table::Print(std::ostream& out, bool with_header) const {
     for (const auto& row : rows_) PrintCsv(out, row);
     return;
   }
-  std::vector<size_t> widths(header_.size(), 0);
+  std::vector<size_t> widths = widths_;
+  widths.resize(header_.size(), 0);
   const auto widen = [&widths](const std::vector<std::string>& cells) {
     for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], Width(cells[i]));
   };

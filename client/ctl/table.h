@@ -14,8 +14,9 @@ enum class Form : uint8_t { kPeople, kCsv };
 
 class Table {
  public:
-  explicit Table(std::vector<std::string> header, Form form = Form::kPeople)
-      : header_(std::move(header)), form_(form) {}
+  // `widths`: of columns that are to be no narrower; fewer than the header has: 0.
+  explicit Table(std::vector<std::string> header, Form form = Form::kPeople, std::vector<size_t> widths = {})
+      : header_(std::move(header)), form_(form), widths_(std::move(widths)) {}
 
   // Cells as the form wants them: CSV has bytes and milliseconds.
   std::string Size(uint64_t bytes) const;
@@ -28,6 +29,7 @@ class Table {
  private:
   std::vector<std::string> header_;
   Form form_;
+  std::vector<size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
 };
 

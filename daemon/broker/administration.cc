@@ -49,7 +49,7 @@ Result<uint32_t> Broker::Withdraw(const NamespaceOf& of, std::span<const ShareKe
   const MutexLock lock(state.mutex);
   const auto key = state.MeantBy(of);
   if (!key.ok()) return key.status();
-  return state.WithdrawFrom(*key, keys);
+  return state.WithdrawFrom(*key, keys, nullptr);
 }
 
 // What is cached, of every backend. Slow.

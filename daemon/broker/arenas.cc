@@ -154,6 +154,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   answer.handle.descriptor = std::move(writable->descriptor);
   answer.handle.opaque = arena->opaque = std::move(writable->opaque);
   state.AddHolder(*arena, *found, Access::kWrite);
+  state.TellArena(*found, *arena);
   found->arenas.emplace(id, arena.get());
   state.arenas.emplace(id, std::move(arena));
   return answer;

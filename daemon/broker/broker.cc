@@ -99,6 +99,7 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   auto session = std::make_unique<Session>();
   session->token = RandomBytes<Token>();
   session->peer = std::move(peer);
+  session->client = std::make_shared<const std::string>(session->peer.client);
   session->born = Clock::now();
 
   const MutexLock lock(state.mutex);
@@ -111,6 +112,7 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   session->id = SessionId{++state.last_session};
   const OpenedSession opened{session->id, session->token};
   state.tokens.emplace(opened.token, opened.session);
+  state.TellSession(EventKind::kSessionBegin, *session);
   state.sessions.emplace(opened.session, std::move(session));
   return opened;
 }
@@ -147,6 +149,8 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   state.DropRing(*ended);
   state.DropRoads(session);
   state.Abandon(*ended, Clock::now());
+  state.events.CloseAll(session);
+  state.TellSession(EventKind::kSessionEnd, *ended);
   return channels;
 }
 
@@ -170,6 +174,7 @@ Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64
   if (found == nullptr) return NoSession();
   ReleasedLeases released;
   for (const uint64_t lease : leases) {
+    if (state.events.watched()) state.TellRelease(*found, LeaseId{lease});
     if (state.EndLease(*found, LeaseId{lease})) ++released.released;
   }
   for (const uint64_t id : unmapped) {
@@ -242,6 +247,8 @@ Snapshot Broker::TakeSnapshot() const {
   snapshot.acquires_total = state.acquires_total;
   snapshot.pending_fences = state.pending_fences;
   snapshot.lost_fences_total = state.lost_fences_total;
+  snapshot.watchers = state.events.watchers();
+  snapshot.events_dropped_total = state.events.dropped_total();
   return snapshot;
 }
 

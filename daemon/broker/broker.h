@@ -16,6 +16,8 @@
 
 #include "daemon/broker/channel.h"
 #include "daemon/broker/channel_road.h"
+#include "daemon/broker/events.h"
+#include "daemon/broker/history.h"
 #include "daemon/broker/holders.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/session_ring.h"
@@ -91,6 +93,7 @@ struct PublishCall {
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
   bool from_road = false;  // it stood on the channel's road, which ends
+  std::string note;  // how the bytes came, for who traces
 };
 
 struct PublishedShare {
@@ -146,6 +149,22 @@ struct OpenedChannel {
   uint64_t capacity = 0;
 };
 
+// What a session would get that acquires a share now.
+struct OfferRow {
+  Visitor who;
+  std::string why_not;  // empty: the share's kind
+  bool waits = false;   // for bytes that are being made: it cannot open the event
+};
+
+struct Inspected {
+  ShareRow row;
+  Visit maker;  // count 0
+  std::vector<Visit> readers;
+  uint64_t forgotten = 0;
+  std::vector<OfferRow> offers;
+  DeviceFacts device;
+};
+
 struct ReleasedLeases {
   uint32_t released = 0;
 };
@@ -197,7 +216,7 @@ class Broker {
   // back, else SHARE_NOT_FOUND; FENCE_PENDING: it is there, its bytes are not, and this session, or `final_only`, does
   // not wait for events. Brings at most one descriptor unless `with_descriptor` is false.
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                 bool with_descriptor, bool final_only = false);
+                                 bool with_descriptor, bool final_only = false, std::string_view note = {});
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
   // `receiving`: or which lies on the road that ends there.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
@@ -309,6 +328,20 @@ class Broker {
   Swept Sweep(Clock::time_point now);
   // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
   bool sweep_wanted() const;
+
+  // What happens (telling.cc). RESOURCE_EXHAUSTED: limits.watchers, limits.watchers_per_uid. It closes with its
+  // session.
+  Result<WatcherId> OpenWatch(SessionId session, EventFilter filter);
+  Events& events();
+  const Events& events() const;
+  // A door has refused it something.
+  void TellRefusal(SessionId session, std::string_view verb, const Status& refusal);
+  void TellRefusal(const Peer& peer, std::string_view verb, const Status& refusal);
+  // How the session read a share, instead of what it said when it acquired it. What is not known (any more) is not
+  // said.
+  void Renote(SessionId session, ShareId share, std::string_view note);
+  // What there is to know about one share (inspecting.cc). NOT_FOUND as Acquire.
+  Result<Inspected> Inspect(SessionId session, std::string_view ns, const ShareKey& key) const;
 
   // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces, and shared ones that it
   // may read.

@@ -122,6 +122,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     channel.Pop();
     ++found->ends.at(id).received;
     ++state.acquires_total;
+    state.TellShare(EventKind::kAcquire, found, share, {});
     if (!with_descriptor || arena.readers.contains(found)) return acquired;
     state.Give(*found, arena);
     acquired.descriptor = arena.Describe();
@@ -150,6 +151,7 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
     for (auto& [id, end] : found->ends) {
       if (end.channel == channel->second && end.role == ChannelRole::kReceiver) --end.received;
     }
+    state.TellRelease(*found, LeaseId{lease});
     state.EndLease(*found, LeaseId{lease});
     put.push_back(channel->first);
   }

@@ -11,6 +11,7 @@ enum class ShareId : uint64_t {};
 enum class LeaseId : uint64_t {};
 enum class ChannelId : uint64_t {};
 enum class ChannelEndId : uint64_t {};
+enum class WatcherId : uint64_t {};
 
 template <class Id>
 constexpr uint64_t Number(Id id) {

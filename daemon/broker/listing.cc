@@ -69,6 +69,21 @@ bool ListPosition::Sees(const Session& session) const {
   return asker == nullptr || asker->peer.uid == session.peer.uid;
 }
 
+ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const Session* asker) const {
+  const bool maker_lives = FindSession(share.maker) != nullptr;
+  const bool sees_maker = asker == nullptr || asker->peer.uid == share.maker_uid;
+  return {share.facts,
+          share.arena->Describe(share.offset, share.size),
+          share.arena->immutability.value_or(Immutability::kByContract),
+          maker_lives && sees_maker ? share.maker : SessionId{},
+          sees_maker ? share.maker_process_id : 0,
+          share.leases,
+          Age(share.born, now),
+          share.fence.done(),
+          share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0)))
+                        : std::nullopt};
+}
+
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -99,12 +114,7 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
       }
       last = share.facts->id;
       last_in = ns->first.uid;
-      const bool maker_lives = state.FindSession(share.maker) != nullptr;
-      page.rows.push_back({share.facts, share.arena->Describe(share.offset, share.size),
-                           share.arena->immutability.value_or(Immutability::kByContract),
-                           maker_lives ? share.maker : SessionId{}, share.maker_process_id, share.leases,
-                           Age(share.born, now), share.fence.done(), std::nullopt});
-      if (share.expires) page.rows.back().expires_in = std::max(Age(now, *share.expires), std::chrono::milliseconds(0));
+      page.rows.push_back(state.RowOf(share, now, after->asker));
     }
   }
   return page;

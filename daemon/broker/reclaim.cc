@@ -35,7 +35,8 @@ void Broker::State::TakeName(Share& share) {
   share.ns->TakeName(share);
 }
 
-void Broker::State::Withdraw(Share& share) {
+void Broker::State::Withdraw(Share& share, const Session* who, std::string_view why) {
+  if (!share.withdrawn) TellShare(EventKind::kWithdraw, who, share, why);
   TakeName(share);
   share.ns->holding.Retire(share);
   Settle(share);
@@ -64,7 +65,7 @@ void Broker::State::Settle(Share& share) {
 void Broker::State::Drop(const Share& share) {
   const auto described = description_bytes_of_uid.find(share.maker_uid);
   const bool counted = described != description_bytes_of_uid.end();  // not if nothing was ever said
-  if (counted && (described->second -= share.facts->description.size()) == 0) description_bytes_of_uid.erase(described);
+  if (counted && (described->second -= DescriptionBytes(share)) == 0) description_bytes_of_uid.erase(described);
   share.ns->Remove(share);
 }
 
@@ -128,7 +129,10 @@ void Broker::State::Finish(Share& share) {
 
 void Broker::State::Lose(Share& share) {
   ++lost_fences_total;
-  if (!share.withdrawn) TakeName(share);
+  if (!share.withdrawn) {
+    TellShare(EventKind::kWithdraw, FindSession(share.maker), share, "lost");
+    TakeName(share);
+  }
   Finish(share);
 }
 
@@ -173,7 +177,7 @@ void Broker::State::Abandon(Session& session, Clock::time_point now) {
     arena->maker = nullptr;
     if (arena->writer != nullptr) GiveBack(*arena);
   }
-  for (Share* const share : go_along) Withdraw(*share);
+  for (Share* const share : go_along) Withdraw(*share, &session, "publisher_exit");
 }
 
 void Broker::State::WithdrawOrphans(Clock::time_point now) {
@@ -182,7 +186,7 @@ void Broker::State::WithdrawOrphans(Clock::time_point now) {
     const bool read = share->leases > 0 || share->ns->holding.IsHeld(*share);
     if (!read && *share->orphan_until <= now) late.push_back(share);
   }
-  for (Share* share : late) Withdraw(*share);
+  for (Share* share : late) Withdraw(*share, nullptr, "orphaned");
 }
 
 bool Broker::State::Limit(Share& share, std::chrono::milliseconds asked) {
@@ -195,7 +199,7 @@ bool Broker::State::Limit(Share& share, std::chrono::milliseconds asked) {
 }
 
 void Broker::State::WithdrawExpired(Clock::time_point now) {
-  while (!expiring.empty() && expiring.begin()->first <= now) Withdraw(*expiring.begin()->second);
+  while (!expiring.empty() && expiring.begin()->first <= now) Withdraw(*expiring.begin()->second, nullptr, "expired");
 }
 
 // What is refused for good stays by contract.

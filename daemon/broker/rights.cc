@@ -87,7 +87,11 @@ bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
     const Place place = PlaceOf(session.peer, its->ns);
     if (place.owner != its->owner || place.right < Right::kWrite) return false;
   }
-  return std::ranges::all_of(session.arenas,
+  const auto reads = [&](const std::string& name) {
+    const Place place = PlaceOf(session.peer, name);
+    return place.owner == kSharedByUsers && place.right >= Right::kRead;
+  };
+  return std::ranges::all_of(session.watches, reads) && std::ranges::all_of(session.arenas,
                              [&](const auto& made) { return may(*made.second->ns(), Right::kWrite); }) &&
          std::ranges::all_of(session.uses, [&](const auto& use) { return may(*use.first->ns(), Right::kRead); }) &&
          std::ranges::all_of(session.holds_in, [&](const Namespace* ns) { return may(*ns, Right::kRead); }) &&
@@ -109,7 +113,7 @@ Broker::Adopted Broker::AdoptNamespaces() {
       if (!share->withdrawn) stranded.push_back(share.get());
     }
   }
-  for (Share* const share : stranded) state.Withdraw(*share);
+  for (Share* const share : stranded) state.Withdraw(*share, nullptr, "reload");
   adopted.withdrawn = stranded.size();
   for (const auto& [id, session] : state.sessions) {
     if (!state.UsesOnlyWhatItMay(*session)) adopted.without_right.push_back(id);

@@ -31,6 +31,7 @@ struct Session {
   SessionId id{};
   Token token{};
   Peer peer;
+  std::shared_ptr<const std::string> client;  // the peer's name for itself, for those who remember it
   Clock::time_point born;
   std::map<LeaseId, Share*> leases;
   std::set<LeaseId> awaiting;  // of these: granted with an event to wait for
@@ -44,6 +45,7 @@ struct Session {
   std::vector<Namespace*> holds_in;         // where it has a page of holds
   std::shared_ptr<PublishRing> ring;        // null until it asks for one
   std::map<ChannelEndId, ChannelEnd> ends;  // of channels, that it has open
+  std::set<std::string> watches;            // namespaces that users share, of which it was to be told
 };
 
 }  // namespace arraybridge

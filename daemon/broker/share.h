@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "daemon/broker/history.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/memory/catalogue.h"
@@ -25,6 +26,8 @@ struct Share {
   SessionId maker{};
   uint32_t maker_uid = 0;
   uint64_t maker_process_id = 0;
+  std::shared_ptr<const std::string> maker_client;  // as it called itself
+  std::string note;                                 // what its maker said of how the bytes came
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;
   uint64_t queued = 0;    // in a channel: nobody has received it yet
@@ -34,10 +37,17 @@ struct Share {
   bool withdrawn = false;
   std::optional<CatalogueEntry> entry;  // where it is found without a call
   bool retired = false;                 // its entry finds it no more
+  std::unique_ptr<History> history;     // null: nobody has read it by a call
   // Set when the maker of an unnamed share is gone: from then on it is withdrawn as soon as nobody leases it.
   std::optional<std::chrono::steady_clock::time_point> orphan_until;
   // When it loses its name, if it has one and its namespace or its maker set an end.
   std::optional<std::chrono::steady_clock::time_point> expires;
 };
+
+// What its user's limits.description_bytes_per_uid pays for.
+inline uint64_t DescriptionBytes(const Share& share) {
+  const uint64_t history = share.history == nullptr ? 0 : share.history->bytes();
+  return share.facts->description.size() + share.note.size() + history;
+}
 
 }  // namespace arraybridge

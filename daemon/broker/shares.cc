@@ -81,7 +81,7 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   const auto described = description_bytes_of_uid.find(session.peer.uid);
   const uint64_t has = described == description_bytes_of_uid.end() ? 0 : described->second;
   const bool own = makes_room && old->maker_uid == session.peer.uid;
-  const uint64_t room_made = own ? old->facts->description.size() : 0;
+  const uint64_t room_made = own ? DescriptionBytes(*old) : 0;
   if (has - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
   return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
 }
@@ -93,7 +93,7 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
     const MutexLock lock(mutex);
     const Session* const found = FindSession(session);
     if (found == nullptr) return NoSession();
-    AB_RETURN_IF_ERROR(CheckPublish(*found, call, name, call.description.size()));
+    AB_RETURN_IF_ERROR(CheckPublish(*found, call, name, call.description.size() + call.note.size()));
     const Arena* const arena = FindArena(call.arena);
     if (arena->immutability == Immutability::kEnforced) return Ok();
     if (!arena->block()->MayBeEnforced()) {
@@ -136,11 +136,13 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->size = call.size;
   share->maker = session;
   share->born = Clock::now();
+  share->note = std::move(call.note);
 
   const MutexLock lock(state.mutex);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
-  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, facts->description.size()));
+  const uint64_t said = facts->description.size() + share->note.size();
+  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, said));
   Arena& arena = *state.FindArena(call.arena);
   if (!arena.immutability.has_value()) {
     return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: say Mapped first")
@@ -161,7 +163,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     share->withdrawn = true;
   }
   Share* const old = sent ? nullptr : ns.FindByName(name);
-  state.description_bytes_of_uid[found->peer.uid] += facts->description.size();
+  state.description_bytes_of_uid[found->peer.uid] += said;
   facts->id = ShareId{++state.last_share};
   facts->generation = ++state.last_generation;
   share->facts = std::move(facts);
@@ -169,9 +171,10 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->arena = &arena;
   share->maker_uid = found->peer.uid;
   share->maker_process_id = found->peer.process_id;
+  share->maker_client = found->client;
   share->fence = std::move(call.fence);
   state.Enter(*share);  // before the old one goes: who looks meanwhile finds one of the two
-  if (old != nullptr) state.Withdraw(*old);
+  if (old != nullptr) state.Withdraw(*old, found, "replaced");
   Share* const added = ns.Add(std::move(share));
   const bool ends_first = !sent && state.Limit(*added, call.lifetime);
   arena.Carve(added->offset, added);
@@ -182,6 +185,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     ++state.pending_fences;
   }
   ++state.publishes_total;
+  state.TellShare(EventKind::kPublish, found, *added, added->note);
   PublishedShare published{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability, {}};
   if (ends_first) published.sweep_at = added->expires;
   return published;
@@ -223,12 +227,23 @@ Status Broker::State::CheckFence(const Session& session, const Share& share, boo
       .With("share", share.facts->name);
 }
 
+Result<Share*> Broker::State::FindShare(const Session& session, std::string_view ns, const ShareKey& key) const {
+  const auto place = KeyOf(session, ns, Right::kRead);
+  if (!place.ok()) return place.status();
+  Share* const share = Find(FindNamespace(*place), key);
+  if (share == nullptr) return NoShare(ns, key, config.limits);
+  return share;
+}
+
 void Broker::State::Undo(Session& session, const std::vector<LeasedShare>& leased) {
-  for (const LeasedShare& one : leased) EndLease(session, one.lease);
+  for (const LeasedShare& one : leased) {
+    TellRelease(session, one.lease);
+    EndLease(session, one.lease);
+  }
 }
 
 Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                       bool with_descriptor, bool final_only) {
+                                       bool with_descriptor, bool final_only, std::string_view note) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
   AcquiredShares acquired;
@@ -260,6 +275,8 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
       state.Enter(*share);  // what was published before there was a catalogue
       acquired.shares.push_back(state.Lease(*found, *share));
       state.TellFence(*found, *share, &acquired.shares.back());
+      state.NoteReader(*found, *share, note);
+      state.TellShare(EventKind::kAcquire, found, *share, note);
       if (lacking == nullptr && !share->arena->readers.contains(found)) lacking = share->arena;
     }
     state.acquires_total += keys.size();
@@ -296,16 +313,17 @@ Result<uint32_t> Broker::Withdraw(SessionId session, std::string_view ns, std::s
   if (found == nullptr) return NoSession();
   const auto place = state.KeyOf(*found, ns, Right::kWrite);
   if (!place.ok()) return place.status();
-  return state.WithdrawFrom(*place, keys);
+  return state.WithdrawFrom(*place, keys, found);
 }
 
-Result<uint32_t> Broker::State::WithdrawFrom(const NamespaceKey& place, std::span<const ShareKey> keys) {
+Result<uint32_t> Broker::State::WithdrawFrom(const NamespaceKey& place, std::span<const ShareKey> keys,
+                                             const Session* who) {
   const Namespace* const owner = FindNamespace(place);
   const ShareKey* missing = nullptr;
   uint32_t withdrawn = 0;
   for (const ShareKey& key : keys) {
     if (Share* const share = Find(owner, key); share != nullptr) {
-      Withdraw(*share);
+      Withdraw(*share, who, who == nullptr ? "administration" : "withdrawn");
       ++withdrawn;
     } else if (missing == nullptr) {
       missing = &key;

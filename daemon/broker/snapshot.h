@@ -127,6 +127,8 @@ struct Snapshot {
   uint64_t acquires_total = 0;
   uint64_t pending_fences = 0;     // shares whose bytes are still being made
   uint64_t lost_fences_total = 0;  // shares that went because their bytes never came
+  uint64_t watchers = 0;
+  uint64_t events_dropped_total = 0;
 };
 
 }  // namespace arraybridge

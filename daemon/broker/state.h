@@ -15,6 +15,7 @@
 
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
+#include "daemon/broker/events.h"
 #include "daemon/broker/namespace.h"
 #include "daemon/broker/session.h"
 #include "daemon/broker/share.h"
@@ -120,10 +121,14 @@ struct Broker::State {
                       uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
   LeasedShare Lease(Session& session, Share& share) AB_REQUIRES(mutex);
+  // As Acquire finds one. NOT_FOUND.
+  Result<Share*> FindShare(const Session& session, std::string_view ns, const ShareKey& key) const AB_REQUIRES(mutex);
   // The descriptor of an arena that the session was given with these leases.
   Status Bring(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
-  Result<uint32_t> WithdrawFrom(const NamespaceKey& key, std::span<const ShareKey> keys) AB_REQUIRES(mutex);
+  // `who`: null for the administration.
+  Result<uint32_t> WithdrawFrom(const NamespaceKey& key, std::span<const ShareKey> keys, const Session* who)
+      AB_REQUIRES(mutex);
   // NOT_FOUND, FENCE_PENDING.
   Status CheckFence(const Session& session, const Share& share, bool final_only) const AB_REQUIRES(mutex);
   void TellFence(Session& session, Share& share, LeasedShare* leased) AB_REQUIRES(mutex);
@@ -144,8 +149,27 @@ struct Broker::State {
       AB_REQUIRES(mutex);
   void DropRoads(SessionId session) AB_REQUIRES(mutex);
   bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
+  // What happened (telling.cc). `who`: null for the broker's own doing.
+  static Event EventOf(EventKind kind, const Session* who, uint32_t owner);
+  // `text`: of a withdrawal, why; else the note.
+  void TellShare(EventKind kind, const Session* who, const Share& share, std::string_view text) AB_REQUIRES(mutex);
+  void TellSession(EventKind kind, const Session& session) AB_REQUIRES(mutex);
+  // It is about to be given back; nothing if it is not there.
+  void TellRelease(const Session& session, LeaseId lease) AB_REQUIRES(mutex);
+  void TellArena(const Session& session, const Arena& arena) AB_REQUIRES(mutex);
+  static Visitor VisitorOf(const Session& session);
+  void NoteReader(const Session& session, Share& share, std::string_view note) AB_REQUIRES(mutex);
+  // Bytes that the share's history may have, those that it has included.
+  uint64_t HistoryRoom(const Share& share) const AB_REQUIRES(mutex);
+  // The history has grown, or shrunk, since it had `before` bytes.
+  void ChargeHistory(const Share& share, uint64_t before) AB_REQUIRES(mutex);
+
+  // Inspecting (inspecting.cc).
+  OfferRow OfferTo(const Session& session, const Share& share) const AB_REQUIRES(mutex);
 
   // Lists (listing.cc). INVALID_ARGUMENT: the token is none; NOT_FOUND: the session.
+  // `asker`: who is not told of other users' processes; null: the administration.
+  ShareRow RowOf(const Share& share, Clock::time_point now, const Session* asker) const AB_REQUIRES(mutex);
   Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
 
   // Reading without calls (holds.cc).
@@ -163,7 +187,8 @@ struct Broker::State {
 
   // Endings (reclaim.cc).
   bool EndLease(Session& session, LeaseId lease) AB_REQUIRES(mutex);
-  void Withdraw(Share& share) AB_REQUIRES(mutex);
+  // `why`: for those who watch.
+  void Withdraw(Share& share, const Session* who, std::string_view why) AB_REQUIRES(mutex);
   void Settle(Share& share) AB_REQUIRES(mutex);
   void Drop(const Share& share) AB_REQUIRES(mutex);
   void Give(Session& session, Arena& arena) AB_REQUIRES(mutex);
@@ -191,6 +216,8 @@ struct Broker::State {
   const Config& config;
   const std::vector<MemoryBackend*> backends;
   const Token broker_id = RandomBytes<Token>();
+
+  Events events{config.limits};  // its mutex is taken after this one
 
   mutable Mutex mutex;
   NamespacePolicies policies AB_GUARDED_BY(mutex);

@@ -1,5 +1,5 @@
-// Three kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a stream
-// whose end is the session's end (SessionStream).
+// Four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a stream
+// whose end is the session's end (SessionStream); Watch is one that brings events (WatchStream).
 //
 // Rights are bound to the session's token. A connection's credential matters once, in OpenSession, where it is found by
 // peer() = "fd:N". gRPC closes N by itself and the kernel gives N to the next connection, so a call that starts after
@@ -22,6 +22,7 @@
 #include "daemon/service/grpc_door_connections.h"
 #include "daemon/service/grpc_door_server.h"
 #include "daemon/service/log.h"
+#include "daemon/service/grpc_door_watch.h"
 #include "daemon/service/status_grpc.h"
 #include "proto/boundary/mutex.h"
 
@@ -79,8 +80,8 @@ class Service final : public v1::Broker::CallbackService {
     auto opened = Open(*context, *request);
     Count(asked, opened.status().code());
     if (!opened.ok()) {
-      verbs_.CountRefusal();
-      return new RefusedStream(ToGrpc(opened.status()));
+      CountRefusal(*context, asked, opened.status());
+      return new RefusedStream<v1::SessionEvent>(ToGrpc(opened.status()));
     }
     const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened));
     stream->SayOpened();
@@ -133,13 +134,25 @@ class Service final : public v1::Broker::CallbackService {
     return AtOnce(context, {Verb::kGetStats}, *request, answer, &Verbs::GetStats);
   }
 
+  grpc::ServerWriteReactor<v1::WatchResponse>* Watch(Context* context, const v1::WatchRequest* request) override {
+    const Asked asked{Verb::kWatch};
+    const auto caller = CallerOf(*context);
+    if (caller.ok()) return WatchStream::Begin(verbs_, asked, *caller, *request);
+    Count(asked, caller.status().code());
+    CountRefusal(*context, asked, caller.status());
+    return new RefusedStream<v1::WatchResponse>(ToGrpc(caller.status()));
+  }
+  Unary* Inspect(Context* context, const v1::InspectRequest* request, v1::InspectResponse* answer) override {
+    return AtOnce(context, {Verb::kInspect}, *request, answer, &Verbs::Inspect);
+  }
+
   template <class Request, class Message>
   Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer,
                 Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
     const auto caller = CallerOf(*context);
     if (!caller.ok()) return Finished(context, asked, caller.status());
     auto result = (verbs_.*verb)(*caller, request);
-    if (!result.ok()) return Finished(context, asked, result.status());
+    if (!result.ok()) return Finished(context, asked, result.status(), caller->session);
     *answer = std::move(result->message);
     return Finished(context, asked, Ok());
   }
@@ -161,12 +174,20 @@ class Service final : public v1::Broker::CallbackService {
     return call;
   }
 
-  Unary* Finished(Context* context, const Asked& asked, const Status& status) {
+  Unary* Finished(Context* context, const Asked& asked, const Status& status, SessionId session = {}) {
     Count(asked, status.code());
-    if (!status.ok()) verbs_.CountRefusal();
+    if (!status.ok()) CountRefusal(*context, asked, status, session);
     auto* reactor = context->DefaultReactor();
     reactor->Finish(ToGrpc(status));
     return reactor;
+  }
+
+  // Who names no session is known by its connection, if that lives.
+  void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
+    if (session != SessionId{}) return verbs_.CountRefusal(session, asked.verb, status);
+    const auto peer = connections_.PeerOf(context.peer());
+    if (peer) return verbs_.CountRefusal(*peer, asked.verb, status);
+    verbs_.CountRefusal();
   }
 
   void Count(const Asked& asked, Code code) {

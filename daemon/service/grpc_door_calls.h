@@ -59,7 +59,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
     verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
                            Clock::now() - asked_.begun);
     if (!result.ok()) {
-      verbs_.CountRefusal();
+      verbs_.CountRefusal(caller.session, asked_.verb, result.status());
       return Finish(ToGrpc(result.status()));
     }
     if (context_->IsCancelled()) {
@@ -148,10 +148,11 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
   bool finished_ AB_GUARDED_BY(mutex_) = false;
 };
 
-// An OpenSession that was refused.
-class RefusedStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
+// An OpenSession or a Watch that was refused.
+template <class Message>
+class RefusedStream final : public grpc::ServerWriteReactor<Message> {
  public:
-  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
+  explicit RefusedStream(const grpc::Status& status) { this->Finish(status); }
 
  private:
   void OnDone() override { delete this; }

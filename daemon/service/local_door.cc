@@ -30,6 +30,14 @@ bool HasSeveralCpus() {
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
 }
 
+log::About AboutCut(const Peer& peer, uint64_t session, std::string_view reason) {
+  return {log::Topic::kLifelineCut,
+          {{"uid", std::to_string(peer.uid)},
+           {"process_id", std::to_string(peer.process_id)},
+           {"session", std::to_string(session)},
+           {"reason", std::string(reason)}}};
+}
+
 Caller CallerOf(const Lifeline& line, const Frame& frame) {
   return {*line.session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
 }
@@ -59,6 +67,8 @@ struct LocalDoor::Requests {
   v1::OpenChannelRequest open_channel;
   v1::CloseChannelRequest close_channel;
   v1::ReceiveRequest receive;
+  v1::WatchRequest watch;
+  v1::InspectRequest inspect;
   std::string acquired;  // the answer to Acquire and Receive
 };
 
@@ -344,6 +354,11 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
       return Now(line, frame, &requests.close_channel, &Verbs::CloseChannel);
     case Verb::kReceive:
       return Receive(line, frame);
+    case Verb::kWatch:
+      if (!Parse(line, frame, &requests.watch)) return;
+      return Later<v1::WatchResponse>(line, frame, requests.watch, &Verbs::Watch);
+    case Verb::kInspect:
+      return Now(line, frame, &requests.inspect, &Verbs::Inspect);
   }
   Refuse(line, frame.header, Unimplemented("verb ", frame.header.verb, " is unknown to this broker"));
 }
@@ -372,7 +387,7 @@ void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Ans
 template <class Response, class Request, class Verb>
 void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb) {
   Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header,
-                           begun = begun_](Result<Answer<Response>> answer) {
+                           session = *line->session, begun = begun_](Result<Answer<Response>> answer) {
     verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
     const LifelinePointer waiting = caller.lock();
     if (!waiting) return;
@@ -380,7 +395,7 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& 
       return waiting->Answer(header, answer->message, std::move(answer->descriptor),
                              verbs.memory_wanted(waiting->peer().uid));
     }
-    verbs.CountRefusal();
+    verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
     waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
   };
   std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
@@ -429,7 +444,11 @@ void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {
 }
 
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
-  verbs_.CountRefusal();
+  if (line->session) {
+    verbs_.CountRefusal(*line->session, Verb{header.verb}, status);
+  } else {
+    verbs_.CountRefusal(line->peer(), Verb{header.verb}, status);
+  }
   Count(header, status.code());
   line->Refuse(header, status, verbs_.memory_wanted(line->peer().uid));
 }
@@ -454,8 +473,9 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
   asked.flags = 0;  // told even if it wanted no answer
   Refuse(line, asked, status);
   if (const auto dropped = violations_.Admit(Clock::now())) {
-    log::Warn("lifeline cut: uid={} session={} {} ({} more before)", line->peer().uid,
-              line->session ? Number(*line->session) : 0, status.ToString(), *dropped);
+    const uint64_t session = line->session ? Number(*line->session) : 0;
+    log::Warn(AboutCut(line->peer(), session, status.reason()), "lifeline cut: uid={} session={} {} ({} more before)",
+              line->peer().uid, session, status.ToString(), *dropped);
   }
   End(line, EndCause::kProtocol);
 }
@@ -466,7 +486,8 @@ void LocalDoor::Cut(SessionId session, std::string_view why) {
   if (found == lifelines_.end()) return;
   const LifelinePointer line = found->second;
   if (const auto dropped = violations_.Admit(Clock::now())) {
-    log::Warn("lifeline cut: uid={} session={} {} ({} more before)", line->peer().uid, Number(session), why, *dropped);
+    log::Warn(AboutCut(line->peer(), Number(session), "LIMIT"), "lifeline cut: uid={} session={} {} ({} more before)",
+              line->peer().uid, Number(session), why, *dropped);
   }
   End(line, EndCause::kLimit);
 }

@@ -14,24 +14,51 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/service/log_journal.h"
+
 namespace arraybridge::log {
 namespace {
 
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
-constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%*"})";
+constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%&"message":"%*"})";
+
+// Of the line that this thread is writing: what spdlog has no word for.
+thread_local const About* t_about = nullptr;
+
+void AppendEscaped(std::string_view text, spdlog::memory_buf_t& out) {
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    if (static_cast<unsigned char>(c) < 0x20) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+      continue;
+    }
+    out.push_back(c);
+  }
+}
+
+// What the line is about, as members of a JSON object.
+class AboutFields final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
+    if (t_about == nullptr || t_about->topic == Topic::kOther) return;
+    Append("event", FactsOf(t_about->topic).name, out);
+    for (const auto& [name, value] : t_about->fields) Append(name, value, out);
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<AboutFields>(); }
+
+ private:
+  static void Append(std::string_view name, std::string_view value, spdlog::memory_buf_t& out) {
+    fmt::format_to(std::back_inserter(out), "\"{}\":\"", name);
+    AppendEscaped(value, out);
+    fmt::format_to(std::back_inserter(out), "\",");
+  }
+};
 
 // The message as the inside of a JSON string: whatever a client called itself stays inside its quotes.
 class EscapedMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    for (const char c : message.payload) {
-      if (c == '"' || c == '\\') out.push_back('\\');
-      if (static_cast<unsigned char>(c) < 0x20) {
-        fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
-        continue;
-      }
-      out.push_back(c);
-    }
+    AppendEscaped({message.payload.data(), message.payload.size()}, out);
   }
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<EscapedMessage>(); }
 };
@@ -108,27 +135,68 @@ spdlog::logger& Logger() {
   return logger;
 }
 
+int PriorityOf(Level level) {
+  constexpr int kErrorPriority = 3;
+  constexpr int kWarningPriority = 4;
+  constexpr int kInfoPriority = 6;
+  constexpr int kDebugPriority = 7;
+  if (level == Level::kError) return kErrorPriority;
+  if (level == Level::kWarn) return kWarningPriority;
+  return level == Level::kInfo ? kInfoPriority : kDebugPriority;
+}
+
+// Null: lines go to standard error.
+struct ToJournal {
+  std::mutex mutex;
+  std::unique_ptr<Journal> journal;
+};
+ToJournal& TheJournal() {
+  static ToJournal to;
+  return to;
+}
+
+// Null where it is not wanted. That standard error is the journal's and its socket is not there is no error: systemd
+// reads standard error, too.
+Result<std::unique_ptr<Journal>> JournalFor(std::string_view format, const std::string& path) {
+  const bool found = format == "auto" && Journal::IsStandardError();
+  if (format != "journald" && !found) return std::unique_ptr<Journal>();
+  auto journal = Journal::At(path);
+  if (!journal.ok() && found) return std::unique_ptr<Journal>();
+  return journal;
+}
+
 }  // namespace
 
-Status Start(std::string_view level, std::string_view format) {
+Status Start(std::string_view level, std::string_view format, const std::string& journal) {
   const auto threshold = LevelNamed(level);
   if (!threshold) return InvalidArgument("log level '", level, "' is unknown: debug, info, warn, error, off");
-  if (format != "auto" && format != "text" && format != "json") {
-    return InvalidArgument("log format '", format, "' is unknown: auto, text, json");
+  if (format != "auto" && format != "text" && format != "json" && format != "journald") {
+    return InvalidArgument("log format '", format, "' is unknown: auto, text, json, journald");
   }
+  auto opened = JournalFor(format, journal);
+  if (!opened.ok()) return opened.status();
   const bool json = format == "json" || (format == "auto" && ::isatty(STDERR_FILENO) == 0);
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<EscapedMessage>('*').set_pattern(json ? kJsonPattern : kTextPattern);
+  formatter->add_flag<EscapedMessage>('*').add_flag<AboutFields>('&').set_pattern(json ? kJsonPattern : kTextPattern);
   Logger().set_formatter(std::move(formatter));
   Logger().set_level(*threshold);
+  const std::lock_guard lock(TheJournal().mutex);
+  TheJournal().journal = *std::move(opened);
   return Ok();
 }
 
-void Write(Level level, fmt::string_view format, fmt::format_args arguments) {
+void Write(Level level, const About& about, fmt::string_view format, fmt::format_args arguments) {
   const auto threshold = ToSpdlog(level);
   if (!Logger().should_log(threshold)) return;
   const std::string text = fmt::vformat(format, arguments);
+  {
+    ToJournal& to = TheJournal();
+    const std::lock_guard lock(to.mutex);
+    if (to.journal != nullptr) return to.journal->Write(PriorityOf(level), text, about);
+  }
+  t_about = &about;
   Logger().log(threshold, spdlog::string_view_t(text));
+  t_about = nullptr;
 }
 
 }  // namespace arraybridge::log

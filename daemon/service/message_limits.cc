@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "daemon/broker/event.h"
+#include "daemon/broker/namespace.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
@@ -88,6 +90,7 @@ Status CheckPublish(const Limits& limits, const v1::PublishRequest& request) {
   share.structure_bytes = request.structure().size();
   share.metadata_bytes = request.metadata().size();
   AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
+  AB_RETURN_IF_ERROR(CheckNote(limits, request.note()));
   AB_RETURN_IF_ERROR(CheckFence(request.fence()));
   for (int i = 0; i < request.specs().arrays_size(); ++i) {
     AB_RETURN_IF_ERROR(CheckSpec(share_limits, request.specs().arrays(i), i, request.size()));
@@ -107,6 +110,25 @@ Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<
     AB_RETURN_IF_ERROR(CheckBytes("a name", ref.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
   }
   return Ok();
+}
+
+Status CheckNote(const Limits& limits, std::string_view note) {
+  if (note.empty()) return Ok();
+  AB_RETURN_IF_ERROR(CheckBytes("the note", note.size(), "limits.note_bytes_max", limits.note_bytes_max));
+  return CheckName("the note", note, limits.note_bytes_max);
+}
+
+Status CheckWatch(const Limits& limits, const v1::WatchRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  for (const int kind : request.kinds()) {
+    if (kind < 1 || kind > static_cast<int>(EventKind::kLast)) {
+      return InvalidArgument("event kind ", kind, " is unknown; there are 1 to ", static_cast<int>(EventKind::kLast));
+    }
+  }
+  if (request.watch() != 0 || !request.close()) return Ok();
+  return InvalidArgument("which watch is to be closed?");
 }
 
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request) {
@@ -132,6 +154,9 @@ Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request) {
                                 "limits.shares_per_namespace", limits.shares_per_namespace));
   AB_RETURN_IF_ERROR(CheckCount("roads", static_cast<uint64_t>(request.roads_size()), "limits.frame_bytes_max",
                                 limits.frame_bytes_max));
+  AB_RETURN_IF_ERROR(CheckCount("notes", static_cast<uint64_t>(request.notes_size()), "limits.names_per_request",
+                                limits.names_per_request));
+  for (const v1::ShareNote& note : request.notes()) AB_RETURN_IF_ERROR(CheckNote(limits, note.note()));
   return CheckCount("unmapped arenas", static_cast<uint64_t>(request.unmapped_size()), "limits.frame_bytes_max",
                     limits.frame_bytes_max);
 }

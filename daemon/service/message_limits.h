@@ -18,6 +18,9 @@ Status CheckNamespace(const Limits& limits, std::string_view ns);
 Status CheckPublish(const Limits& limits, const v1::PublishRequest& request);
 // Names or ids of Acquire and Withdraw.
 Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
+// What is said for who traces: nothing, or a text.
+Status CheckNote(const Limits& limits, std::string_view note);
+Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request);
 // Beside CheckPublish, of a Publish into a channel.
 Status CheckSend(const v1::PublishRequest& request);

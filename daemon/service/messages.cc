@@ -42,6 +42,7 @@ void Fill(v1::Limits* message, const Config& config) {
   message->set_arena_idle_ms(Milliseconds(config.arena_idle));
   message->set_ticket_lifetime_ms(Milliseconds(limits.ticket_lifetime));
   message->set_own_arena_bytes_min(config.own_arena_bytes_min);
+  message->set_note_bytes_max(limits.note_bytes_max);
 }
 
 void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
@@ -134,6 +135,57 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_queued_shares(snapshot.queued_shares);
   message->set_pending_fences(snapshot.pending_fences);
   message->set_lost_fences_total(snapshot.lost_fences_total);
+  message->set_watchers(snapshot.watchers);
+  message->set_events_dropped_total(snapshot.events_dropped_total);
+}
+
+void Fill(v1::Event* message, const Event& event) {
+  message->set_time_ns(event.time_ns);
+  message->set_kind(static_cast<v1::EventKind>(event.kind));
+  message->set_namespace_(event.ns);
+  message->set_name(event.name);
+  message->set_share(Number(event.share));
+  message->set_generation(event.generation);
+  message->set_session(Number(event.session));
+  message->set_process_id(event.process_id);
+  message->set_uid(event.uid);
+  message->set_bytes(event.bytes);
+  if (event.bytes > 0) Fill(message->mutable_device(), event.device);
+  message->set_code(static_cast<uint32_t>(event.code));
+  message->set_reason(event.reason);
+  message->set_verb(std::string(event.verb));
+  message->set_note(event.note);
+}
+
+void Fill(v1::Visit* message, const Visit& visit) {
+  message->set_session(Number(visit.who.session));
+  message->set_client(*visit.who.client);
+  message->set_process_id(visit.who.process_id);
+  message->set_uid(visit.who.uid);
+  message->set_note(visit.note);
+  message->set_first_ns(visit.first_ns);
+  message->set_last_ns(visit.last_ns);
+  message->set_count(visit.count);
+}
+
+void Fill(v1::Offer* message, const OfferRow& offer) {
+  message->set_session(Number(offer.who.session));
+  message->set_client(*offer.who.client);
+  message->set_process_id(offer.who.process_id);
+  message->set_uid(offer.who.uid);
+  message->set_why_not(offer.why_not);
+  message->set_waits(offer.waits);
+}
+
+void Fill(v1::InspectResponse* message, const Inspected& inspected) {
+  Fill(message->mutable_share(), inspected.row);
+  Fill(message->mutable_maker(), inspected.maker);
+  for (const Visit& visit : inspected.readers) Fill(message->add_readers(), visit);
+  message->set_readers_forgotten(inspected.forgotten);
+  v1::DeviceInfo device;
+  Fill(&device, inspected.device);
+  message->mutable_refused()->Swap(device.mutable_refused());
+  message->mutable_kinds()->Swap(device.mutable_kinds());
 }
 
 v1::Immutability ToMessage(Immutability immutability) { return static_cast<v1::Immutability>(immutability); }

@@ -21,6 +21,11 @@ void Fill(v1::SessionInfo* message, const SessionRow& row);
 void Fill(v1::LeaseInfo* message, const LeaseRow& row);
 void Fill(v1::NamespaceInfo* message, const NamespaceRow& row);
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot);
+void Fill(v1::Event* message, const Event& event);
+void Fill(v1::Visit* message, const Visit& visit);
+void Fill(v1::Offer* message, const OfferRow& offer);
+// Without its offers: who answers knows how many fit.
+void Fill(v1::InspectResponse* message, const Inspected& inspected);
 
 v1::Immutability ToMessage(Immutability immutability);
 Device FromMessage(const v1::Device& message);

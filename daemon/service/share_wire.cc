@@ -153,6 +153,7 @@ PublishCall CallOf(v1::PublishRequest& request) {
   call.lifetime = std::chrono::milliseconds(std::min(request.lifetime_ms(), kLongest));
   if (request.fence().kind() == v1::Fence::EVENT) call.fence.event = request.fence().opaque();
   call.channel = ChannelEndId{request.channel()};
+  call.note = request.note();
   return call;
 }
 

@@ -58,9 +58,14 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       large_("ab-large"),
       slow_("ab-slow"),
       to_seal_(config.limits),
-      sealer_("ab-seal") {}
+      sealer_("ab-seal"),
+      news_([this] { SpreadNews(); }) {}
 
-Verbs::~Verbs() { large_.Stop(); }
+Verbs::~Verbs() {
+  broker_.events().Stop();
+  news_.join();
+  large_.Stop();
+}
 
 v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   v1::GetServerInfoResponse info;
@@ -181,6 +186,9 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
   broker_.ForgetRoads(caller.session, Numbers(request.roads()));
+  for (const v1::ShareNote& note : request.notes()) {
+    broker_.Renote(caller.session, ShareId{note.share()}, note.note());
+  }
   if (request.holds()) sweeper_.HoldEnded();
   Answer<v1::ReleaseResponse> answer;
   AB_RETURN_IF_ERROR(EndFences(caller, request, &answer.message));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
@@ -97,6 +98,11 @@ class Verbs {
   // The descriptor rides along: for lifelines only.
   Result<Answer<v1::BrowseResponse>> Browse(const Caller& caller, const v1::BrowseRequest& request);
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
+  // Watching (verbs_watch.cc). Opens a watch, or answers with what has come to an open one, and waits for that.
+  WaiterId Watch(const Caller& caller, const v1::WatchRequest& request, const Reply<v1::WatchResponse>& reply);
+  // False: it is not open.
+  bool CloseWatch(const Caller& caller, WatcherId watcher);
+  Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);
   // Publishing without calls (verbs_ring.cc). Null: the session has none, or has not mapped it.
   std::shared_ptr<const SessionRing> RingOf(SessionId session) const;
   // Takes what waits in it, at most `most` entries, each as a Publish that nobody hears. Who wrote nonsense is cut.
@@ -134,6 +140,9 @@ class Verbs {
   // The door's part of ending a session that keeps too much from others, or what is not for it; called on any thread
   // for sessions of either door, must not block. Nothing: that door has gone.
   void SetCut(Door door, std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);
+  // A door has answered with an error.
+  void CountRefusal(SessionId session, Verb verb, const Status& refusal);
+  void CountRefusal(const Peer& peer, Verb verb, const Status& refusal);
   void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
   void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -164,6 +173,9 @@ class Verbs {
   Result<UniqueFd> AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
   Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
+  Result<v1::WatchResponse> TakeEvents(const Caller& caller, WatcherId watcher);
+  Result<v1::WatchResponse> OpenOrClose(const Caller& caller, const v1::WatchRequest& request);
+  void SpreadNews();
   WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
                         const Reply<v1::AcquireResponse>& reply);
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
@@ -204,7 +216,8 @@ class Verbs {
   Worker slow_;   // its tasks use all of the above
   std::atomic<bool> seal_posted_{false};
   WaitingLine to_seal_;  // one of each user in turn
-  Worker sealer_;        // last: what slow_ does must not wait for a seal
+  Worker sealer_;        // last of the workers: what slow_ does must not wait for a seal
+  std::thread news_;
 };
 
 }  // namespace arraybridge

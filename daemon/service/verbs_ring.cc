@@ -38,7 +38,7 @@ uint64_t Verbs::DrainRing(const SessionRing& of, uint64_t most) {
     const auto now = Clock::now();
     traffic_.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(), now - begun);
     begun = now;
-    if (!published.ok()) return CountRefusal(), published.status();
+    if (!published.ok()) return CountRefusal(of.session, Verb::kPublish, published.status()), published.status();
     replaced = replaced || request.replace();
     if (line_.waits_for_names()) names.push_back(std::move(published->name));
     return Ok();

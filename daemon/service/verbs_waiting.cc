@@ -249,9 +249,10 @@ Result<UniqueFd> Verbs::AcquireNow(const Caller& caller, const v1::AcquireReques
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
+  AB_RETURN_IF_ERROR(CheckNote(config_.limits, request.note()));
   const bool lifeline = caller.door == Door::kLifeline;
   auto acquired = broker_.Acquire(caller.session, request.namespace_(), FromMessage(request.shares()), lifeline,
-                                  request.final_only());
+                                  request.final_only(), request.note());
   if (!acquired.ok()) {
     Reclaim();  // what it leased before its descriptor failed is let go again
     return acquired.status();

@@ -44,6 +44,10 @@ std::string_view NameOf(Verb verb) {
       return "Receive";
     case Verb::kRing:
       return "Ring";
+    case Verb::kWatch:
+      return "Watch";
+    case Verb::kInspect:
+      return "Inspect";
   }
   return "unknown";
 }

@@ -36,7 +36,9 @@ enum class Verb : uint16_t {
   kCloseChannel = 15,
   kReceive = 16,
   kRing = 17,  // no message, no answer: there is something in the sender's publish ring
-  kLast = kRing,
+  kWatch = 18,
+  kInspect = 19,
+  kLast = kInspect,
 };
 // As the service calls it, in metrics and logs; "unknown" for a number that is no verb's.
 std::string_view NameOf(Verb verb);

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from arraybridge.scaling import SCALING_FUNCTIONS, scale_dtype
     from arraybridge.share import ArraySpec, Listed, Share
     from arraybridge.stacking import process_slices, stack_slices, unstack_slices
+    from arraybridge.watch import Event, Watch
 
 # All of them, also those that other modules list: type checkers read no list that is put together.
 __all__ = [
@@ -75,6 +76,8 @@ __all__ = [
     "DeviceFallbackWarning",
     "DeviceUnavailable",
     "DtypeConversion",
+    "Event",
+    "EventsLost",
     "FrameworkNotAvailable",
     "InvalidDevice",
     "InvalidMemoryType",
@@ -93,6 +96,8 @@ __all__ = [
     "UnsupportedArray",
     "UnsupportedDtype",
     "View",
+    "Watch",
+    "WatchClosed",
     "ZeroCopyUnavailable",
     "array_namespace",
     "asdlpack",
@@ -141,6 +146,7 @@ _HOMES = {
         "planner": "Converted Plan",
         "scaling": "SCALING_FUNCTIONS scale_dtype",
         "share": "ArraySpec Listed Share",
+        "watch": "Event Watch",
         "stacking": "process_slices stack_slices unstack_slices",
     }.items()
     for name in names.split()

@@ -96,6 +96,16 @@ class ChannelEnd:
         """timeout_s: None: as long as it takes."""
     def close(self, complete: bool = True) -> None: ...
 
+@final
+class WatchEnd:
+    """What happens at the broker, until it is closed or gone."""
+
+    def next(
+        self, timeout_s: float | None = None
+    ) -> tuple[str, int, str, str, int, int, int, int, int, int, str, int, str, str, str]:
+        """The fields of arraybridge.watch.Event. timeout_s: None: as long as it takes."""
+    def close(self) -> None: ...
+
 class Core:
     def __init__(
         self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True, token: str = ""
@@ -131,7 +141,9 @@ class Core:
         structure: bytes = b"",
         metadata: bytes = b"",
         lifetime_s: float = 0.0,
-    ) -> ShareInfo: ...
+        note: str = "",
+    ) -> ShareInfo:
+        """note: for who traces the share, at most 64 bytes of UTF-8; so everywhere."""
     def enter(
         self,
         placement: Placement,
@@ -141,10 +153,11 @@ class Core:
         structure: bytes = b"",
         metadata: bytes = b"",
         lifetime_s: float = 0.0,
+        note: str = "",
     ) -> None:
         """publish, without waiting for the broker where it can take the share from a ring. What fails is raised by the
         next enter, which then does nothing else, by confirm or by flush."""
-    def put(self, view: View, name: str) -> bool:
+    def put(self, view: View, name: str, note: str = "") -> bool:
         """place and enter. False: nothing was done, for the array was born in a placement of this session."""
     def acquire(
         self,
@@ -154,15 +167,24 @@ class Core:
         private: bool = False,
         wait_s: float = 0.0,
         broker_id: bytes = b"",
+        note: str = "",
     ) -> tuple[ShareInfo, list[View]]:
         """broker_id: of which life of the broker the id is; NOT_FOUND in another one."""
     def acquire_many(
-        self, wishes: Sequence[tuple[str, int, int, bytes]], private: bool = False, wait_s: float = 0.0
+        self,
+        wishes: Sequence[tuple[str, int, int, bytes]],
+        private: bool = False,
+        wait_s: float = 0.0,
+        note: str = "",
     ) -> list[tuple[ShareInfo, list[View]]]:
         """All or none, in as few messages as the broker takes. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
+    def note(self, info: ShareInfo, note: str) -> None:
+        """What came of an acquire, instead of what was said with it. Does not wait."""
     def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
     def open_channel(self, name: str, sends: bool, capacity: int = 0) -> ChannelEnd:
         """capacity: 0: whatever it is."""
+    def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:
+        """kinds: none: all. ValueError: there is no such kind."""
     def list(self, prefix: str = "") -> list[dict[str, Any]]:
         """Each: share (ShareInfo), maker, maker_process_id, leases, age_ms."""
     def stats(self) -> dict[str, int]: ...

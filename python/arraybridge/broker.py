@@ -23,6 +23,7 @@ from arraybridge.publication import Publication, entered_alike
 from arraybridge.session import Session
 from arraybridge.share import Listed, Share, record_of, reference_of
 from arraybridge.source import source_of
+from arraybridge.watch import Kind, Watch
 
 if TYPE_CHECKING:
     import cupy
@@ -236,7 +237,7 @@ class Broker(Session):
             ZeroCopyUnavailable: a copy was forbidden and is needed.
         """
         wanted = Wanted.of(framework, access, copy, require, device, allow_downcast)
-        return self._delivery.granted(self._acquired(name, wanted.private, wait), wanted, explain)
+        return self._delivery.granted(self._acquired(name, wanted.private, wait, wanted.note), wanted, explain)
 
     def get_many(
         self,
@@ -262,7 +263,7 @@ class Broker(Session):
         if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
             raise InvalidRequest(f"get_many takes a sequence of names or Shares, not {names!r}; get takes one")
         wishes = [reference_of(name, self.namespace) for name in names]
-        return self._delivery.all_granted(self._connection.acquire_many(wishes, wanted.private, wait), wanted)
+        return self._delivery.all_granted(self._connection.acquire_many(wishes, wanted.private, wait, wanted.note), wanted)
 
     @overload
     def convert(
@@ -378,6 +379,19 @@ class Broker(Session):
         """
         return Channel(self, name, capacity)
 
+    def watch(self, kinds: Sequence[Kind] | Kind | None = None, names: str = "") -> Watch:
+        """What happens from now on: an iterator of Events, for `for` and for `async for`.
+
+        Args:
+            kinds: which are told, of `arraybridge.watch.Kind`: "publish", ["acquire", "refusal"]; None: all.
+            names: of shares whose names start so; then nothing is told that has no share, as sessions.
+
+        Raises:
+            OutOfMemory: too many watches are open (limits.watchers, limits.watchers_per_uid).
+            InvalidRequest: no such kind. BrokerUnavailable: no daemon answers.
+        """
+        return Watch(self, kinds, names)
+
     def withdraw(self, name: str | Share) -> None:
         """Takes a share off its name. Who holds it keeps it; its bytes go when nobody does.
 
@@ -410,9 +424,9 @@ class Broker(Session):
         """The share's arrays as Views: read-only, or with `private` copy-on-write in a mapping of their own."""
         return self._acquired(share, private)[1]
 
-    def _acquired(self, name: str | Share, private: bool, wait: float | None = None) -> Acquired:
+    def _acquired(self, name: str | Share, private: bool, wait: float | None = None, note: str = "") -> Acquired:
         if type(name) is str and name and name.isascii():
-            return self._connection.acquire(name, 0, 0, private, wait)  # what `reference_of` would make of it
+            return self._connection.acquire(name, 0, 0, private, wait, b"", note)  # what `reference_of` would make of it
         name, id, generation, broker_id = reference_of(name, self.namespace)
         # No wait for a Share: what this reference means is there, or has gone for good.
-        return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id)
+        return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)

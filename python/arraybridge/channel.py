@@ -22,7 +22,7 @@ from arraybridge.connection import UNAVAILABLE
 from arraybridge.delivery import Acquired, Wanted
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, OutOfMemory, from_status
 from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of
-from arraybridge.worker import Worker
+from arraybridge.worker import Worker, told
 
 if TYPE_CHECKING:
     from arraybridge.broker import Broker
@@ -142,7 +142,7 @@ class Channel:
         due = _Due.after(timeout)
         sources, structure = _sources(array)
         sent = self._worker("sender").submit(lambda: self._send(sources, structure, due))
-        await asyncio.wait({_told(sent)})
+        await asyncio.wait({told(sent)})
         sent.result()
 
     def receive(
@@ -295,7 +295,7 @@ class Channel:
     async def _areceived(self, private: bool, due: _Due) -> Acquired:
         coming = self._coming(private)
         try:
-            done, _ = await asyncio.wait({_told(coming)}, timeout=due.left())
+            done, _ = await asyncio.wait({told(coming)}, timeout=due.left())
         except asyncio.CancelledError:
             self._unclaimed.append(coming)
             raise
@@ -380,13 +380,6 @@ def _sources(array: Any) -> tuple[list[Source], bytes]:
     """The arrays of a tree, and its structure."""
     structure, leaves = tree.flatten(array)
     return [source_of(leaf) for leaf in leaves], structure
-
-
-def _told(call: Future[Any]) -> asyncio.Future[Any]:
-    """Done when the call is. Whether it raised is asked of the call: nobody need ask this one."""
-    told = asyncio.wrap_future(call)
-    told.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return told
 
 
 def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:

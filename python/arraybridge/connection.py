@@ -135,7 +135,7 @@ class Connection:
         except _core.StatusError as status:
             raise from_status(status) from None
 
-    def put(self, view: _core.View, name: str) -> bool:
+    def put(self, view: _core.View, name: str, note: str = "") -> bool:
         """One array under a name, without waiting. False: nothing was done, it is published where it was born.
 
         Raises:
@@ -143,10 +143,10 @@ class Connection:
         """
         core = self._core or self.core()
         try:
-            return core.put(view, name)
+            return core.put(view, name, note)
         except _core.StatusError as status:
             self._forgive(status, core)
-        return self.ask(lambda core: core.put(view, name))
+        return self.ask(lambda core: core.put(view, name, note))
 
     def acquire(
         self,
@@ -156,10 +156,11 @@ class Connection:
         private: bool = False,
         wait: float | None = None,
         broker_id: bytes = b"",
+        note: str = "",
     ) -> tuple[_core.ShareInfo, list[_core.View]]:
         """A share and Views of its arrays. `private`: copy-on-write, in a mapping of their own.
 
-        An `id` is of one life of one broker, `broker_id`.
+        An `id` is of one life of one broker, `broker_id`. `note`: for who traces the share.
 
         Raises:
             ShareNotFound: no such share. BrokerTimeout: not even after `wait` seconds.
@@ -168,10 +169,10 @@ class Connection:
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
         core = self._core or self.core()
         try:
-            return core.acquire(name, id, generation, private, wait_s, broker_id)
+            return core.acquire(name, id, generation, private, wait_s, broker_id, note)
         except _core.StatusError as status:
             self._forgive(status, core)
-        return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id))
+        return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note))
 
     def settle(self) -> None:
         """Waits for what was published and is not there yet, so that nobody loses it when this process ends."""
@@ -182,11 +183,21 @@ class Connection:
             core.settle()
 
     def acquire_many(
-        self, wishes: Sequence[tuple[str, int, int, bytes]], private: bool, wait: float | None = None
+        self,
+        wishes: Sequence[tuple[str, int, int, bytes]],
+        private: bool,
+        wait: float | None = None,
+        note: str = "",
     ) -> list[tuple[_core.ShareInfo, list[_core.View]]]:
         """All or none, as `acquire` does one. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
-        return self.ask(lambda core: core.acquire_many(wishes, private, wait_s))
+        return self.ask(lambda core: core.acquire_many(wishes, private, wait_s, note))
+
+    def note(self, info: _core.ShareInfo, note: str) -> None:
+        """What came of an acquire, instead of what was said with it. Does not wait."""
+        core = self._core
+        if core is not None:
+            core.note(info, note)
 
     def confirm_after(self, error: BrokerError) -> NoReturn:
         """Raises `error`, caused by what else failed of what was put without waiting, if anything did."""

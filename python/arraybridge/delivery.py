@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import _core, adapters, devices, planner, shortcut, tree
+from arraybridge import _core, adapters, devices, notes, planner, shortcut, tree
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
@@ -36,6 +36,7 @@ class Wanted(NamedTuple):
     allow_downcast: bool
     private: bool  # a share is mapped copy-on-write for it
     plain: bool  # nothing but the framework was said: what was decided once holds for all arrays alike
+    note: str  # how a share will be read, unless its plan says something else
 
     @classmethod
     def of(
@@ -61,7 +62,8 @@ class Wanted(NamedTuple):
         if shared:
             caps = caps.promised
         plain = copy is None and device is None and not allow_downcast
-        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain)
+        note = notes.cut(f"{caps.name} place: {planner.COPY_REQUESTED}" if copy else f"{caps.name} hand_over")
+        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note)
 
     def planned(self, described: Description) -> Plan:
         """How an array comes to be what is wanted.
@@ -69,7 +71,7 @@ class Wanted(NamedTuple):
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable: it cannot.
         """
-        _, caps, copy, device, allow_downcast, _, _ = self
+        _, caps, copy, device, allow_downcast, _, _, _ = self
         gpus = gpus_for(device)
         return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus)
 
@@ -105,6 +107,7 @@ class Delivery:
                     self._outcomes.note(known[0])
                     return result
         result, plans = self._shown(info, views, wanted)
+        self._note(info, plans, wanted)
         return self._outcomes.told(result, plans, wanted.copy, explain)
 
     def all_granted(self, found: Sequence[Acquired], wanted: Wanted) -> list[Any]:
@@ -113,6 +116,7 @@ class Delivery:
         plans: list[Plan] = []
         for info, views in found:
             result, its_plans = self._shown(info, views, wanted)
+            self._note(info, its_plans, wanted)
             results.append(result)
             plans += its_plans
         if plans:
@@ -175,6 +179,14 @@ class Delivery:
         chosen = planner.plan(there, caps, device=devices.named(where), gpus=gpus)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where))
         return seen(wanted.target, placement.views[0], chosen)
+
+    def _note(self, info: _core.ShareInfo, plans: Sequence[Plan], wanted: Wanted) -> None:
+        """Tells the broker how a share was read, if that is not what was said when it was asked for."""
+        if all(each.zero_copy for each in plans):
+            return
+        note = notes.of_plan(planner.combined(plans))
+        if note != wanted.note:
+            self._connection.note(info, note)
 
     def _shown(
         self, info: _core.ShareInfo, views: Sequence[_core.View], wanted: Wanted
@@ -248,4 +260,5 @@ def gpus_for(wish: object) -> Sequence[str]:
 # One for each, as there are few: `get` asks for no more every time.
 @functools.lru_cache(maxsize=64)
 def _plain(framework: str, caps: Caps) -> Wanted:
-    return Wanted(adapters.named(framework), caps, None, None, False, caps.private, True)
+    note = notes.cut(f"{caps.name} hand_over")
+    return Wanted(adapters.named(framework), caps, None, None, False, caps.private, True, note)

@@ -19,6 +19,7 @@ __all__ = [
     "CopyWarning",
     "DeviceFallbackWarning",
     "DeviceUnavailable",
+    "EventsLost",
     "FrameworkNotAvailable",
     "InvalidDevice",
     "InvalidMemoryType",
@@ -32,6 +33,7 @@ __all__ = [
     "SourceTypeMismatch",
     "UnsupportedArray",
     "UnsupportedDtype",
+    "WatchClosed",
     "ZeroCopyUnavailable",
 ]
 
@@ -91,6 +93,14 @@ class PeerGone(BrokerError, ConnectionError):
     last receiver, so that nobody takes what is sent."""
 
 
+class WatchClosed(BrokerError, EOFError):
+    """The watch was closed in this process. Ends an iteration."""
+
+
+class EventsLost(BrokerError, BufferError):
+    """A watch was read too slowly and has ended; the message says how many events it lost."""
+
+
 class InvalidRequest(BrokerError, ValueError):
     """The broker, or this package before it, refuses the arguments."""
 
@@ -113,6 +123,8 @@ _BY_REASON: dict[str, type[BrokerError]] = {
     "NO_RECEIVER": PeerGone,
     "PUBLISH_LOST": BrokerUnavailable,
     "SENDER_DIED": PeerGone,
+    "WATCH_CUT": EventsLost,
+    "WATCH_NOT_OPEN": WatchClosed,
 }
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from arraybridge import _core, shortcut, tree
+from arraybridge import _core, notes, shortcut, tree
 from arraybridge.arguments import check_seconds, check_text
 from arraybridge.connection import Connection
 from arraybridge.errors import InvalidRequest
 from arraybridge.progress import Progress
 from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of
+
+
+_PUT_ALIKE: Final = notes.of_put("array", False, False)
 
 
 class Publication(NamedTuple):
@@ -76,7 +79,8 @@ class Publication(NamedTuple):
         born_there = None if sealed else placement_of(core, self.sources)
         placement = born_there or placed(core, self.sources, self.purpose, progress=progress)
         publish = core.publish if self.waits else core.enter
-        info = publish(placement, name, self.replace, sealed, structure, metadata, self.lifetime_s)
+        note = notes.of_put(self.sources[0].description.framework, born_there is not None, sealed)
+        info = publish(placement, name, self.replace, sealed, structure, metadata, self.lifetime_s, note)
         if born_there is not None:
             freeze(self.sources)
         return info
@@ -90,4 +94,6 @@ def entered_alike(connection: Connection, array: Any, name: str | None) -> bool:
         return False
     check_text(name, "a name")
     view = shortcut.ordinary(array)
-    return view is not None and view.traits is not None and connection.put(view, name)
+    if view is None or view.traits is None:
+        return False
+    return connection.put(view, name, _PUT_ALIKE)

@@ -6,6 +6,7 @@ process may never end.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -35,6 +36,13 @@ class Worker:
     def stop(self) -> None:
         """The thread ends after the calls that were submitted before. Does not wait."""
         self._calls.put(None)
+
+
+def told(call: Future[Any]) -> asyncio.Future[Any]:
+    """Done when the call is. Whether it raised is asked of the call: nobody need ask this one."""
+    future = asyncio.wrap_future(call)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
 
 
 def _run(calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]) -> None:

@@ -129,27 +129,28 @@ class Core {
   }
 
   py::object Publish(const Placement& placement, std::string name, bool replace, bool sealed,
-                     const std::string& structure, const std::string& metadata, double lifetime_s) {
-    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata};
+                     const std::string& structure, const std::string& metadata, double lifetime_s, std::string note) {
+    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, std::move(note)};
     options.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
     return Own(NewShareInfo(std::make_shared<Share>(Ask([&] { return broker_.Publish(placement, options); }))));
   }
 
   // Publish, and nobody waits.
   void Enter(const Placement& placement, std::string name, bool replace, bool sealed, const std::string& structure,
-             const std::string& metadata, double lifetime_s) {
-    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, false};
+             const std::string& metadata, double lifetime_s, std::string note) {
+    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, std::move(note), false};
     options.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
     Ask([&] { return broker_.Publish(placement, options); });
   }
 
   // Place and Enter, of one array. False: it was born in broker memory, where it is published in place.
-  bool Put(const py::object& object, std::string name) {
+  bool Put(const py::object& object, std::string name, std::string note) {
     const View* const view = ViewOf(object.ptr());
     if (view == nullptr) throw py::error_already_set();
-    return Ask([&, view = *view]() -> Result<bool> {
+    return Ask([&, view = *view]() mutable -> Result<bool> {
       if (broker_.PlacementOf({&view, 1}).ok()) return false;
       Broker::PublishOptions options{std::move(name)};
+      options.note = std::move(note);
       options.wait = false;
       const auto placed = broker_.Place({&view, 1}, {.own = false, .device = {}, .purpose = options});
       if (!placed.ok()) return placed.status();
@@ -159,21 +160,21 @@ class Core {
   }
 
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
-                    std::string broker_id) {
+                    std::string broker_id, std::string note) {
     const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
     const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
-                                         Milliseconds(wait_s, "wait_s")};
+                                         Milliseconds(wait_s, "wait_s"), std::move(note)};
     Acquired acquired = Ask([&] { return broker_.Acquire(ref, options); });
     py::object share = Own(NewShareInfo(std::move(acquired.share)));
     return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
   }
 
-  py::list AcquireMany(const std::vector<Wish>& wishes, bool map_private, double wait_s) {
+  py::list AcquireMany(const std::vector<Wish>& wishes, bool map_private, double wait_s, std::string note) {
     std::vector<ShareRef> refs;
     refs.reserve(wishes.size());
     for (const auto& [name, id, generation, broker_id] : wishes) refs.push_back({name, id, generation, broker_id});
     const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
-                                         Milliseconds(wait_s, "wait_s")};
+                                         Milliseconds(wait_s, "wait_s"), std::move(note)};
     std::vector<Acquired> acquired = Ask([&] { return broker_.AcquireMany(refs, options); });
     py::list out(acquired.size());
     for (size_t i = 0; i < acquired.size(); ++i) {
@@ -183,7 +184,15 @@ class Core {
     return out;
   }
 
+  // What came of an acquire.
+  void Note(const py::object& info, const std::string& note) {
+    const Share* const share = ShareOf(info.ptr());
+    if (share == nullptr) throw py::error_already_set();
+    WithoutGil([&, share = *share] { return broker_.Note(share, note), true; });
+  }
+
   auto OpenChannel(const std::string& name, bool sends, uint64_t capacity);
+  auto OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix);
 
   void Withdraw(std::string name, uint64_t id, uint64_t generation, std::string broker_id) {
     const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
@@ -225,6 +234,8 @@ class Core {
     out["pinned_bytes"] = stats.pinned_bytes;
     out["channels"] = stats.channels;
     out["queued_shares"] = stats.queued_shares;
+    out["watchers"] = stats.watchers;
+    out["events_dropped_total"] = stats.events_dropped_total;
     out["pending_fences"] = stats.pending_fences;
     out["lost_fences_total"] = stats.lost_fences_total;
     out["capacity_bytes"] = stats.capacity_bytes;
@@ -305,6 +316,41 @@ class ChannelEnd {
   Channel channel_;
 };
 
+EventKind KindNamed(const std::string& name) {
+  for (uint8_t number = 1; number <= static_cast<uint8_t>(EventKind::kQuota); ++number) {
+    if (NameOf(EventKind{number}) == name) return EventKind{number};
+  }
+  throw py::value_error("there are no events of kind '" + name + "'");
+}
+
+std::string NameOfDevice(const Device& device) {
+  if (device.type == 0) return {};
+  if (device.type == kDeviceCpu) return "cpu";
+  return "cuda:" + (device.uuid.empty() ? std::to_string(device.id) : device.uuid);
+}
+
+// What happens at the broker.
+class WatchEnd {
+ public:
+  explicit WatchEnd(Watch watch) : watch_(std::move(watch)) {}
+
+  // In the order of arraybridge.watch.Event.
+  py::tuple Next(std::optional<double> timeout_s) {
+    std::optional<std::chrono::milliseconds> timeout;
+    if (timeout_s) timeout = Milliseconds(*timeout_s, "timeout_s");
+    const Event event = Ask([&] { return watch_.Next(timeout); });
+    return py::make_tuple(NameOf(event.kind), event.time_ns, event.ns, event.name, event.share, event.generation,
+                          event.session, event.process_id, event.uid, event.bytes, NameOfDevice(event.device),
+                          static_cast<uint32_t>(event.code), event.reason, event.verb, event.note);
+  }
+  void Close() {
+    Ask([&] { return watch_.Close(); });
+  }
+
+ private:
+  Watch watch_;
+};
+
 // The last reference may talk to the daemon; nobody waits for it with the GIL held.
 struct DeleteWithoutGil {
   template <class Object>
@@ -318,6 +364,14 @@ auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity) {
   const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
   Channel channel = Ask([&] { return broker_.OpenChannel(name, role, capacity); });
   return std::unique_ptr<ChannelEnd, DeleteWithoutGil>(new ChannelEnd(std::move(channel)));
+}
+
+auto Core::OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix) {
+  Broker::WatchOptions options;
+  for (const std::string& kind : kinds) options.kinds.push_back(KindNamed(kind));
+  options.name_prefix = std::move(name_prefix);
+  Watch watch = Ask([&] { return broker_.OpenWatch(options); });
+  return std::unique_ptr<WatchEnd, DeleteWithoutGil>(new WatchEnd(std::move(watch)));
 }
 
 }  // namespace
@@ -337,6 +391,9 @@ void AddCore(py::module_& module) {
            arg("timeout_s") = py::none())
       .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none())
       .def("close", &ChannelEnd::Close, arg("complete") = true);
+  py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())
+      .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())
+      .def("close", &WatchEnd::Close);
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
       .def(py::init<std::string, std::string, double, std::string, bool, std::string>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "")
@@ -346,16 +403,19 @@ void AddCore(py::module_& module) {
            arg("metadata") = py::bytes(), arg("device") = py::none())
       .def("placement_of", &Core::PlacementOf, arg("views"))
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
-           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0)
+           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "")
       .def("enter", &Core::Enter, arg("placement"), arg("name"), arg("replace") = false, arg("sealed") = false,
-           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0)
-      .def("put", &Core::Put, arg("view"), arg("name"))
+           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "")
+      .def("put", &Core::Put, arg("view"), arg("name"), arg("note") = "")
       .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
-           arg("wait_s") = 0.0, arg("broker_id") = py::bytes())
-      .def("acquire_many", &Core::AcquireMany, arg("wishes"), arg("private") = false, arg("wait_s") = 0.0)
+           arg("wait_s") = 0.0, arg("broker_id") = py::bytes(), arg("note") = "")
+      .def("acquire_many", &Core::AcquireMany, arg("wishes"), arg("private") = false, arg("wait_s") = 0.0,
+           arg("note") = "")
+      .def("note", &Core::Note, arg("info"), arg("note"))
       .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0,
            arg("broker_id") = py::bytes())
       .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0)
+      .def("open_watch", &Core::OpenWatch, arg("kinds"), arg("prefix") = "")
       .def("list", &Core::List, arg("prefix") = "")
       .def("stats", &Core::GetStats)
       .def("client_stats", &Core::GetClientStats)

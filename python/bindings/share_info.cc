@@ -105,6 +105,12 @@ int AddShareInfoType(PyObject* module) {
   return PyModule_AddObjectRef(module, "ShareInfo", reinterpret_cast<PyObject*>(g_share_info_type));
 }
 
+const Share* ShareOf(PyObject* object) {
+  if (Py_TYPE(object) == g_share_info_type) return &Self(object);
+  PyErr_Format(PyExc_TypeError, "a ShareInfo is needed, not %s", Py_TYPE(object)->tp_name);
+  return nullptr;
+}
+
 PyObject* NewShareInfo(std::shared_ptr<const Share> share) {
   PyObject* self = g_share_info_type->tp_alloc(g_share_info_type, 0);
   if (self == nullptr) return nullptr;

@@ -15,4 +15,7 @@ int AddShareInfoType(PyObject* module);
 // A new reference; nullptr with a Python error.
 PyObject* NewShareInfo(std::shared_ptr<const Share> share);
 
+// Borrowed; nullptr with a Python error for what is none.
+const Share* ShareOf(PyObject* object);
+
 }  // namespace arraybridge::python

@@ -63,7 +63,7 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
             line.close()
         other.ask("get a 1")
         other.ask("drop")
-    for verb in [0, 18, 77, 65535]:
+    for verb in [0, 20, 77, 65535]:
         line = raw(daemon, messages)
         line.send(verb, b"")
         _, status, _, _, _ = line.receive()

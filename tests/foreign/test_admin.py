@@ -136,10 +136,10 @@ def test_shares_are_withdrawn_whosever_they_are(daemon: Daemon, session: Session
     session.publish("a", bytes(1000))
     session.publish("b", bytes(1000), "team")
     me = os.getuid()
-    assert "say whose" in ctl(daemon, "withdraw", "a").stderr
+    assert "say whose" in ctl(daemon, "withdraw", "--admin", "a").stderr
     assert done(daemon, "withdraw", "a", "--uid", me) == "withdrawn\n"
-    assert done(daemon, "withdraw", "b", "-n", "team") == "withdrawn\n"
-    assert ctl(daemon, "withdraw", "b", "-n", "team").returncode == NOT_FOUND
+    assert done(daemon, "withdraw", "--admin", "b", "-n", "team") == "withdrawn\n"
+    assert ctl(daemon, "withdraw", "--admin", "b", "-n", "team").returncode == NOT_FOUND
     assert not session.call("List").shares
 
 

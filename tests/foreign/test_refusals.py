@@ -16,7 +16,7 @@ from foreign_client import Daemon, Lifeline, Refused, Session, eventually, refus
 NOT_FOUND = 5
 
 
-@pytest.mark.parametrize("verb", ["Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List", "GetStats"])
+@pytest.mark.parametrize("verb", ["Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List", "GetStats", "Inspect"])
 def test_every_other_verb_needs_a_session(daemon: Daemon, generated: tuple[Any, Any], verb: str) -> None:
     messages, service = generated
     with daemon.channel() as channel:

@@ -54,6 +54,9 @@ void Decode(uint8_t message, std::string_view bytes) {
       for (const auto& spec : described->share.arrays) Question(spec);
       return;
     }
+    case 10:
+      (void)codec::DecodeWatch(bytes);
+      return (void)codec::DecodeEvents(bytes);
     default: {
       Input input(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
       const auto code = input.Take<uint32_t>();

@@ -40,6 +40,8 @@ Config SmallConfig() {
   config.limits.channels_per_namespace = 3;
   config.limits.members_per_channel = 3;
   config.limits.channel_capacity_max = 3;
+  config.limits.watchers = 3;
+  config.limits.events_per_watcher = 5;
   config.orphan_grace = std::chrono::milliseconds(0);
   return config;
 }
@@ -113,6 +115,11 @@ class Stranger {
             payload, [&](auto& request) { last_waiter_ = verbs_.Receive(caller_, request, [](auto) {}); });
       case 17:
         return Ring(payload);
+      case 18:
+        return Ask<v1::WatchRequest>(
+            payload, [&](auto& request) { last_waiter_ = verbs_.Watch(caller_, request, [](auto) {}); });
+      case 19:
+        return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.Inspect(caller_, request); });
       case 13:
         return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
           // The one ring of a session is for verb 17.
@@ -227,12 +234,12 @@ void Run(Input input) {
       const auto what = input.Take<uint8_t>();
       const auto size = input.Take<uint16_t>();
       const Door door = (what & 0x40) != 0 ? Door::kGrpc : Door::kLifeline;
-      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 18, door, input.TakeBytes(size));
+      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 21, door, input.TakeBytes(size));
     }
   }
   verbs.WaitIdle(Clock::now() + std::chrono::seconds(10));
   const Snapshot ledger = broker.TakeSnapshot();
-  AB_CHECK(ledger.sessions == 0 && ledger.leases == 0 && ledger.tickets == 0);
+  AB_CHECK(ledger.sessions == 0 && ledger.leases == 0 && ledger.tickets == 0 && ledger.watchers == 0);
   AB_CHECK(ledger.queued_shares <=
            config.limits.channels_per_namespace * config.limits.namespaces * config.limits.channel_capacity_max);
   AB_CHECK(ledger.charged_bytes <= kCapacityBytes);

@@ -54,6 +54,7 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/lib/systemd/system/arraybridged-admin.socket",
         "usr/lib/systemd/system/arraybridged-lifeline.socket",
         "usr/lib/systemd/user/arraybridged.service",
+        "usr/lib/systemd/catalog/arraybridged.catalog",
         "usr/lib/sysusers.d/arraybridge.conf",
         "usr/lib/tmpfiles.d/arraybridge.conf",
         "usr/share/arraybridge/arraybridged.toml",

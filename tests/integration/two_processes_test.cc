@@ -220,6 +220,42 @@ TEST_P(TwoProcessesTest, EmptyAndScalarArraysTravelToo) {
   EXPECT_EQ(array->share->structure + array->share->metadata, "treemine");
 }
 
+TEST_P(TwoProcessesTest, WhatOthersDoIsToldAndNoCallWaitsForIt) {
+  Broker broker(options());
+  auto watch = broker.OpenWatch({.kinds = {EventKind::kPublish, EventKind::kAcquire}});
+  ASSERT_TRUE(watch.ok()) << watch.status().ToString();
+  const auto nothing = watch->Next(std::chrono::milliseconds(1));
+  EXPECT_EQ(nothing.status().code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(nothing.status().reason(), "NO_EVENT");
+
+  std::thread waits([&] {
+    const auto told = watch->Next();
+    EXPECT_TRUE(told.ok()) << told.status().ToString();
+    if (!told.ok()) return;
+    EXPECT_EQ(told->kind, EventKind::kPublish);
+    EXPECT_EQ(told->name, "frame");
+    EXPECT_EQ(told->device, Device{});
+    EXPECT_GT(told->process_id, 0u);
+  });
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(broker.GetStats().ok());  // while another thread waits
+  EXPECT_EQ(Client({"put", "frame", "42"})->Line(), "ok");
+  waits.join();
+  Broker other({.address = directory_, .timeout = seconds(30), .client = "other", .holds = false});
+  const auto acquired = other.Acquire({.name = "frame"}, {.note = "by hand"});
+  ASSERT_TRUE(acquired.ok()) << acquired.status().ToString();
+  const auto told = watch->Next();
+  ASSERT_TRUE(told.ok()) << told.status().ToString();
+  EXPECT_EQ(told->kind, EventKind::kAcquire);
+  EXPECT_EQ(told->note, "by hand");
+  other.Note(*acquired->share, "otherwise");
+  EXPECT_TRUE(other.Flush().ok());
+
+  EXPECT_TRUE(watch->Close().ok());
+  EXPECT_TRUE(watch->Close().ok());
+  EXPECT_EQ(watch->Next().status().reason(), "WATCH_NOT_OPEN");
+  EXPECT_EQ(broker.GetStats()->watchers, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(BothWays, TwoProcessesTest, ::testing::Bool(),
                          [](const auto& way) { return way.param ? "Holds" : "Calls"; });
 

@@ -21,10 +21,13 @@
 #include <arraybridge/channel.h>
 #include <arraybridge/share.h>
 #include <arraybridge/view.h>
+#include <arraybridge/watch.h>
 
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
+
+class Session;
 
 struct ServerInfo {
   std::string version;
@@ -42,6 +45,8 @@ struct Stats {
   uint64_t pinned_bytes = 0;   // of withdrawn shares that holds alone keep
   uint64_t channels = 0;       // that somebody has open
   uint64_t queued_shares = 0;  // sent, received by nobody yet
+  uint64_t watchers = 0;       // that somebody has open
+  uint64_t events_dropped_total = 0;
   uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0, quarantined_bytes = 0;  // summed over devices
 };
 
@@ -106,6 +111,8 @@ class Broker {
     bool sealed = false;
     std::string structure{};
     std::string metadata{};
+    // For who traces the share: how its bytes came. UTF-8 of at most 64 bytes (limits.note_bytes_max).
+    std::string note{};
     // False: nobody waits for the broker, which takes small shares of host memory under new names out of a ring. They
     // are found by everybody from then on; what is told of them has no id and no generation. Whatever has to go another
     // way is waited for all the same. What fails, NAME_TAKEN for instance, is told by the next Flush, Confirm or
@@ -152,6 +159,8 @@ class Broker {
   struct AcquireOptions {
     MapMode mode = MapMode::kShared;
     std::chrono::milliseconds wait{0};  // for a name that is not there; then DEADLINE_EXCEEDED. 0: NOT_FOUND at once
+    // For who traces the share: how it will be read. As PublishOptions::note. Holds, which cost no call, are not told.
+    std::string note{};
   };
   Result<Acquired> Acquire(const ShareRef& ref, const AcquireOptions& options);
   Result<Acquired> Acquire(const ShareRef& ref) { return Acquire(ref, AcquireOptions{}); }
@@ -163,6 +172,18 @@ class Broker {
   // most; the first that says one decides, 0 says none (16 if nobody does). FAILED_PRECONDITION, CHANNEL_CAPACITY: it
   // has another one; RESOURCE_EXHAUSTED: the broker's limits of channels and of open ends.
   Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0);
+
+  struct WatchOptions {
+    std::vector<EventKind> kinds{};  // none: all
+    std::string name_prefix{};       // of shares whose names start so; what has no share is not told then
+  };
+  // What happens from now on in this namespace, and to this user's sessions. RESOURCE_EXHAUSTED: limits.watchers,
+  // limits.watchers_per_uid.
+  Result<arraybridge::Watch> OpenWatch(const WatchOptions& options);
+
+  // How this process came to read a share that it has acquired by a call, in place of the note of that call. Does not
+  // wait; what a busy broker does not take is said with the next release.
+  void Note(const Share& share, std::string_view note);
 
   Status Withdraw(const ShareRef& ref);
   Result<std::vector<ListedShare>> List(const std::string& name_prefix = {});
@@ -184,6 +205,7 @@ class Broker {
 
  private:
   class Core;
+  Result<std::shared_ptr<Session>> ConnectedSession();
   std::shared_ptr<Core> core_;
 };
 

@@ -151,6 +151,8 @@ v1::GetStatsResponse SomeStats() {
   message.set_pinned_bytes(17);
   message.set_channels(20);
   message.set_queued_shares(21);
+  message.set_watchers(22);
+  message.set_events_dropped_total(23);
   return message;
 }
 
@@ -394,6 +396,87 @@ TEST(CodecTest, Channels) {
   EXPECT_EQ(publish.timeout_ms(), 11u);
 }
 
+v1::WatchResponse SomeEvents() {
+  v1::WatchResponse message;
+  message.set_watch(5);
+  auto* event = message.add_events();
+  event->set_time_ns(0x123456789abcdef0);
+  event->set_kind(v1::EVENT_KIND_QUOTA);
+  event->set_namespace_("team");
+  event->set_name("frame");
+  event->set_share(1);
+  event->set_generation(2);
+  event->set_session(3);
+  event->set_process_id(4);
+  event->set_uid(5);
+  event->set_bytes(6);
+  event->mutable_device()->set_type(2);
+  event->mutable_device()->set_uuid("GPU-1");
+  event->set_code(8);
+  event->set_reason("QUOTA_EXCEEDED");
+  event->set_verb("Allocate");
+  event->set_note("full");
+  message.add_events()->set_kind(static_cast<v1::EventKind>(99));
+  return message;
+}
+
+TEST(CodecTest, WatchesAndNotes) {
+  constexpr EventKind kinds[] = {EventKind::kPublish, EventKind::kQuota};
+  const auto open = Parsed<v1::WatchRequest>(codec::EncodeOpenWatch("team", "a/", kinds));
+  EXPECT_EQ(open.watch(), 0u);
+  EXPECT_EQ(open.namespace_(), "team");
+  EXPECT_EQ(open.name_prefix(), "a/");
+  ASSERT_EQ(open.kinds_size(), 2);
+  EXPECT_EQ(open.kinds(0), v1::EVENT_KIND_PUBLISH);
+  EXPECT_EQ(open.kinds(1), v1::EVENT_KIND_QUOTA);
+  const auto next = Parsed<v1::WatchRequest>(codec::EncodeNextEvents(7, 100));
+  EXPECT_EQ(next.watch(), 7u);
+  EXPECT_EQ(next.timeout_ms(), 100u);
+  const auto close = Parsed<v1::WatchRequest>(codec::EncodeCloseWatch(7));
+  EXPECT_EQ(close.watch(), 7u);
+  EXPECT_TRUE(close.close());
+
+  const std::string message = SomeEvents().SerializeAsString();
+  EXPECT_EQ(*codec::DecodeWatch(message), 5u);
+  const auto events = codec::DecodeEvents(message);
+  ASSERT_TRUE(events.ok());
+  ASSERT_EQ(events->size(), 2u);
+  const Event& event = events->front();
+  EXPECT_EQ(event.time_ns, 0x123456789abcdef0u);
+  EXPECT_EQ(event.kind, EventKind::kQuota);
+  EXPECT_EQ(event.ns, "team");
+  EXPECT_EQ(event.name, "frame");
+  EXPECT_EQ(event.share, 1u);
+  EXPECT_EQ(event.generation, 2u);
+  EXPECT_EQ(event.session, 3u);
+  EXPECT_EQ(event.process_id, 4u);
+  EXPECT_EQ(event.uid, 5u);
+  EXPECT_EQ(event.bytes, 6u);
+  EXPECT_EQ(event.device.type, 2);
+  EXPECT_EQ(event.device.uuid, "GPU-1");
+  EXPECT_EQ(event.code, Code::kResourceExhausted);
+  EXPECT_EQ(event.reason, "QUOTA_EXCEEDED");
+  EXPECT_EQ(event.verb, "Allocate");
+  EXPECT_EQ(event.note, "full");
+  EXPECT_EQ(events->back().kind, EventKind::kUnknown);
+  EXPECT_FALSE(codec::DecodeWatch(v1::WatchResponse().SerializeAsString()).ok());
+
+  const ShareRef ref{.name = "frame"};
+  EXPECT_EQ(Parsed<v1::AcquireRequest>(codec::EncodeAcquire("team", {&ref, 1}, 0, false, "torch hand_over")).note(),
+            "torch hand_over");
+  codec::Publish publish;
+  publish.arena = publish.arena_generation = publish.offset = publish.size = 256;
+  publish.note = "numpy place";
+  EXPECT_EQ(Parsed<v1::PublishRequest>(codec::Encode(publish)).note(), "numpy place");
+  codec::Release release;
+  release.notes.emplace_back(9, "torch place");
+  EXPECT_FALSE(release.empty());
+  const auto noted = Parsed<v1::ReleaseRequest>(codec::Encode(release));
+  ASSERT_EQ(noted.notes_size(), 1);
+  EXPECT_EQ(noted.notes(0).share(), 9u);
+  EXPECT_EQ(noted.notes(0).note(), "torch place");
+}
+
 TEST(CodecTest, Stats) {
   const auto stats = codec::DecodeStats(SomeStats().SerializeAsString());
   ASSERT_TRUE(stats.ok());
@@ -407,6 +490,8 @@ TEST(CodecTest, Stats) {
   EXPECT_EQ(stats->pinned_bytes, 17u);
   EXPECT_EQ(stats->channels, 20u);
   EXPECT_EQ(stats->queued_shares, 21u);
+  EXPECT_EQ(stats->watchers, 22u);
+  EXPECT_EQ(stats->events_dropped_total, 23u);
 }
 
 TEST(CodecTest, Errors) {
@@ -438,10 +523,11 @@ TEST(CodecTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
   v1::Error error;
   error.set_message("m");
   (*error.mutable_metadata())["k"] = "v";
-  const std::vector<std::string> answers{
-      opened.SerializeAsString(),     SomeServer().SerializeAsString(), allocated.SerializeAsString(),
-      published.SerializeAsString(),  exported.SerializeAsString(),     SomeAcquired().SerializeAsString(),
-      SomeList().SerializeAsString(), SomeStats().SerializeAsString(),  error.SerializeAsString()};
+  const std::vector<std::string> answers{opened.SerializeAsString(),     SomeServer().SerializeAsString(),
+                                         allocated.SerializeAsString(),  published.SerializeAsString(),
+                                         exported.SerializeAsString(),   SomeAcquired().SerializeAsString(),
+                                         SomeList().SerializeAsString(), SomeStats().SerializeAsString(),
+                                         error.SerializeAsString(),      SomeEvents().SerializeAsString()};
   const std::vector<std::function<bool(std::string_view)>> decoders{
       [](auto bytes) { return codec::DecodeOpened(bytes).ok(); },
       [](auto bytes) { return codec::DecodeServer(bytes).ok(); },
@@ -453,6 +539,8 @@ TEST(CodecTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
       [](auto bytes) { return codec::DecodeListed(bytes).ok(); },
       [](auto bytes) { return codec::DecodeStats(bytes).ok(); },
       [](auto bytes) { return codec::DecodeError(5, bytes).ok(); },
+      [](auto bytes) { return codec::DecodeWatch(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeEvents(bytes).ok(); },
       [](auto bytes) { return codec::DecodeReturned(bytes).ok(); }};
   size_t refused = 0;
   for (const std::string& answer : answers) {

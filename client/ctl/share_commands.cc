@@ -1,0 +1,131 @@
+// The commands that ask about one share. Each shows its part of one answer.
+#include <ctime>
+#include <ostream>
+#include <utility>
+
+#include "client/ctl/commands.h"
+#include "client/ctl/print.h"
+#include "client/ctl/table.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+using std::to_string;
+
+v1::ShareRef RefOf(const ShareArgument& share) {
+  v1::ShareRef ref;
+  ref.set_name(share.name);
+  ref.set_generation(share.generation);
+  return ref;
+}
+
+Result<v1::InspectResponse> Inspect(Connection& connection, const Options& options, const ShareArgument& share) {
+  v1::InspectRequest request;
+  request.set_namespace_(options.ns);
+  *request.mutable_share() = RefOf(share);
+  return connection.Inspect(request);
+}
+
+// A rather short story: as JSON the broker's answer itself, else a table of a part of it.
+template <class TableOf>
+Status Tell(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out,
+            TableOf table_of) {
+  const auto found = Inspect(connection, options, share);
+  if (!found.ok()) return found.status();
+  if (IsJson(options)) return PrintJson(*found, options.output == Output::kJsonl, out);
+  table_of(*found, FormOf(options)).Print(out, options.header);
+  return Ok();
+}
+
+Table Facts(const v1::InspectResponse& found, Form form) {
+  const v1::ShareInfo& info = found.share();
+  const v1::Share& share = info.share();
+  Table table({"WHAT", "VALUE"}, form);
+  table.Add({"name", share.name()});
+  table.Add({"namespace", share.namespace_()});
+  table.Add({"id", to_string(share.id())});
+  table.Add({"generation", to_string(share.generation())});
+  table.Add({"size", table.Size(share.handle().size())});
+  int number = 0;
+  for (const v1::ArraySpec& spec : share.specs().arrays()) {
+    table.Add({Concat("array ", number++), Concat(ArrayName(spec), " at byte ", spec.offset())});
+  }
+  table.Add({"device", DeviceName(share.handle().device())});
+  table.Add({"kind", KindName(share.handle().kind())});
+  table.Add({"arena", Concat(share.handle().arena(), ", from byte ", share.handle().offset())});
+  table.Add({"immutable", share.immutability() == v1::IMMUTABILITY_ENFORCED ? "enforced" : "by contract"});
+  table.Add({"fence", share.fence().kind() == v1::Fence::DONE ? "done" : "event"});
+  table.Add({"metadata", Concat(share.metadata().size(), " bytes")});
+  table.Add({"age", table.Age(info.age_ms())});
+  table.Add({"maker", Concat(found.maker().client(), ", process ", found.maker().process_id(), ", session ",
+                             found.maker().session(), info.maker() == 0 ? ", gone" : "")});
+  table.Add({"leases", to_string(info.leases())});
+  return table;
+}
+
+void AddVisit(Table& table, const std::string& did, const v1::Visit& visit, Form form) {
+  table.Add({did, TimeText(visit.last_ns(), form), visit.client(), to_string(visit.process_id()),
+             to_string(visit.session()), to_string(visit.uid()), visit.count() == 0 ? "" : to_string(visit.count()),
+             visit.note()});
+}
+
+Table Visits(const v1::InspectResponse& found, Form form) {
+  Table table({"DID", "LAST", "CLIENT", "PID", "SESSION", "UID", "TIMES", "ROUTE"}, form);
+  AddVisit(table, "made", found.maker(), form);
+  for (const v1::Visit& visit : found.readers()) AddVisit(table, "read", visit, form);
+  if (found.readers_forgotten() > 0) {
+    table.Add({"read", "", Concat(found.readers_forgotten(), " readers were forgotten"), "", "", "", "", ""});
+  }
+  return table;
+}
+
+Table Offers(const v1::InspectResponse& found, Form form) {
+  const v1::Handle& handle = found.share().share().handle();
+  const std::string own = KindName(handle.kind());
+  const std::string device = DeviceName(handle.device());
+  Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, form);
+  table.Add({device, "", "", own, "yes", "how this share is shared"});
+  for (const int kind : found.kinds()) {
+    if (kind != handle.kind()) table.Add({device, "", "", KindName(kind), "no", "other shares of this device may be"});
+  }
+  for (const v1::RefusedKind& refused : found.refused()) {
+    table.Add({device, "", "", KindName(refused.kind()), "no", refused.why()});
+  }
+  for (const v1::Offer& offer : found.offers()) {
+    const bool offered = offer.why_not().empty();
+    const std::string why = offer.waits() ? "once its bytes are there: no events between it and the maker" : "";
+    table.Add({Concat("session ", offer.session()), offer.client(), to_string(offer.process_id()), own,
+               offered ? "yes" : "no", offered ? why : offer.why_not()});
+  }
+  if (found.offers_left_out() > 0) {
+    table.Add({Concat(found.offers_left_out(), " more sessions"), "", "", "", "", "they did not fit into the answer"});
+  }
+  return table;
+}
+
+}  // namespace
+
+Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
+  return Tell(connection, options, share, out, Facts);
+}
+
+Status Trace(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
+  return Tell(connection, options, share, out, Visits);
+}
+
+Status Explain(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
+  return Tell(connection, options, share, out, Offers);
+}
+
+Status Withdraw(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
+  v1::WithdrawRequest request;
+  request.set_namespace_(options.ns);
+  *request.add_shares() = RefOf(share);
+  const auto withdrawn = connection.Withdraw(request);
+  if (!withdrawn.ok()) return withdrawn.status();
+  if (IsJson(options)) return PrintJson(*withdrawn, options.output == Output::kJsonl, out);
+  out << "withdrawn\n";
+  return Ok();
+}
+
+}  // namespace arraybridge::ctl

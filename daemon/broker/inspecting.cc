@@ -1,0 +1,72 @@
+// What there is to know about one share: who made and read it, and what each session would get that acquires it now.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+uint64_t BornNs(Clock::time_point born) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto age = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - born);
+  return static_cast<uint64_t>((std::chrono::duration_cast<std::chrono::nanoseconds>(now) - age).count());
+}
+
+Visit MakerOf(const Share& share) {
+  const uint64_t born_ns = BornNs(share.born);
+  return {{share.maker, share.maker_client, share.maker_process_id, share.maker_uid}, share.note, born_ns, born_ns, 0};
+}
+
+// Users who share a namespace see that others made or read a share, and how, not by which process.
+void HideOthers(uint32_t asker, Inspected* inspected) {
+  static const auto kNobody = std::make_shared<const std::string>();
+  const auto hide = [&](Visit* visit) {
+    if (visit->who.uid != asker) visit->who = {{}, kNobody, 0, visit->who.uid};
+  };
+  hide(&inspected->maker);
+  for (Visit& reader : inspected->readers) hide(&reader);
+}
+
+}  // namespace
+
+OfferRow Broker::State::OfferTo(const Session& session, const Share& share) const {
+  OfferRow offer{VisitorOf(session), {}, false};
+  const HandleKind kind = share.arena->kind();
+  if (!session.peer.Opens(kind)) {
+    offer.why_not = session.peer.CannotOpen("it", kind).message();
+  } else {
+    offer.waits = !CheckFence(session, share, false).ok();
+  }
+  return offer;
+}
+
+Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const ShareKey& key) const {
+  const State& state = *state_;
+  Inspected inspected;
+  {
+    const MutexLock lock(state.mutex);
+    const Session* const asker = state.FindSession(session);
+    if (asker == nullptr) return NoSession();
+    const auto found = state.FindShare(*asker, ns, key);
+    if (!found.ok()) return found.status();
+    const Share& share = **found;
+    inspected.row = state.RowOf(share, Clock::now(), asker);
+    inspected.maker = MakerOf(share);
+    if (share.history != nullptr) {
+      inspected.readers = share.history->readers();
+      inspected.forgotten = share.history->forgotten();
+    }
+    for (const auto& [id, one] : state.sessions) {
+      if (one->peer.uid == asker->peer.uid) inspected.offers.push_back(state.OfferTo(*one, share));
+    }
+    HideOthers(asker->peer.uid, &inspected);
+  }
+  const std::vector<DeviceFacts> devices = Devices();
+  const auto its = std::ranges::find(devices, inspected.row.handle.device, &DeviceFacts::device);
+  if (its != devices.end()) inspected.device = *its;
+  return inspected;
+}
+
+}  // namespace arraybridge

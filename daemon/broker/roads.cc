@@ -128,6 +128,7 @@ void Broker::RoadEnded(const ChannelRoad& road, bool complete) {
 
 void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> ends) {
   State& state = *state_;
+  std::vector<std::shared_ptr<ChannelRoad>> forgotten;  // die after the lock
   const MutexLock lock(state.mutex);
   for (const uint64_t end : ends) {
     const auto is_it = [&](const auto& each) { return each->sender == sender && Number(each->sending) == end; };
@@ -135,15 +136,21 @@ void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> ends) {
     if (found == state.roads.end()) continue;
     const auto channel = state.channels.find((*found)->channel);
     const bool stands = channel != state.channels.end() && channel->second->road == *found;
-    if (!stands) state.roads.erase(found);
+    if (stands) continue;
+    forgotten.push_back(std::move(*found));
+    state.roads.erase(found);
   }
 }
 
-void Broker::State::DropRoads(SessionId session) {
-  std::erase_if(roads, [&](const auto& each) {
+std::vector<std::shared_ptr<ChannelRoad>> Broker::State::TakeRoads(SessionId session) {
+  std::vector<std::shared_ptr<ChannelRoad>> taken;
+  std::erase_if(roads, [&](std::shared_ptr<ChannelRoad>& each) {
     if (each->receiver == session) each->road->MarkGone();
-    return each->sender == session || each->receiver == session;
+    if (each->sender != session && each->receiver != session) return false;
+    taken.push_back(std::move(each));
+    return true;
   });
+  return taken;
 }
 
 // The sender's bytes may be looked at by whom it sends them to.

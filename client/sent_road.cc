@@ -109,12 +109,16 @@ bool SentRoad::Look(WrittenArenas& written) {
       if (slots_[slot].index < tail) Done(slot, written, true);
     }
   }
-  std::erase_if(lingering_, [&](uint32_t slot) AB_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    if (!slots_[slot].left.load(std::memory_order_acquire)) return false;
+  size_t kept = 0;
+  for (const uint32_t slot : lingering_) {
+    if (!slots_[slot].left.load(std::memory_order_acquire)) {
+      lingering_[kept++] = slot;
+      continue;
+    }
     written.DropLocal(slots_[slot].arena, slots_[slot].offset);
     Vacate(slot);
-    return true;
-  });
+  }
+  lingering_.resize(kept);
   return settled_ && lingering_.empty() && outstanding() == 0;
 }
 

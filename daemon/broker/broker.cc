@@ -136,7 +136,8 @@ Result<uint32_t> Broker::UidOf(SessionId session) const {
 
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
-  std::unique_ptr<Session> ended;  // dies after the lock
+  std::unique_ptr<Session> ended;                   // dies after the lock
+  std::vector<std::shared_ptr<ChannelRoad>> roads;  // too
   const MutexLock lock(state.mutex);
   auto node = state.sessions.extract(session);
   if (node.empty()) return {};
@@ -147,7 +148,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
   state.DropRing(*ended);
-  state.DropRoads(session);
+  roads = state.TakeRoads(session);
   state.Abandon(*ended, Clock::now());
   state.events.CloseAll(session);
   state.TellSession(EventKind::kSessionEnd, *ended);

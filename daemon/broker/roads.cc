@@ -129,19 +129,30 @@ void Broker::RoadEnded(const ChannelRoad& road, bool complete) {
 }
 
 void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> ends) {
-  const MutexLock lock(state_->mutex);
-  std::erase_if(state_->roads, [&](const auto& each) {
-    if (each->sender != sender || std::ranges::find(ends, Number(each->sending)) == ends.end()) return false;
-    const auto channel = state_->channels.find(each->channel);
-    return channel == state_->channels.end() || channel->second->road != each;  // not one that stands
-  });
+  State& state = *state_;
+  std::vector<std::shared_ptr<ChannelRoad>> forgotten;  // die after the lock
+  const MutexLock lock(state.mutex);
+  for (const uint64_t end : ends) {
+    const auto is_it = [&](const auto& each) { return each->sender == sender && Number(each->sending) == end; };
+    const auto found = std::ranges::find_if(state.roads, is_it);
+    if (found == state.roads.end()) continue;
+    const auto channel = state.channels.find((*found)->channel);
+    const bool stands = channel != state.channels.end() && channel->second->road == *found;
+    if (stands) continue;
+    forgotten.push_back(std::move(*found));
+    state.roads.erase(found);
+  }
 }
 
-void Broker::State::DropRoads(SessionId session) {
-  std::erase_if(roads, [&](const auto& each) {
+std::vector<std::shared_ptr<ChannelRoad>> Broker::State::TakeRoads(SessionId session) {
+  std::vector<std::shared_ptr<ChannelRoad>> taken;
+  std::erase_if(roads, [&](std::shared_ptr<ChannelRoad>& each) {
     if (each->receiver == session) each->road->MarkGone();
-    return each->sender == session || each->receiver == session;
+    if (each->sender != session && each->receiver != session) return false;
+    taken.push_back(std::move(each));
+    return true;
   });
+  return taken;
 }
 
 // The sender's bytes may be looked at by whom it sends them to.

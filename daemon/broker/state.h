@@ -147,7 +147,8 @@ struct Broker::State {
   // Sending without calls (roads.cc).
   Result<Channel*> MakeRoad(const Session& session, const ChannelEnd& end, std::shared_ptr<Road>* fresh)
       AB_REQUIRES(mutex);
-  void DropRoads(SessionId session) AB_REQUIRES(mutex);
+  // Those of a session that ends; they die after the lock.
+  std::vector<std::shared_ptr<ChannelRoad>> TakeRoads(SessionId session) AB_REQUIRES(mutex);
   bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
   // What happened (telling.cc). `who`: null for the broker's own doing.
   static Event EventOf(EventKind kind, const Session* who, uint32_t owner);

@@ -196,6 +196,20 @@ TEST_F(VerbsRoadTest, WhoReceivedAndHasGoneReadsNothing) {
   EXPECT_EQ(told->message.returned(0).offset(), 4096u);
 }
 
+TEST_F(VerbsRoadTest, NothingIsLostForALimitThatNobodyAskedFor) {
+  config_.limits.shares_per_namespace = 1;
+  config_.limits.description_bytes_per_uid = 1;
+  Build();
+  for (uint64_t page = 0; page < 3; ++page) ends_->Send(arena_, page);
+  EXPECT_EQ(Send(sender_, sending_, arena_, 3)->Get().status().reason(), "TOO_MANY_DESCRIPTION_BYTES");
+  EXPECT_EQ(PageOf(Leave()), 0u);
+  EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 1u);
+  EXPECT_EQ(Send(sender_, sending_, arena_, 3)->Get().status().reason(), "TOO_MANY_SHARES");
+  EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 2u);
+  Close(sender_, sending_);
+  EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "CHANNEL_ENDED");
+}
+
 TEST_F(VerbsRoadTest, AHeadThatCannotBeIsBelievedInNothing) {
   Build();
   ends_->sent().head = kCapacity + 1;

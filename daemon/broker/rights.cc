@@ -77,26 +77,33 @@ bool Broker::State::IsStranded(const NamespaceKey& key) const {
   return shared != (key.uid == kSharedByUsers);
 }
 
+bool Broker::State::MayUse(const Peer& peer, const NamespaceKey& key, Right right) const {
+  const Place place = PlaceOf(peer, key.name);
+  return place.owner == key.uid && place.right >= right;
+}
+
 bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
-  const auto may = [&](const Namespace& ns, Right right) {
-    const Place place = PlaceOf(session.peer, ns.name());
-    return place.owner == ns.uid() && place.right >= right;
-  };
-  const auto its = std::ranges::find(rings, session.id, &SessionRing::session);
-  if (its != rings.end()) {
-    const Place place = PlaceOf(session.peer, its->ns);
-    if (place.owner != its->owner || place.right < Right::kWrite) return false;
+  const Peer& peer = session.peer;
+  const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
+  for (const SessionRing& ring : rings) {
+    if (ring.session == session.id && !MayUse(peer, {ring.owner, ring.ns}, Right::kWrite)) return false;
   }
-  const auto reads = [&](const std::string& name) {
-    const Place place = PlaceOf(session.peer, name);
-    return place.owner == kSharedByUsers && place.right >= Right::kRead;
-  };
-  return std::ranges::all_of(session.watches, reads) && std::ranges::all_of(session.arenas,
-                             [&](const auto& made) { return may(*made.second->ns(), Right::kWrite); }) &&
-         std::ranges::all_of(session.uses, [&](const auto& use) { return may(*use.first->ns(), Right::kRead); }) &&
-         std::ranges::all_of(session.holds_in, [&](const Namespace* ns) { return may(*ns, Right::kRead); }) &&
-         std::ranges::all_of(session.ends,
-                             [&](const auto& end) { return may(*end.second.channel->ns(), Right::kWrite); });
+  for (const auto& [id, made] : session.arenas) {
+    if (!MayUse(peer, key_of(*made->ns()), Right::kWrite)) return false;
+  }
+  for (const auto& [arena, use] : session.uses) {
+    if (!MayUse(peer, key_of(*arena->ns()), Right::kRead)) return false;
+  }
+  for (const Namespace* const held_in : session.holds_in) {
+    if (!MayUse(peer, key_of(*held_in), Right::kRead)) return false;
+  }
+  for (const auto& [id, end] : session.ends) {
+    if (!MayUse(peer, key_of(*end.channel->ns()), Right::kWrite)) return false;
+  }
+  for (const std::string& watched : session.watches) {
+    if (!MayUse(peer, {kSharedByUsers, watched}, Right::kRead)) return false;
+  }
+  return true;
 }
 
 Broker::Adopted Broker::AdoptNamespaces() {

@@ -90,6 +90,7 @@ struct Broker::State {
   // PERMISSION_DENIED. The key views `ns`.
   Result<NamespaceKey> KeyOf(const Session& session, std::string_view ns, Right right) const AB_REQUIRES(mutex);
   bool MayList(const Peer& peer, const NamespaceKey& key) const AB_REQUIRES(mutex);
+  bool MayUse(const Peer& peer, const NamespaceKey& key, Right right) const AB_REQUIRES(mutex);
   bool UsesOnlyWhatItMay(const Session& session) const AB_REQUIRES(mutex);
   // Nobody can name it any more.
   bool IsStranded(const NamespaceKey& key) const AB_REQUIRES(mutex);

@@ -109,7 +109,7 @@ std::string Encode(const Publish& request) {
   AddText(writer, 12, request.metadata);
   if (request.channel != 0) writer.add_uint64(13, request.channel);
   if (request.timeout_ms != 0) writer.add_uint64(14, request.timeout_ms);
-  AddText(writer, 15, request.note);
+  AddText(writer, 17, request.note);
   return out;
 }
 

@@ -93,7 +93,7 @@ struct PublishCall {
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
   bool from_road = false;  // it stood on the channel's road, which ends
-  std::string note;  // how the bytes came, for who traces
+  std::string note;        // how the bytes came, for who traces
 };
 
 struct PublishedShare {

@@ -72,16 +72,16 @@ bool ListPosition::Sees(const Session& session) const {
 ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const Session* asker) const {
   const bool maker_lives = FindSession(share.maker) != nullptr;
   const bool sees_maker = asker == nullptr || asker->peer.uid == share.maker_uid;
-  return {share.facts,
-          share.arena->Describe(share.offset, share.size),
-          share.arena->immutability.value_or(Immutability::kByContract),
-          maker_lives && sees_maker ? share.maker : SessionId{},
-          sees_maker ? share.maker_process_id : 0,
-          share.leases,
-          Age(share.born, now),
-          share.fence.done(),
-          share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0)))
-                        : std::nullopt};
+  return {
+      share.facts,
+      share.arena->Describe(share.offset, share.size),
+      share.arena->immutability.value_or(Immutability::kByContract),
+      maker_lives && sees_maker ? share.maker : SessionId{},
+      sees_maker ? share.maker_process_id : 0,
+      share.leases,
+      Age(share.born, now),
+      share.fence.done(),
+      share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0))) : std::nullopt};
 }
 
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {

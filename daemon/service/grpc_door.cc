@@ -21,8 +21,8 @@
 #include "daemon/service/grpc_door_calls.h"
 #include "daemon/service/grpc_door_connections.h"
 #include "daemon/service/grpc_door_server.h"
-#include "daemon/service/log.h"
 #include "daemon/service/grpc_door_watch.h"
+#include "daemon/service/log.h"
 #include "daemon/service/status_grpc.h"
 #include "proto/boundary/mutex.h"
 

@@ -236,6 +236,7 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
 // What a sender says of a share, as the last one was or anew.
 Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road, const road::Message& entry,
                                                const ReadArena& arena, std::string_view ns, std::string_view channel) {
+  if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("what was sent is not in host memory");
   const uint64_t arena_size = arena.handle.arena_size;
   const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
   if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("what was sent lies in no arena");

@@ -241,7 +241,7 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareR
     auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
     auto acquired = AcquireShares(**session, options_.ns, some, options.mode, static_cast<uint64_t>(left.count()),
-                                  deadline + left + kAnswerGrace, options.note);
+                                  deadline + left + kAnswerGrace, (*session)->NoteFor(options.note));
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
@@ -279,7 +279,7 @@ void Broker::Note(const Share& share, std::string_view note) {
   const auto session = connection ? connection->current() : nullptr;
   if (!session || share.id == 0 || share.broker_id != session->server().info.broker_id) return;
   codec::Release release;
-  release.notes.emplace_back(share.id, note);
+  release.notes.emplace_back(share.id, session->NoteFor(note));
   session->Post(std::move(release));
 }
 

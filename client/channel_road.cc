@@ -39,7 +39,8 @@ void Channel::End::ForeseeRoad() {
   }
   const std::weak_ptr<End> weak = weak_from_this();
   // What a busy broker does not take now is not asked again: calls do as well. They are answered in their order.
-  for (const auto part : {BrowsePart::kRoadOwn, BrowsePart::kRoadOther, BrowsePart::kRoadSign, BrowsePart::kRoadBell}) {
+  for (const auto part : {BrowsePart::kRoadOwn, BrowsePart::kRoadOther, BrowsePart::kRoadSign,
+                          BrowsePart::kRoadOtherBell, BrowsePart::kRoadBell}) {
     const Status asked = session_->lifeline().Ask(Verb::kBrowse, codec::EncodeBrowseRoad(id_, part),
                                                   [weak, part](Result<Answer> answer) {
                                                     const auto self = weak.lock();
@@ -55,6 +56,7 @@ void Channel::End::HaveRoad(BrowsePart part, Result<Answer> answer) {
   if (part == BrowsePart::kRoadOwn) files_.own = std::move(file);
   if (part == BrowsePart::kRoadOther) files_.other = std::move(file);
   if (part == BrowsePart::kRoadSign) files_.sign = std::move(file);
+  if (part == BrowsePart::kRoadOtherBell) files_.other_bell = std::move(file);
   if (part != BrowsePart::kRoadBell) return;
   files_.bell = std::move(file);
   if (files_.complete()) return MapRoad();

@@ -40,11 +40,15 @@ struct OpenSession {
 };
 
 // What the broker allows; 0 where it said nothing.
+// Of what the API lets a note have; a broker may take less.
+inline constexpr uint64_t kNoteBytesMax = 64;
+
 struct Limits {
   uint64_t names_per_request_max = 0;
   uint64_t request_timeout_max_ms = 0;
   uint64_t arena_idle_ms = 0;
   uint64_t own_arena_bytes_min = 0;
+  uint64_t note_bytes_max = kNoteBytesMax;
   ShareLimits share;
 };
 
@@ -179,7 +183,8 @@ enum class BrowsePart : uint8_t {
   kRoadOwn = 8,
   kRoadOther = 9,
   kRoadSign = 10,
-  kRoadBell = 11
+  kRoadBell = 11,
+  kRoadOtherBell = 12
 };
 std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);

@@ -40,6 +40,9 @@ void ParseLimits(Reader reader, Limits& limits) {
       case Varint(14):
         limits.own_arena_bytes_min = reader.get_uint64();
         break;
+      case Varint(15):
+        limits.note_bytes_max = reader.get_uint64();
+        break;
       default:
         reader.skip();
     }

@@ -299,7 +299,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.sealed = options.sealed;
   request.structure = options.structure;
   request.metadata = options.metadata;
-  request.note = options.note;
+  request.note = session.NoteFor(options.note);
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
   request.lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0));

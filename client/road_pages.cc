@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -60,6 +60,7 @@ Result<std::unique_ptr<RoadPages>> RoadPages::Map(bool sends, Files files) {
   if (!other.ok()) return other.status();
   mapped->other_ = *other;
   mapped->bell_ = std::move(files.bell);
+  mapped->other_bell_ = std::move(files.other_bell);
   return mapped;
 }
 
@@ -83,7 +84,7 @@ void RoadPages::RingIfAsleep(const uint64_t& asleep, uint64_t& rung) const {
   rung = sleep;
   const char byte = 1;
   // Full means that it has been rung often enough.
-  static_cast<void>(!::send(bell_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+  static_cast<void>(!::write(other_bell_.get(), &byte, 1));
 }
 
 Status RoadPages::Wait(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how) {
@@ -122,7 +123,7 @@ Status RoadPages::Wait(uint64_t& asleep, const std::function<bool()>& ready, con
 Status RoadPages::Sleep(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how) {
   road::FallAsleep(asleep, ++sleeps_);
   Status status;
-  while (!ready() && !hung_up()) {
+  while (!ready() && stands()) {
     if (how.interrupted && how.interrupted()) {
       status = Interrupted();
       break;
@@ -148,8 +149,7 @@ void RoadPages::Listen(Lifeline& lifeline, int timeout_ms) {
   if ((looks[1].revents & (POLLHUP | POLLERR)) != 0) lifeline.ReadArrived();
   if (looks[0].revents == 0) return;
   std::array<char, 64> rings;
-  if (::recv(bell_.get(), rings.data(), rings.size(), MSG_DONTWAIT) == 0)
-    hung_up_.store(true, std::memory_order_relaxed);
+  static_cast<void>(!::read(bell_.get(), rings.data(), rings.size()));
 }
 
 }  // namespace arraybridge

@@ -1,8 +1,7 @@
 // RoadPages are one end of a road as this process maps it (proto/boundary/road_layout.h): the page that this end
-// writes, the other's and the broker's Sign read-only, and the bell. A forked child has none of the pages.
+// writes, the other's and the broker's Sign read-only, and both bells. A forked child has none of the pages.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -33,8 +32,9 @@ class RoadPages {
     UniqueFd other;
     UniqueFd sign;
     UniqueFd bell;
+    UniqueFd other_bell;
 
-    bool complete() const { return own.valid() && other.valid() && sign.valid() && bell.valid(); }
+    bool complete() const { return own.valid() && other.valid() && sign.valid() && bell.valid() && other_bell.valid(); }
   };
   // FAILED_PRECONDITION: they are none that this client can use, or could shrink. RESOURCE_EXHAUSTED: no address space.
   static Result<std::unique_ptr<RoadPages>> Map(bool sends, Files files);
@@ -48,8 +48,6 @@ class RoadPages {
   uint64_t capacity() const { return capacity_; }
   bool opened() const { return Load(sign_->opened, std::memory_order_acquire) != 0; }
   bool stands() const { return Load(sign_->revoked, std::memory_order_acquire) == road::kStands; }
-  // The other end has closed its side of the bell, which only the broker does when the road ends.
-  bool hung_up() const { return hung_up_.load(std::memory_order_relaxed); }
 
   // The broker is ending it: until it has. False: the connection is lost, nobody knows what counted.
   bool AwaitEnd(Lifeline& lifeline) const;
@@ -71,7 +69,7 @@ class RoadPages {
   const road::Sign* sign_ = nullptr;
   uint64_t capacity_ = 0;
   UniqueFd bell_;
-  std::atomic<bool> hung_up_{false};
+  UniqueFd other_bell_;
   Mutex mutex_;
   ConditionVariable woken_;
   bool sleeping_ AB_GUARDED_BY(mutex_) = false;  // a thread of this process does, for all

@@ -58,7 +58,7 @@ void SentRoad::Done(uint32_t slot, WrittenArenas& written, bool return_it) {
 SentRoad::Outcome SentRoad::Put(Session& session, const std::shared_ptr<Placement::Range>& range,
                                 std::string_view description) {
   const MutexLock lock(mutex_);
-  if (!pages_->stands() || pages_->hung_up()) return Outcome::kEnded;
+  if (!pages_->stands()) return Outcome::kEnded;
   const uint64_t tail = Load(other_.tail, std::memory_order_acquire);
   if (head_ - tail > capacity()) return Outcome::kByCall;
   if (IsFull()) return Outcome::kFull;

@@ -91,6 +91,13 @@ Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifel
 
 Session::~Session() = default;
 
+std::string_view Session::NoteFor(std::string_view note) const {
+  size_t end = server_.limits.note_bytes_max;
+  if (note.size() <= end || note.size() > codec::kNoteBytesMax) return note;
+  while (end > 0 && (static_cast<uint8_t>(note[end]) & 0xc0U) == 0x80U) --end;
+  return note.substr(0, end);
+}
+
 Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late) {
   auto answer = lifeline_->Call(verb, payload, deadline, late);
   if (lifeline_->memory_wanted()) reaper_->Nudge();

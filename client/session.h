@@ -54,6 +54,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
   void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
+  // As much of it as the broker takes, in whole characters. What is longer than a note may be is refused there.
+  std::string_view NoteFor(std::string_view note) const;
   const codec::Server& server() const { return server_; }
   // Leases that were not given back yet.
   uint64_t leases() const { return leases_.load(std::memory_order_relaxed); }

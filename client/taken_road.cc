@@ -23,7 +23,7 @@ TakenRoad::Outcome TakenRoad::Take(Lifeline& lifeline, uint64_t received,
   if (!pages_->stands()) return Outcome::kEnded;
   const uint64_t standing = Load(other_.head, std::memory_order_acquire) - tail_;
   if (received < calls()) return Outcome::kByCalls;
-  if (standing == 0) return pages_->hung_up() ? Outcome::kNonsense : Outcome::kEmpty;
+  if (standing == 0) return Outcome::kEmpty;
   if (standing > pages_->capacity()) return Outcome::kNonsense;
   const std::optional<road::Message> said = road::Read(road::EntriesOf(other_)[tail_ % pages_->capacity()]);
   if (!said) return Outcome::kNonsense;

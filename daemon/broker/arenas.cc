@@ -147,6 +147,9 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   if (found == nullptr) return NoSession();
   --found->allocating;
   if (!writable.ok()) return writable.status();
+  // Populating takes its time: meanwhile the right may have gone.
+  const NamespaceKey its{reserved->ns->uid(), reserved->ns->name()};
+  if (!state.MayUse(found->peer, its, Right::kWrite)) return state.KeyOf(*found, call.ns, Right::kWrite).status();
   const ArenaId id{++state.last_arena};
   auto arena = std::make_unique<Arena>(id, generation, reserved->ns, found, std::move(reserved->charge),
                                        std::move(block), device, backend.kind());
@@ -224,6 +227,7 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
   Session* const found = state.FindSession(session);
   if (found == nullptr) return;
   for (const RangeOfArena& range : ranges) {
+    if (found->returned.size() >= state.config.limits.shares_per_namespace) return;  // as of what comes back by itself
     // It may have given the arena back since: then they are carved no more.
     if (state.FindWritable(*found, range.arena) != nullptr) found->returned.push_back(range);
   }

@@ -59,7 +59,9 @@ Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const 
       inspected.forgotten = share.history->forgotten();
     }
     for (const auto& [id, one] : state.sessions) {
-      if (one->peer.uid == asker->peer.uid) inspected.offers.push_back(state.OfferTo(*one, share));
+      const NamespaceKey its{share.ns->uid(), share.ns->name()};
+      if (one->peer.uid == asker->peer.uid && state.MayUse(one->peer, its, Right::kRead))
+        inspected.offers.push_back(state.OfferTo(*one, share));
     }
     HideOthers(asker->peer.uid, &inspected);
   }

@@ -106,7 +106,8 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
         page.next = TokenAt(at == shares.begin() ? 0 : Number(std::prev(at)->first), ns->first);
         return page;
       }
-      const bool wanted = filter.session == SessionId{} || filter.session == share.maker;
+      const bool sees_maker = after->asker == nullptr || after->asker->peer.uid == share.maker_uid;
+      const bool wanted = filter.session == SessionId{} || (sees_maker && filter.session == share.maker);
       if (share.withdrawn || !wanted || !Matches(filter, share)) continue;
       if (page.rows.size() == filter.page_size) {
         page.next = TokenAt(Number(last), {last_in, page.rows.back().facts->ns});
@@ -167,6 +168,8 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
         return page;
       }
       if (!Matches(filter, *lease->second)) continue;
+      const Namespace& ns = *lease->second->ns;  // a token may open it to one session of a user, and not to another
+      if (after->asker != nullptr && !state.MayList(after->asker->peer, {ns.uid(), ns.name()})) continue;
       if (page.rows.size() == filter.page_size) {
         page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
         return page;

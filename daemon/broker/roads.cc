@@ -163,7 +163,9 @@ bool Broker::State::OnRoadOf(const Session& session, ChannelEndId receiving, con
   const bool receives = road.open && road.receiving == receiving;
   const bool sends =
       arena.writer != nullptr && arena.writer->id == road.sender && arena.ns() == end->second.channel->ns();
-  return receives && sends && arena.immutability.has_value();
+  // Host memory alone stands on roads: other kinds are not for everybody.
+  return receives && sends && arena.kind() == HandleKind::kMemfd && session.peer.Opens(arena.kind()) &&
+         arena.immutability.has_value();
 }
 
 }  // namespace arraybridge

@@ -222,7 +222,9 @@ void Broker::State::TellFence(Session& session, Share& share, LeasedShare* lease
 Status Broker::State::CheckFence(const Session& session, const Share& share, bool final_only) const {
   if (share.fence.done()) return Ok();
   const Session* const maker = FindSession(share.maker);
-  const bool opens = maker != nullptr && !session.peer.events.empty() && session.peer.events == maker->peer.events;
+  // What a client says of itself counts between processes of one user.
+  const bool opens = maker != nullptr && maker->peer.uid == session.peer.uid && !session.peer.events.empty() &&
+                     session.peer.events == maker->peer.events;
   if (opens && !final_only) return Ok();
   return NotFound("share '", share.facts->name, "' is there, the work that makes its bytes has not ended")
       .Because("FENCE_PENDING")

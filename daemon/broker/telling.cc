@@ -99,7 +99,7 @@ uint64_t Broker::State::HistoryRoom(const Share& share) const {
   const auto described = description_bytes_of_uid.find(share.maker_uid);
   const uint64_t has = described == description_bytes_of_uid.end() ? 0 : described->second;
   const uint64_t own = share.history == nullptr ? 0 : share.history->bytes();
-  const uint64_t of_uid = config.limits.description_bytes_per_uid;
+  const uint64_t of_uid = config.limits.description_bytes_per_uid / 2;  // the other half is for what its user says
   const uint64_t left = of_uid - std::min(of_uid, has - std::min(has, own));
   return std::min<uint64_t>(config.limits.history_bytes_per_share, left);
 }
@@ -149,6 +149,7 @@ Result<WatcherId> Broker::OpenWatch(SessionId session, EventFilter filter) {
   }
   std::set<std::string> shared;
   for (const auto& [name, policy] : state.policies) {
+    if (!filter.ns.empty() && filter.ns != name) continue;
     if (policy.shared() && state.MayList(found->peer, {kSharedByUsers, name})) shared.insert(name);
   }
   auto opened = state.events.Open(session, found->peer.uid, shared, std::move(filter));
@@ -165,6 +166,7 @@ void Broker::TellRefusal(SessionId session, std::string_view verb, const Status&
   Event event = Refusal(found->peer.uid, verb, refusal);
   event.session = session;
   event.process_id = found->peer.process_id;
+  if (!found->peer.token.empty()) event.note.clear();  // it may name what the token alone opens
   state.events.Tell(std::move(event));
 }
 

@@ -2,17 +2,32 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "daemon/memory/memfd.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr std::string_view kWhat = "a road";
 constexpr uint64_t kSignBytes = 4096;
+
+Result<Road::Bell> MakeBell() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return ResourceExhausted("no descriptor left for a road: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+  }
+  return Road::Bell{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+void Ring(const Road::Bell& bell) {
+  const char byte = 1;
+  static_cast<void>(!::write(bell.rung.get(), &byte, 1));  // full: rung often enough
+}
 
 }  // namespace
 
@@ -29,16 +44,16 @@ Result<std::unique_ptr<Road>> Road::Create(uint64_t capacity) {
   words.capacity = capacity;
   // Only this mapping can ever write it, whoever gets hold of a descriptor.
   AB_RETURN_IF_ERROR((*sign)->Seal());
-  int bells[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bells) != 0) {
-    return ResourceExhausted("no descriptor left for a road: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
-  }
+  auto senders = MakeBell();
+  if (!senders.ok()) return senders.status();
+  auto receivers = MakeBell();
+  if (!receivers.ok()) return receivers.status();
   return std::unique_ptr<Road>(
-      new Road(*std::move(sent), *std::move(taken), *std::move(sign), UniqueFd(bells[0]), UniqueFd(bells[1])));
+      new Road(*std::move(sent), *std::move(taken), *std::move(sign), *std::move(senders), *std::move(receivers)));
 }
 
 Road::Road(std::unique_ptr<SharedPages> sent, std::unique_ptr<SharedPages> taken, std::unique_ptr<SharedPages> sign,
-           UniqueFd senders_bell, UniqueFd receivers_bell)
+           Bell senders_bell, Bell receivers_bell)
     : sent_(std::move(sent)),
       taken_(std::move(taken)),
       sign_pages_(std::move(sign)),
@@ -63,11 +78,12 @@ Result<UniqueFd> Road::Export(RoadSide side, RoadPart part) const {
     case RoadPart::kSign:
       return sign_pages_->Export(false);
     case RoadPart::kBell:
+      return ReopenMemfd((sends ? senders_bell_ : receivers_bell_).heard.get(), O_RDONLY | O_NONBLOCK);
+    case RoadPart::kOtherBell:
       break;
   }
-  UniqueFd bell(::fcntl((sends ? senders_bell_ : receivers_bell_).get(), F_DUPFD_CLOEXEC, 0));
-  if (!bell.valid()) return ResourceExhausted("no descriptor left for a road: ", std::strerror(errno));
-  return bell;
+  // For reading too: a pipe that nobody reads any more would end the process that writes to it.
+  return ReopenMemfd((sends ? receivers_bell_ : senders_bell_).rung.get(), O_RDWR | O_NONBLOCK);
 }
 
 Status Road::Seal(RoadSide side) {
@@ -87,9 +103,7 @@ void Road::Open(uint64_t calls) {
 void Road::AddCall() {
   Store(sign_.calls, Load(sign_.calls, std::memory_order_relaxed) + 1, std::memory_order_release);
   ThreadFence(std::memory_order_seq_cst);
-  const char byte = 1;
-  if (Load(taken_page_.asleep, std::memory_order_relaxed) == 0) return;
-  static_cast<void>(!::send(senders_bell_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL));  // full: rung often enough
+  if (Load(taken_page_.asleep, std::memory_order_relaxed) != 0) Ring(receivers_bell_);
 }
 
 uint64_t Road::standing() const {
@@ -108,8 +122,9 @@ void Road::Revoke(const Take& take, const Ended& ended) {
   ended(!sealed() || TakeAll(take, &head, &tail));
   ended_ = true;
   road::End(sign_, head, tail);
-  // Whoever sleeps wakes, and so does who begins to: each end sees its bell hung up from now on.
-  ::shutdown(senders_bell_.get(), SHUT_RDWR);
+  // Whoever sleeps wakes, and sees what the Sign says.
+  Ring(senders_bell_);
+  Ring(receivers_bell_);
 }
 
 // The tail first: it never passes a head that was read later, but of a receiver that lies.

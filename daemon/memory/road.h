@@ -1,7 +1,8 @@
 // A Road is how shares go from the one sender of a channel to its one receiver without a call: a page of entries that
-// the sender writes, a page in which the receiver says what it took, a Sign that the broker writes, and a bell, which
-// is a pair of sockets (proto/boundary/road_layout.h). The broker looks at it when it ends it, and believes neither
-// side.
+// the sender writes, a page in which the receiver says what it took, a Sign that the broker writes, and a bell each
+// (proto/boundary/road_layout.h). A bell is a pipe: nobody can put a file into it for somebody else to close, as into a
+// socket, and each has a description of its own, so that nobody can make a write of another wait. The broker looks at a
+// road when it ends it, and believes neither side.
 #pragma once
 
 #include <atomic>
@@ -21,18 +22,22 @@ enum class RoadSide : uint8_t { kSender, kReceiver };
 constexpr RoadSide Other(RoadSide side) { return side == RoadSide::kSender ? RoadSide::kReceiver : RoadSide::kSender; }
 
 // What an end of it maps.
-enum class RoadPart : uint8_t { kOwn, kOther, kSign, kBell };
+enum class RoadPart : uint8_t { kOwn, kOther, kSign, kBell, kOtherBell };
 
 // Thread-safe.
 class Road {
  public:
+  struct Bell {
+    UniqueFd heard;
+    UniqueFd rung;
+  };
   // RESOURCE_EXHAUSTED: no descriptor, no memory. REQUIRES: capacity is 1 to road::kCapacityMax.
   static Result<std::unique_ptr<Road>> Create(uint64_t capacity);
   ~Road() = default;
   Road(const Road&) = delete;
   Road& operator=(const Road&) = delete;
 
-  // A description of its own, of the bell the end itself. FAILED_PRECONDITION: it is mapped, or has ended.
+  // A description of its own. FAILED_PRECONDITION: it is mapped, or has ended.
   Result<UniqueFd> Export(RoadSide side, RoadPart part) const AB_EXCLUDES(mutex_);
   // This side has mapped all of it: nobody else can write its page from now on. Idempotent.
   Status Seal(RoadSide side) AB_EXCLUDES(mutex_);
@@ -61,7 +66,7 @@ class Road {
   static constexpr unsigned kBoth = 3;
 
   Road(std::unique_ptr<SharedPages> sent, std::unique_ptr<SharedPages> taken, std::unique_ptr<SharedPages> sign,
-       UniqueFd senders_bell, UniqueFd receivers_bell);
+       Bell senders_bell, Bell receivers_bell);
   bool TakeAll(const Take& take, uint64_t* head, uint64_t* tail) AB_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
@@ -74,8 +79,8 @@ class Road {
   const uint64_t capacity_;
   std::atomic<unsigned> seals_{0};  // a bit a side
   bool ended_ AB_GUARDED_BY(mutex_) = false;
-  const UniqueFd senders_bell_;
-  const UniqueFd receivers_bell_;
+  const Bell senders_bell_;  // that the sender hears
+  const Bell receivers_bell_;
 };
 
 }  // namespace arraybridge

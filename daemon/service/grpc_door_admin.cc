@@ -13,6 +13,7 @@
 #include "daemon/service/grpc_door_connections.h"
 #include "daemon/service/grpc_door_server.h"
 #include "daemon/service/log.h"
+#include "daemon/service/log_throttle.h"
 #include "daemon/service/status_grpc.h"
 #include "proto/boundary/mutex.h"
 
@@ -20,6 +21,8 @@ namespace arraybridge {
 namespace {
 
 constexpr char kServiceName[] = "arraybridge.v1.Admin";
+constexpr char kConnectionKey[] = "arraybridge-connection";
+constexpr uint64_t kRefusalsPerSecond = 10;  // in the log
 
 // Finishes its call exactly once: with what it is told or, if nobody tells it anything, when it is dropped.
 template <class Message>
@@ -81,29 +84,52 @@ class Service final : public v1::Admin::CallbackService {
     return Later(context, Right::kRead, *request, answer, &Admin::GetConfig);
   }
 
-  // What changes something is told to the log, with who did it.
-  Status Check(const Context& context, Right right, std::string_view what) const {
-    const auto peer = connections_.PeerOf(context.peer());
-    if (!peer) return Unavailable("the connection has ended");
+  // A call of a connection that has ended may be taken for one of its successor, which has the same number. So a caller
+  // says what only an answer on this connection could tell him. What changes something is told to the log.
+  Status Check(Context& context, Right right, std::string_view what) {
+    const auto known = connections_.KnownAs(context.peer());
+    if (!known) return Unavailable("the connection has ended");
+    const Peer* const peer = &known->peer;
     constexpr std::string_view kSuffix = "Request";
     if (what.ends_with(kSuffix)) what.remove_suffix(kSuffix.size());
     Status checked = admin_.Check(*peer, right);
-    if (!checked.ok()) log::Warn("administration refused: uid={} {}", peer->uid, what);
-    if (checked.ok() && right == Right::kWrite) log::Info("administration: uid={} {}", peer->uid, what);
+    if (!checked.ok()) {
+      LogRefusal(peer->uid, what);
+      return checked;
+    }
+    const auto stated = context.client_metadata().find(kConnectionKey);
+    if (stated == context.client_metadata().end() ||
+        std::string_view(stated->second.data(), stated->second.size()) != known->secret) {
+      context.AddTrailingMetadata(kConnectionKey, known->secret);
+      return Status(Code::kUnauthenticated,
+                    Concat("say '", kConnectionKey, "' of the trailing metadata with each call"),
+                    "CONNECTION_NOT_STATED");
+    }
+    if (right == Right::kWrite) log::Info("administration: uid={} {}", peer->uid, what);
     return checked;
+  }
+
+  // Strangers cause these at will.
+  void LogRefusal(uint32_t uid, std::string_view what) AB_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto dropped = refusals_.Admit(Clock::now());
+    if (!dropped) return;
+    log::Warn("administration refused: uid={} {}{}", uid, what,
+              *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
   }
 
   template <class Request, class Message>
   Unary* AtOnce(Context* context, Right right, const Request& request, Message* answer,
                 Result<Message> (Admin::*verb)(const Request&)) {
     auto* const call = context->DefaultReactor();
-    Status status = Check(*context, right, Request::descriptor()->name());
-    if (status.ok()) {
-      auto result = (admin_.*verb)(request);
-      status = result.status();
-      if (result.ok()) *answer = *std::move(result);
+    const Status checked = Check(*context, right, Request::descriptor()->name());
+    if (!checked.ok()) {
+      call->Finish(ToGrpc(checked));
+      return call;
     }
-    call->Finish(ToGrpc(status));
+    auto result = (admin_.*verb)(request);
+    if (result.ok()) *answer = *std::move(result);
+    call->Finish(ToGrpc(result.status()));
     return call;
   }
 
@@ -122,6 +148,8 @@ class Service final : public v1::Admin::CallbackService {
 
   Admin& admin_;
   GrpcDoorConnections& connections_;
+  Mutex mutex_;
+  LogThrottle refusals_ AB_GUARDED_BY(mutex_){kRefusalsPerSecond};
 };
 
 }  // namespace

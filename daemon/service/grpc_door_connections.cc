@@ -1,7 +1,9 @@
 #include "daemon/service/grpc_door_connections.h"
 
+#include <sys/random.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -16,6 +18,18 @@ uint64_t InodeOf(int descriptor) {
   return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
 }
 
+std::string Secret() {
+  std::array<uint8_t, 16> bytes{};
+  AB_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
 }  // namespace
 
 bool GrpcDoorConnections::Admit(int descriptor, const Peer& peer) {
@@ -23,7 +37,7 @@ bool GrpcDoorConnections::Admit(int descriptor, const Peer& peer) {
   if (const auto old = connections_.find(descriptor); old != connections_.end()) Forget(old);
   if (of_uid_[peer.uid] >= connections_per_uid_) ForgetEnded(peer.uid);
   if (of_uid_[peer.uid] >= connections_per_uid_) return false;
-  connections_.emplace(descriptor, Connection{InodeOf(descriptor), peer});
+  connections_.emplace(descriptor, Connection{InodeOf(descriptor), peer, Secret()});
   ++of_uid_[peer.uid];
   return true;
 }
@@ -47,6 +61,14 @@ std::optional<Peer> GrpcDoorConnections::PeerOf(std::string_view name) const {
   Peer peer = found->peer;
   peer.process = ProcessOf(descriptor, peer.process_id);
   return peer;
+}
+
+std::optional<GrpcDoorConnections::Known> GrpcDoorConnections::KnownAs(std::string_view name) const {
+  int descriptor = -1;
+  MutexLock lock(mutex_);
+  const Connection* const found = Find(name, &descriptor);
+  if (found == nullptr) return std::nullopt;
+  return Known{found->peer, found->secret};
 }
 
 std::optional<uint32_t> GrpcDoorConnections::UidOf(std::string_view name) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -24,6 +25,12 @@ class GrpcDoorConnections {
 
   // `name` is gRPC's name for the peer, "fd:N". Nothing if that connection is not ours or has ended.
   std::optional<Peer> PeerOf(std::string_view name) const;
+  // The same, with a secret of this connection alone: who states it has heard an answer on it.
+  struct Known {
+    Peer peer;
+    std::string secret;
+  };
+  std::optional<Known> KnownAs(std::string_view name) const;
   // The same, of the user alone.
   std::optional<uint32_t> UidOf(std::string_view name) const;
 
@@ -31,6 +38,7 @@ class GrpcDoorConnections {
   struct Connection {
     uint64_t inode;  // the generation of its number
     Peer peer;
+    std::string secret;
   };
 
   // Null if it is not ours or has ended. `descriptor`: its number.

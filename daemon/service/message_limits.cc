@@ -154,9 +154,6 @@ Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request) {
                                 "limits.shares_per_namespace", limits.shares_per_namespace));
   AB_RETURN_IF_ERROR(CheckCount("roads", static_cast<uint64_t>(request.roads_size()), "limits.frame_bytes_max",
                                 limits.frame_bytes_max));
-  AB_RETURN_IF_ERROR(CheckCount("notes", static_cast<uint64_t>(request.notes_size()), "limits.names_per_request",
-                                limits.names_per_request));
-  for (const v1::ShareNote& note : request.notes()) AB_RETURN_IF_ERROR(CheckNote(limits, note.note()));
   return CheckCount("unmapped arenas", static_cast<uint64_t>(request.unmapped_size()), "limits.frame_bytes_max",
                     limits.frame_bytes_max);
 }

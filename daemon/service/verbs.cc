@@ -186,7 +186,11 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
   broker_.ForgetRoads(caller.session, Numbers(request.roads()));
+  // What cannot be noted is not: nobody may hear of it, and what is given back beside it comes first.
+  uint64_t notes = 0;
   for (const v1::ShareNote& note : request.notes()) {
+    if (++notes > config_.limits.names_per_request) break;
+    if (!CheckNote(config_.limits, note.note()).ok()) continue;
     broker_.Renote(caller.session, ShareId{note.share()}, note.note());
   }
   if (request.holds()) sweeper_.HoldEnded();
@@ -252,6 +256,8 @@ Result<UniqueFd> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& 
       return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kSign);
     case v1::BrowseRequest::ROAD_BELL:
       return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kBell);
+    case v1::BrowseRequest::ROAD_OTHER_BELL:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOtherBell);
     default:
       return broker_.ExportCatalogue(caller.session, request.namespace_());
   }

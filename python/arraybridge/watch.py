@@ -39,7 +39,7 @@ class Event(NamedTuple):
         session, pid, uid: whose doing it was; session 0 is the broker's own.
         nbytes, device: of the share, or of the memory that was allocated; "cpu" or "cuda:UUID".
         code, reason, verb: of a refusal: gRPC's status code, a short word, and what was asked for. A withdrawal's reason
-            is withdrawn, replaced, orphaned or lost.
+            is withdrawn, replaced, orphaned, lost, expired, publisher_exit, administration or reload.
         note: of a publish or acquire how the bytes came, or were to be read; of a refusal its message; of a session its
             program.
     """

@@ -1,8 +1,12 @@
 // An end of a channel that writes into its road's page whatever a test wants.
 #pragma once
 
-#include <sys/socket.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,8 +39,9 @@ class HostileEnd {
       return Call(Verb::kBrowse, codec::EncodeBrowseRoad(end_, which)).descriptor;
     };
     using Part = codec::BrowsePart;
-    RoadPages::Files files{part(Part::kRoadOwn), part(Part::kRoadOther), part(Part::kRoadSign), part(Part::kRoadBell)};
-    bell_.reset(::dup(files.bell.get()));
+    RoadPages::Files files{part(Part::kRoadOwn), part(Part::kRoadOther), part(Part::kRoadSign), part(Part::kRoadBell),
+                           part(Part::kRoadOtherBell)};
+    other_bell_.reset(::dup(files.other_bell.get()));
     auto mapped = RoadPages::Map(sends_, std::move(files));
     ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
     pages_ = *std::move(mapped);
@@ -60,7 +65,24 @@ class HostileEnd {
     road::Write(road::EntriesOf(sent())[head % pages_->capacity()], said, description);
     road::Pass(sent().head, head + 1, pages_->sign());
   }
-  void HangUp() const { ::shutdown(bell_.get(), SHUT_RDWR); }
+  // Rings until nothing goes into the bell any more, and makes whoever writes to what this end has wait.
+  void RingWithoutEnd() const {
+    const std::array<char, 4096> rings{};
+    while (::write(other_bell_.get(), rings.data(), rings.size()) > 0) continue;
+    EXPECT_EQ(errno, EAGAIN);
+    EXPECT_EQ(::fcntl(other_bell_.get(), F_SETFL, O_RDWR), 0);
+  }
+  // Takes what rings for the other end.
+  void Steal() const {
+    std::array<char, 4096> rings;
+    ::fcntl(other_bell_.get(), F_SETFL, O_RDWR | O_NONBLOCK);
+    while (::read(other_bell_.get(), rings.data(), rings.size()) > 0) continue;
+  }
+  // A file cannot be put into a bell for somebody else to close.
+  bool TakesFiles() const {
+    struct stat info {};
+    return ::fstat(other_bell_.get(), &info) != 0 || !S_ISFIFO(info.st_mode);
+  }
 
  private:
   static Deadline Until() { return std::chrono::steady_clock::now() + std::chrono::seconds(30); }
@@ -74,7 +96,7 @@ class HostileEnd {
   std::shared_ptr<Lifeline> lifeline_;
   uint64_t end_ = 0;
   std::unique_ptr<RoadPages> pages_;
-  UniqueFd bell_;
+  UniqueFd other_bell_;
 };
 
 }  // namespace arraybridge

@@ -547,9 +547,12 @@ TEST_F(HostileSenderTest, EntriesThatDescribeNothing) {
   EXPECT_EQ(broker_.client_stats().live_leases, 0u);
 }
 
-TEST_F(HostileSenderTest, ABellThatIsHungUp) {
+TEST_F(HostileSenderTest, ABellThatIsRungWithoutEnd) {
   Build();
-  hostile_->HangUp();
+  EXPECT_FALSE(hostile_->TakesFiles());
+  hostile_->RingWithoutEnd();
+  EXPECT_EQ(Receive().reason(), "CHANNEL_EMPTY");
+  hostile_->Steal();
   EXPECT_EQ(Receive().reason(), "CHANNEL_EMPTY");
   hostile_.reset();
   EXPECT_EQ(receives_->Receive({}).status().reason(), "SENDER_DIED");
@@ -597,9 +600,9 @@ TEST_F(HostileReceiverTest, WhatIsNotTakenIsNotDone) {
   for (uint64_t i = 0; i < next_; ++i) EXPECT_EQ(RoadTest::Receive(*receives), i);
 }
 
-TEST_F(HostileReceiverTest, ABellThatIsHungUp) {
+TEST_F(HostileReceiverTest, ABellThatIsRungWithoutEnd) {
   Build();
-  hostile_->HangUp();
+  hostile_->RingWithoutEnd();
   const Status sent = Send(broker_, *sends_, next_, {}, milliseconds(20));
   EXPECT_TRUE(sent.ok() || sent.reason() == "CHANNEL_FULL") << sent.ToString();
   hostile_.reset();

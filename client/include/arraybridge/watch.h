@@ -48,7 +48,8 @@ struct Event {
   uint64_t bytes = 0;  // of the arena or share
   Device device;
   Code code = Code::kOk;  // of a refusal
-  std::string reason;     // of a refusal: UPPER_SNAKE; of a withdrawal: withdrawn, replaced, orphaned, lost
+  std::string reason;     // of a refusal: UPPER_SNAKE; of a withdrawal: withdrawn, replaced, orphaned, lost, expired,
+                          // publisher_exit, administration, reload
   std::string verb;       // of a refusal: what was asked for
   std::string note;       // what was said with a Publish or Acquire; a refusal's message; a session's name for itself
 };

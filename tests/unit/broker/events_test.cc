@@ -276,8 +276,9 @@ TEST_F(HistoryTest, WhatWasKeptIsPaidBackWithItsShare) {
   const std::string_view read = "torch hand_over";
   const std::string_view client = "test";
   constexpr size_t kDescription = 100;
-  // Of one share, to the byte.
-  config_.limits.description_bytes_per_uid = kDescription + made.size() + sizeof(Visit) + client.size() + read.size();
+  // Readers have room in half of it: of one share, to the byte.
+  const uint64_t one = kDescription + made.size() + sizeof(Visit) + client.size() + read.size();
+  config_.limits.description_bytes_per_uid = 2 * one;
   const SessionId maker = Open();
   const Handle arena = Arena(maker);
   for (int round = 0; round < 5; ++round) {

@@ -24,7 +24,8 @@ class TakenRoadTest : public ::testing::Test {
 
   std::unique_ptr<RoadPages> Map(RoadSide side) {
     const auto part = [&](RoadPart which) { return *road_->Export(side, which); };
-    RoadPages::Files files{part(RoadPart::kOwn), part(RoadPart::kOther), part(RoadPart::kSign), part(RoadPart::kBell)};
+    RoadPages::Files files{part(RoadPart::kOwn), part(RoadPart::kOther), part(RoadPart::kSign), part(RoadPart::kBell),
+                           part(RoadPart::kOtherBell)};
     auto mapped = RoadPages::Map(side == RoadSide::kSender, std::move(files));
     EXPECT_TRUE(mapped.ok()) << mapped.status().ToString();
     return *std::move(mapped);
@@ -116,7 +117,7 @@ TEST_F(TakenRoadTest, PagesOfAnotherSizeAreNoRoad) {
   const std::unique_ptr<Road> other = *Road::Create(5);
   const auto part = [&](Road& of, RoadPart which) { return *of.Export(RoadSide::kReceiver, which); };
   RoadPages::Files files{part(*other, RoadPart::kOwn), part(*other, RoadPart::kOther), part(*other, RoadPart::kSign),
-                         part(*other, RoadPart::kBell)};
+                         part(*other, RoadPart::kBell), part(*other, RoadPart::kOtherBell)};
   EXPECT_FALSE(RoadPages::Map(true, std::move(files)).ok()) << "a receiver's, taken for a sender's";
 }
 

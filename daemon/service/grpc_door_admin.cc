@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kServiceName[] = "arraybridge.v1.Admin";
 constexpr char kConnectionKey[] = "arraybridge-connection";
-constexpr uint64_t kRefusalsPerSecond = 10;  // in the log
+constexpr uint64_t kRefusalsPerSecond = 100;  // in the log
 
 // Finishes its call exactly once: with what it is told or, if nobody tells it anything, when it is dropped.
 template <class Message>

@@ -64,14 +64,14 @@ class User:
 
     def __init__(self, place: Place, uid: int, groups: Sequence[int] = ()) -> None:
         self.uid = uid
+        also = ",".join(map(str, groups))
+        # Not by Popen's own arguments: for those it forks, and gRPC's threads in this process do not always outlive that.
+        become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={also}" if also else "--clear-groups"]
         self.process = subprocess.Popen(
-            [sys.executable, str(place.path / "other_user.py"), str(place.path / "run")],
+            [*become, sys.executable, str(place.path / "other_user.py"), str(place.path / "run")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            user=uid,
-            group=uid,
-            extra_groups=list(groups),
             env={**os.environ, "ARRAYBRIDGE_FOREIGN_STUBS": str(place.path / "stubs"), "HOME": "/nonexistent"},
             cwd="/",
         )

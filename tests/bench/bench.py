@@ -45,9 +45,11 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "hold_hot": ("acquire and release without a call, same name (29 bytes)", "ns", "<= 60 ns"),
     "hold_random_1e6": ("the same, random among 10^6 shares", "ns", "<= 1.3 x two dependent random reads"),
     "view_numpy": ("get and drop, 1 MiB, warm, Python", "us", "<= 3 us; >= 50 x torch re-send"),
+    "view_torch": ("the same, PyTorch with access=\"shared\"", "us", "<= 5 us; >= 50 x torch re-send"),
+    "view_torch_private": ("the same, PyTorch, a copy-on-write mapping of its own, kept by the reaper", "us", "<= 12 us"),
     "withdraw_256": ("Withdraw, 256 sessions with 64 holds each", "us", "<= 10 us"),
     "catalogue_bytes_1e6": ("catalogue bytes of a share, 10^6 shares", "bytes", "<= 200"),
-    "channel_4kib": ("send and receive through a channel, one way, 4 KiB", "us", "one SEQPACKET message of the same run"),
+    "channel_4kib": ("send and receive through a channel, one way, 4 KiB", "us", "<= 0.8 x one SEQPACKET message on one CPU, 0.1 on two"),
     "channel_1gib": ("the same, 1 GiB", "us", "as channel_4kib"),
     "iceoryx_4kib": ("a peer: a chunk of iceoryx 2.0 one way; floor: ours through a channel", "us", "side by side"),
     "iceoryx_1mib": ("the same, 1 MiB", "us", "side by side"),
@@ -162,7 +164,7 @@ def peer_of(row: str, found: dict[str, dict[str, float]]) -> tuple[str | None, f
         "put_64mib": "peer_torch_file_descriptor_new_64mib",
         "put_64mib_python": "peer_torch_file_descriptor_new_64mib",
         **{f"get_{framework}": "peer_torch_file_descriptor_resend_1mib" for framework in FRAMEWORKS},
-        "view_numpy": "peer_torch_file_descriptor_resend_1mib",
+        **{f"view_{kind}": "peer_torch_file_descriptor_resend_1mib" for kind in ("numpy", "torch", "torch_private")},
     }
     if row not in names:
         return None, None

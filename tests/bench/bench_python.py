@@ -89,6 +89,10 @@ def bench_get(address: str, framework: str, rounds: int) -> None:
         emit(f"get_{framework}", value=get, touched=get_touched, framework_import=bare)
         if framework == "numpy":  # shares are found and held without calls by now
             emit("view_numpy", value=get, floor=bare)
+        if framework == "torch":
+            shared, bare = interleaved(rounds, 100, lambda: reader.get(name, "torch", access="shared"), lambda: take(view))
+            emit("view_torch", value=shared, floor=bare)
+            emit("view_torch_private", value=get, floor=bare)
         del kept, views, view
         writer.withdraw(name)
 

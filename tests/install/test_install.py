@@ -65,11 +65,11 @@ def address(prefix: Path, tmp_path: Path) -> Iterator[Path]:
 def test_an_installed_tree_serves_a_stranger(prefix: Path, address: Path, tmp_path: Path) -> None:
     source, program = tmp_path / "program.cc", tmp_path / "program"
     source.write_text(PROGRAM)
-    include, lib = prefix / "include", next(prefix.glob("lib/**/libarraybridge.a")).parent
+    include, lib = prefix / "include", next(prefix.glob("lib/**/libarraybridge_client.a")).parent
     compiler = shutil.which("g++")
     assert compiler is not None
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{include}", f"-I{include / 'arraybridge/internal'}"]
-    archives = [f"-L{lib}", "-larraybridge", "-larraybridge_boundary", "-pthread"]
+    archives = [f"-L{lib}", "-larraybridge_client", "-larraybridge_boundary", "-pthread"]
     subprocess.run([compiler, *flags, str(source), "-o", str(program), *archives], check=True)
     stranger = subprocess.Popen([str(program), str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert stranger.stdin is not None and stranger.stdout is not None

@@ -348,7 +348,7 @@ Status Broker::Settle() {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return Ok();
-  const Status settled = session->lifeline().lost() ? Ok() : session->SyncFences(core_->Timeout());
+  Status settled = session->lifeline().lost() ? Ok() : session->SyncFences(core_->Timeout());
   // Whoever settles may be about to end: then no thread of ours may ask a driver that ends, too.
   session->fences().GiveUp();
   return settled;

@@ -160,11 +160,12 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
         continue;
       }
       MutexLock lock(mutex_);
-      if (answer.ok()) {
+      const Status told = answer.status();
+      if (told.ok()) {
         kept_.push_back(*std::move(answer));
         CountReceived();
       }
-      if (kept_.empty() && (!MayWaitOn(answer.status()) || IsOver(until))) return Explain(answer.status());
+      if (kept_.empty() && (!MayWaitOn(told) || IsOver(until))) return Explain(told);
       continue;
     }
     const Deadline deadline = steady_clock::now() + options_.timeout;

@@ -53,12 +53,13 @@ void Channel::End::ForeseeRoad() {
 void Channel::End::HaveRoad(BrowsePart part, Result<Answer> answer) {
   const MutexLock lock(mutex_);
   UniqueFd file = answer.ok() ? std::move(answer->descriptor) : UniqueFd();
-  if (part == BrowsePart::kRoadOwn) files_.own = std::move(file);
-  if (part == BrowsePart::kRoadOther) files_.other = std::move(file);
-  if (part == BrowsePart::kRoadSign) files_.sign = std::move(file);
-  if (part == BrowsePart::kRoadOtherBell) files_.other_bell = std::move(file);
+  UniqueFd* its = &files_.bell;
+  if (part == BrowsePart::kRoadOwn) its = &files_.own;
+  if (part == BrowsePart::kRoadOther) its = &files_.other;
+  if (part == BrowsePart::kRoadSign) its = &files_.sign;
+  if (part == BrowsePart::kRoadOtherBell) its = &files_.other_bell;
+  *its = std::move(file);
   if (part != BrowsePart::kRoadBell) return;
-  files_.bell = std::move(file);
   if (files_.complete()) return MapRoad();
   files_ = {};
   asked_ = false;
@@ -70,9 +71,11 @@ void Channel::End::HaveRoad(BrowsePart part, Result<Answer> answer) {
 void Channel::End::MapRoad() {
   auto pages = RoadPages::Map(role_ == Role::kSender, std::exchange(files_, {}));
   if (!pages.ok()) return;
-  if (role_ == Role::kSender) sent_ = std::make_shared<SentRoad>(id_, *std::move(pages));
-  if (role_ == Role::kReceiver) {
-    taken_ = std::make_shared<TakenRoad>(*std::move(pages));
+  std::unique_ptr<RoadPages> mapped = *std::move(pages);
+  if (role_ == Role::kSender) {
+    sent_ = std::make_shared<SentRoad>(id_, std::move(mapped));
+  } else {
+    taken_ = std::make_shared<TakenRoad>(std::move(mapped));
     taken_->NoteCalls(received_);
   }
   if (sent_) session_->roads().Add(sent_);

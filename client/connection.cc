@@ -94,7 +94,7 @@ Status Connection::Confirm(Deadline deadline) {
   const auto session = current();
   if (session && session->ring().unconfirmed() > 0 && !session->lifeline().lost()) {
     // The broker looks into the ring before it serves what came after.
-    const Status synced = session->Sync({}, deadline);
+    Status synced = session->Sync({}, deadline);
     if (!synced.ok() && !session->lifeline().lost()) return synced;
   }
   if (session) session->ring().Look(*session);

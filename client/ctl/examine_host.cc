@@ -26,7 +26,7 @@ constexpr std::string_view kHugePagesAdvised =
 struct Version {
   int major = 0;
   int minor = 0;
-  friend auto operator<=>(const Version&, const Version&) = default;
+  friend auto operator<=>(const Version&, const Version&) = default;  // NOLINT(modernize-use-nullptr): its 0
 };
 
 std::string FirstLine(const std::string& path) {

@@ -105,6 +105,7 @@ class VmmMemory {
   Status SetAccess(const std::vector<int32_t>& gpus, Access access) const {
     const Driver& driver = devices_.driver();
     std::vector<cuda::CUmemAccessDesc> rights;
+    rights.reserve(gpus.size());
     for (const int32_t gpu : gpus) {
       rights.push_back(
           {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu},

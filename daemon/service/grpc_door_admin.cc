@@ -35,8 +35,9 @@ class Promise {
     if (call_ != nullptr) call_->Finish({grpc::StatusCode::UNAVAILABLE, "the broker ends"});
   }
   void Keep(Result<Message> result) {
-    if (result.ok()) *answer_ = *std::move(result);
-    std::exchange(call_, nullptr)->Finish(ToGrpc(result.status()));
+    const Status status = result.status();
+    if (status.ok()) *answer_ = *std::move(result);
+    std::exchange(call_, nullptr)->Finish(ToGrpc(status));
   }
 
  private:
@@ -128,8 +129,9 @@ class Service final : public v1::Admin::CallbackService {
       return call;
     }
     auto result = (admin_.*verb)(request);
-    if (result.ok()) *answer = *std::move(result);
-    call->Finish(ToGrpc(result.status()));
+    const Status status = result.status();
+    if (status.ok()) *answer = *std::move(result);
+    call->Finish(ToGrpc(status));
     return call;
   }
 

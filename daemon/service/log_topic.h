@@ -48,8 +48,8 @@ inline const TopicFacts& FactsOf(Topic topic) { return kTopics[static_cast<size_
 // What a line is about, and whom: "session" → "7". Names are lower case with underscores.
 struct About {
   About() = default;
-  About(Topic what,
-        std::vector<std::pair<std::string_view, std::string>> whom = {})  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  About(Topic what, std::vector<std::pair<std::string_view, std::string>> whom = {})
       : topic(what), fields(std::move(whom)) {}
 
   Topic topic = Topic::kOther;

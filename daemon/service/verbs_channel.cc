@@ -107,7 +107,7 @@ WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Re
     const auto result = std::make_shared<Result<PublishedShare>>(std::move(published));
     return [this, caller, wait, result] {
       if (!result->ok()) return wait->reply(result->status());
-      wait->reply(Told(caller, **std::move(result)));
+      wait->reply(Told(caller, std::move(**result)));
     };
   };
   waiter.expire = [this, wait] {

@@ -2,7 +2,6 @@
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {
-namespace {
 
 Device ParseDevice(Reader reader) {
   Device device{0, 0, {}};
@@ -23,8 +22,6 @@ Device ParseDevice(Reader reader) {
   }
   return device;
 }
-
-}  // namespace
 
 Status ParseHandle(Reader reader, Handle& handle) {
   uint32_t kind = 0;

@@ -28,26 +28,6 @@ EventKind KindOf(uint64_t number) {
   return number <= static_cast<uint64_t>(EventKind::kQuota) ? static_cast<EventKind>(number) : EventKind::kUnknown;
 }
 
-Device ParseDevice(Reader reader) {
-  Device device{};
-  while (reader.next()) {
-    switch (reader.tag_and_type()) {
-      case Varint(1):
-        device.type = reader.get_int32();
-        break;
-      case Varint(2):
-        device.id = reader.get_int32();
-        break;
-      case Bytes(3):
-        device.uuid = Text(reader);
-        break;
-      default:
-        reader.skip();
-    }
-  }
-  return device;
-}
-
 Event ParseEvent(Reader reader) {
   Event event;
   while (reader.next()) {

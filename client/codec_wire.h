@@ -72,6 +72,7 @@ inline std::string Text(Reader& reader) {
   return {view.data(), view.size()};
 }
 
+Device ParseDevice(Reader reader);
 Status ParseHandle(Reader reader, Handle& handle);
 Returned ParseReturned(Reader reader);
 

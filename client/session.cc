@@ -10,6 +10,7 @@
 #include "client/arena.h"
 #include "client/capabilities.h"
 #include "client/taken_road.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
@@ -92,10 +93,8 @@ Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifel
 Session::~Session() = default;
 
 std::string_view Session::NoteFor(std::string_view note) const {
-  size_t end = server_.limits.note_bytes_max;
-  if (note.size() <= end || note.size() > codec::kNoteBytesMax) return note;
-  while (end > 0 && (static_cast<uint8_t>(note[end]) & 0xc0U) == 0x80U) --end;
-  return note.substr(0, end);
+  if (note.size() > codec::kNoteBytesMax) return note;
+  return FirstBytes(note, server_.limits.note_bytes_max);
 }
 
 Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "proto/boundary/frame.h"
+#include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge::ctl {
@@ -39,16 +40,6 @@ Result<std::string> SocketOf(const std::string& address, const std::string& sock
 }
 
 bool IsThere(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-
-std::string Hex(std::string_view bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string hex;
-  for (const char c : bytes) {
-    hex += digits[static_cast<uint8_t>(c) >> 4];
-    hex += digits[static_cast<uint8_t>(c) & 15];
-  }
-  return hex;
-}
 
 Status FromGrpc(const grpc::Status& status) { return {static_cast<Code>(status.error_code()), status.error_message()}; }
 

@@ -10,21 +10,16 @@
 #include <cstring>
 #include <ostream>
 
+#include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge::ctl {
 namespace {
 
 std::string FreshToken() {
-  constexpr char kDigits[] = "0123456789abcdef";
   std::array<uint8_t, 16> random{};
   AB_CHECK(::getrandom(random.data(), random.size(), 0) == static_cast<ssize_t>(random.size()));
-  std::string token;
-  for (const uint8_t byte : random) {
-    token += kDigits[byte >> 4];
-    token += kDigits[byte & 15];
-  }
-  return token + "\n";
+  return Hex({reinterpret_cast<const char*>(random.data()), random.size()}) + "\n";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // An Event is one thing that happened in the broker: a plain value, for those who watch.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,12 @@ enum class EventKind : uint8_t {
   kQuota = 9,
   kLast = kQuota,
 };
+
+// Nanoseconds since 1970.
+inline uint64_t NowNs() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
 
 struct Event {
   uint64_t time_ns = 0;  // since 1970; Events::Tell fills it in

@@ -18,11 +18,6 @@ Status TooMany(std::string_view limit, uint64_t value) {
       .With("value", std::to_string(value));
 }
 
-uint64_t NowNs() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
-
 }  // namespace
 
 void Events::Tell(Event event) {

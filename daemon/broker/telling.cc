@@ -5,24 +5,12 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr size_t kRefusalBytesMax = 256;  // of a refusal's message
-
-uint64_t NowNs() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
-
-// Whole characters of UTF-8.
-std::string Cut(std::string_view text, size_t bytes_max) {
-  if (text.size() <= bytes_max) return std::string(text);
-  size_t end = bytes_max;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
-  return std::string(text.substr(0, end));
-}
 
 Event Refusal(uint32_t uid, std::string_view verb, const Status& refusal) {
   Event event;
@@ -31,7 +19,7 @@ Event Refusal(uint32_t uid, std::string_view verb, const Status& refusal) {
   event.code = refusal.code();
   event.reason = refusal.reason();
   event.verb = verb;
-  event.note = Cut(refusal.message(), kRefusalBytesMax);
+  event.note = FirstBytes(refusal.message(), kRefusalBytesMax);
   return event;
 }
 

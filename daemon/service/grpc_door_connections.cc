@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/service/listener.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
@@ -21,13 +22,7 @@ uint64_t InodeOf(int descriptor) {
 std::string Secret() {
   std::array<uint8_t, 16> bytes{};
   AB_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  return Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace

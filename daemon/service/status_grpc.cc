@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "proto/boundary/text.h"
+
 namespace arraybridge {
 namespace {
 
@@ -53,20 +55,12 @@ std::string Details(const Status& status, std::string_view text) {
   return details;
 }
 
-// At most kTextBytesMax bytes, never ending inside a UTF-8 sequence.
-std::string_view Bounded(std::string_view text) {
-  if (text.size() <= kTextBytesMax) return text;
-  size_t end = kTextBytesMax;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
 }  // namespace
 
 grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const auto code = static_cast<grpc::StatusCode>(status.code());
-  const std::string text{Bounded(status.message())};
+  const std::string text{FirstBytes(status.message(), kTextBytesMax)};
   if (status.reason().empty()) return {code, text};
   return {code, text, Details(status, text)};
 }

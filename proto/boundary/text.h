@@ -1,0 +1,30 @@
+// Texts that cross the boundary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace arraybridge {
+
+// As much of UTF-8 as fits into so many bytes, in whole characters.
+inline std::string_view FirstBytes(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  size_t end = bytes_max;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0U) == 0x80U) --end;
+  return text.substr(0, end);
+}
+
+// Two digits a byte, lower case.
+inline std::string Hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const char byte : bytes) {
+    hex += kDigits[static_cast<uint8_t>(byte) >> 4];
+    hex += kDigits[static_cast<uint8_t>(byte) & 15];
+  }
+  return hex;
+}
+
+}  // namespace arraybridge

@@ -152,10 +152,8 @@ class Core {
       Broker::PublishOptions options{std::move(name)};
       options.note = std::move(note);
       options.wait = false;
-      const auto placed = broker_.Place({&view, 1}, {.own = false, .device = {}, .purpose = options});
-      if (!placed.ok()) return placed.status();
-      const auto entered = broker_.Publish(*placed, options);
-      return entered.ok() ? Result<bool>(true) : entered.status();
+      const auto put = broker_.Put({&view, 1}, options);
+      return put.ok() ? Result<bool>(true) : put.status();
     });
   }
 

@@ -33,14 +33,14 @@ Status Tell(Connection& connection, const Options& options, const ShareArgument&
   const auto found = Inspect(connection, options, share);
   if (!found.ok()) return found.status();
   if (IsJson(options)) return PrintJson(*found, options.output == Output::kJsonl, out);
-  table_of(*found, FormOf(options)).Print(out, options.header);
+  table_of(*found, StyleOf(options)).Print(out, options.header);
   return Ok();
 }
 
-Table Facts(const v1::InspectResponse& found, Form form) {
+Table Facts(const v1::InspectResponse& found, const Style& style) {
   const v1::ShareInfo& info = found.share();
   const v1::Share& share = info.share();
-  Table table({"WHAT", "VALUE"}, form);
+  Table table({"WHAT", "VALUE"}, style);
   table.Add({"name", share.name()});
   table.Add({"namespace", share.namespace_()});
   table.Add({"id", to_string(share.id())});
@@ -63,27 +63,27 @@ Table Facts(const v1::InspectResponse& found, Form form) {
   return table;
 }
 
-void AddVisit(Table& table, const std::string& did, const v1::Visit& visit, Form form) {
-  table.Add({did, TimeText(visit.last_ns(), form), visit.client(), to_string(visit.process_id()),
+void AddVisit(Table& table, const std::string& did, const v1::Visit& visit, const Style& style) {
+  table.Add({did, TimeText(visit.last_ns(), style), visit.client(), to_string(visit.process_id()),
              to_string(visit.session()), to_string(visit.uid()), visit.count() == 0 ? "" : to_string(visit.count()),
              visit.note()});
 }
 
-Table Visits(const v1::InspectResponse& found, Form form) {
-  Table table({"DID", "LAST", "CLIENT", "PID", "SESSION", "UID", "TIMES", "ROUTE"}, form);
-  AddVisit(table, "made", found.maker(), form);
-  for (const v1::Visit& visit : found.readers()) AddVisit(table, "read", visit, form);
+Table Visits(const v1::InspectResponse& found, const Style& style) {
+  Table table({"DID", "LAST", "CLIENT", "PID", "SESSION", "UID", "TIMES", "ROUTE"}, style);
+  AddVisit(table, "made", found.maker(), style);
+  for (const v1::Visit& visit : found.readers()) AddVisit(table, "read", visit, style);
   if (found.readers_forgotten() > 0) {
     table.Add({"read", "", Concat(found.readers_forgotten(), " readers were forgotten"), "", "", "", "", ""});
   }
   return table;
 }
 
-Table Offers(const v1::InspectResponse& found, Form form) {
+Table Offers(const v1::InspectResponse& found, const Style& style) {
   const v1::Handle& handle = found.share().share().handle();
   const std::string own = KindName(handle.kind());
   const std::string device = DeviceName(handle.device());
-  Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, form);
+  Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, style);
   table.Add({device, "", "", own, "yes", "how this share is shared"});
   for (const int kind : found.kinds()) {
     if (kind != handle.kind()) table.Add({device, "", "", KindName(kind), "no", "other shares of this device may be"});

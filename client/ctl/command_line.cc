@@ -6,6 +6,7 @@
 
 #include <arraybridge/token.h>
 
+#include "client/ctl/cdi.h"
 #include "client/ctl/config.h"
 #include "client/ctl/token.h"
 
@@ -13,6 +14,7 @@ namespace arraybridge::ctl {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr uint64_t kBenchCountMax = 1'000'000;
 constexpr uint64_t kTimeMax = 86'400'000;               // a day, in milliseconds
 constexpr uint64_t kAgeMax = 365 * uint64_t{kTimeMax};  // older than that nothing gets
 
@@ -267,6 +269,14 @@ void CommandLine::DeclareWatch() {
 }
 
 void CommandLine::DeclareShell() {
+  auto* const bench =
+      AddLocal(app_, "bench", "how long verbs take here, and how fast bytes go in",
+               [this](const Options& options, std::ostream& out) { return Bench(options, bench_, out); });
+  bench->add_option("WHAT", bench_.what, "allocate, acquire or copy; default: all")->check(CLI::IsMember(BenchKinds()));
+  bench->add_option("--count", bench_.count, "of each: 200 (default)")->check(CLI::Range(uint64_t{1}, kBenchCountMax));
+  auto* const cdi = app_.add_subcommand("cdi", "how containers get the broker's sockets");
+  cdi->require_subcommand(1);
+  AddLocal(*cdi, "generate", "print a CDI file for the broker of this host: to /etc/cdi", PrintCdi);
   AddLocal(app_, "completion", "print what a shell needs to complete this command",
            [this](const Options&, std::ostream& out) -> Status {
              const auto script = Completion(app_, AllChoices(), shell_);
@@ -291,6 +301,8 @@ std::vector<Choices> CommandLine::AllChoices() const {
           {"config", {"show", "check", "default"}},
           {"token", {"create", "revoke", "ls"}},
           {"--kind", EventKinds()},
+          {"bench", BenchKinds()},
+          {"cdi", {"generate"}},
           {"completion", {"bash", "zsh", "fish"}}};
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/ctl/admin.h"
+#include "client/ctl/bench.h"
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
 #include "client/ctl/listing.h"
@@ -86,6 +87,7 @@ class CommandLine {
   PutWishes put_;
   uint64_t lifetime_ms_ = 0;
   DumpWishes dump_;
+  BenchWishes bench_;
   WatchWishes watching_;
   std::string config_file_;
   std::string shell_;

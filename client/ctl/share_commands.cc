@@ -1,5 +1,6 @@
 // The commands that ask about one share. Each shows its part of one answer.
 #include <ctime>
+#include <map>
 #include <ostream>
 #include <utility>
 
@@ -63,6 +64,22 @@ Table Facts(const v1::InspectResponse& found, const Style& style) {
   return table;
 }
 
+// Who leases it, as far as the asker may know: fewer than there are leases, maybe.
+void AddHolders(Table& table, uint64_t share, const v1::ListResponse& leases) {
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> sessions;  // process, and how many
+  for (const v1::LeaseInfo& lease : leases.leases()) {
+    if (lease.share() != share) continue;
+    auto& [process, count] = sessions[lease.session()];
+    process = lease.process_id();
+    ++count;
+  }
+  for (const auto& [session, held] : sessions) {
+    const auto& [process, count] = held;
+    table.Add({"held by",
+               Concat("session ", session, ", process ", process, ", ", count, count == 1 ? " lease" : " leases")});
+  }
+}
+
 void AddVisit(Table& table, const std::string& did, const v1::Visit& visit, const Style& style) {
   table.Add({did, TimeText(visit.last_ns(), style), visit.client(), to_string(visit.process_id()),
              to_string(visit.session()), to_string(visit.uid()), visit.count() == 0 ? "" : to_string(visit.count()),
@@ -106,7 +123,19 @@ Table Offers(const v1::InspectResponse& found, const Style& style) {
 }  // namespace
 
 Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
-  return Tell(connection, options, share, out, Facts);
+  const auto found = Inspect(connection, options, share);
+  if (!found.ok()) return found.status();
+  if (IsJson(options)) return PrintJson(*found, options, out);
+  v1::ListRequest request;
+  request.set_kind(v1::ListRequest::LEASES);
+  request.set_namespace_(found->share().share().namespace_());
+  request.set_name_prefix(found->share().share().name());
+  const auto leases = connection.List(request);
+  if (!leases.ok()) return leases.status();
+  Table table = Facts(*found, StyleOf(options));
+  AddHolders(table, found->share().share().id(), *leases);
+  table.Print(out, options.header);
+  return Ok();
 }
 
 Status Trace(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {

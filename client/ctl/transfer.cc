@@ -5,7 +5,7 @@
 
 namespace arraybridge::ctl {
 
-Result<Broker> ClientOf(const Options& options) {
+Result<Broker> ClientOf(const Options& options, bool holds) {
   const auto socket = FindBroker(options.address);
   if (!socket.ok()) return socket.status();
   if (socket->find("://") != std::string::npos) {
@@ -17,6 +17,7 @@ Result<Broker> ClientOf(const Options& options) {
   its.timeout = options.timeout;
   its.client = "arraybridgectl";
   its.token = options.token;
+  its.holds = holds;
   return Broker(std::move(its));
 }
 

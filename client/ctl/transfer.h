@@ -19,8 +19,8 @@ namespace arraybridge::ctl {
 inline constexpr uint64_t kPieceBytes = 16 << 20;
 
 // A client of the broker that the options name, by the lifeline beside its gRPC socket. INVALID_ARGUMENT: it is on
-// another host.
-Result<Broker> ClientOf(const Options& options);
+// another host. `holds`: shares that it has found before it gets without a call.
+Result<Broker> ClientOf(const Options& options, bool holds = true);
 
 struct PutWishes {
   std::string file;

@@ -290,7 +290,9 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
 
 
 def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:
-    _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}"])
+    _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}", "--memlock=65536:"])
+    assert (found["locked memory"]["health"], "lock 64 KiB" in found["locked memory"]["finding"]) == ("note", True)
+    assert "LimitMEMLOCK=infinity" in found["locked memory"]["mend"]
     assert (found["descriptors"]["health"], found["descriptors"]["mend"]) == ("note", "ulimit -n 4096")
     assert (found["address space"]["health"], found["address space"]["mend"]) == ("note", "ulimit -v unlimited")
     (tmp_path / "broker.sock").write_text("")
@@ -379,6 +381,7 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert completed("ls", "s") == {"shares", "sessions"}
     assert completed("-o", "") == {"table", "wide", "csv", "json", "jsonl"}
     assert completed("--units", "M") == {"MiB"}
+    assert completed("cdi", "") == {"generate"}
     assert completed("token", "") == {"create", "revoke", "ls"}
     assert completed("--sort", "s") == {"service", "session", "share", "shared", "shares", "size"}
     assert completed("top", "--") == {"--help", "--count", "--delay", "--once", "--batch"}

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -76,24 +75,6 @@ Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
   return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
-}
-
-Result<std::string> FindToken(const std::string& file) {
-  constexpr size_t kTokenBytesMax = 256;
-  if (file.empty()) {
-    if (auto token = Environment("ARRAYBRIDGE_TOKEN"); !token.empty()) return token;
-  }
-  const std::string path = file.empty() ? Environment("ARRAYBRIDGE_TOKEN_FILE") : file;
-  if (path.empty()) return std::string();
-  std::ifstream from(path, std::ios::binary);
-  std::string token(kTokenBytesMax + 3, '\0');
-  if (!from || (!from.read(token.data(), static_cast<std::streamsize>(token.size())) && from.bad())) {
-    return InvalidArgument("the token's file ", path, " cannot be read");
-  }
-  token.resize(static_cast<size_t>(from.gcount()));
-  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
-  if (!token.empty() && token.size() <= kTokenBytesMax) return token;
-  return InvalidArgument("the file ", path, " holds no token: 1 to ", kTokenBytesMax, " bytes");
 }
 
 Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,

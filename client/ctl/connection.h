@@ -24,10 +24,6 @@ Result<std::string> FindBroker(const std::string& address, const std::string& so
 // does, but not to us.
 Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path);
 
-// The token that a session states: of this file, if one is named, else $ARRAYBRIDGE_TOKEN, else of the file
-// $ARRAYBRIDGE_TOKEN_FILE; empty without any. INVALID_ARGUMENT names a file that cannot be read or holds none.
-Result<std::string> FindToken(const std::string& file);
-
 class Connection {
  public:
   // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us.

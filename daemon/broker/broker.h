@@ -233,8 +233,8 @@ class Broker {
   // Until it is set again, whatever is configured; nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
   Result<NamespaceQuota> SetQuota(const NamespaceOf& of, std::optional<uint64_t> bytes);
   Result<uint32_t> Withdraw(const NamespaceOf& of, std::span<const ShareKey> keys);
-  // Cached memory goes back to the system: so many bytes. Slow.
-  uint64_t Trim();
+  // Cached memory goes back to the system: so many bytes. `only`: of this device; NOT_FOUND: there is none. Slow.
+  Result<uint64_t> Trim(const std::optional<Device>& only = {});
 
   // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
   // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel;

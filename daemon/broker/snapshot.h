@@ -62,6 +62,8 @@ struct ShareRow {
   std::chrono::milliseconds age{};
   bool fence_done = true;
   std::optional<std::chrono::milliseconds> expires_in;
+  std::optional<uint32_t> maker_uid;  // none where the asker may not know
+  bool goes_with_maker = false;       // its namespace withdraws it when its maker's session ends
 };
 struct SharePage {
   std::vector<ShareRow> rows;
@@ -78,6 +80,7 @@ struct SessionRow {
   uint64_t leases = 0;
   uint64_t arenas = 0;
   uint64_t arena_bytes = 0;
+  std::vector<HandleKind> kinds;  // that it can open, and may be offered
 };
 struct SessionPage {
   std::vector<SessionRow> rows;
@@ -89,6 +92,9 @@ struct LeaseRow {
   SessionId session{};
   std::shared_ptr<const ShareFacts> facts;
   uint64_t size = 0;
+  uint32_t uid = 0;  // of the session
+  uint64_t process_id = 0;
+  Device device;
 };
 struct LeasePage {
   std::vector<LeaseRow> rows;
@@ -103,6 +109,9 @@ struct NamespaceRow {
   uint64_t shares = 0;
   uint64_t share_bytes = 0;
   bool read_only = false;  // for who asks
+  std::chrono::milliseconds share_lifetime{};
+  std::chrono::milliseconds orphan_grace{};
+  bool withdraws_on_exit = false;
 };
 struct NamespacePage {
   std::vector<NamespaceRow> rows;

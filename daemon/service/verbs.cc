@@ -314,11 +314,12 @@ Status Verbs::CutSession(SessionId session, std::string_view why) {
   return Ok();
 }
 
-void Verbs::Trim(std::function<void(uint64_t freed_bytes)> done) {
-  slow_.Post([this, done = std::move(done)] {
-    const uint64_t swept = sweeper_.SweepNow().freed_bytes;
+void Verbs::Trim(std::optional<Device> only, std::function<void(Result<uint64_t> freed_bytes)> done) {
+  slow_.Post([this, only = std::move(only), done = std::move(done)] {
+    const uint64_t swept = only ? 0 : sweeper_.SweepNow().freed_bytes;
+    const auto cached = broker_.Trim(only);
     // What was swept may have been cached, and is counted once.
-    done(std::max(swept, broker_.Trim()));
+    done(cached.ok() ? Result<uint64_t>(std::max(swept, *cached)) : cached);
     LimitsChanged();
   });
 }

@@ -60,6 +60,8 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/share/arraybridge/arraybridged.toml",
         "usr/share/man/man8/arraybridged.8.gz",
         "usr/share/man/man1/arraybridgectl.1.gz",
+        "usr/share/man/man5/arraybridged.toml.5.gz",
+        "usr/share/man/man7/arraybridge.7.gz",
         "usr/include/arraybridge/arraybridge.h",
         "usr/share/doc/libarraybridge1/copyright",
     ):

@@ -1,5 +1,6 @@
 /* program ADDRESS: every function of the C API, and what it refuses. Prints what went wrong, or "ok". */
 #include <arraybridge/arraybridge.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,11 +19,38 @@ int main(int argc, char** argv) {
   float numbers[6] = {0, 1, 2, 3, 4, 5};
   int64_t shape[2] = {2, 3};
   int64_t turned[2] = {1, 3};
-  ab_options options = {sizeof options, NULL, "default", "in c", 0};
+  ab_options options = {sizeof options, NULL, "default", "in c", 0, NULL};
+  struct {
+    ab_options known;
+    const char* unknown;
+  } newer = {{sizeof newer, NULL, "default", "in c", 0, NULL}, NULL};
+  struct {
+    ab_view known;
+    int64_t unknown;
+  } newer_view = {{sizeof newer_view, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0}, 7};
   ab_view view = {sizeof view, numbers, 2, 32, 1, 2, shape, NULL, 1, 0, 0};
   ab_view seen = {0};
   if (argc != 2) return 64;
   options.address = argv[1];
+
+  newer.known.address = argv[1];
+
+  /* A library that is newer than the program: the struct ends where it once did. */
+  options.size = offsetof(ab_options, token);
+  options.token = (const char*)1; /* not in the struct */
+  EXPECT(ab_connect(&options, &broker) == AB_OK);
+  EXPECT(ab_withdraw(broker, "nowhere") == AB_NOT_FOUND);
+  ab_disconnect(broker);
+  options.size = offsetof(ab_options, token) - 1;
+  EXPECT(ab_connect(&options, &broker) == AB_INVALID_ARGUMENT);
+  options.size = sizeof options;
+  options.token = NULL;
+  /* And one that is older: what it does not know must not be asked for. */
+  EXPECT(ab_connect(&newer.known, &broker) == AB_OK);
+  ab_disconnect(broker);
+  newer.unknown = "wanted";
+  EXPECT(ab_connect(&newer.known, &broker) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "too old") != NULL);
 
   EXPECT(ab_connect(&options, &broker) == AB_OK);
   EXPECT(ab_put(broker, "from c", &view, 0) == AB_OK);
@@ -40,6 +68,8 @@ int main(int argc, char** argv) {
   EXPECT(seen.type_code == 2 && seen.type_bits == 32 && seen.type_lanes == 1);
   EXPECT(seen.device_type == 1 && seen.read_only);
   EXPECT(memcmp(seen.data, numbers, sizeof numbers) == 0);
+  EXPECT(ab_view_of(array, 0, &newer_view.known) == AB_OK);
+  EXPECT(newer_view.known.data == seen.data && newer_view.known.size == sizeof newer_view && newer_view.unknown == 0);
   EXPECT(ab_publish(broker, array, "again", 0) == AB_INVALID_ARGUMENT);
   ab_drop(array);
 

@@ -63,13 +63,19 @@ int Fail(const Status& status) {
 
 using Command = std::function<Status(Connection&, const Options&, std::ostream&)>;
 
+// Of an address on this host: nothing.
+Result<TlsIdentity> IdentityFor(const std::string& address, const Options& options) {
+  return IsRemote(address) ? ReadTlsIdentity(WithEnvironment(options.tls)) : TlsIdentity{};
+}
+
 int Run(const Command& command, const Options& options) {
   const auto path = FindBroker(options.address);
-  if (!path.ok()) {
-    Fail(path.status());
+  const auto identity = path.ok() ? IdentityFor(*path, options) : path.status();
+  if (!identity.ok()) {
+    Fail(identity.status());
     return kUsage;
   }
-  auto connection = Connection::To(*path, options.timeout, options.token);
+  auto connection = Connection::To(*path, *identity, options.timeout, options.token);
   if (!connection.ok()) return Fail(connection.status());
   const auto status = command(**connection, options, std::cout);
   if (!status.ok()) return Fail(status);
@@ -82,6 +88,11 @@ int RunAdmin(AdminCommand command, const Options& options, const AdminOptions& a
   const auto path = FindBroker(options.address, "admin.sock");
   if (!path.ok()) {
     Fail(path.status());
+    return kUsage;
+  }
+  if (IsRemote(*path)) {
+    Fail(
+        InvalidArgument("address '", *path, "': the administration has no door over TCP, only admin.sock on its host"));
     return kUsage;
   }
   auto connection = AdminConnection::To(*path, options.timeout);
@@ -152,14 +163,16 @@ int RunDoctor(const Options& options) {
   std::unique_ptr<Connection> connection;
   Status why;
   const auto path = FindBroker(options.address);
-  if (path.ok()) {
-    auto made = Connection::To(*path, options.timeout, options.token);
+  const auto identity = path.ok() ? IdentityFor(*path, options) : path.status();
+  if (identity.ok()) {
+    auto made = Connection::To(*path, *identity, options.timeout, options.token);
     why = made.status();
     if (why.ok()) connection = *std::move(made);
   } else {
-    why = path.status();
+    why = identity.status();
   }
-  const Status found = Doctor(connection.get(), why, path.ok() ? *path : "", options, std::cout);
+  const bool is_here = path.ok() && !IsRemote(*path);
+  const Status found = Doctor(connection.get(), why, is_here ? *path : "", options, std::cout);
   std::cout.flush();
   return found.ok() ? kDone : Fail(found);
 }
@@ -187,8 +200,15 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();  // options may follow the command
   app.add_option("-H,--address", options.address,
-                 "directory of the broker's sockets, or unix:///path of its gRPC socket; default $ARRAYBRIDGE_ADDRESS, "
-                 "$XDG_RUNTIME_DIR/arraybridge, /run/arraybridge");
+                 "directory of the broker's sockets, unix:///path of its gRPC socket, or tcp://HOST:PORT of one on "
+                 "another host; default $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge");
+  app.add_option("--tls-cert", options.tls.cert,
+                 "for tcp://: file of the certificate to show, PEM; default $ARRAYBRIDGE_TLS_CERT");
+  app.add_option("--tls-key", options.tls.key, "file of its private key, PEM; default $ARRAYBRIDGE_TLS_KEY");
+  app.add_option("--tls-ca", options.tls.ca,
+                 "file of the authorities of the broker's certificate, PEM; default $ARRAYBRIDGE_TLS_CA");
+  app.add_option("--tls-name", options.tls.name,
+                 "name that the broker's certificate must have; default $ARRAYBRIDGE_TLS_NAME, the address' host");
   app.add_option("-n,--namespace", options.ns, "this namespace alone");
   app.add_option("--token-file", token_file,
                  "file of the token that opens namespaces; default $ARRAYBRIDGE_TOKEN, $ARRAYBRIDGE_TOKEN_FILE");

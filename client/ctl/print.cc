@@ -49,7 +49,8 @@ Table Shares(const v1::ListResponse& answer, Form form) {
 Table Sessions(const v1::ListResponse& answer, Form form) {
   Table table({"SESSION", "CLIENT", "UID", "PID", "DOOR", "AGE", "LEASES", "ARENAS", "SIZE"}, form);
   for (const auto& info : answer.sessions()) {
-    table.Add({to_string(info.session()), info.client(), to_string(info.uid()), to_string(info.process_id()),
+    table.Add({to_string(info.session()), info.client(),
+               info.subject().empty() ? to_string(info.uid()) : info.subject(), to_string(info.process_id()),
                info.door(), table.Age(info.age_ms()), to_string(info.leases()), to_string(info.arenas()),
                table.Size(info.arena_bytes())});
   }

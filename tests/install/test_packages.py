@@ -106,10 +106,12 @@ def lay_into(root: Path, *files: str) -> None:
 def bare_root(tmp_path: Path) -> Path:
     """A shell, the C and C++ runtime, and dpkg's word that they are installed: what every Debian has, and nothing else."""
     root = tmp_path / "bare"
-    for usual in ("bin", "lib", "sbin"):
+    for usual in ("bin", "lib", "lib64", "sbin"):
         (root / "usr" / usual).mkdir(parents=True)
         (root / usual).symlink_to(f"usr/{usual}")
-    (root / "lib64").symlink_to("usr/lib64")
+    for folder in ("dev", "etc", "run", "tmp"):
+        (root / folder).mkdir()
+    (root / "dev/null").touch()  # a file will do: scripts write to it, and devices cannot be made everywhere
     needed = subprocess.run(["ldd", BUILD / "daemon/arraybridged", "/bin/sh"], capture_output=True, text=True, check=True)
     libraries = {word for word in needed.stdout.split() if word.startswith("/") and not word.endswith(":")}
     lay_into(root, "/bin/sh", *libraries)
@@ -141,7 +143,6 @@ def test_dpkg_installs_them_into_a_bare_root_where_they_serve_and_takes_them_out
     query = ["dpkg-query", f"--admindir={bare_root}/var/lib/dpkg", "-W", "-f=${Status}\n", *packages]
     states = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
     assert states == ["install ok installed"] * len(packages)
-    (bare_root / "run").mkdir()
     read, write = os.pipe()
     inside = ["chroot", str(bare_root), "/usr/bin/arraybridged", "--host-capacity", "16MiB", "--http", "off"]
     daemon = subprocess.Popen([*inside, "--ready-fd", str(write)], pass_fds=[write], stderr=subprocess.PIPE, text=True)

@@ -65,6 +65,11 @@ Result<std::unique_ptr<AdminConnection>> AdminConnection::To(const std::string& 
 Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
   const auto path = FindBroker(options.address, "admin.sock");
   if (!path.ok()) return Status(path.status()).Because(kUsageReason);
+  if (IsRemote(*path)) {
+    return InvalidArgument("address '", *path,
+                           "': the administration has no door over TCP, only admin.sock on its host")
+        .Because(kUsageReason);
+  }
   return AdminConnection::To(*path, options.timeout);
 }
 

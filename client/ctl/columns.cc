@@ -110,7 +110,10 @@ Kind<SessionInfo> SessionKind() {
                  [](ListResponse* answer) { return answer->mutable_sessions(); },
                  {Shown<Row>("SESSION", [](const Row& row) { return Cell::Number(row.session()); }),
                   Shown<Row>("CLIENT", [](const Row& row) { return Cell::Text(row.client()); }),
-                  Shown<Row>("UID", [](const Row& row) { return Cell::Number(row.uid()); }),
+                  Shown<Row>("UID",
+                             [](const Row& row) {
+                               return row.subject().empty() ? Cell::Number(row.uid()) : Cell::Text(row.subject());
+                             }),
                   Shown<Row>("PID", [](const Row& row) { return Cell::Number(row.process_id()); }),
                   Shown<Row>("DOOR", [](const Row& row) { return Cell::Text(row.door()); }),
                   Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),

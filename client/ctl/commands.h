@@ -22,6 +22,7 @@ struct Options {
   std::string address;
   std::string ns;     // empty: every namespace
   std::string token;  // that sessions state; a secret
+  TlsOptions tls;     // for a broker on another host
   Output output = Output::kTable;
   bool header = true;
   Unit unit = Unit::kFitting;  // of sizes in tables

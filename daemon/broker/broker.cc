@@ -63,6 +63,8 @@ void Append(std::string& list, std::string_view name) {
 
 }  // namespace
 
+std::string Peer::who() const { return is_remote() ? Concat("subject '", subject.front(), "'") : Concat("user ", uid); }
+
 bool Peer::Opens(HandleKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
 
 Status Peer::CannotOpen(std::string_view what, std::string_view shared_as) const {
@@ -103,6 +105,7 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   session->born = Clock::now();
 
   const MutexLock lock(state.mutex);
+  AB_RETURN_IF_ERROR(state.CheckMayCome(session->peer));
   if (state.sessions.size() >= limits.sessions) return AtLimit("TOO_MANY_SESSIONS", "sessions", limits.sessions);
   uint64_t& of_uid = state.sessions_of_uid[session->peer.uid];
   if (of_uid >= limits.sessions_per_uid) {

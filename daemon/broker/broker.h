@@ -50,7 +50,13 @@ struct Peer {
   std::vector<uint32_t> groups;  // supplementary ones
   std::string token;             // that it stated, which may open namespaces to it; empty: none. A secret
 
-  Credentials credentials() const { return {uid, gid, groups, token}; }
+  // What its certificate calls it: of who came over TCP. `uid` is the number that stands for these names then.
+  std::vector<std::string> subject;
+
+  Credentials credentials() const { return {uid, gid, groups, token, subject}; }
+  bool is_remote() const { return !subject.empty(); }
+  // For messages: "user 1000", "subject 'worker-7'".
+  std::string who() const;
   bool Opens(HandleKind kind) const;
   // FAILED_PRECONDITION that says what it can open, and why not more.
   Status CannotOpen(std::string_view what, HandleKind kind) const;
@@ -193,10 +199,12 @@ class Broker {
     uint64_t withdrawn = 0;
   };
   Adopted AdoptNamespaces();
+  // PERMISSION_DENIED, NO_RIGHTS: it came over TCP, and no namespace's access list names it.
+  Status CheckMayCome(const Peer& peer) const;
   // Whose namespace this session means by that name: its user's, or kSharedByUsers. PERMISSION_DENIED.
   Result<uint32_t> OwnerOf(SessionId session, std::string_view ns, Right right) const;
 
-  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
+  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid. PERMISSION_DENIED: as CheckMayCome.
   Result<OpenedSession> OpenSession(Peer peer);
   // NOT_FOUND, and nothing more, for a token that is not one.
   Result<SessionId> SessionOf(std::span<const uint8_t> token) const;

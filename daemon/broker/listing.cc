@@ -144,7 +144,8 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
     uint64_t arena_bytes = 0;
     for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
     page.rows.push_back({one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door, Age(one.born, now),
-                         one.leases.size(), one.arenas.size(), arena_bytes, one.peer.kinds});
+                         one.leases.size(), one.arenas.size(), arena_bytes, one.peer.kinds,
+                         one.peer.is_remote() ? one.peer.subject.front() : std::string()});
   }
   return page;
 }

@@ -13,10 +13,17 @@
 
 namespace arraybridge {
 
-enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };  // no session comes through the last
+// No session comes through kAdmin. A call of one that came through kTcp comes, as all others over gRPC, through kGrpc.
+enum class Door : uint8_t { kLifeline, kGrpc, kAdmin, kTcp };
 
 // Stands for the owner of a namespace that several users share; the kernel gives this number to no user.
 inline constexpr uint32_t kSharedByUsers = UINT32_MAX;
+
+// Who comes over TCP is no user of this host. The subject of its certificate has a number from here on, and no local
+// peer that has such a number comes through a door: so whatever is counted, kept apart and hidden by user is so by
+// subject too.
+inline constexpr uint32_t kFirstSubject = 0xFFF00000;
+constexpr bool IsSubject(uint32_t uid) { return uid >= kFirstSubject; }
 
 // What does not change about a share once it is published. Shared between the broker and every answer about it.
 struct ShareFacts {
@@ -81,6 +88,7 @@ struct SessionRow {
   uint64_t arenas = 0;
   uint64_t arena_bytes = 0;
   std::vector<HandleKind> kinds;  // that it can open, and may be offered
+  std::string subject;  // empty: it did not come over TCP
 };
 struct SessionPage {
   std::vector<SessionRow> rows;

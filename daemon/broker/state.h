@@ -89,6 +89,8 @@ struct Broker::State {
   Place PlaceOf(const Peer& peer, std::string_view name) const AB_REQUIRES(mutex);
   // PERMISSION_DENIED. The key views `ns`.
   Result<NamespaceKey> KeyOf(const Session& session, std::string_view ns, Right right) const AB_REQUIRES(mutex);
+  bool MayCome(const Peer& peer) const AB_REQUIRES(mutex);
+  Status CheckMayCome(const Peer& peer) const AB_REQUIRES(mutex);
   bool MayList(const Peer& peer, const NamespaceKey& key) const AB_REQUIRES(mutex);
   bool MayUse(const Peer& peer, const NamespaceKey& key, Right right) const AB_REQUIRES(mutex);
   bool UsesOnlyWhatItMay(const Session& session) const AB_REQUIRES(mutex);

@@ -93,7 +93,8 @@ Result<v1::OpenSessionResponse> Verbs::OpenSession(const v1::OpenSessionRequest&
   peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
-  if (peer.process_id == 0) peer.process_id = request.process_id();
+  // Another host's numbers would look like ours.
+  if (peer.process_id == 0 && !peer.is_remote()) peer.process_id = request.process_id();
   auto opened = broker_.OpenSession(std::move(peer));
   if (!opened.ok()) return opened.status();
   v1::OpenSessionResponse response;

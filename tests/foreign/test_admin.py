@@ -312,6 +312,30 @@ def test_it_is_no_part_of_the_public_door(daemon: Daemon, generated: tuple[Any, 
         assert health_pb2_grpc.HealthStub(channel).Check(asked, timeout=PATIENCE_S).status == 1
 
 
+def servers(channel: grpc.Channel) -> bytes:
+    """What channelz tells of them."""
+    answer: bytes = channel.unary_unary("/grpc.channelz.v1.Channelz/GetServers")(b"", timeout=PATIENCE_S)
+    return answer
+
+
+def test_connections_are_told_to_administrators(daemon: Daemon, session: Session) -> None:
+    with grpc.insecure_channel(f"unix:{daemon.directory / 'admin.sock'}") as channel:
+        assert servers(channel)
+    with refused(grpc.StatusCode.UNIMPLEMENTED):
+        servers(session.channel)
+
+
+def test_connections_are_told_to_nobody_else(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    config = tmp_path / "others.toml"
+    config.write_text('access.admins = ["uid:61009"]\n')
+    other = start("--config", str(config))
+    with grpc.insecure_channel(f"unix:{other.directory / 'admin.sock'}") as channel:
+        with refused(grpc.StatusCode.CANCELLED):
+            servers(channel)
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+
+
 def test_only_administrators_are_served(place: Place, user: Callable[..., User]) -> None:
     admins = f'[access]\nadmins = ["root", "uid:{ALICE}", "gid:{OPERATORS}:ro"]\n'
     daemon = place.daemon(admins)

@@ -273,12 +273,35 @@ TEST_F(RingTest, NoEntryIsMissedBetweenSleepAndWake) {
   EXPECT_EQ(writer_.tail(), kEach);
 }
 
+TEST_F(RingTest, WhatBecameOfAnEntryIsThereOnceItIsTaken) {
+  constexpr uint64_t kEach = 50000;
+  std::thread broker([&] {
+    for (uint64_t taken = 0; taken < kEach;) {
+      taken += *ring_->Drain(64, [&](std::string_view message) -> Status {
+        return message == "refused" ? NotFound("no").Because("NO") : Ok();
+      });
+    }
+  });
+  uint64_t wrong = 0;
+  uint64_t entered = 0;
+  for (uint64_t seen = 0; seen < kEach; ++seen) {
+    for (; entered < kEach && entered - seen < 8; ++entered) writer_.Enter(entered % 3 == 0 ? "refused" : "fine");
+    while (writer_.tail() == seen) continue;
+    wrong += (writer_.outcome(seen).code == 0) == (seen % 3 == 0) ? 1 : 0;
+  }
+  broker.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST_F(RingTest, TwoWhoDrainTakeEachEntryOnce) {
   std::atomic<uint64_t> taken{0};
+  std::atomic<bool> taking{false};
   const auto drain = [&] {
     while (taken.load() < 10000) {
       const auto drained = ring_->Drain(64, [&](auto) {
-        taken.fetch_add(1);
+        EXPECT_FALSE(taking.exchange(true)) << "one after the other";
+        if (taken.fetch_add(1) % 100 == 0) std::this_thread::yield();
+        taking = false;
         return Ok();
       });
       ASSERT_TRUE(drained.ok());

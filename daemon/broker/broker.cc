@@ -238,11 +238,7 @@ Snapshot Broker::TakeSnapshot() const {
     for (const Holding::Page& page : ns->holding.pages()) snapshot.holds += page.holds->count();
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
-  for (const auto& each : state.roads) {
-    const auto channel = state.channels.find(each->channel);
-    if (channel != state.channels.end() && channel->second->road == each)
-      snapshot.queued_shares += each->road->standing();
-  }
+  snapshot.queued_shares += state.roads.standing();
   for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
   snapshot.arenas = state.arenas.size();
   snapshot.dying_arenas = state.dying.size() + state.being_swept;

@@ -319,6 +319,13 @@ class RawLifeline:
             return True
 
 
+def raw_lifeline(daemon: Daemon, messages: Any) -> RawLifeline:
+    """One with a session."""
+    line = RawLifeline(daemon.directory, messages)
+    line.hello()
+    return line
+
+
 @contextlib.contextmanager
 def daemon_in(directory: Path, *flags: str, **more: Any) -> Iterator[Daemon]:
     daemon = Daemon(directory, *flags, **more)

@@ -43,7 +43,7 @@ Status CannotListen(const std::string& address) {
 Result<UniqueFd> Listen(const std::string& address) {
   const auto endpoint = ReadEndpoint(address);
   const auto numbers = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
-  if (!numbers.ok()) return InvalidArgument("http: ", numbers.status().message());
+  if (!numbers.ok()) return InvalidArgument("http '", address, "': ", numbers.status().message());
   UniqueFd socket(::socket(numbers->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return CannotListen(address);
   const int on = 1;

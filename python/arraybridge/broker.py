@@ -346,7 +346,7 @@ class Broker(Session):
     ) -> Plan:
         """What convert would do with this one array, and why. Nothing moves."""
         wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast)
-        return wanted.planned(source_of(array, private=wanted.private).description)
+        return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
         """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.

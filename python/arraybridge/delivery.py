@@ -18,7 +18,7 @@ from arraybridge.errors import InvalidRequest, UnsupportedArray
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.progress import Progress
-from arraybridge.source import Source, copied, placed, placement_of, pulled, source_of
+from arraybridge.source import Source, copied, described, placed, placement_of, pulled, source_of
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
@@ -83,7 +83,7 @@ class Delivery:
         self._connection = connection
         self._outcomes = Outcomes()
         self._shortcuts = shortcut.Shortcuts()
-        self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show]] = {}
+        self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show, shortcut.Count]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
@@ -142,7 +142,7 @@ class Delivery:
         plans: list[Plan] = []
 
         def made(leaf: Any) -> Any:
-            source = source_of(leaf, private=wanted.private)
+            source = source_of(leaf, wanted.caps.name, wanted.private)
             chosen = wanted.planned(source.description)
             plans.append(chosen)
             if chosen.route == "identity":
@@ -195,7 +195,7 @@ class Delivery:
         plans: list[Plan] = []
 
         def delivered(view: _core.View) -> Any:
-            chosen = wanted.planned(generic.described(view, "share", info.kind))
+            chosen = wanted.planned(described(view, "share", info.kind))
             plans.append(chosen)
             if wanted.plain and chosen.zero_copy:
                 if len(self._decided) >= DECIDED_MAX:

@@ -29,8 +29,7 @@ def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
     except BrokerError:
         raise
     except Exception as error:
-        # Frameworks raise half a dozen builtins, and classes that are none of them.
-        raise MemoryConversionError(chosen.source, chosen.target, chosen.route, str(error)) from error
+        raise raised_by(error, chosen.source, chosen.target, chosen.route) from error
 
 
 class Outcomes:
@@ -53,7 +52,7 @@ class Outcomes:
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        """The result, or Converted. Warns of copies that nobody asked for, on the line of its caller's caller's caller: a
+        """The result, or Converted. Counts each plan, and warns of copies that nobody asked for, on the line of its caller's caller's caller: a
         Delivery calls this for a public method."""
         chosen = planner.combined(plans)
         self.note(chosen)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from arraybridge import _core, discovery, references
+from arraybridge import _core, counts, discovery, references
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_text
 from arraybridge.channel import Channel
 from arraybridge.delivery import Acquired, Delivery, Wanted
@@ -411,10 +411,14 @@ class Broker(Session):
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
 
     def stats(self) -> dict[str, int]:
-        """The broker's numbers (shares, leases, bytes), and under `client_...` those of this connection."""
+        """The broker's numbers (shares, leases, bytes), under `client_...` those of this connection, and under
+        `convert_...` how many arrays this process has converted: in all, by each route, with how many copies of how many
+        bytes. `arraybridge.conversion_counts()` says it of each pair and reason, and asks no broker.
+        """
         numbers = dict(self._connection.ask(lambda core: core.stats()))
         own = self._connection.ask(lambda core: core.client_stats())
-        return {**numbers, **{f"client_{name}": number for name, number in own.items()}}
+        client = {f"client_{name}": number for name, number in own.items()}
+        return {**numbers, **client, **{f"convert_{name}": number for name, number in counts.totals().items()}}
 
     def flush(self) -> None:
         """Tells the broker now what this process no longer reads; otherwise it learns in batches."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import _core, adapters, devices, planner, shortcut
+from arraybridge import _core, adapters, counts, devices, planner, shortcut
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.arguments import check_copy
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
@@ -198,6 +198,7 @@ def converted(
     caps = _asked(target.caps, names)
     device = _device(gpu_id, target, caps, names, stacklevel)
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
+    counts.of_process.note(chosen)
     if key is not None:
         _shortcuts.learn(key, data, target, caps, chosen)
     return result

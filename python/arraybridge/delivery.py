@@ -9,8 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import _core, adapters, devices, notes, planner, shortcut, tree
-from arraybridge.adapters import generic
+from arraybridge import _core, adapters, counts, devices, notes, planner, shortcut, tree
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
 from arraybridge.connection import Connection
@@ -104,6 +103,7 @@ class Delivery:
                 except Exception:
                     pass  # the careful way says in words what is wrong
                 else:
+                    known[2]()
                     self._outcomes.note(known[0])
                     return result
         result, plans = self._shown(info, views, wanted)
@@ -203,7 +203,7 @@ class Delivery:
                 form = view.traits or _form(view)
                 if form is not None:
                     show = shortcut.quick(wanted.target, view.dtype) if view.traits else wanted.target.view
-                    self._decided[wanted.caps, form] = chosen, show
+                    self._decided[wanted.caps, form] = chosen, show, counts.of_process.free(chosen)
             return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
 
         return tree.mapped(delivered, info.structure, views), plans

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
-from arraybridge import _core, adapters, devices, planner
-from arraybridge.errors import BrokerError, CopyWarning, MemoryConversionError
+from arraybridge import _core, adapters, counts, devices, planner
+from arraybridge.errors import BrokerError, CopyWarning, raised_by
 from arraybridge.planner import Converted, Plan
 
 _log = logging.getLogger("arraybridge")
@@ -54,6 +54,8 @@ class Outcomes:
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
         """The result, or Converted. Counts each plan, and warns of copies that nobody asked for, on the line of its caller's caller's caller: a
         Delivery calls this for a public method."""
+        for each in plans:
+            counts.of_process.note(each)
         chosen = planner.combined(plans)
         self.note(chosen)
         if copy is None:

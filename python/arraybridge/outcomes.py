@@ -52,8 +52,8 @@ class Outcomes:
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        """The result, or Converted. Counts each plan, and warns of copies that nobody asked for, on the line of its caller's caller's caller: a
-        Delivery calls this for a public method."""
+        """The result, or Converted. Counts each plan. Warns of copies that nobody asked for, on the line of its caller's
+        caller's caller: a Delivery calls this for a public method."""
         for each in plans:
             counts.of_process.note(each)
         chosen = planner.combined(plans)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from arraybridge.channel import Channel
     from arraybridge.cleanup import *  # noqa: F403
     from arraybridge.convert import Converter, convert_memory, get_converter
+    from arraybridge.counts import ConversionCount, conversion_counts
     from arraybridge.decorators import (
         DtypeConversion,
         memory_types,
@@ -70,6 +71,7 @@ __all__ = [
     "BrokerUnavailable",
     "Channel",
     "ChannelClosed",
+    "ConversionCount",
     "Converted",
     "Converter",
     "CopyWarning",
@@ -109,6 +111,7 @@ __all__ = [
     "cleanup_tensorflow_gpu",
     "cleanup_torch_gpu",
     "clear_cache",
+    "conversion_counts",
     "convert_memory",
     "detect_memory_type",
     "ensure_module",
@@ -142,6 +145,7 @@ _HOMES = {
             "clear_cache execute_with_oom_recovery is_oom_error"
         ),
         "convert": "Converter convert_memory get_converter",
+        "counts": "ConversionCount conversion_counts",
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
         "planner": "Converted Plan",
         "scaling": "SCALING_FUNCTIONS scale_dtype",

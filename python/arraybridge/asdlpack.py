@@ -33,13 +33,16 @@ def asdlpack(obj: Any, *, copy: bool = False) -> View:
 
 def _view_of(obj: Any) -> View:
     from arraybridge.share import Share
+    from arraybridge.source import source_of
 
     if isinstance(obj, Share):
         return obj.view(private=True)
-    adapter = adapters.of(obj)
-    if adapter is adapters.protocols():
-        return _view_of(obj.value) if adapters.is_keras_variable(type(obj)) else adapter.export(obj)
-    described = adapter.describe(obj)
+    if adapters.framework_of(type(obj)) is None and not adapters.is_keras_variable(type(obj)):
+        return adapters.protocols().export(obj)
+    source = source_of(obj, "dlpack")
+    described = source.description
+    if described.refusal is not None:
+        raise described.refusal.between(described.framework, "dlpack")
     if described.obstacles:
         raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(described.obstacles))
-    return adapter.export(obj)
+    return source.view()

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from arraybridge import _core, discovery, references
+from arraybridge import _core, counts, discovery, references
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_text
 from arraybridge.channel import Channel
 from arraybridge.delivery import Acquired, Delivery, Wanted
@@ -349,7 +349,7 @@ class Broker(Session):
     ) -> Plan:
         """What convert would do with this one array, and why. Nothing moves."""
         wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast)
-        return wanted.planned(source_of(array, private=wanted.private).description)
+        return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
         """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.
@@ -414,10 +414,14 @@ class Broker(Session):
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
 
     def stats(self) -> dict[str, int]:
-        """The broker's numbers (shares, leases, bytes), and under `client_...` those of this connection."""
+        """The broker's numbers (shares, leases, bytes), under `client_...` those of this connection, and under
+        `convert_...` how many arrays this process has converted: in all, by each route, with how many copies of how many
+        bytes. `arraybridge.conversion_counts()` says it of each pair and reason, and asks no broker.
+        """
         numbers = dict(self._connection.ask(lambda core: core.stats()))
         own = self._connection.ask(lambda core: core.client_stats())
-        return {**numbers, **{f"client_{name}": number for name, number in own.items()}}
+        client = {f"client_{name}": number for name, number in own.items()}
+        return {**numbers, **client, **{f"convert_{name}": number for name, number in counts.totals().items()}}
 
     def flush(self) -> None:
         """Tells the broker now what this process no longer reads; otherwise it learns in batches."""

@@ -21,7 +21,7 @@ from arraybridge.arguments import Access, Wishes, check_seconds, check_text, che
 from arraybridge.connection import UNAVAILABLE
 from arraybridge.delivery import Acquired, Wanted
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, OutOfMemory, from_status
-from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of
+from arraybridge.source import Purpose, Source, freeze, placed, placement_of, sources_of_share
 from arraybridge.worker import Worker, told
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
 def _sources(array: Any) -> tuple[list[Source], bytes]:
     """The arrays of a tree, and its structure."""
     structure, leaves = tree.flatten(array)
-    return [source_of(leaf) for leaf in leaves], structure
+    return sources_of_share(leaves), structure
 
 
 def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:

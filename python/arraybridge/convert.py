@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import _core, adapters, devices, planner, shortcut
+from arraybridge import _core, adapters, counts, devices, planner, shortcut
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.arguments import check_copy
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
@@ -29,6 +29,7 @@ from arraybridge.errors import (
     InvalidMemoryType,
     MemoryConversionError,
     SourceTypeMismatch,
+    raised_by,
 )
 from arraybridge.planner import Caps, Plan
 from arraybridge.source import Source, on_host, source_of
@@ -196,9 +197,8 @@ def converted(
     target = adapters.of_memory_type(names.target)
     caps = _asked(target.caps, names)
     device = _device(gpu_id, target, caps, names, stacklevel)
-    if names.source == names.target == "numpy" and not copy:
-        return data  # also of forms that nobody else could be handed
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
+    counts.of_process.note(chosen)
     if key is not None:
         _shortcuts.learn(key, data, target, caps, chosen)
     return result
@@ -233,7 +233,7 @@ def _moved(
     data: Any, target: MemoryAdapter, caps: Caps, device: object, copy: bool | None, allow_downcast: bool, names: _Names
 ) -> tuple[Any, Plan]:
     """The result of the careful way, and what was decided."""
-    source = _asked(lambda: source_of(data, private=caps.private and not copy), names)
+    source = _asked(lambda: source_of(data, names.target, private=caps.private and not copy), names)
     gpus = [""] * (device + 1) if isinstance(device, int) else ()
     chosen = planner.plan(
         source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus
@@ -250,7 +250,8 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps) -> 
         return target.view(source.view())
     if here[0] == devices.CUDA and source.description.fill is not None:
         # A private copy already, and of the same device: nothing is left to do if it may stay there.
-        plain = source_of(adapters.of_memory_type(source.description.framework).plain(source.array))
+        unhindered = adapters.of_memory_type(source.description.framework).plain(source.array)
+        plain = source_of(unhindered, source.target)
         if here == where and chosen.dtype == source.description.dtype:
             return target.view(plain.view())
         source = plain
@@ -309,16 +310,15 @@ def _asked(question: Callable[[], _T], names: _Names, method: str = "hand_over")
     """The answer; whatever goes wrong on the way is a MemoryConversionError that says from what to what."""
     try:
         return question()
-    except FrameworkNotAvailable as error:
-        raise FrameworkNotAvailable(*names, error.method, error.reason, error.name) from error.__cause__
     except MemoryConversionError as error:
-        if error.target_type != "any" and error.source_type != "array":
+        known = error.target_type != "any" and error.source_type != "array"
+        if known and not isinstance(error, FrameworkNotAvailable):
             raise
-        raise type(error)(*names, error.method, error.reason) from error.__cause__
+        raise error.between(*names) from error.__cause__
     except BrokerError:
         raise
     except Exception as error:
-        raise MemoryConversionError(*names, method, f"{type(error).__name__}: {error}") from error
+        raise raised_by(error, *names, method) from error
 
 
 def brought(array: Any, memory_type: str, gpu_id: int | None) -> Any:

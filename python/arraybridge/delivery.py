@@ -9,8 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import _core, adapters, devices, notes, planner, shortcut, tree
-from arraybridge.adapters import generic
+from arraybridge import _core, adapters, counts, devices, notes, planner, shortcut, tree
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
 from arraybridge.connection import Connection
@@ -18,7 +17,7 @@ from arraybridge.errors import InvalidRequest, UnsupportedArray
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.progress import Progress
-from arraybridge.source import Source, copied, placed, placement_of, pulled, source_of
+from arraybridge.source import Source, copied, described, placed, placement_of, pulled, source_of
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
@@ -86,7 +85,7 @@ class Delivery:
         self._connection = connection
         self._outcomes = Outcomes()
         self._shortcuts = shortcut.Shortcuts()
-        self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show]] = {}
+        self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show, shortcut.Count]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
@@ -107,6 +106,7 @@ class Delivery:
                 except Exception:
                     pass  # the careful way says in words what is wrong
                 else:
+                    known[2]()
                     self._outcomes.note(known[0])
                     return result
         result, plans = self._shown(info, views, wanted)
@@ -145,7 +145,7 @@ class Delivery:
         plans: list[Plan] = []
 
         def made(leaf: Any) -> Any:
-            source = source_of(leaf, private=wanted.private)
+            source = source_of(leaf, wanted.caps.name, wanted.private)
             chosen = wanted.planned(source.description)
             plans.append(chosen)
             if chosen.route == "identity":
@@ -198,7 +198,7 @@ class Delivery:
         plans: list[Plan] = []
 
         def delivered(view: _core.View) -> Any:
-            chosen = wanted.planned(generic.described(view, "share", info.kind))
+            chosen = wanted.planned(described(view, "share", info.kind))
             plans.append(chosen)
             if wanted.plain and chosen.zero_copy:
                 if len(self._decided) >= DECIDED_MAX:
@@ -206,7 +206,7 @@ class Delivery:
                 form = view.traits or _form(view)
                 if form is not None:
                     show = shortcut.quick(wanted.target, view.dtype) if view.traits else wanted.target.view
-                    self._decided[wanted.caps, form] = chosen, show
+                    self._decided[wanted.caps, form] = chosen, show, counts.of_process.free(chosen)
             return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
 
         return tree.mapped(delivered, info.structure, views), plans

@@ -14,6 +14,7 @@ CUDA: Final = 2
 OPENCL: Final = 4
 METAL: Final = 8
 HOST: Final[Device] = (CPU, 0)
+UNKNOWN: Final[Device] = (0, 0)  # of arrays without memory: no wish for a device means it
 _WORDS: Final = {CUDA: "cuda", OPENCL: "opencl", METAL: "metal"}
 _TYPES: Final = {word: type_ for type_, word in _WORDS.items()}
 
@@ -27,7 +28,9 @@ class OwnDevices(NamedTuple):
 
 
 def named(device: Device) -> str:
-    """ "cpu", "cuda:0" or "opencl:0". """
+    """ "cpu", "cuda:0" or "opencl:0"; "unknown". """
+    if device == UNKNOWN:
+        return "unknown"
     return "cpu" if device[0] == CPU else f"{_WORDS[device[0]]}:{device[1]}"
 
 

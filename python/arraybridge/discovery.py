@@ -48,13 +48,16 @@ def find(address: str | None, start: Start) -> Found:
     if named:
         return Found(named, embedded=False, end=None)
     own = _own_directory()
-    if own is not None and is_listening(own):
+    if own.usable and is_listening(own.path):
         _log.info("connected to the broker of this user")
-        return Found(str(own), embedded=True, end=None)
+        return Found(str(own.path), embedded=True, end=None)
     standing = _standing()
     if standing is not None:
         _log.info("connected to the standing broker")
         return Found(str(standing), embedded=False, end=None)
+    # Not before: in a directory that all share, anybody can take the name, and would keep this user from the system's.
+    if own.refusal:
+        raise BrokerUnavailable(f"no broker is running, and none may be started: {own.refusal}", code=14)
     if start == "never":
         raise BrokerUnavailable('no broker is running, and start="never" forbids to start one', code=14)
     return _start_embedded()
@@ -87,32 +90,36 @@ def _standing() -> Path | None:
     return None
 
 
-def _own_directory() -> Path | None:
-    """The directory of this user's broker, or None if nobody has made it yet.
+class _Own(NamedTuple):
+    """The directory of this user's broker."""
 
-    Raises:
-        BrokerUnavailable: it is another user's, or open to others.
-    """
+    path: Path
+    usable: bool  # False: nobody has made it yet, or there is a refusal
+    refusal: str = ""  # why nothing in it can be trusted
+
+
+def _own_directory() -> _Own:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
     try:
         found = path.lstat()
     except FileNotFoundError:
-        return None
+        return _Own(path, usable=False)
+    except OSError as error:
+        return _Own(path, usable=False, refusal=f"the directory for this user's broker, {path}: {error.strerror}")
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise BrokerUnavailable("the directory for this user's broker belongs to others or is open to them", code=14)
-    return path
+        what = f"the directory for this user's broker, {path}, belongs to others or is open to them"
+        return _Own(path, usable=False, refusal=what)
+    return _Own(path, usable=True)
 
 
 def _made_own_directory() -> Path:
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    checked = _own_directory()
-    if checked is None:
-        raise BrokerUnavailable("the directory for this user's broker has gone", code=14)
-    return checked
+        _own_directory().path.mkdir(mode=0o700)
+    own = _own_directory()
+    if not own.usable:
+        raise BrokerUnavailable(own.refusal or "the directory for this user's broker has gone", code=14)
+    return own.path
 
 
 def _start_embedded() -> Found:

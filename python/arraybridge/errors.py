@@ -6,7 +6,7 @@ All of them pickle, so that they cross a multiprocessing pool as themselves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from arraybridge.planner import Plan
@@ -156,6 +156,14 @@ class MemoryConversionError(BrokerError):
         self.target_type = str(target_type)
         self.method = method
 
+    def between(self, source_type: str, target_type: str) -> Self:
+        """The same error of these two: who raises it does not always know what it is asked for."""
+        made = type(self)(source_type, target_type, self.method, self.reason)
+        own = {"message": made.message, "source_type": made.source_type, "target_type": made.target_type}
+        made.__dict__.update({**self.__dict__, **own})
+        made.__cause__ = self.__cause__
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.source_type, self.target_type, self.method, self.reason), self.__dict__
 
@@ -176,6 +184,11 @@ class FrameworkNotAvailable(MemoryConversionError, ImportError):
     ) -> None:
         super().__init__(source_type, target_type, method, reason)
         self.name = name or self.target_type
+
+    def between(self, source_type: str, target_type: str) -> Self:
+        made = super().between(source_type, target_type)
+        made.name = self.name
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.source_type, self.target_type, self.method, self.reason, self.name), self.__dict__
@@ -205,6 +218,16 @@ class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
     ) -> None:
         super().__init__(source_type, target_type, method, reason)
         self.plan = plan
+
+
+def raised_by(error: Exception, source_type: str, target_type: str, method: str) -> BrokerError:
+    """What a framework's own exception becomes: they raise half a dozen builtins, and classes that are none of them."""
+    if isinstance(error, BrokerError):
+        return error
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError):
+        return OutOfMemory(f"{source_type} to {target_type} by {method}: {text}")
+    return MemoryConversionError(source_type, target_type, method, text)
 
 
 class DeviceFallbackWarning(UserWarning):

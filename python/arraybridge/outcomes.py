@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
-from arraybridge import _core, adapters, devices, planner
-from arraybridge.errors import BrokerError, CopyWarning, MemoryConversionError
+from arraybridge import _core, adapters, counts, devices, planner
+from arraybridge.errors import BrokerError, CopyWarning, raised_by
 from arraybridge.planner import Converted, Plan
 
 _log = logging.getLogger("arraybridge")
@@ -29,8 +29,7 @@ def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
     except BrokerError:
         raise
     except Exception as error:
-        # Frameworks raise half a dozen builtins, and classes that are none of them.
-        raise MemoryConversionError(chosen.source, chosen.target, chosen.route, str(error)) from error
+        raise raised_by(error, chosen.source, chosen.target, chosen.route) from error
 
 
 class Outcomes:
@@ -53,8 +52,10 @@ class Outcomes:
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        """The result, or Converted. Warns of copies that nobody asked for, on the line of its caller's caller's caller: a
-        Delivery calls this for a public method."""
+        """The result, or Converted. Counts each plan. Warns of copies that nobody asked for, on the line of its caller's
+        caller's caller: a Delivery calls this for a public method."""
+        for each in plans:
+            counts.of_process.note(each)
         chosen = planner.combined(plans)
         self.note(chosen)
         if copy is None:

@@ -14,7 +14,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 from arraybridge import devices
 from arraybridge.devices import Device, OwnDevices
-from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
+from arraybridge.errors import (
+    DeviceUnavailable,
+    MemoryConversionError,
+    UnsupportedArray,
+    UnsupportedDtype,
+    ZeroCopyUnavailable,
+)
 
 Code = tuple[int, int, int]  # DLPack: code, bits, lanes
 Route = Literal["identity", "hand_over", "place"]
@@ -104,6 +110,15 @@ class Description:
     pull: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     device: Device = devices.HOST
     kind: str = "memfd"  # of a share: how its memory came to this process
+    # Set: why it has no memory that can be handed on. It can only stay what and where it is.
+    refusal: MemoryConversionError | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def refused(
+        cls, framework: str, refusal: MemoryConversionError, dtype: str = "", device: Device = devices.UNKNOWN
+    ) -> Description:
+        """Of an array that only its own framework can do anything with."""
+        return cls(framework, dtype, (0, 0, 1), (), None, 0, False, device=device, refusal=refusal)
 
     @property
     def nbytes(self) -> int:
@@ -154,7 +169,7 @@ def plan(
     allow_downcast: bool = False,
     gpus: Sequence[str] = (),
 ) -> Plan:
-    """Chooses the route. Nothing moves.
+    """Chooses the route. Nothing moves. What is of the target's framework already, where it is wanted, stays as it is.
 
     Args:
         copy: None: share if possible, else one copy; True: always a private copy; False: share or raise.
@@ -167,10 +182,16 @@ def plan(
         ZeroCopyUnavailable: `copy=False`, and a copy is needed.
     """
     wish = devices.wished(device, gpus, source.framework, target.name, target.own)
+    own = source.framework == target.name
+    # Whatever its dtype, form or the target's settings are: nobody looks at its memory.
+    if own and not copy and wish in (None, source.device):
+        return _free(source, target, "identity", source.dtype)
+    if source.refusal is not None:
+        raise source.refusal.between(source.framework, target.name)
     where = _where(source, target, wish)
     dtype = _dtype_at(target, source, allow_downcast)
     _check_form(source, target)
-    same = source.framework == target.name and dtype == source.dtype and where == source.device
+    same = own and dtype == source.dtype and where == source.device
     reasons = () if same else _reasons(source, target, dtype, copy)
     if where != source.device:
         asked = "" if wish is None else f" {ASKED_FOR}"
@@ -179,7 +200,7 @@ def plan(
     if copy:
         reasons = (*reasons, COPY_REQUESTED)
     if not reasons:
-        return _free(source, target, "identity" if same else "hand_over", dtype)
+        return _free(source, target, "hand_over", dtype)
     nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
     copies = _copies(source, target, dtype, where)
     if copies > 1:
@@ -371,7 +392,7 @@ def _narrowing(source: Description, dtype: str) -> tuple[str, ...]:
 
 
 def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
-    notes = list(source.notes)
+    notes = list(source.notes) if route == "hand_over" else []
     on_gpu = source.device[0] == devices.CUDA
     asked = "" if on_gpu else ": asked for by copy=False"
     if route == "hand_over" and not on_gpu and source.framework == "share" and target.private:

@@ -9,7 +9,7 @@ from arraybridge.arguments import check_seconds, check_text
 from arraybridge.connection import Connection
 from arraybridge.errors import InvalidRequest
 from arraybridge.progress import Progress
-from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of
+from arraybridge.source import Purpose, Source, freeze, placed, placement_of, sources_of_share
 
 
 _PUT_ALIKE: Final = notes.of_put("array", False, False)
@@ -56,7 +56,7 @@ class Publication(NamedTuple):
             raise InvalidRequest(f"a lifetime is at least a millisecond, not {lifetime!r} seconds")
         structure, leaves = tree.flatten(array)
         purpose = Purpose(sealed, name or "", structure, metadata or b"")
-        return cls([source_of(leaf) for leaf in leaves], purpose, replace, waits, lifetime_s)
+        return cls(sources_of_share(leaves), purpose, replace, waits, lifetime_s)
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
         """Places the arrays, unless they were born in broker memory, and enters them under their name. None: without a

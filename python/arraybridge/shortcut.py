@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from arraybridge import _core, adapters
+from arraybridge import _core, adapters, counts
 from arraybridge.adapters import Adapter
 from arraybridge.detect import memory_type_of
 from arraybridge.planner import Caps, Plan
@@ -18,9 +18,10 @@ from arraybridge.planner import Caps, Plan
 Maker = Callable[[Any], _core.View]
 Show = Callable[[_core.View], Any]
 Key = tuple[Any, ...]  # the array's class first, then whatever else was said
+Count = Callable[[], object]  # called for every array that goes this way
 # From arrays of one class to those of one framework, as it is configured now: how to read them, its caps now (None: they
 # never change), its caps when the plans were made, and those by View.traits (no Show: the array itself is wanted).
-Road = tuple[Maker, Callable[[], Caps] | None, Caps, dict[int | None, tuple[Plan, Show | None]]]
+Road = tuple[Maker, Callable[[], Caps] | None, Caps, dict[int | None, tuple[Plan, Show | None, Count]]]
 _PLANS_MAX: Final = 1024
 # Array classes of frameworks, which live as long as the process; no class of a user's.
 _makers: dict[type, Maker] = {}
@@ -40,8 +41,10 @@ class Shortcuts:
             if caps_now is not None and caps_now() is not caps:
                 return None
             view = read(array)
-            plan, show = plans[view.traits]
-            return array if show is None else show(view), plan
+            plan, show, count = plans[view.traits]
+            found = array if show is None else show(view)
+            count()
+            return found, plan
         except Exception:
             return None
 
@@ -63,7 +66,7 @@ class Shortcuts:
         plans = road[3]
         if len(plans) >= _PLANS_MAX:
             plans.clear()
-        plans[traits] = plan, show
+        plans[traits] = plan, show, counts.of_process.free(plan)
 
 
 def quick(target: Adapter, dtype: str) -> Show:

@@ -9,7 +9,7 @@ from arraybridge import _core, adapters, devices
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.devices import Device
-from arraybridge.errors import InvalidRequest
+from arraybridge.errors import BrokerError, InvalidRequest, MemoryConversionError, UnsupportedArray, raised_by
 from arraybridge.planner import Caps, Description, Plan
 from arraybridge.progress import Meter, Progress
 from arraybridge.progress import copy as piecewise
@@ -22,32 +22,112 @@ class Source(NamedTuple):
     array: Any
     adapter: adapters.Adapter
     description: Description
+    target: str  # what it is read for, as errors call it
 
     def view(self) -> _core.View:
-        """The array as a View, without a copy. REQUIRES: the description has no obstacles."""
-        return self.adapter.export(self.array)
+        """The array as a View, without a copy. REQUIRES: the description has neither obstacles nor a refusal.
+
+        Raises:
+            UnsupportedArray: its framework gives nobody its memory, whatever it looked like.
+        """
+        try:
+            return self.adapter.export(self.array)
+        except BrokerError:
+            raise
+        except Exception as error:
+            framework = self.description.framework
+            text = f"its own framework refuses: {type(error).__name__}: {error}"
+            raise UnsupportedArray(framework, self.target, "hand_over", text) from error
+
+    def write_to(self, room: _core.View) -> None:
+        """Its values into memory of its shape and dtype, if its framework has to do that. REQUIRES: `description.fill`.
+
+        Raises:
+            MemoryConversionError: its framework does not.
+        """
+        assert self.description.fill is not None
+        try:
+            self.description.fill(room)
+        except BrokerError:
+            raise
+        except Exception as error:
+            raise raised_by(error, self.description.framework, self.target, "place") from error
 
 
-def source_of(array: Any, private: bool = False) -> Source:
-    """Of a framework's array, a Keras variable, a Share, a View, or whatever else speaks an array protocol.
+def source_of(array: Any, target: str, private: bool = False) -> Source:
+    """Of a framework's array, a Keras variable, a Share, a View, or whatever else speaks an array protocol. What nobody
+    could read has a refusal in its description: it may be wanted as what it is.
 
     Args:
+        target: what it is read for, as errors call it: a framework, or "share".
         private: a Share is mapped copy-on-write, as `get` does for frameworks that do not know read-only memory.
-
-    Raises:
-        UnsupportedArray, UnsupportedDtype: nobody could read it.
     """
     if isinstance(array, Share):
         view = array.view(private=private)
-        return Source(view, adapters.protocols(), generic.described(view, "share", array.kind))
-    adapter = adapters.of(array)
-    if adapter is adapters.protocols():
-        if adapters.is_keras_variable(type(array)):
-            return source_of(array.value, private)
+        return Source(view, adapters.protocols(), described(view, "share", array.kind), target)
+    framework = adapters.framework_of(type(array))
+    if framework is not None:
+        adapter = adapters.named(framework)
+        return Source(array, adapter, _asked(adapter, framework, array), target)
+    adapter = adapters.protocols()
+    if adapters.is_keras_variable(type(array)):
+        return source_of(array.value, target, private)
+    try:
         # Read once: a capsule has nothing more to give.
         view = adapter.export(array)
-        return Source(view, adapter, generic.described(view, "view"))
-    return Source(array, adapter, adapter.describe(array))
+    except MemoryConversionError as refusal:
+        alone = refusal.with_traceback(None)
+        return Source(array, adapter, Description.refused(type(array).__name__, alone), target)
+    return Source(view, adapter, described(view, "view"), target)
+
+
+def sources_of_share(arrays: Sequence[Any]) -> list[Source]:
+    """Of what is to be carried to other processes.
+
+    Raises:
+        UnsupportedArray, UnsupportedDtype: nobody could read one of them.
+    """
+    found = [source_of(array, "share") for array in arrays]
+    for each in found:
+        if each.description.refusal is not None:
+            raise each.description.refusal.between(each.description.framework, "share")
+    return found
+
+
+def _asked(adapter: adapters.Adapter, framework: str, array: Any) -> Description:
+    """What its adapter says of an array. Arrays may run code of users, which raises anything."""
+    try:
+        return adapter.describe(array)
+    except MemoryConversionError as error:
+        # Without this frame, which knows the array: who keeps the refusal would keep it, too.
+        return _refused(adapter, framework, array, error.with_traceback(None))
+    except BrokerError:
+        raise
+    except Exception as error:
+        text = f"{type(array).__name__} cannot be read: {type(error).__name__}: {error}"
+        unreadable = UnsupportedArray(framework, "any", "detect", text)
+        unreadable.__cause__ = error.with_traceback(None)
+        return _refused(adapter, framework, array, unreadable)
+
+
+def _refused(adapter: adapters.Adapter, framework: str, array: Any, refusal: MemoryConversionError) -> Description:
+    try:
+        found = getattr(adapter, "location", _nowhere)(array)
+    except Exception:
+        found = None
+    return Description.refused(framework, refusal, device=found or devices.UNKNOWN)
+
+
+def _nowhere(array: Any) -> None:
+    return None
+
+
+def described(view: _core.View, framework: str, kind: str = "memfd") -> Description:
+    """A View in the planner's words, a refusal of its dtype among them."""
+    try:
+        return generic.described(view, framework, kind)
+    except MemoryConversionError as refusal:
+        return Description.refused(framework, refusal.with_traceback(None))
 
 
 def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
@@ -115,14 +195,14 @@ def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
 
 def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:
     """The View that a target in host memory gets: the array's own, or a private copy in this process. Asks no broker."""
-    described = source.description
-    if described.pull is not None:
+    found = source.description
+    if found.pull is not None:
         return pulled(source, chosen, caps)
-    if described.fill is None:
+    if found.fill is None:
         return copied(source.view(), chosen, caps)
-    room = numpy_adapter.room(described.dtype, described.code, described.shape)
-    described.fill(room)
-    by_the_way = chosen.dtype != described.dtype or chosen.dtype in caps.by_value
+    room = numpy_adapter.room(found.dtype, found.code, found.shape)
+    source.write_to(room)
+    by_the_way = chosen.dtype != found.dtype or chosen.dtype in caps.by_value
     return copied(room, chosen, caps) if by_the_way else room
 
 
@@ -131,7 +211,12 @@ def pulled(source: Source, chosen: Plan, caps: Caps) -> _core.View:
     REQUIRES: the description says how to pull."""
     pull = source.description.pull
     assert pull is not None
-    view: _core.View = pull()
+    try:
+        view: _core.View = pull()
+    except BrokerError:
+        raise
+    except Exception as error:
+        raise raised_by(error, source.description.framework, source.target, "place") from error
     if view.dtype != chosen.dtype:
         return copied(view, chosen, caps)
     return _core.copy_to_heap(view) if view.address % (caps.align_bytes or 1) else view
@@ -148,7 +233,10 @@ def _filled(
         if fill is None and meter is not None:
             piecewise(source.view(), room, meter)
             continue
-        (fill or numpy_adapter.filler(source.view()))(room)
+        if fill is None:
+            numpy_adapter.filler(source.view())(room)
+        else:
+            source.write_to(room)
         if meter is not None:
             meter.moved(room.nbytes)
     return placement

@@ -145,6 +145,31 @@ def numba_and_capsules_reach_everybody() -> None:
     assert (convert_memory(made("numba"), None, "numpy") == VALUES).all()
 
 
+def numba_through_asdlpack_is_one_pointer() -> None:
+    """The guides' recipe: each framework's own from_dlpack takes what asdlpack makes of a Numba array."""
+    takers = {name: sys.modules[name] for name in ("torch", "cupy")} | {"jax": sys.modules["jax"].dlpack}
+    for dtype in ("float32", "int64"):
+        values = np.array([[1, -2, 3], [2**31 + 1, 0, -1]], "i8").astype(dtype)
+        for target, module in takers.items():
+            array = made("numba", values)
+            got = module.from_dlpack(arraybridge.asdlpack(array))
+            assert isinstance(got, frameworks.ARRAYS[target]) and got.on_gpu and address(got) == address(array)
+            assert got.values().dtype == dtype and (got.values() == values).all()
+            again = convert_memory(arraybridge.asdlpack(array), None, target, 0)
+            assert address(again) == address(array) and again.values().dtype == dtype
+    array = made("numba", np.arange(3))
+    sys.modules["jax"].config.jax_enable_x64 = False
+    for ask in (lambda: convert_memory(array, None, "jax", 0), lambda: convert_memory(array, None, "jax", 0, copy=False)):
+        try:
+            ask()
+        except arraybridge.UnsupportedDtype as error:
+            assert "jax_enable_x64" in str(error) and "allow_downcast" in str(error)
+        else:
+            raise AssertionError("JAX would have narrowed it")
+    narrow = convert_memory(array, None, "jax", 0, allow_downcast=True)
+    assert narrow.values().dtype == "int32" and narrow.values().tolist() == [0, 1, 2]
+
+
 gpu.start()
 frameworks.install()
 own_copies.install()

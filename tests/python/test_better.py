@@ -9,10 +9,12 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 
 import numpy as np
 import pytest
+from arrays import aligned
 from processes import environment, run_client, start_daemon
 
 import arraybridge
@@ -368,13 +370,77 @@ def test_34_one_memory_in_two_processes_by_put_and_get(broker, client, framework
     )
 
 
+def counted():
+    """Of each pair, route and set of reasons: conversions, copies, bytes."""
+    return {each[:4]: each[4:] for each in arraybridge.conversion_counts()}
+
+
+def more_than(before):
+    """What has been counted since."""
+    zero = (0, 0, 0)
+    more = {
+        kind: tuple(now - then for now, then in zip(numbers, before.get(kind, zero), strict=True))
+        for kind, numbers in counted().items()
+    }
+    return {kind: numbers for kind, numbers in more.items() if any(numbers)}
+
+
 @pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 @pytest.mark.parametrize("target", HOST)
 def test_36_every_copy_has_a_stated_counted_reason(broker, target):
     for source in (pixels(), pixels()[:, ::-1], pixels(">f4"), pixels()[::2]):
-        plan = broker.convert(source, target, explain=True).plan
-        assert bool(plan.copies) == bool(plan.reasons) == (not plan.zero_copy)
-        assert all(": " in reason for reason in plan.reasons)
+        for copy in (None, True):
+            before, sums = counted(), broker.stats()
+            plan = broker.convert(source, target, copy=copy, explain=True).plan
+            assert bool(plan.copies) == bool(plan.reasons) == (not plan.zero_copy)
+            assert all(": " in reason for reason in plan.reasons)
+            codes = tuple(reason.partition(":")[0] for reason in plan.reasons)
+            kind = "numpy", target, plan.route, codes
+            assert more_than(before) == {kind: (1, plan.copies, plan.copied_bytes)}
+            if plan.copies:
+                assert plan.copied_bytes == source.nbytes * plan.copies
+            now = broker.stats()
+            assert now["convert_copied_bytes"] - sums["convert_copied_bytes"] == plan.copied_bytes
+            assert now["convert_copies"] - sums["convert_copies"] == plan.copies
+            assert now["convert_conversions"] - sums["convert_conversions"] == 1
+            assert now[f"convert_{plan.route}"] - sums[f"convert_{plan.route}"] == 1
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_36_what_takes_the_short_way_is_counted_too(broker, target):
+    """By sixteen threads at once; of convert_memory and of get as well."""
+    source, rounds = aligned((16,)), 500
+    broker.put(source, "frame")
+    ways = {
+        "hand_over" if target != "numpy" else "identity": (
+            lambda: broker.convert(source, target, copy=False),
+            lambda: convert_memory(source, "numpy", target, None, copy=False),
+        ),
+        "share": (lambda: broker.get("frame", target),),
+    }
+    for way, calls in ways.items():
+        before = counted()
+        threads = [threading.Thread(target=lambda: [call() for call in calls for _ in range(rounds)]) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        kind = ("share", target, "hand_over", ()) if way == "share" else ("numpy", target, way, ())
+        assert more_than(before) == {kind: (16 * rounds * len(calls), 0, 0)}
+        assert more_than(counted()) == {}, "looking counts nothing"
+
+
+def test_36_a_tree_counts_by_its_arrays_and_a_refusal_not_at_all(broker):
+    before = counted()
+    with pytest.raises(UnsupportedDtype):
+        broker.convert(pixels(object), "torch")
+    with pytest.raises(UnsupportedDtype):
+        convert_memory(pixels("f8"), "numpy", "jax", None)
+    with pytest.raises(arraybridge.ZeroCopyUnavailable):
+        broker.convert(pixels()[:, ::-1], "torch", copy=False)
+    assert more_than(before) == {}
+    broker.convert({"a": pixels(), "b": [pixels(), pixels()]}, "torch")
+    assert more_than(before) == {("numpy", "torch", "hand_over", ()): (3, 0, 0)}
 
 
 def test_35_that_memory_survives_its_producer_and_the_daemon():

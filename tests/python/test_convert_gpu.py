@@ -22,6 +22,7 @@ def environment() -> Iterator[dict[str, str]]:
         "without_copying_only_what_can_be_shared",
         "slices_are_stacked_and_scaled_where_they_are",
         "numba_and_capsules_reach_everybody",
+        "numba_through_asdlpack_is_one_pointer",
     ],
 )
 def test_on_the_gpu(environment: dict[str, str], program: str) -> None:

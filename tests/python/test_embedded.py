@@ -320,6 +320,39 @@ def test_a_directory_open_to_others_is_refused(runtime):
         arraybridge.Broker().list()
 
 
+def test_a_directory_of_others_keeps_nobody_from_the_systems_broker(runtime, monkeypatch):
+    """Under /tmp anybody can take the name of another user's directory."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as base:
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        monkeypatch.setattr(tempfile, "tempdir", base)
+        taken = Path(base, f"arraybridge-{os.getuid()}")
+        taken.symlink_to("/nonexistent")
+        for start in ("auto", "never"):
+            with pytest.raises(BrokerUnavailable, match=f"no broker is running.*{taken}, belongs to others"):
+                arraybridge.Broker(start=start).list()
+        system = Path(base, "system")
+        system.mkdir()
+        monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", str(system))
+        daemon = start_daemon(str(system), "--log-level", "warn")
+        with arraybridge.Broker() as broker:
+            assert broker.list() == [] and broker.address == str(system)
+        assert stop_daemon(daemon) == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make another user's directory")
+def test_a_directory_of_another_user_is_never_connected_to(runtime):
+    runtime.mkdir(mode=0o700)
+    daemon = start_daemon(str(runtime), "--log-level", "warn")
+    os.chown(runtime, 12345, -1)
+    try:
+        with pytest.raises(BrokerUnavailable, match="belongs to others"):
+            discovery.find(None, "auto")
+    finally:
+        os.chown(runtime, 0, -1)
+    assert discovery.find(None, "never").address == str(runtime)
+    assert stop_daemon(daemon) == 0
+
+
 def test_without_a_runtime_directory_it_is_a_private_one_under_tmp(runtime, monkeypatch):
     with tempfile.TemporaryDirectory(prefix="ab-") as base:
         monkeypatch.delenv("XDG_RUNTIME_DIR")

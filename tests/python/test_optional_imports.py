@@ -3,11 +3,14 @@
 import copy
 import inspect
 import pickle
+import re
 import sys
+import tomllib
 import types
 
 import numpy as np
 import pytest
+from processes import ROOT
 
 import arraybridge
 from arraybridge import (
@@ -15,6 +18,7 @@ from arraybridge import (
     InvalidMemoryType,
     SourceTypeMismatch,
     UnsupportedArray,
+    adapters,
     array_namespace,
     asdlpack,
     ensure_module,
@@ -138,3 +142,12 @@ def test_without_array_api_compat_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "array_api_compat", None)
     with pytest.raises(FrameworkNotAvailable, match="array_api_compat is not available"):
         array_namespace(np.ones(1))
+
+
+@pytest.mark.parametrize("name", adapters.VERSIONS_MIN)
+def test_an_extra_installs_what_its_adapter_takes(name):
+    """pip install arraybridged[NAME] must not bring a version that is refused afterwards."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (requirement,) = extras[name]
+    minimum = tuple(int(part) for part in re.fullmatch(r"[a-z0-9-]+>=([0-9.]+)", requirement).group(1).split("."))
+    assert minimum >= adapters.VERSIONS_MIN[name][: len(minimum)]

@@ -1,4 +1,7 @@
-"""Two GPUs of the simulated driver, with fakes of the frameworks: which of them is meant, whose stream waits for whose."""
+"""Two GPUs of the simulated driver, with fakes of the frameworks: which of them is meant, whose stream waits for whose.
+
+With ARRAYBRIDGE_LONG the streams wait 1000 times.
+"""
 
 import subprocess
 import sys
@@ -18,6 +21,7 @@ def gpus() -> Iterator[tuple[str, dict[str, str]]]:
     "program",
     [
         "another_gpu_than_the_current",
+        "from_gpu_to_gpu_to_numpy",
         "a_consumers_stream_waits_for_its_producers",
         "a_capture_outlives_what_is_released_in_it",
     ],

@@ -43,6 +43,23 @@ def another_gpu_than_the_current(broker: arraybridge.Broker, _: str) -> None:
         assert got.held.device == (2, 0) and (got.values() == VALUES).all() and gpu.current() == 0
 
 
+def from_gpu_to_gpu_to_numpy(_: arraybridge.Broker, __: str) -> None:
+    """The guides' recipe, for every pair of frameworks that have GPUs."""
+    names = ("cupy", "torch", "tensorflow", "jax")
+    for source in names:
+        for target in names:
+            first = on_gpu(0, source)
+            second = arraybridge.convert_memory(first, source, target, gpu_id=1)
+            assert second.held.device == (2, 1) and second.address != first.address, (source, target)
+            assert arraybridge.get_device_id(second, target) == 1 and gpu.current() == 0
+            third = arraybridge.convert_memory(second, target, "numpy", gpu_id=1)
+            assert type(third) is np.ndarray and third.dtype == VALUES.dtype and (third == VALUES).all()
+            assert (first.values() == VALUES).all() and first.held.device == (2, 0) and gpu.current() == 0
+            assert arraybridge.convert_memory(second, target, target, gpu_id=1) is second
+            back = arraybridge.convert_memory(second, target, source, gpu_id=0)
+            assert back.held.device == (2, 0) and (back.values() == VALUES).all()
+
+
 def put_on_the_second(broker: arraybridge.Broker, _: str) -> None:
     broker.put(on_gpu(1, "torch"), "second")
     print(_core.gpus()[1])
@@ -94,7 +111,7 @@ def a_capture_outlives_what_is_released_in_it(broker: arraybridge.Broker, _: str
 warnings.simplefilter("ignore")
 gpu.start()
 frameworks.install()
-own_copies.install()
+own_copies.install(gpus=2)
 with arraybridge.Broker(sys.argv[1], namespace="two", start="never") as made:
     globals()[sys.argv[2]](made, *sys.argv[3:] or [""])
     if sys.argv[2] == "put_on_the_second":

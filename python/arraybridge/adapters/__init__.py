@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, memory_type_of
 from arraybridge.devices import HOST
-from arraybridge.errors import FrameworkNotAvailable, InvalidMemoryType, SourceTypeMismatch
+from arraybridge.errors import FrameworkNotAvailable, InvalidMemoryType, MemoryConversionError, SourceTypeMismatch
 from arraybridge.planner import Caps, Description
 
 if TYPE_CHECKING:
@@ -46,6 +46,13 @@ class Adapter(Protocol):
 
     def view(self, view: View, /) -> Any:
         """Its array over the View's memory. REQUIRES: a plan said so. Never copies, but for `Caps.by_value`."""
+
+
+class Locator(Protocol):
+    """What an adapter has beside, if its framework has arrays without memory that could be handed on."""
+
+    def location(self, array: Any, /) -> Device | None:
+        """Where an array is that `describe` refused; None: nobody can say. May raise anything."""
 
 
 class Uploader(Protocol):
@@ -119,8 +126,13 @@ def of_memory_type(memory_type: str) -> MemoryAdapter:
 
 def of(array: object) -> Adapter:
     """The adapter of this array's framework; the generic one for whatever else speaks an array protocol."""
-    framework = memory_type_of(type(array)) or _further(type(array))
+    framework = framework_of(type(array))
     return protocols() if framework is None else named(framework)
+
+
+def framework_of(kind: type) -> str | None:
+    """The name of the adapter whose framework has arrays of this class. Imports nothing."""
+    return memory_type_of(kind) or _further(kind)
 
 
 def _further(kind: type) -> str | None:
@@ -164,7 +176,10 @@ def get_device_id(data: object, memory_type: str) -> int | None:
     if found != memory_type:
         reason = f"the data is {found}, not {memory_type}"
         raise SourceTypeMismatch(str(memory_type), str(memory_type), "device", reason)
-    device = adapter.describe(data).device
+    try:
+        device = adapter.describe(data).device
+    except MemoryConversionError as error:
+        raise error.between(str(memory_type), str(memory_type)) from error.__cause__
     return None if device == HOST else device[1]
 
 

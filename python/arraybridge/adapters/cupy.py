@@ -58,6 +58,10 @@ def describe(array: Any) -> Description:
     )
 
 
+def location(array: Any) -> devices.Device:
+    return devices.CUDA, array.device.id
+
+
 def export(array: Any) -> View:
     # Told the legacy stream, CuPy orders its current one before it.
     with _cupy().cuda.Device(array.device.id):
@@ -98,12 +102,12 @@ def gpus() -> int:
         return 0
 
 
-def uploaded(view: View, number: int) -> Any:
+def uploaded(source: View, number: int) -> Any:
     cupy = _cupy()
+    on_host = source.device == devices.HOST
+    there = numpy_adapter.view(source) if on_host else view(source)  # of another GPU in that one's own context
     with cupy.cuda.Device(number):
-        if view.device == devices.HOST:
-            return cupy.asarray(numpy_adapter.view(view))
-        return cupy.array(cupy.from_dlpack(view), copy=True)
+        return cupy.asarray(there) if on_host else cupy.array(there, copy=True)
 
 
 def plain(array: Any) -> Any:

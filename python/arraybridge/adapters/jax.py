@@ -56,6 +56,18 @@ def describe(array: Any) -> Description:
     return replace(numpy_adapter.describe(_alias(array)), framework="jax")
 
 
+def location(array: Any) -> devices.Device | None:
+    jax = _jax()
+    if isinstance(array, jax.core.Tracer):
+        # Of a computation that runs where JAX computes; on a GPU nobody knows which.
+        return devices.HOST if jax.default_backend() == "cpu" else None
+    found = {(each.platform, each.local_hardware_id) for each in array.sharding.device_set}
+    if {platform for platform, _ in found} == {"cpu"}:
+        return devices.HOST
+    platform, number = found.pop()
+    return (devices.CUDA, number) if platform == "gpu" and not found else None
+
+
 def export(array: Any) -> View:
     if _platform(array) == "gpu":
         return _core.wrap(array)

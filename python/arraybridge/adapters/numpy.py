@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from arraybridge import _core
+from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
 from arraybridge.errors import InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description
@@ -70,6 +70,10 @@ def describe(array: Any) -> Description:
         obstacles=tuple(obstacles),
         fill=filler(array) if obstacles else None,
     )
+
+
+def location(array: Any) -> devices.Device:
+    return devices.HOST
 
 
 def export(array: Any) -> View:
@@ -276,7 +280,7 @@ def _traveling(dtype: Any) -> tuple[str, Code]:
         np = ensure_module("numpy")
         described = json.dumps(np.lib.format.dtype_to_descr(dtype.newbyteorder("=")), separators=(",", ":"))
         return STRUCT + described, CODES["uint8"]
-    raise UnsupportedDtype("numpy", "any", "hand_over", f"no framework can be handed NumPy's dtype {dtype}")
+    raise UnsupportedDtype("numpy", "any", "hand_over", f"no framework can be handed the dtype {dtype}")
 
 
 def _tuples(described: Any) -> Any:

@@ -48,6 +48,11 @@ def describe(tensor: Any) -> Description:
     return replace(numpy_adapter.describe(_alias(value)), framework="tensorflow", read_only=True)
 
 
+def location(tensor: Any) -> devices.Device | None:
+    kind, _, number = tensor.device.rpartition("device:")[2].partition(":")
+    return devices.HOST if kind == "CPU" else (devices.CUDA, int(number)) if kind == "GPU" else None
+
+
 def export(tensor: Any) -> View:
     value = _value(tensor)
     return _of_gpu(value) if _on_gpu(value) else numpy_adapter.export(_alias(value))

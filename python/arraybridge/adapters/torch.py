@@ -62,6 +62,11 @@ def describe(tensor: Any) -> Description:
     )
 
 
+def location(tensor: Any) -> devices.Device | None:
+    where = tensor.device
+    return devices.HOST if where.type == "cpu" else (devices.CUDA, where.index) if where.type == "cuda" else None
+
+
 def export(tensor: Any) -> View:
     return _core.wrap(tensor.detach())
 
@@ -127,7 +132,10 @@ def _filler(tensor: Any) -> Any:
 def _refuse_formless(tensor: Any) -> None:
     torch = _torch()
     form = None
-    if tensor.is_nested:
+    # First: it refuses every other question, too.
+    if _is_one_of(tensor, "torch.nn.parameter", "UninitializedTensorMixin"):
+        form = f"an uninitialized tensor ({type(tensor).__name__})"
+    elif tensor.is_nested:
         form = "a nested tensor"
     elif tensor.layout != torch.strided:
         form = f"a sparse tensor ({tensor.layout})"
@@ -137,18 +145,44 @@ def _refuse_formless(tensor: Any) -> None:
         form = "a meta tensor"
     elif torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         form = "a tensor inside a functorch transform"
-    elif _is_fake(tensor):
+    elif _is_one_of(tensor, "torch._subclasses.fake_tensor", "FakeTensor"):
         form = "a fake tensor"
     elif tensor.device.type not in ("cpu", "cuda"):
         form = f"a tensor on {tensor.device}"
+    else:
+        form = _without_memory(tensor) or _refusing_itself(tensor)
     if form is not None:
         raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be handed on")
 
 
-def _is_fake(tensor: Any) -> bool:
-    # Looked up, not imported: who has a fake tensor has imported its module.
-    module = sys.modules.get("torch._subclasses.fake_tensor")
-    return module is not None and isinstance(tensor, module.FakeTensor)
+def _without_memory(tensor: Any) -> str | None:
+    """What a tensor is that looks like any other and has no memory."""
+    if tensor.data_ptr() or 0 in tensor.shape:
+        return None
+    if tensor._is_zerotensor():
+        return "a zero tensor"
+    if _torch()._is_functional_tensor(tensor):
+        return "a functional tensor"
+    # What a subclass wraps is somewhere else; its own storage has a size alone.
+    wrapper = tensor.untyped_storage().nbytes()
+    return f"a wrapper subclass ({type(tensor).__name__})" if wrapper else "a tensor with freed storage"
+
+
+def _refusing_itself(tensor: Any) -> str | None:
+    kind, torch = type(tensor), _torch()
+    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        return None
+    try:
+        tensor.detach()
+    except Exception as error:
+        return f"a subclass ({kind.__name__}) that refuses to be detached ({type(error).__name__}: {error})"
+    return None
+
+
+def _is_one_of(tensor: Any, module: str, name: str) -> bool:
+    # Looked up, not imported: who has a tensor of a class has imported its module.
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(tensor, kind)
 
 
 def gpus() -> int:

@@ -68,6 +68,7 @@ class TorchTensor(Held):
 
     is_nested = is_quantized = is_meta = requires_grad = False
     layout = "strided"
+    __torch_dispatch__ = None  # who subclasses it may have one
     dtype = property(lambda self: f"torch.{self.held.dtype}")
     is_cuda = property(lambda self: self.on_gpu)
     device = property(lambda self: SimpleNamespace(type="cuda" if self.on_gpu else "cpu", index=self.held.device[1]))

@@ -1,22 +1,28 @@
 """What the fakes of frameworks.py do by themselves on the simulated GPU: upload, copy, stack. `install()` adds it to them."""
 
 import sys
+from collections.abc import Callable
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from fakes import frameworks
+from fakes import frameworks, gpu
 from fakes.gpu import Held
 
 
-def uploaded(kind: type[Held]) -> Any:
-    """A function that makes an array of this class on the GPU, of host values or of another fake's."""
+def uploaded(kind: type[Held], number: Callable[[], int] = lambda: 0) -> Any:
+    """A function that makes an array of this class on that GPU, of host values or of another fake's."""
 
     def upload(values: Any, *_: Any, **__: Any) -> Any:
         made = values.values() if isinstance(values, Held) else np.asarray(values)
-        return kind.of(np.ascontiguousarray(made).reshape(made.shape))
+        before = gpu.current()
+        gpu.enter(number())
+        try:
+            return kind.of(np.ascontiguousarray(made).reshape(made.shape))
+        finally:
+            gpu.enter(before)
 
     return upload
 
@@ -29,11 +35,12 @@ class TorchTensor(frameworks.TorchTensor):
     """With the copies that the real class makes of itself."""
 
     def to(self, device: str, *, copy: bool) -> Any:
-        assert copy and device == "cuda:0"
-        return uploaded(type(self))(self)
+        kind, _, number = device.partition(":")
+        assert copy and kind == "cuda"
+        return uploaded(type(self), lambda: int(number))(self)
 
     def contiguous(self) -> Any:
-        return uploaded(type(self))(self)
+        return uploaded(type(self), lambda: int(self.held.device[1]))(self)
 
     def resolve_conj(self) -> Any:
         return self
@@ -41,40 +48,43 @@ class TorchTensor(frameworks.TorchTensor):
     resolve_neg = resolve_conj
 
 
-def install() -> None:
-    """REQUIRES: frameworks.install()."""
+def install(gpus: int = 1) -> None:
+    """REQUIRES: frameworks.install(), and so many GPUs."""
     cupy, torch, tensorflow, jax, cle = (
         sys.modules[name] for name in ("cupy", "torch", "tensorflow", "jax", "pyclesperanto")
     )
     add: Any = SimpleNamespace  # the modules are plain objects here
+    chosen = [0]  # TensorFlow's
+    of_cupy = uploaded(frameworks.CupyArray, lambda: cupy.__dict__["current"])
+    of_tensorflow = uploaded(frameworks.TfTensor, lambda: chosen[0])
     cupy.__dict__.update(
-        asarray=uploaded(frameworks.CupyArray), array=uploaded(frameworks.CupyArray), stack=stacked(frameworks.CupyArray),
-        ascontiguousarray=uploaded(frameworks.CupyArray),
+        asarray=of_cupy, array=of_cupy, ascontiguousarray=of_cupy, stack=stacked(frameworks.CupyArray),
     )  # fmt: skip
-    cupy.__dict__["cuda"].runtime = add(getDeviceCount=lambda: 1)
+    cupy.__dict__["cuda"].runtime = add(getDeviceCount=lambda: gpus)
 
     frameworks.TorchTensor = frameworks.ARRAYS["torch"] = TorchTensor  # type: ignore[misc]
     torch.__dict__.update(Tensor=TorchTensor, stack=stacked(TorchTensor))
-    torch.__dict__["cuda"].__dict__.update(is_available=lambda: True, device_count=lambda: 1)
+    torch.__dict__["cuda"].__dict__.update(is_available=lambda: True, device_count=lambda: gpus)
 
     @contextmanager
     def device(name: str) -> Any:
-        assert name == "GPU:0"
+        before, chosen[0] = chosen[0], int(name.removeprefix("GPU:"))
         yield
+        chosen[0] = before
 
+    tensorflow.__dict__["gpus"][:] = [f"gpu{number}" for number in range(gpus)]
     tensorflow.__dict__.update(
-        device=device, constant=uploaded(frameworks.TfTensor), stack=stacked(frameworks.TfTensor),
-        raw_ops=add(DeepCopy=lambda x: uploaded(frameworks.TfTensor)(x)),
+        device=device, constant=of_tensorflow, stack=stacked(frameworks.TfTensor),
+        raw_ops=add(DeepCopy=lambda x: of_tensorflow(x)),
     )  # fmt: skip
 
     def put(values: Any, device: Any) -> Any:
-        assert device.local_hardware_id == 0
-        made = uploaded(frameworks.JaxArray)(values)
+        made = uploaded(frameworks.JaxArray, lambda: device.local_hardware_id)(values)
         made.block_until_ready = lambda: made
         return made
 
     jax.__dict__.update(
-        device_put=put, local_devices=lambda backend: [add(local_hardware_id=0)],
+        device_put=put, local_devices=lambda backend: [add(local_hardware_id=number) for number in range(gpus)],
         numpy=add(array=uploaded(frameworks.JaxArray), stack=stacked(frameworks.JaxArray)),
     )  # fmt: skip
     cle.__dict__["push"] = uploaded(frameworks.CleArray)

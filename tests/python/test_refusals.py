@@ -1,0 +1,170 @@
+"""What cannot be converted is refused in the package's own words: what it is, from what, to what."""
+
+import gc
+import weakref
+
+import jax
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+from torch_forms import FORMS
+
+import arraybridge
+from arraybridge import (
+    BrokerError,
+    MemoryConversionError,
+    OutOfMemory,
+    UnsupportedArray,
+    UnsupportedDtype,
+    asdlpack,
+    convert_memory,
+    errors,
+)
+
+NOBODY = arraybridge.Broker("/nonexistent", start="never")
+OTHERS = ("numpy", "tensorflow", "jax")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tensors_without_memory_are_refused_by_name(form):
+    make, word = FORMS[form]
+    for target in OTHERS:
+        for ask in (
+            lambda target=target: NOBODY.convert(make(), target),
+            lambda target=target: NOBODY.convert(make(), target, copy=True),
+            lambda target=target: NOBODY.convert([make()], target, copy=False),
+            lambda target=target: NOBODY.plan(make(), target),
+            lambda target=target: convert_memory(make(), "torch", target, None),
+        ):
+            with pytest.raises(UnsupportedArray, match=word) as caught:
+                ask()
+            assert (caught.value.source_type, caught.value.target_type) == ("torch", target)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tensors_without_memory_are_neither_put_nor_viewed(broker, form):
+    make, word = FORMS[form]
+    for ask, target in (
+        (lambda: broker.put(make(), "form"), "share"),
+        (lambda: broker.put({"a": np.ones(2), "b": make()}, "form"), "share"),
+        (lambda: asdlpack(make()), "dlpack"),
+    ):
+        with pytest.raises(UnsupportedArray, match=word) as caught:
+            ask()
+        assert (caught.value.source_type, caught.value.target_type) == ("torch", target)
+    with pytest.raises(arraybridge.ShareNotFound):
+        broker.get("form")
+
+
+def test_a_form_is_refused_after_others_like_it_took_the_short_way():
+    for target in OTHERS:
+        for _ in range(3):
+            NOBODY.convert(torch.ones(16), target, copy=False, explain=True)
+        for form in ("freed storage", "zero", "functional"):
+            make, word = FORMS[form]
+            with pytest.raises(UnsupportedArray, match=word):
+                NOBODY.convert(make(), target, copy=False)
+
+
+REFUSED = {
+    "jax": (lambda: jax.numpy.zeros(3, "int4"), "int4"),
+    "numpy": (lambda: np.array([object()]), "object"),
+    "tensorflow": (lambda: tf.constant(["a"]), "string"),
+    "torch": (lambda: torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "float4_e2m1fn_x2"),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED)
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax"])
+def test_a_dtype_is_refused_of_its_source_for_its_target(source, target):
+    make, word = REFUSED[source]
+    if source == target:
+        return
+    for ask in (lambda: NOBODY.convert(make(), target), lambda: convert_memory(make(), source, target, None)):
+        with pytest.raises(UnsupportedDtype, match=word) as caught:
+            ask()
+        error = caught.value
+        assert (error.source_type, error.target_type) == (source, target)
+        assert str(error).startswith(f"Cannot convert from {source} to {target} using {error.method}. Reason: ")
+        assert "NumPy's" not in error.reason
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_a_dtype_is_refused_of_its_source_for_a_share(broker, source):
+    make, word = REFUSED[source]
+    with pytest.raises(UnsupportedDtype, match=word) as caught:
+        broker.put(make(), "dtype")
+    assert (caught.value.source_type, caught.value.target_type) == (source, "share")
+    with pytest.raises(UnsupportedDtype, match=word) as caught:
+        asdlpack(make())
+    assert (caught.value.source_type, caught.value.target_type) == (source, "dlpack")
+
+
+def test_objects_that_are_no_arrays_are_refused_for_their_target():
+    for thing, name in (("text", "str"), (3.5, "float"), (object(), "object")):
+        with pytest.raises(UnsupportedArray) as caught:
+            NOBODY.convert(thing, "torch")
+        assert (caught.value.source_type, caught.value.target_type) == (name, "torch")
+
+
+def test_a_refusal_keeps_its_array_no_longer_than_its_traceback():
+    array = np.array([object()])
+    gone = weakref.ref(array)
+    try:
+        NOBODY.convert(array, "torch")
+    except UnsupportedDtype as error:
+        kept = error.with_traceback(None)
+    gc.disable()
+    try:
+        del array
+        assert gone() is None and kept.target_type == "torch"
+    finally:
+        gc.enable()
+
+
+class Exporting:
+    """A producer whose own error is none of DLPack's."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __dlpack__(self, **_):
+        raise self._error
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), NotImplementedError("not yet"), ZeroDivisionError("why")])
+def test_whatever_a_producer_raises_is_chained(broker, error):
+    for ask, target in (
+        (lambda: NOBODY.convert(Exporting(error), "torch"), "torch"),
+        (lambda: broker.put(Exporting(error), "producer"), "share"),
+    ):
+        with pytest.raises(UnsupportedArray, match=str(error)) as caught:
+            ask()
+        assert caught.value.__cause__ is error and caught.value.target_type == target
+
+
+def test_whatever_a_framework_raises_is_one_of_ours():
+    for error in (RuntimeError("odd"), IndexError("off"), type("Strange", (Exception,), {})("new")):
+        ours = errors.raised_by(error, "numpy", "jax", "place")
+        assert type(ours) is MemoryConversionError and type(error).__name__ in str(ours) and str(error) in ours.reason
+    assert isinstance(errors.raised_by(MemoryError("all"), "numpy", "jax", "place"), OutOfMemory)
+    assert errors.raised_by(ours, "a", "b", "place") is ours and isinstance(ours, BrokerError)
+
+
+def test_an_error_between_others_keeps_what_it_knew():
+    plan = NOBODY.plan(np.ones(2)[::-1], "torch")
+    for error in (
+        errors.ZeroCopyUnavailable("a", "any", "place", "because", plan),
+        errors.FrameworkNotAvailable("a", "any", "detect", "not available", "cupy"),
+        errors.UnsupportedDtype("a", "any", "hand_over", "because"),
+    ):
+        error.__cause__ = KeyError()
+        other = error.between("numpy", "torch")
+        assert type(other) is type(error) and other.__cause__ is error.__cause__ and other.reason == error.reason
+        assert str(other).startswith("Cannot convert from numpy to torch using ") and error.target_type == "any"
+        assert getattr(other, "plan", None) is getattr(error, "plan", None)
+        assert getattr(other, "name", None) == getattr(error, "name", None)

@@ -222,7 +222,7 @@ def test_forms_without_plain_memory_are_refused_by_name(broker, form):
     with pytest.raises(error, match=words):
         broker.put(array, "never")
     with pytest.raises(error, match=words):
-        broker.convert(array, "numpy")
+        broker.convert(array, "torch" if isinstance(array, np.ndarray) else "numpy")  # as what it is it stays
     with pytest.raises(BufferError):
         arraybridge.asdlpack(array)
 

@@ -1,14 +1,19 @@
 """The end of things: interpreter exit with live arrays, drops in every order and on any thread (fault 35)."""
 
+import gc
 import importlib.util
 import itertools
+import os
+import subprocess
 import sys
+import tempfile
 import threading
+import time
 from functools import partial
 
 import numpy as np
 import pytest
-from processes import FRAMEWORKS, run_client, run_together, selected
+from processes import FRAMEWORKS, environment, run_client, run_together, selected, start_daemon, stop_daemon
 
 import arraybridge
 
@@ -35,6 +40,72 @@ def test_exit_with_live_arrays(exits, framework, keep):
 def exits(request, address):
     cases = [(case["framework"], case["keep"]) for case in selected(request, "test_exit_with_live_arrays")]
     return run_together({case: partial(run_client, EXIT + case[1], address, case[0]) for case in cases})
+
+
+THOUSAND = """
+import sys, arraybridge, numpy
+broker = arraybridge.Broker(sys.argv[1], namespace=sys.argv[3], start="never")
+held = []
+for number in range(int(sys.argv[4])):
+    name = f"{sys.argv[2]} {number}"
+    broker.put(numpy.full(16, number, "f4"), name)
+    held.append(broker.get(name, sys.argv[2]))
+import builtins
+builtins.kept = held  # older than everything that could clear it
+stats = broker.stats()
+print(len(held), stats["client_live_leases"])
+"""
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_exit_with_very_many_live_arrays_gives_every_lease_back(client, broker, framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    number = 1000 if os.environ.get("ARRAYBRIDGE_LONG") else 50
+    assert client(THOUSAND, framework, broker.namespace, str(number)) == f"{number} {number}\n"
+    rows = broker.list()
+    deadline = time.monotonic() + 60
+    # The end of the process is told by its socket, to a thread of the daemon's own.
+    while sum(row.leases for row in rows) and time.monotonic() < deadline:
+        rows = broker.list()
+    assert len(rows) == number and not any(row.leases for row in rows)
+
+
+def test_what_a_killed_producer_put_is_freed_after_its_last_reader():
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        daemon = start_daemon(directory, "--log-level", "error")
+        producer = subprocess.Popen(
+            [sys.executable, "-c", PRODUCER, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+        )
+        assert producer.stdout is not None and producer.stdout.readline() == b"put\n"
+        with arraybridge.Broker(directory, start="never") as broker:
+            held = {framework: broker.get("frame", framework, require="zero-copy") for framework in FRAMEWORKS}
+            producer.kill()
+            producer.communicate()
+            broker.withdraw("frame")
+            with pytest.raises(arraybridge.ShareNotFound):
+                broker.get("frame")
+            while held:
+                assert broker.stats()["charged_bytes"] >= 4_000_000, "somebody reads it"
+                framework, array = held.popitem()
+                assert float(np.asarray(array)[-1]) == 999_999, framework
+                del array
+                gc.collect()
+                broker.flush()
+            deadline = time.monotonic() + 60
+            # Memory goes back on a thread of the daemon's own.
+            while (stats := broker.stats())["charged_bytes"] and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert (stats["charged_bytes"], stats["arenas"], stats["leases"]) == (0, 0, 0)
+        assert stop_daemon(daemon) == 0
+
+
+PRODUCER = """
+import sys, numpy, arraybridge
+broker = arraybridge.Broker(sys.argv[1], start="never")
+broker.put(numpy.arange(1_000_000, dtype="f4"), "frame")
+print("put", flush=True)
+sys.stdin.read()
+"""
 
 
 def test_exit_inside_a_worker_thread_and_by_an_exception(client):

@@ -2,17 +2,19 @@
 
 import gc
 import os
+import re
 import sys
 import threading
 import warnings
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 from arrays import aligned
 
 import arraybridge
-from arraybridge import MemoryConversionError, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
+from arraybridge import MemoryConversionError, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, detect
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed")
@@ -20,6 +22,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp = jax.numpy
 pytestmark = pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 TARGETS = ("numpy", "torch", "tensorflow", "jax")
+LONG = bool(os.environ.get("ARRAYBRIDGE_LONG"))
 
 
 def values_of(array):
@@ -54,7 +57,9 @@ for refused, words in (
         except arraybridge.MemoryConversionError as error:
             assert words is None or words in str(error), error
         else:
-            assert words is None and result.shape == (1,) * 64
+            # As what it is already, it stays, and nobody looks at its memory.
+            same = arraybridge.detect_memory_type(refused) == target and result is refused
+            assert same or (words is None and result.shape == (1,) * 64)
 # What a torch alias of read-only pages would do on a write.
 share = broker.put(grid, "sealed", sealed=True)
 for tensor in (broker.get("sealed", "torch"), convert(share, "torch"), torch.from_dlpack(arraybridge.asdlpack(share))):
@@ -143,7 +148,8 @@ def test_foreign_byte_order_is_swapped_by_one_copy(broker, dtype, target):
 def test_dtypes_of_numpy_alone_are_refused_by_name(broker, array, target):
     with pytest.raises(UnsupportedDtype) as caught:
         broker.convert(array, target)
-    assert caught.value.target_type in (target, "any") and isinstance(caught.value, BufferError)
+    assert (caught.value.source_type, caught.value.target_type) == ("numpy", target)
+    assert isinstance(caught.value, BufferError)
 
 
 @pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
@@ -180,13 +186,6 @@ def test_bits_survive(broker, target):
         assert again.view(f"u{width}").tobytes() == bits.tobytes()
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_bools_of_other_bytes_are_the_same_bytes_afterwards(broker, target):
-    odd = np.array([0, 2, 255], np.uint8).view(bool)
-    got = values_of(broker.convert(odd, target, copy=True))
-    assert got.astype(bool).tolist() == [False, True, True] or got.view(np.uint8).tolist() == [0, 2, 255]
-
-
 @pytest.mark.parametrize("rank", [33, 64, 65])
 def test_ranks(broker, rank):
     if rank == 65:
@@ -212,6 +211,22 @@ def test_more_than_four_gibi_elements_are_counted_in_64_bits(broker):
     assert broker.convert(huge, "torch", copy=False).shape == (2**31 + 8,)
 
 
+@pytest.mark.skipif(not LONG, reason="moves 2 GiB: ARRAYBRIDGE_LONG")
+@pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
+def test_more_than_two_gibi_elements_are_moved(target):
+    if int(re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()).group(1)) < 6 << 20:
+        pytest.skip("needs 6 GiB of free memory")
+    count = 2**31 + 8
+    values = np.zeros(count, np.uint8)
+    ends = [0, 2**31 - 1, 2**31, count - 1]
+    values[ends] = 1, 2, 3, 4
+    got = arraybridge.convert_memory(values, "numpy", target, None, copy=True)
+    del values
+    assert tuple(got.shape) == (count,)
+    back = arraybridge.convert_memory(got, target, "numpy", None)
+    assert back[ends].tolist() == [1, 2, 3, 4] and np.count_nonzero(back) == 4
+
+
 @pytest.mark.parametrize("name", ["uint16", "uint32", "uint64"])
 def test_unsigned_torch_round_trip(broker, name):
     array = np.array([0, 1, np.iinfo(name).max], name)
@@ -220,7 +235,8 @@ def test_unsigned_torch_round_trip(broker, name):
 
 def test_two_numbers_in_a_byte_are_refused_by_name(broker):
     pairs = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-    for target in TARGETS:
+    assert broker.convert(pairs, "torch") is pairs
+    for target in ("numpy", "tensorflow", "jax"):
         with pytest.raises(UnsupportedDtype, match="float4_e2m1fn_x2"):
             broker.convert(pairs, target)
 
@@ -372,9 +388,77 @@ def test_last_references_may_go_on_any_thread(broker):
     assert broker.stats()["client_live_leases"] == before
 
 
+def test_a_tensor_over_a_share_is_dropped_by_the_graph_that_saved_it(broker):
+    before = broker.stats()["client_live_leases"]
+    share = broker.put(np.full(4, 3, "f4"))
+    weight = torch.ones(4, requires_grad=True)
+    product = (weight * broker.get(share, "torch")).sum()  # saved for the backward, held by nobody else
+    share.withdraw()
+    del share
+    thread = threading.Thread(target=product.backward)
+    thread.start()
+    thread.join()
+    assert weight.grad.tolist() == [3] * 4
+    del product
+    gc.collect()
+    broker.flush()
+    assert broker.stats()["client_live_leases"] == before
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+def test_what_was_exported_outlives_a_donation(broker, target):
+    source = jnp.arange(1024, dtype="float32") + 0
+    got, plan = broker.convert(source, target, copy=False, explain=True)
+    assert plan.zero_copy
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a donation came to nothing
+        more = jax.jit(lambda x: x + 1, donate_argnums=0)(source).block_until_ready()
+    assert more[0] == 1 and values_of(got).tolist() == list(range(1024))
+    source.delete()
+    junk = [jnp.full(1024, -1.0).block_until_ready() for _ in range(50)]
+    assert values_of(got).tolist() == list(range(1024)) and junk
+    with pytest.raises(UnsupportedArray, match="deleted"):
+        broker.convert(source, target)
+
+
+NULL_DELETER = """
+import ctypes, sys, arraybridge, jax, numpy as np
+from dlpack_by_hand import Producer
+broker = arraybridge.Broker("/nonexistent", start="never")
+class Foreign:
+    def __init__(self, producer): self.producer = producer
+    def __dlpack__(self, **_): return self.producer.capsule()
+    def __dlpack_device__(self): return 1, 0
+for versioned in (True, False):
+    for target in ("jax", "tensorflow", "torch", "numpy"):
+        # JAX would abort on a capsule whose deleter is NULL.
+        ways = [
+            lambda producer: broker.convert(Foreign(producer), target),
+            lambda producer: broker.convert(Foreign(producer), target, copy=False),
+            lambda producer: arraybridge.get_converter(target).from_dlpack(producer.capsule(), None),
+        ]
+        if target == "jax":
+            ways.append(lambda producer: jax.dlpack.from_dlpack(arraybridge.asdlpack(Foreign(producer))))
+        for way in ways:
+            producer = Producer(versioned=versioned, deleter=None)
+            assert not producer.managed.deleter
+            try:
+                got = way(producer)
+            except (arraybridge.ZeroCopyUnavailable, arraybridge.BrokerUnavailable, BufferError):
+                continue  # its 64 floats lie where malloc put them
+            assert np.asarray(got).tolist() == [[0, 1, 2], [3, 4, 5]]
+            del got
+print("alive")
+"""
+
+
+def test_a_capsule_without_deleter_ends_nobody(client):
+    assert client(NULL_DELETER) == "alive\n"
+
+
 def test_sixteen_threads_convert_and_drop_one_source(broker):
     """Row 26 of what is better than elsewhere, and case 56, on an interpreter with a lock that changes hands often."""
-    rounds = 10_000 if os.environ.get("ARRAYBRIDGE_LONG") else 300
+    rounds = 10_000 if LONG else 300
     source = aligned((16,))
     values = source.tolist()
     for target in TARGETS:
@@ -408,14 +492,17 @@ def test_sixteen_threads_convert_and_drop_one_source(broker):
 
 
 def test_a_class_that_is_made_again_and_again_is_forgotten(broker):
-    made = []
-    for _ in range(200):
+    made, remembered = [], len(detect._known) + len(detect._lasting)
+    for _ in range(100_000 if LONG else 200):
         kind = type("Again", (np.ndarray,), {})
         assert broker.convert(np.zeros(2).view(kind), "torch").tolist() == [0, 0]
-        made.append(weakref.ref(kind))
+        made = [*made[-199:], weakref.ref(kind)]
         del kind
+        if len(made) == 200:
+            gc.collect(0)
     gc.collect()
     assert sum(ref() is not None for ref in made) <= 2
+    assert len(detect._known) + len(detect._lasting) <= remembered + 2
 
 
 def test_a_failing_shortcut_takes_the_careful_way(broker):

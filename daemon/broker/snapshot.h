@@ -88,7 +88,7 @@ struct SessionRow {
   uint64_t arenas = 0;
   uint64_t arena_bytes = 0;
   std::vector<HandleKind> kinds;  // that it can open, and may be offered
-  std::string subject;  // empty: it did not come over TCP
+  std::string subject;            // empty: it did not come over TCP
 };
 struct SessionPage {
   std::vector<SessionRow> rows;

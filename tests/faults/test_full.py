@@ -78,16 +78,16 @@ def test_waiters_are_served_first_come_first_served(tmp_path: Path) -> None:
 
 
 def test_many_waiters_some_killed_none_forgotten(tmp_path: Path) -> None:
-    """Fault 21, the crowd: 40 queued Allocates with deadlines, a quarter killed, and no lost wake-up."""
+    """Fault 21, the crowd: 60 queued Allocates with deadlines, a quarter killed, and no lost wake-up."""
     with daemon_in(tmp_path / "broker", "--host-capacity", f"{4 * 17}MiB", "--limit", "sessions_per_uid=200") as daemon:
         ledger = Ledger(daemon)
         holder = daemon.client(timeout_ms=TOO_LONG_MS)
         for i in range(4):
             holder.ask(f"put held/{i} {17 * MIB} 1")
-        crowd = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(40)]
+        crowd = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(60)]
         for i, client in enumerate(crowd):
             client.tell(f"put late/{i} {17 * MIB} 1")
-        eventually("all wait", lambda: daemon.stats()["waiting"] == 40)
+        eventually("all wait", lambda: daemon.stats()["waiting"] == 60)
         for client in crowd[::4]:
             client.kill()
         alive = {client: i for i, client in enumerate(crowd) if i % 4}

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from harness import GET_STATS, PATIENCE_S, Daemon, Ledger, RawLifeline, daemon_in, eventually, raw_lifeline
+from harness import GET_STATS, PATIENCE_S, RING, Daemon, Ledger, RawLifeline, daemon_in, eventually, raw_lifeline
 
 
 def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
@@ -35,14 +35,33 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
         _, status, _, _, _ = line.receive()
         assert status == 12  # UNIMPLEMENTED: a newer client learns that this broker is older
         line.close()
-    for verb in range(2, 14):
+    verbs = [verb for verb in range(2, 20) if verb != RING]  # that one has no message
+    for verb in verbs:
         line = raw_lifeline(daemon, messages)
         line.send(verb, b"\xff" * 64)
         assert line.ended()
         line.close()
+    nested = b""
+    for _ in range(2000):
+        nested = b"\x0a" + varint(len(nested)) + nested
+    for verb in [*verbs, RING]:
+        for payload in (nested, b"\x0a\x02\xc3\x28", b"\x12\x02\xff\xfe", b"\x0a\xff\xff\xff\xff\x0f", b"\x0b" * 500):
+            line = raw_lifeline(daemon, messages)
+            line.send(verb, payload)
+            line.socket.shutdown(socket.SHUT_WR)
+            assert line.ended()
+            line.close()
+    other.ask("get a 1")
+    other.ask("check")
+    other.ask("drop")
     other.ask("withdraw a")
     other.leave()
     ledger.settle()
+
+
+def varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
 
 
 def test_garbage_at_the_grpc_door(daemon: Daemon, ledger: Ledger) -> None:

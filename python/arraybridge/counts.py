@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from arraybridge.planner import Plan, Route
@@ -28,20 +28,19 @@ _Kind = tuple[str, str, Route, tuple[str, ...]]
 
 
 class _Tally:
-    """Of one kind. `free` is called for one conversion without a copy, thread-safe without a lock: the short way has no
-    time for one."""
+    """Of one kind. `free` is moved on by one for each conversion without a copy, thread-safe without a lock: the short way
+    has no time for one."""
 
-    __slots__ = ("_counter", "_looked", "conversions", "copied_bytes", "copies", "free")
+    __slots__ = ("_looked", "conversions", "copied_bytes", "copies", "free")
 
     def __init__(self) -> None:
         self.conversions = self.copies = self.copied_bytes = 0  # of `Counts.note`
-        self._counter = itertools.count()
-        self.free: Callable[[], int] = self._counter.__next__
+        self.free: Iterator[int] = itertools.count()
         self._looked = 0
 
     def freely(self) -> int:
-        """How often `free` was called. REQUIRES: one thread at a time."""
-        found = next(self._counter) - self._looked  # whoever looks moves it, too
+        """How far `free` was moved on. REQUIRES: one thread at a time."""
+        found = next(self.free) - self._looked  # whoever looks moves it, too
         self._looked += 1
         return found
 
@@ -61,8 +60,8 @@ class Counts:
             tally.copies += chosen.copies
             tally.copied_bytes += chosen.copied_bytes
 
-    def free(self, chosen: Plan) -> Callable[[], object]:
-        """What to call for each conversion done as planned. REQUIRES: the plan copies nothing."""
+    def free(self, chosen: Plan) -> Iterator[int]:
+        """To be moved on by `next` for each conversion done as planned. REQUIRES: the plan copies nothing."""
         with self._lock:
             return self._of(chosen).free
 

@@ -106,7 +106,7 @@ class Delivery:
                 except Exception:
                     pass  # the careful way says in words what is wrong
                 else:
-                    known[2]()
+                    next(known[2])
                     self._outcomes.note(known[0])
                     return result
         result, plans = self._shown(info, views, wanted)

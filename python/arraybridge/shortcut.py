@@ -7,7 +7,7 @@ once for all arrays that are alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from arraybridge import _core, adapters, counts
@@ -18,7 +18,7 @@ from arraybridge.planner import Caps, Plan
 Maker = Callable[[Any], _core.View]
 Show = Callable[[_core.View], Any]
 Key = tuple[Any, ...]  # the array's class first, then whatever else was said
-Count = Callable[[], object]  # called for every array that goes this way
+Count = Iterator[int]  # moved on for every array that goes this way
 # From arrays of one class to those of one framework, as it is configured now: how to read them, its caps now (None: they
 # never change), its caps when the plans were made, and those by View.traits (no Show: the array itself is wanted).
 Road = tuple[Maker, Callable[[], Caps] | None, Caps, dict[int | None, tuple[Plan, Show | None, Count]]]
@@ -43,7 +43,7 @@ class Shortcuts:
             view = read(array)
             plan, show, count = plans[view.traits]
             found = array if show is None else show(view)
-            count()
+            next(count)
             return found, plan
         except Exception:
             return None

@@ -1,13 +1,16 @@
 """Conversions inside one process beside the bare from_dlpack of their target, and what a View costs: Markdown on stdout.
 
-    python tests/bench/bench_convert.py [--rounds N]
+    python tests/bench/bench_convert.py [--rounds N] [--json FILE]
 
 Both sides of a row are measured in turn, in short batches. The quickest batch of each side is compared, since whatever else
-runs on the machine only adds; the medians are beside it, to show how much that was.
+runs on the machine only adds; the medians are beside it, to show how much that was. --json adds the rows to those of
+bench.py in a file: {id, work, value, unit, floor, ratio, reach, peer, peer_value}, where `floor` is the bare from_dlpack, or
+an empty call.
 """
 
 import argparse
 import ctypes
+import json
 import os
 import statistics
 import subprocess
@@ -33,6 +36,7 @@ LOOPS = 20_000
 
 
 class Row(NamedTuple):
+    id: str
     what: str
     ours_ns: float
     bare_ns: float
@@ -40,12 +44,12 @@ class Row(NamedTuple):
     aim: str
 
 
-def measured(what: str, ours: Callable[[], Any], bare: Callable[[], Any], rounds: int, aim: str = "") -> Row:
+def measured(id: str, what: str, ours: Callable[[], Any], bare: Callable[[], Any], rounds: int, aim: str = "") -> Row:
     counts = [max(1, int(BATCH_S / max(once(call, 3), 1e-8))) for call in (ours, bare)]
     pairs = [[once(call, count) for call, count in zip((ours, bare), counts, strict=True)] for _ in range(rounds)]
     first, second = zip(*pairs, strict=True)
     medians = statistics.median(first) * 1e9, statistics.median(second) * 1e9
-    return Row(what, min(first) * 1e9, min(second) * 1e9, medians, aim)
+    return Row(id, what, min(first) * 1e9, min(second) * 1e9, medians, aim)
 
 
 def once(call: Callable[[], Any], count: int) -> float:
@@ -76,9 +80,16 @@ def conversions(rounds: int) -> list[Row]:
         for target, take in bare.items():
             if source == target:
                 continue
-            ours = (lambda array=array, target=target: broker.convert(array, target, copy=False))
             other = (lambda array=array, take=take: take(array))
-            rows.append(measured(f"{source} to {target}", ours, other, rounds, "at most 1,000 more"))
+            ways: dict[str, Callable[[], Any]] = {
+                "convert": lambda array=array, target=target: broker.convert(array, target, copy=False),
+                "convert_memory": lambda array=array, source=source, target=target: arraybridge.convert_memory(
+                    array, source, target, None, copy=False
+                ),
+            }
+            for way, ours in ways.items():
+                name = f"{source} to {target}, {way}"
+                rows.append(measured(f"{way}_{source}_to_{target}", name, ours, other, rounds, "at most 1,000 more"))
     return rows
 
 
@@ -88,12 +99,14 @@ def views(rounds: int) -> list[Row]:
     tensor = torch.ones(3)
     empty = (lambda: None)
     rows = [
-        measured("View.__dlpack__()", lambda: view.__dlpack__(), empty, rounds, "at most 150"),
+        measured("view_dlpack", "View.__dlpack__()", lambda: view.__dlpack__(), empty, rounds, "at most 150"),
         measured(
-            "View.__dlpack__(max_version=, stream=None)",
+            "view_dlpack_keywords", "View.__dlpack__(max_version=, stream=None)",
             lambda: view.__dlpack__(max_version=(1, 0), stream=None), empty, rounds, "at most 150",
         ),
-        measured("detect_memory_type", lambda: arraybridge.detect_memory_type(tensor), empty, rounds, "at most 100"),
+        measured(
+            "detect", "detect_memory_type", lambda: arraybridge.detect_memory_type(tensor), empty, rounds, "at most 100"
+        ),
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/exchange_loop.so"
@@ -101,30 +114,61 @@ def views(rounds: int) -> list[Row]:
         compiler = os.environ.get("CXX", "c++")
         subprocess.run([compiler, "-std=c++20", "-O2", "-fPIC", "-shared", str(source), "-o", library], check=True)
         loops = ctypes.PyDLL(library)
-    for name, loop in (("owned and deleted", loops.Own), ("borrowed", loops.BorrowOnly)):
+    for id, name, loop in (
+        ("c_table_owned", "owned and deleted", loops.Own), ("c_table_borrowed", "borrowed", loops.BorrowOnly),
+    ):  # fmt: skip
         table = ctypes.c_void_p(view.__c_dlpack_exchange_api__)
         times = []
         for _ in range(rounds):
             begun = time.perf_counter()
             assert loop(table, ctypes.py_object(view), LOOPS) == 0
             times.append((time.perf_counter() - begun) / LOOPS * 1e9)
-        rows.append(Row(f"C table, {name}", min(times), 0.0, (statistics.median(times), 0.0), "at most 80"))
+        rows.append(Row(id, f"C table, {name}", min(times), 0.0, (statistics.median(times), 0.0), "at most 80"))
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=41)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--json", metavar="FILE", help="add the rows to those that are there")
+    wish = parser.parse_args()
+    rounds = wish.rounds
     print(f"NumPy {np.__version__}, torch {torch.__version__}, TensorFlow {tf.__version__}, JAX {jax.__version__}, "
           f"Python {sys.version.split()[0]}; 1 MiB of float32; nanoseconds, the quickest of {rounds} turns\n")  # fmt: skip
     print("| from, to | ours | bare from_dlpack | ratio | more | medians | aim |\n|---|---|---|---|---|---|---|")
-    for row in conversions(rounds):
+    converted = conversions(rounds)
+    for row in converted:
         print(f"| {row.what} | {row.ours_ns:,.0f} | {row.bare_ns:,.0f} | {row.ours_ns / row.bare_ns:.2f} | "
               f"{row.ours_ns - row.bare_ns:+,.0f} | {told(row)} | {row.aim} |")  # fmt: skip
     print("\n| what | ns | an empty call | medians | aim |\n|---|---|---|---|---|")
-    for row in views(rounds):
+    viewed = views(rounds)
+    for row in viewed:
         print(f"| {row.what} | {row.ours_ns:,.0f} | {row.bare_ns:,.0f} | {told(row)} | {row.aim} |")
+    if wish.json:
+        add(Path(wish.json), [*converted, *viewed])
+
+
+def add(file: Path, rows: list[Row]) -> None:
+    """To the rows of a file, in the place of those of the same id."""
+    new = [as_json(row) for row in rows]
+    ids = {row["id"] for row in new}
+    old = json.loads(file.read_text()) if file.exists() else []
+    file.write_text(json.dumps([row for row in old if row["id"] not in ids] + new, indent=2) + "\n")
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    bare = row.bare_ns
+    return {
+        "id": row.id,
+        "work": row.what,
+        "value": round(row.ours_ns, 1),
+        "unit": "ns",
+        "floor": round(bare, 1) if bare else None,
+        "ratio": round(row.ours_ns / bare, 3) if bare else None,
+        "reach": row.aim,
+        "peer": None,
+        "peer_value": None,
+    }
 
 
 def told(row: Row) -> str:

@@ -12,7 +12,7 @@ import pytest
 from processes import ROOT, environment
 
 from arraybridge import commands, matrix, planner
-from arraybridge.commands import tables
+from arraybridge.commands import samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 
 
@@ -24,11 +24,23 @@ def ask(*words: str, **changes: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_selftest_prints_a_row_a_framework():
-    status, out, err = ask("selftest", "numpy", "torch")
+def test_selftest_converts_between_all_that_is_installed():
+    status, out, err = ask("selftest")
     assert status == 0, out + err
-    assert re.search(r"\| numpy +\| same +\| 1 copy", out) and re.search(r"\| torch +\| shared +\| same", out)
-    assert "4 pairs" in out and "0 failed" in out
+    names = samples.installed()
+    assert {"numpy", "torch", "tensorflow", "jax"} <= set(names)
+    header, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("|")]
+    assert header == ["from \\ to", *names] and [row[0] for row in rows] == names
+    cells = {(row[0], target): cell for row in rows for target, cell in zip(names, row[1:], strict=True)}
+    assert all(re.fullmatch(r"(same|shared|\d (copy|copies))( / (same|shared|\d (copy|copies)))*", cell) for cell in cells.values())
+    assert cells["numpy", "numpy"] == cells["torch", "torch"] == cells["jax", "jax"] == "same"
+    assert cells["numpy", "torch"] == "1 copy" and cells["torch", "numpy"] == cells["tensorflow", "jax"] == "shared"
+    assert f"\n{len(names) ** 2} pairs" in out and "0 failed" in out
+
+
+def test_selftest_of_two_prints_their_pairs_alone():
+    status, out, err = ask("selftest", "numpy", "torch")
+    assert status == 0 and "4 pairs" in out and "jax" not in out, out + err
 
 
 BROKEN = """

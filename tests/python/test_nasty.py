@@ -388,6 +388,45 @@ def test_last_references_may_go_on_any_thread(broker):
     assert broker.stats()["client_live_leases"] == before
 
 
+class Deep(torch.autograd.Function):
+    """Its backward begins another one inside, deeper than PyTorch goes on one thread; the deepest does the work."""
+
+    @staticmethod
+    def forward(context, x, depth, work):
+        context.depth, context.work = depth, work
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        if not context.depth:
+            context.work()
+            return gradient, None, None
+        with torch.enable_grad():
+            inner = torch.ones(1, requires_grad=True)
+            Deep.apply(inner, context.depth - 1, context.work).sum().backward()
+        return gradient, None, None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_last_reference_may_go_on_an_autograd_thread(broker, target):
+    before = broker.stats()["client_live_leases"]
+    share = broker.put(np.arange(1024, dtype="f4"))
+    held, threads = [broker.get(share, target), broker.get(share, target)], []
+    assert broker.stats()["client_live_leases"] == before + 2
+    share.withdraw()
+    del share
+
+    def drop():
+        threads.append(threading.get_ident())
+        held.clear()
+
+    Deep.apply(torch.ones(1, requires_grad=True), 100, drop).sum().backward()
+    assert len(threads) == 1 and threads != [threading.get_ident()] and not held
+    gc.collect()
+    broker.flush()
+    assert broker.stats()["client_live_leases"] == before
+
+
 def test_a_tensor_over_a_share_is_dropped_by_the_graph_that_saved_it(broker):
     before = broker.stats()["client_live_leases"]
     share = broker.put(np.full(4, 3, "f4"))

@@ -69,7 +69,8 @@ bool Ring::Enter(Session& session, std::string_view message, std::string_view na
   bool asleep = false;
   {
     const MutexLock lock(mutex_);
-    if (!LookLocked(session) || head_ - seen_ == ring::kEntries) return false;
+    // What is entered after the rest was given up, nobody would take, and nobody would tell.
+    if (given_up_ || !LookLocked(session) || head_ - seen_ == ring::kEntries) return false;
     Sent& sent = sent_[head_ % ring::kEntries];
     sent.name = name;
     sent.arena = arena;
@@ -127,6 +128,7 @@ void Ring::Fail(Session& session, const Sent& sent, const Status& why) {
 void Ring::GiveUp(Session& session, const Status& why) {
   if (!ready_.load(std::memory_order_acquire)) return;
   const MutexLock lock(mutex_);
+  given_up_ = true;
   if (!LookLocked(session)) seen_ = std::min(seen_, head_);
   // Their bytes may be read yet: the arena goes with the session, and nobody carves it again.
   for (; seen_ != head_; ++seen_) errors_->Add(sent_[seen_ % ring::kEntries].name, why);

@@ -73,6 +73,7 @@ class Ring {
   mutable Mutex mutex_;
   UniqueFd entries_ AB_GUARDED_BY(mutex_);  // whose Bell is on its way
   std::unique_ptr<WrittenRing> pages_ AB_GUARDED_BY(mutex_);
+  bool given_up_ AB_GUARDED_BY(mutex_) = false;  // with the connection
   uint64_t head_ AB_GUARDED_BY(mutex_) = 0;
   uint64_t seen_ AB_GUARDED_BY(mutex_) = 0;   // what became of so many entries is known
   uint64_t woken_ AB_GUARDED_BY(mutex_) = 0;  // the sleep from which the broker was woken last

@@ -52,7 +52,8 @@ def letters(**wishes: object) -> Cell:
 def dtypes(dtype: str, framework: str) -> str:
     """Whether an array of this dtype that nobody owns can be one of the framework's."""
     try:
-        plan = matrix.cell("numpy", framework, dtype=dtype, read_only=True, shape=(4,))
+        other = "torch" if framework == "numpy" else "numpy"  # what is one already stays so
+        plan = matrix.cell(other, framework, dtype=dtype, read_only=True, shape=(4,))
     except UnsupportedDtype as refused:
         return "refused ↓" if "allow_downcast" in refused.reason else "refused"
     return "by value" if any(reason.startswith("dtype:") for reason in plan.reasons) else "yes"

@@ -25,6 +25,12 @@ Status Failed(const std::string& path, int why) {
   return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
 }
 
+// Of the file that is replaced; of a new one as everybody's.
+mode_t ModeOf(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? found.st_mode & 0777 : 0666;
+}
+
 // A file under another name beside its own until it is whole, and gone if it never is.
 class Draft {
  public:
@@ -32,7 +38,7 @@ class Draft {
       : path_(std::move(path)),
         draft_(std::filesystem::path(path_).replace_filename(
             Concat(".", std::filesystem::path(path_).filename().string(), ".", ::getpid()))),
-        file_(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)),
+        file_(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, ModeOf(path_))),
         why_not_(errno) {}
   ~Draft() {
     if (file_.valid()) ::unlink(draft_.c_str());
@@ -61,6 +67,11 @@ class Draft {
   }
 
   Status Finish(bool force) {
+    struct stat before {};
+    // Who could not read what was there does not read what comes in its place.
+    const bool narrow =
+        force && ::lstat(path_.c_str(), &before) == 0 && ::fchmod(file_.get(), before.st_mode & 0777) != 0;
+    if (narrow || ::fsync(file_.get()) != 0) return Failed(path_, errno);
     if (force && ::rename(draft_.c_str(), path_.c_str()) == 0) return Ok();
     if (!force && ::renameat2(AT_FDCWD, draft_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return Ok();
     if (!force && errno == EINVAL) {  // a file system that cannot be asked so

@@ -66,8 +66,12 @@ void Certificates::Read(const Stamps& stamps) {
   stamps_ = stamps;
   auto read = ReadTls(files_);
   if (!read.ok()) {
+    stamps_ = {};  // it may be no fault of the files: looked at again
+    if (refused_ == read.status().message()) return;
+    refused_ = read.status().message();
     return log::Error("tcp: new certificates refused, the old ones stay in use: {}", read.status().message());
   }
+  refused_.clear();
   const bool same =
       read->cert == material_->cert && read->key == material_->key && read->client_ca == material_->client_ca;
   if (same) return;

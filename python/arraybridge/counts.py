@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -52,6 +53,10 @@ class Counts:
         self._lock = threading.Lock()
         self._tallies: dict[_Kind, _Tally] = {}
 
+    def after_fork(self) -> None:
+        """In a child: a thread of the parent may have held the lock, and does not live here."""
+        self._lock = threading.Lock()
+
     def note(self, chosen: Plan) -> None:
         """One conversion was done as planned."""
         with self._lock:
@@ -86,6 +91,7 @@ class Counts:
 
 # Of the process: convert_memory has nobody else to remember it.
 of_process: Final = Counts()
+os.register_at_fork(after_in_child=of_process.after_fork)
 
 
 def conversion_counts() -> list[ConversionCount]:

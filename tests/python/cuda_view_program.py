@@ -178,7 +178,7 @@ def a_module_like_cupy_is_read_and_made() -> None:
     cupy = LikeCupy()
     sys.modules["cupy"] = cupy
     array = cupy.array(memory())
-    source = source_of(array)
+    source = source_of(array, "cupy")
     assert (source.description.framework, source.description.device) == ("cupy", (2, 0))
     assert source.description.strides == (1,)
     view = source.view()
@@ -186,7 +186,7 @@ def a_module_like_cupy_is_read_and_made() -> None:
     assert array.asked[-1]["stream"] == 1
     assert adapters.named("cupy").view(view).data.ptr == view.address
     del view  # while its producer is there
-    strided = source_of(cupy.array(memory(), strides=(8,), flags=SimpleNamespace(c_contiguous=False)))
+    strided = source_of(cupy.array(memory(), strides=(8,), flags=SimpleNamespace(c_contiguous=False)), "cupy")
     assert not strided.description.obstacles
     assert strided.description.fill is not None, "only CuPy itself can copy it"
 

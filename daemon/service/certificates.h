@@ -46,7 +46,7 @@ class Certificates {
 
   Mutex mutex_;
   TlsFiles files_ AB_GUARDED_BY(mutex_);
-  Stamps stamps_ AB_GUARDED_BY(mutex_);  // of the files when they were read last; none: they were no good
+  Stamps stamps_ AB_GUARDED_BY(mutex_);        // of the files when they were read last; none: they were no good
   std::string refused_ AB_GUARDED_BY(mutex_);  // what was said of the latest that could not be used
   std::chrono::steady_clock::time_point looked_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<const TlsMaterial> material_ AB_GUARDED_BY(mutex_);

@@ -55,10 +55,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
     std::shared_ptr<WrittenArena> arena;
     std::vector<Queued> queued;
   };
-  if (Waits()) {
-    const auto used = std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})});
-    if (!session->Drained(arena->mapping(), used)) return;
-  }
+  if (undrained()) return session->KeepUndrained(std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})}));
   // First of all this claim on the mapping: who finds the arena empty unmaps it.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
   if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
@@ -207,13 +204,14 @@ void WrittenArenas::Forget(const WrittenArena& arena) {
   entries_.erase(entry);
 }
 
-std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
+std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before, bool devices_too) {
   std::vector<std::shared_ptr<WrittenArena>> dead;
   std::vector<uint64_t> ids;
   {
     MutexLock lock(mutex_);
     for (auto entry = entries_.begin(); entry != entries_.end();) {
-      if (!entry->second.carver.empty() || entry->second.used > before) {
+      const bool here = devices_too || entry->second.arena->device.type == kDeviceCpu;
+      if (!here || !entry->second.carver.empty() || entry->second.used > before) {
         ++entry;
         continue;
       }

@@ -62,6 +62,7 @@ struct Placement::Range final : SessionRemains {
     return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
   }
   void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return arena->mapping(); }
 
   std::byte* data() const { return arena->data() + offset; }
 
@@ -115,7 +116,7 @@ class WrittenArenas {
   void Forget(const WrittenArena& arena);
 
   // Unmaps the arenas in which nothing is carved and nothing was since `before`; their ids.
-  std::vector<uint64_t> TakeEmpty(Instant before);
+  std::vector<uint64_t> TakeEmpty(Instant before, bool devices_too);
 
   uint64_t count() const;
   uint64_t bytes() const;

@@ -26,7 +26,7 @@ std::shared_ptr<ReadArena> ArenaCache::Add(const std::shared_ptr<ReadArena>& are
   return entries_.try_emplace(key, Entry{arena, CoarseNow()}).first->second.arena;
 }
 
-std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
+std::vector<uint64_t> ArenaCache::TakeIdle(Instant before, bool devices_too) {
   std::vector<std::shared_ptr<ReadArena>> dead;  // unmapped outside the lock
   std::vector<uint64_t> ids;
   MutexLock lock(mutex_);
@@ -34,7 +34,8 @@ std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
     // Nobody else can take a reference while the lock is held: arrays get theirs from Find and Add.
     const bool in_use = entry->second.arena.use_count() > 1;
     if (in_use) entry->second.used = CoarseNow();
-    if (in_use || entry->second.used > before) {
+    const bool here = devices_too || entry->second.arena->handle.device.type == kDeviceCpu;
+    if (in_use || !here || entry->second.used > before) {
       ++entry;
       continue;
     }

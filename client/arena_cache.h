@@ -32,8 +32,9 @@ class ArenaCache {
   std::shared_ptr<ReadArena> Find(uint64_t arena);
   // The one to use: this, or the same arena that another thread has mapped meanwhile.
   std::shared_ptr<ReadArena> Add(const std::shared_ptr<ReadArena>& arena);
-  // Unmaps the arenas that no array uses and none did since `before`; their ids.
-  std::vector<uint64_t> TakeIdle(Instant before);
+  // Unmaps the arenas that no array uses and none did since `before`, those of host memory alone unless `devices_too`;
+  // their ids.
+  std::vector<uint64_t> TakeIdle(Instant before, bool devices_too);
   uint64_t count() const;
 
  private:

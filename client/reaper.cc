@@ -18,6 +18,9 @@ namespace {
 constexpr std::chrono::milliseconds kBatchTime{2};
 constexpr uint64_t kBatchCount = 256;
 constexpr std::chrono::milliseconds kForever{-1};
+// Between two looks at a device: as long as it has taken already, within these.
+constexpr std::chrono::microseconds kDeviceStepMin{50};
+constexpr std::chrono::microseconds kDeviceStepMax{20000};
 
 }  // namespace
 
@@ -145,14 +148,43 @@ void Reaper::CollectReady() {
   BuryNow(Take(false));
 }
 
+Moment::State Reaper::BuryPassed() {
+  Batch passed;
+  auto left = Moment::State::kPassed;
+  for (auto& one : at_devices_) {
+    const Moment::State state = one->LookAtDevice();
+    if (state == Moment::State::kPassed) {
+      passed.push_back(std::move(one));
+    } else if (left != Moment::State::kPending) {
+      left = state;
+    }
+  }
+  std::erase(at_devices_, nullptr);
+  BuryNow(std::move(passed));
+  return left;
+}
+
+Moment::State Reaper::CollectPassed() {
+  CollectReady();
+  MutexLock one_at_a_time(burying_what_waits_);
+  for (auto& one : Take(true)) at_devices_.push_back(std::move(one));
+  return BuryPassed();
+}
+
 void Reaper::Collect() {
   CollectReady();
   MutexLock one_at_a_time(burying_what_waits_);
-  BuryNow(Take(true));
+  for (auto& one : Take(true)) at_devices_.push_back(std::move(one));
+  // The first look only says until where to wait, for all that look together.
+  BuryPassed();
+  for (auto step = kDeviceStepMin; BuryPassed() == Moment::State::kPending; step = std::min(2 * step, kDeviceStepMax)) {
+    std::this_thread::sleep_for(step);
+  }
 }
 
 void Reaper::Run() {
   std::chrono::milliseconds pause = kBatchTime;
+  auto device_step = kDeviceStepMin;
   while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
     Sleep(pause);
     // More will follow: one message for all of them.
@@ -161,10 +193,13 @@ void Reaper::Run() {
       ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
     }
     DropEndedHolds();
-    Collect();
+    const Moment::State left = CollectPassed();
     const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
     nudged_.store(false, std::memory_order_relaxed);
     pause = idle_wanted ? idle_() : kForever;
+    device_step = left == Moment::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
+    const auto look = std::chrono::ceil<std::chrono::milliseconds>(device_step);
+    if (left != Moment::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
   }
 }
 

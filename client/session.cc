@@ -173,18 +173,29 @@ void Session::LookAtRoads() {
 codec::Release Session::TakeUnused(std::chrono::steady_clock::time_point before) {
   codec::Release release;
   fences_.Tell(release, std::chrono::steady_clock::now());
-  release.arenas = written_->TakeEmpty(before);
-  release.unmapped = read_.TakeIdle(before);
+  // What is said to be unmapped must be.
+  const bool devices_too = !DevicesHeldUp();
+  release.arenas = written_->TakeEmpty(before, devices_too);
+  release.unmapped = read_.TakeIdle(before, devices_too);
   return release;
 }
 
-bool Session::Drained(Mapping& mapping, std::shared_ptr<const void> memory) {
-  const Status drained = mapping.Drain();
-  // After an error that ends all work on a device nothing is running there either.
-  if (drained.ok() || drained.code() == Code::kAborted) return true;
+void Session::KeepUndrained(std::shared_ptr<const void> memory) {
   MutexLock lock(mutex_);
   undrained_.push_back(std::move(memory));
-  return false;
+}
+
+Moment::State SessionRemains::LookAtDevice() {
+  if (moment_ == nullptr) {
+    moment_ = Waited().Now();
+    if (moment_ == nullptr) return Moment::State::kPassed;
+    // One question serves all that joined the moment before it is asked.
+    return Moment::State::kPending;
+  }
+  const auto state = moment_->Look();
+  // After an error that ends all work on a device nothing is running there either.
+  undrained_ = !state.ok() && state.status().code() != Code::kAborted;
+  return state.ok() ? *state : Moment::State::kPassed;
 }
 
 Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot)
@@ -218,7 +229,7 @@ bool Lease::EndAtOnce() noexcept {
 void Lease::GiveBack(codec::Release& release) {
   session->leases_.fetch_sub(1, std::memory_order_relaxed);
   if (private_mapping) arena->ranges.GiveBack(private_offset, std::move(private_mapping));
-  if (Waits() && !session->Drained(*arena->shared, arena)) return;
+  if (undrained()) return session->KeepUndrained(arena);
   arena.reset();
   if (road_) return road_->End(slot_);
   if (id == 0) {

@@ -38,9 +38,10 @@ class IpcMemory {
   }
   ~IpcMemory() {
     if (address_ == 0) return;
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return;
-    if (IsDrained(devices_.driver())) devices_.driver().IpcCloseMemHandle(address_);
+    UnmapAfterWork(devices_, ordinal_, [&devices = devices_, ordinal = ordinal_, address = address_] {
+      const auto inside = devices.Enter(ordinal);
+      if (inside.ok()) devices.driver().IpcCloseMemHandle(address);
+    });
   }
   IpcMemory(const IpcMemory&) = delete;
   IpcMemory& operator=(const IpcMemory&) = delete;
@@ -73,9 +74,9 @@ class OwnIpcMemory {
   OwnIpcMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> holder)
       : devices_(devices), ordinal_(ordinal), holder_(std::move(holder)) {}
   ~OwnIpcMemory() {
-    const auto inside = devices_.Enter(ordinal_);
     // Better never freed than under work that still uses it.
-    if (!inside.ok() || !IsDrained(devices_.driver())) new std::shared_ptr<const void>(std::move(holder_));
+    auto* const kept = new std::shared_ptr<const void>(std::move(holder_));
+    UnmapAfterWork(devices_, ordinal_, [kept] { delete kept; });
   }
   OwnIpcMemory(const OwnIpcMemory&) = delete;
   OwnIpcMemory& operator=(const OwnIpcMemory&) = delete;
@@ -113,6 +114,7 @@ class CudaIpcMapper final : public CudaMapper {
       }
       return Opened{std::make_shared<const OwnIpcMemory>(devices, device.id, std::move(own.holder)), own.address};
     }
+    UnmapLeftovers();  // what is still open is not opened again
     auto memory = MemoryOpenings().Get(
         handle.opaque, [&] { return IpcMemory::Open(devices, device.id, handle.opaque, handle.arena_size); });
     if (!memory.ok()) return memory.status();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/memory/cuda_copy.h"
+#include "client/memory/cuda_moment.h"
 #include "client/memory/memory_mapper.h"
 
 namespace arraybridge {
@@ -13,8 +14,9 @@ namespace arraybridge {
 class CudaMapping final : public Mapping {
  public:
   // `memory` unmaps when it dies. `device` is local.
-  CudaMapping(std::shared_ptr<const void> memory, std::byte* data, uint64_t size, Device device)
-      : memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
+  CudaMapping(const CudaDevices& devices, std::shared_ptr<const void> memory, std::byte* data, uint64_t size,
+              Device device)
+      : devices_(devices), memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
 
   std::byte* data() const override { return data_; }
   uint64_t size() const override { return size_; }
@@ -26,11 +28,12 @@ class CudaMapping final : public Mapping {
     AB_RETURN_IF_ERROR(CheckRoom(source, offset));
     return QueueCopy(source, data_ + offset, device_);
   }
-  Status Drain() override { return DrainDevice(device_); }
+  std::shared_ptr<Moment> Now() override { return MomentOf(devices_, device_.id); }
   // A child has no CUDA: it can neither write nor unmap.
   void Detach() noexcept override {}
 
  private:
+  const CudaDevices& devices_;
   const std::shared_ptr<const void> memory_;
   std::byte* const data_;
   const uint64_t size_;

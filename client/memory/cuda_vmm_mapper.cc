@@ -64,15 +64,15 @@ class VmmMemory {
       : devices_(devices), ordinal_(ordinal), bytes_(bytes) {}
   ~VmmMemory() {
     if (address_ == 0) return;
-    // Refused in a forked child: there the mapping is the parent's.
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return;
-    const Driver& driver = devices_.driver();
-    if (mapped_) {
-      if (!IsDrained(driver)) return;
-      if (driver.MemUnmap(address_, bytes_) != cuda::CUDA_SUCCESS) return;
-    }
-    driver.MemAddressFree(address_, bytes_);
+    const auto free = [&devices = devices_, ordinal = ordinal_, address = address_, bytes = bytes_, mapped = mapped_] {
+      // Refused in a forked child: there the mapping is the parent's.
+      const auto inside = devices.Enter(ordinal);
+      if (!inside.ok()) return;
+      if (mapped && devices.driver().MemUnmap(address, bytes) != cuda::CUDA_SUCCESS) return;
+      devices.driver().MemAddressFree(address, bytes);
+    };
+    if (!mapped_) return free();
+    UnmapAfterWork(devices_, ordinal_, free);
   }
   VmmMemory(const VmmMemory&) = delete;
   VmmMemory& operator=(const VmmMemory&) = delete;

@@ -43,6 +43,7 @@ SIM_API cuEventRecord(CUevent event, CUstream stream) {
   if (recorded == nullptr || found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (recorded->imported) Violation(__func__, "this project never records an imported event");
   if (recorded->context != found->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToUse(*found)) return captured;
   const EventSlot* slot = recorded->slot();
   if (slot != nullptr && slot->importers.Any(recorded->slot_number)) ++call.process.recorded_while_imported;
   Record(recorded, {found});

@@ -26,13 +26,17 @@ const Device kFirstGpu{kDeviceCuda, 0, {}};
 
 class Client {
  public:
-  Client(const std::string& address, const std::string& driver)
+  Client(const std::string& address, const std::string& driver, uint64_t arenas)
       : driver_path_(driver),
-        broker_({.address = address, .timeout = std::chrono::seconds(3), .cuda_driver = driver}) {}
+        broker_({.address = address,
+                 .timeout = std::chrono::seconds(3),
+                 .cuda_driver = driver,
+                 .read_arenas_max = arenas}) {}
 
   std::string Do(const std::string& verb, const std::string& name, int value) {
     const auto byte = static_cast<uint8_t>(value);
     if (verb == "put") return Put(name, byte);
+    if (verb == "put_alone") return Put(name, byte, true);
     if (verb == "put_from_stream") return PutFromStream(name, byte, true);
     if (verb == "put_unordered") return PutFromStream(name, byte, false);
     if (verb == "publish_in_place") return PublishInPlace(name, byte);
@@ -59,10 +63,11 @@ class Client {
     const auto share = broker_.Publish(*placement, {.name = name, .replace = true});
     return share.ok() ? "ok" : share.status().ToString();
   }
-  std::string Put(const std::string& name, uint8_t byte) {
+  // `alone`: in an arena of its own.
+  std::string Put(const std::string& name, uint8_t byte, bool alone = false) {
     std::vector<uint8_t> content(kBytes, byte);
     const auto view = Describe(content.data(), kSpec.type, kSpec.shape, {}, {}, true, nullptr);
-    return Published(broker_.Place({&*view, 1}, false, kFirstGpu), name);
+    return Published(broker_.Place({&*view, 1}, alone, kFirstGpu), name);
   }
   // An array of this process's own on the GPU, whose bytes come late. `says_so`: the view names its stream.
   std::string PutFromStream(const std::string& name, uint8_t byte, bool says_so) {
@@ -180,8 +185,8 @@ class Client {
   std::map<std::string, Acquired> arrays_;
 };
 
-int Main(const std::string& address, const std::string& driver) {
-  Client client(address, driver);
+int Main(const std::string& address, const std::string& driver, uint64_t arenas) {
+  Client client(address, driver, arenas);
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string verb;
@@ -196,4 +201,7 @@ int Main(const std::string& address, const std::string& driver) {
 }  // namespace
 }  // namespace arraybridge
 
-int main(int count, char** words) { return count == 3 ? arraybridge::Main(words[1], words[2]) : 64; }
+int main(int count, char** words) {
+  constexpr uint64_t kArenas = 256;
+  return count < 3 ? 64 : arraybridge::Main(words[1], words[2], count == 3 ? kArenas : std::stoull(words[3]));
+}

@@ -93,7 +93,9 @@ Table Offers(const v1::InspectResponse& found, Form form) {
   }
   for (const v1::Offer& offer : found.offers()) {
     const bool offered = offer.why_not().empty();
-    const std::string why = offer.waits() ? "once its bytes are there: no events between it and the maker" : "";
+    std::string why = offer.waits() ? "once its bytes are there: no events between it and the maker" : "";
+    if (offer.gpus_unsaid())
+      why += Concat(why.empty() ? "" : "; ", "if it sees that GPU: it has not said which it does");
     table.Add({Concat("session ", offer.session()), offer.client(), to_string(offer.process_id()), own,
                offered ? "yes" : "no", offered ? why : offer.why_not()});
   }

@@ -64,7 +64,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
   session->written().DropLocal(*gone, offset);
 }
 
-std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes) {
+std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes, Holders holders) {
   MutexLock lock(mutex_);
   Entry* best = nullptr;
   uint64_t best_gap = 0;
@@ -78,7 +78,7 @@ std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device,
     best_gap = *gap;
   }
   if (best == nullptr) return std::nullopt;
-  return CarveFrom(*best, bytes);
+  return CarveFrom(*best, bytes, std::move(holders));
 }
 
 WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes) {
@@ -87,17 +87,18 @@ WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, u
   const uint64_t size = arena->size;
   Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}, .spare = {}};
   Entry& entry = entries_.insert_or_assign(id, std::move(fresh)).first->second;
-  return CarveFrom(entry, bytes);
+  return CarveFrom(entry, bytes, {.range = {}});
 }
 
-WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes) {
+WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes, Holders holders) {
   const auto offset = entry.carver.Carve(bytes);
   AB_CHECK(offset.has_value());
+  holders.size = bytes;
   if (entry.spare.empty()) {
-    entry.ranges.emplace(*offset, Holders{.size = bytes, .range = {}});
+    entry.ranges.emplace(*offset, std::move(holders));
   } else {
     entry.spare.key() = *offset;
-    entry.spare.mapped() = Holders{.size = bytes, .range = {}};
+    entry.spare.mapped() = std::move(holders);
     entry.ranges.insert(std::move(entry.spare));
   }
   entry.used = CoarseNow();

@@ -95,7 +95,11 @@ class WrittenArenas {
     uint64_t offset = 0;
   };
   // A range with this process as its holder, out of the arenas that are there on `device`. REQUIRES: whole granules.
-  std::optional<Carving> Carve(const Device& device, uint64_t bytes);
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes) { return Carve(device, bytes, {.range = {}}); }
+  // A range that only the broker will hold: to be filled and published by who asks. REQUIRES: whole granules.
+  std::optional<Carving> CarveForBroker(const Device& device, uint64_t bytes) {
+    return Carve(device, bytes, {.local = false, .broker = true, .range = {}});
+  }
   // As Carve, out of a new arena.
   Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
   // How large the next arena on `device` should be for a range of `bytes`.
@@ -137,7 +141,8 @@ class WrittenArenas {
     Instant used{};
   };
 
-  Carving CarveFrom(Entry& entry, uint64_t bytes) AB_REQUIRES(mutex_);
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders) AB_EXCLUDES(mutex_);
+  Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
   void Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
 

@@ -10,6 +10,7 @@
 #include "client/connection.h"
 #include "client/fork_guard.h"
 #include "client/placement.h"
+#include "client/ring_put.h"
 
 namespace arraybridge {
 namespace {
@@ -175,6 +176,20 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   // By a message, before whose answer the broker took what the ring held: what failed of that comes first.
   (*session)->ring().Look(**session);
   return connection->AfterLateErrors(options.name, published.status());
+}
+
+Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& options) {
+  if (!options.wait) {
+    const auto connection = core_->known_connection();
+    const auto session = connection ? connection->current() : nullptr;
+    if (session) {
+      AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+      if (auto share = PutThroughRing(*session, core_->options().ns, sources, options)) return *std::move(share);
+    }
+  }
+  const auto placement = Place(sources, {.own = options.sealed, .device = {}, .purpose = options});
+  if (!placement.ok()) return placement.status();
+  return Publish(*placement, options);
 }
 
 Result<Placement> Broker::PlacementOf(std::span<const View> views) {

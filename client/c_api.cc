@@ -1,5 +1,8 @@
 // The C API over the C++ one: checks what C cannot, and lets no exception out.
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -8,6 +11,7 @@
 
 #include <arraybridge/arraybridge.h>
 #include <arraybridge/broker.h>
+#include <arraybridge/token.h>
 
 struct ab_broker {
   arraybridge::Broker broker;
@@ -51,14 +55,30 @@ ab_code Guarded(Work work) noexcept {
   }
 }
 
-// A struct of an older header is shorter; a newer one's ends with what is not known here.
+// Up to the last member of the structs as they were first.
+constexpr size_t kOptionsBytesMin = offsetof(ab_options, token);
+constexpr size_t kViewBytesMin = sizeof(ab_view);
+
+Status CheckSize(size_t size, size_t least, const char* what) {
+  constexpr size_t kMost = 4096;  // beyond any header to come: it is no size
+  if (size >= least && size <= kMost) return Ok();
+  return InvalidArgument(what, ".size is ", size, "; it is ", least, " at least");
+}
+
+// A struct as this library knows it. One of an older header is shorter: what it has not is zero. One of a newer header
+// is longer: what it asks for that is not known here may not be left out silently.
 template <class Struct>
-Status CheckSize(const Struct* given, const char* what) {
+Result<Struct> Known(const Struct* given, size_t least, const char* what) {
   if (given == nullptr) return InvalidArgument(what, " is NULL");
-  if (given->size != sizeof(Struct)) {
-    return InvalidArgument(what, ".size is ", given->size, "; it is ", sizeof(Struct), " in this library");
+  const size_t size = given->size;
+  AB_RETURN_IF_ERROR(CheckSize(size, least, what));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Struct); i < size; ++i) {
+    if (bytes[i] != 0) return InvalidArgument(what, " asks for what this library is too old for: byte ", i);
   }
-  return Ok();
+  Struct known{};
+  std::memcpy(&known, given, std::min(size, sizeof known));
+  return known;
 }
 
 Status CheckShape(const ab_view& view) {
@@ -71,8 +91,10 @@ std::vector<int64_t> Numbers(const int64_t* numbers, int32_t count) {
   return numbers == nullptr ? std::vector<int64_t>() : std::vector<int64_t>(numbers, numbers + count);
 }
 
-Result<View> ViewOf(const ab_view* source) {
-  AB_RETURN_IF_ERROR(CheckSize(source, "view"));
+Result<View> ViewOf(const ab_view* given) {
+  const auto known = Known(given, kViewBytesMin, "view");
+  if (!known.ok()) return known.status();
+  const ab_view* const source = &*known;
   AB_RETURN_IF_ERROR(CheckShape(*source));
   if (source->device_type != arraybridge::kDeviceCpu) {
     return InvalidArgument("device type ", source->device_type, ": the C API puts host memory (",
@@ -85,15 +107,19 @@ Result<View> ViewOf(const ab_view* source) {
 
 Status CheckName(const char* name) { return name == nullptr ? InvalidArgument("name is NULL") : Ok(); }
 
-arraybridge::Broker::Options OptionsOf(const ab_options* given) {
+Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   arraybridge::Broker::Options options;
   const char* const named = std::getenv("ARRAYBRIDGE_ADDRESS");
   options.address = named == nullptr || *named == '\0' ? kDefaultAddress : named;
-  if (given == nullptr) return options;
-  if (given->address != nullptr) options.address = given->address;
-  if (given->ns != nullptr) options.ns = given->ns;
-  if (given->client != nullptr) options.client = given->client;
-  if (given->timeout_ms > 0) options.timeout = std::chrono::milliseconds(given->timeout_ms);
+  const auto known = given == nullptr ? Result<ab_options>(ab_options{}) : Known(given, kOptionsBytesMin, "options");
+  if (!known.ok()) return known.status();
+  if (known->address != nullptr) options.address = known->address;
+  if (known->ns != nullptr) options.ns = known->ns;
+  if (known->client != nullptr) options.client = known->client;
+  if (known->timeout_ms > 0) options.timeout = std::chrono::milliseconds(known->timeout_ms);
+  auto token = known->token != nullptr ? Result<std::string>(known->token) : arraybridge::FindToken();
+  if (!token.ok()) return token.status();
+  options.token = *std::move(token);
   return options;
 }
 
@@ -111,8 +137,9 @@ const char* ab_message() { return Message().c_str(); }
 ab_code ab_connect(const ab_options* options, ab_broker** broker) {
   return Guarded([&]() -> Status {
     if (broker == nullptr) return InvalidArgument("broker is NULL");
-    if (options != nullptr) AB_RETURN_IF_ERROR(CheckSize(options, "options"));
-    *broker = std::unique_ptr<ab_broker>(new ab_broker{arraybridge::Broker(OptionsOf(options))}).release();
+    auto read = OptionsOf(options);
+    if (!read.ok()) return read.status();
+    *broker = std::unique_ptr<ab_broker>(new ab_broker{arraybridge::Broker(*std::move(read))}).release();
     return Ok();
   });
 }
@@ -129,9 +156,11 @@ ab_code ab_put(ab_broker* broker, const char* name, const ab_view* source, int r
   });
 }
 
-ab_code ab_empty(ab_broker* broker, const ab_view* wanted, ab_array** array) {
+ab_code ab_empty(ab_broker* broker, const ab_view* given, ab_array** array) {
   return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckSize(wanted, "view"));
+    const auto known = Known(given, kViewBytesMin, "view");
+    if (!known.ok()) return known.status();
+    const ab_view* const wanted = &*known;
     AB_RETURN_IF_ERROR(CheckShape(*wanted));
     arraybridge::ArraySpec spec;
     spec.type = {wanted->type_code, wanted->type_bits, wanted->type_lanes};
@@ -175,16 +204,24 @@ size_t ab_count(const ab_array* array) { return array->views.size(); }
 
 ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view) {
   return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckSize(view, "view"));
+    if (view == nullptr) return InvalidArgument("view is NULL");
+    const size_t size = view->size;
+    AB_RETURN_IF_ERROR(CheckSize(size, kViewBytesMin, "view"));
     if (index >= array->views.size()) {
       return InvalidArgument("index ", index, ": there are ", array->views.size(), " arrays");
     }
     const View& of = array->views[index];
-    *view = {sizeof *view,        of.data,
-             of.type.code,        of.type.bits,
-             of.type.lanes,       static_cast<int32_t>(of.shape.size()),
-             of.shape.data(),     of.strides.data(),
-             of.device.type,      of.device.id,
+    std::memset(view, 0, size);  // of a newer header: what is not known here is told to be so
+    *view = {size,
+             of.data,
+             of.type.code,
+             of.type.bits,
+             of.type.lanes,
+             static_cast<int32_t>(of.shape.size()),
+             of.shape.data(),
+             of.strides.data(),
+             of.device.type,
+             of.device.id,
              of.read_only ? 1 : 0};
     return Ok();
   });

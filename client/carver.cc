@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "proto/boundary/result.h"
 
@@ -54,9 +55,12 @@ std::optional<uint64_t> Carver::Carve(uint64_t bytes) {
   const auto found = by_size_.lower_bound({bytes, 0});
   if (found == by_size_.end()) return std::nullopt;
   const auto [gap, offset] = *found;
-  Remove(gaps_.find(offset));
-  if (gap > bytes) Add(offset + bytes, gap - bytes);
   carved_ += bytes;
+  if (gap == bytes) {
+    Remove(gaps_.find(offset));
+  } else {
+    CutFront(gaps_.find(offset), bytes);
+  }
   return offset;
 }
 
@@ -90,6 +94,18 @@ void Carver::Merge(uint64_t offset, uint64_t bytes) {
 void Carver::Add(uint64_t offset, uint64_t bytes) {
   gaps_.emplace(offset, bytes);
   by_size_.emplace(bytes, offset);
+}
+
+// What is left keeps its place in one order and its nodes in both: no memory is asked for.
+void Carver::CutFront(std::map<uint64_t, uint64_t>::iterator gap, uint64_t bytes) {
+  auto sized = by_size_.extract({gap->second, gap->first});
+  sized.value() = {gap->second - bytes, gap->first + bytes};
+  by_size_.insert(std::move(sized));
+  const auto next = std::next(gap);
+  auto node = gaps_.extract(gap);
+  node.key() += bytes;
+  node.mapped() -= bytes;
+  gaps_.insert(next, std::move(node));
 }
 
 void Carver::Remove(std::map<uint64_t, uint64_t>::iterator gap) {

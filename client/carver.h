@@ -40,6 +40,8 @@ class Carver {
   void Settle();
   void Merge(uint64_t offset, uint64_t bytes);
   void Add(uint64_t offset, uint64_t bytes);
+  // REQUIRES: bytes < gap's.
+  void CutFront(std::map<uint64_t, uint64_t>::iterator gap, uint64_t bytes);
   void Remove(std::map<uint64_t, uint64_t>::iterator gap);
 
   uint64_t carved_ = 0;                              // bytes

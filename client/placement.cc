@@ -37,6 +37,8 @@ uint64_t Room(const View& array) {
   return bytes == 0 ? 0 : Carver::Granules(bytes);
 }
 
+}  // namespace
+
 Result<uint64_t> RoomOfAll(std::span<const View> arrays) {
   if (arrays.empty()) return InvalidArgument("a share has at least one array");
   uint64_t bytes = 0;
@@ -49,6 +51,8 @@ Result<uint64_t> RoomOfAll(std::span<const View> arrays) {
   }
   return Carver::Granules(bytes);
 }
+
+namespace {
 
 uint64_t MillisecondsLeft(Deadline deadline) {
   const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
@@ -226,11 +230,14 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
   session.reaper().Nudge();
 }
 
-Share ShareOf(codec::Published published, codec::Publish request, const WrittenArena& arena, const Session& session) {
+}  // namespace
+
+Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
+              const Session& session) {
   Share share;
   share.id = published.share;
   if (share.id != 0) share.broker_id = session.server().info.broker_id;
-  share.ns = request.ns;
+  share.ns = ns;
   share.name = std::move(published.name);
   share.generation = published.generation;
   share.size = request.size;
@@ -244,6 +251,8 @@ Share ShareOf(codec::Published published, codec::Publish request, const WrittenA
   for (auto& array : request.arrays) share.arrays.push_back(std::move(array.spec));
   return share;
 }
+
+namespace {
 
 // Without a call: a new name for host memory that the broker knows to be mapped.
 bool EnterRing(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
@@ -309,7 +318,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
   if (!options.wait && EnterRing(session, request, range)) {
-    return ShareOf({.name = options.name, .returned = {}}, std::move(request), *range->arena, session);
+    return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), *range->arena, session);
   }
   auto event = FenceOf(session, placement, into.channel == 0);
   if (!event.ok()) return range->published.store(false), event.status();
@@ -347,7 +356,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   auto published = codec::DecodePublished(answer->payload);
   if (!published.ok()) return published.status();
   heard(*published);
-  return ShareOf(*std::move(published), std::move(request), *range->arena, session);
+  return ShareOf(*std::move(published), ns, std::move(request), *range->arena, session);
 }
 
 Result<Placement> FindPlacement(Session& session, std::span<const View> views) {

@@ -13,14 +13,23 @@
 
 namespace arraybridge {
 
+class WrittenArena;
+
 // Room for compact arrays of these types and shapes in one range on `device`, a local one, out of what is there or out
 // of a new arena; address, strides, device and owner are filled in. Waits for room until the deadline, then
 // RESOURCE_EXHAUSTED. What Publish, told `purpose`, would find beyond a limit is refused before.
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
                            bool own, const Broker::PublishOptions& purpose, Deadline deadline);
 
+// Bytes that arrays take in a range of their own: whole granules. INVALID_ARGUMENT: none, or too many.
+Result<uint64_t> RoomOfAll(std::span<const View> arrays);
+
 // What a view says of its bytes. `start`: of the range in which they lie.
 codec::PublishedArray SpecOf(const View& view, const std::byte* start);
+
+// What is published, in the words of who asked for it.
+Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
+              const Session& session);
 
 // Where a share goes that gets no name: an end of a channel, and how long the broker waits for room there.
 struct IntoChannel {

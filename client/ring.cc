@@ -55,6 +55,15 @@ void Ring::HaveSeal(const Result<Answer>& answer) {
 
 bool Ring::Enter(Session& session, std::string_view message, std::string_view name,
                  const std::shared_ptr<Placement::Range>& range) {
+  return Enter(session, message, name, range->arena->id, range->offset, &range);
+}
+
+bool Ring::Enter(Session& session, std::string_view message, std::string_view name, uint64_t arena, uint64_t offset) {
+  return Enter(session, message, name, arena, offset, nullptr);
+}
+
+bool Ring::Enter(Session& session, std::string_view message, std::string_view name, uint64_t arena, uint64_t offset,
+                 const std::shared_ptr<Placement::Range>* range) {
   if (!ready_.load(std::memory_order_acquire) || message.size() > ring::kMessageBytesMax) return false;
   if (!session.lifeline().alive()) return false;
   bool asleep = false;
@@ -63,10 +72,14 @@ bool Ring::Enter(Session& session, std::string_view message, std::string_view na
     if (!LookLocked(session) || head_ - seen_ == ring::kEntries) return false;
     Sent& sent = sent_[head_ % ring::kEntries];
     sent.name = name;
-    sent.arena = range->arena->id;
-    sent.offset = range->offset;
-    sent.range = range;
-    session.written().HoldForBroker(*range->arena, range->offset);
+    sent.arena = arena;
+    sent.offset = offset;
+    if (range != nullptr) {
+      sent.range = *range;
+      session.written().HoldForBroker(*(*range)->arena, offset);
+    } else {
+      sent.range.reset();
+    }
     ring::Write(pages_->page().entries[head_ % ring::kEntries], message);
     const uint64_t sleep = ring::Enter(pages_->page(), ++head_, pages_->bell());
     asleep = sleep != 0 && sleep != woken_;

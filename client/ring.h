@@ -33,6 +33,11 @@ class Ring {
   // was done; publish it by a call.
   bool Enter(Session& session, std::string_view message, std::string_view name,
              const std::shared_ptr<Placement::Range>& range) AB_EXCLUDES(mutex_);
+  // The same for bytes that the broker holds already, and nobody else.
+  bool Enter(Session& session, std::string_view message, std::string_view name, uint64_t arena, uint64_t offset)
+      AB_EXCLUDES(mutex_);
+  // The broker takes entries.
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
   // Learns what became of the entries that the broker has taken: what failed is noted among the errors, and its range
   // is free again.
   void Look(Session& session) AB_EXCLUDES(mutex_);
@@ -55,6 +60,8 @@ class Ring {
   void HaveEntries(Result<Answer> answer) AB_EXCLUDES(mutex_);
   void HaveBell(Session& session, const Result<Answer>& answer) AB_EXCLUDES(mutex_);
   void HaveSeal(const Result<Answer>& answer) AB_EXCLUDES(mutex_);
+  bool Enter(Session& session, std::string_view message, std::string_view name, uint64_t arena, uint64_t offset,
+             const std::shared_ptr<Placement::Range>* range) AB_EXCLUDES(mutex_);
   bool LookLocked(Session& session) AB_REQUIRES(mutex_);
   void Fail(Session& session, const Sent& sent, const Status& why) AB_REQUIRES(mutex_);
 

@@ -55,13 +55,22 @@ void SentRoad::Done(uint32_t slot, WrittenArenas& written, bool return_it) {
   Vacate(slot);
 }
 
+bool SentRoad::Believe(uint64_t tail) {
+  if (tail <= seen_) return true;
+  if (road::Pass(page_.seen, tail, pages_->sign()) != road::kStands) return false;
+  seen_ = tail;
+  return true;
+}
+
 SentRoad::Outcome SentRoad::Put(Session& session, const std::shared_ptr<Placement::Range>& range,
                                 std::string_view description) {
   const MutexLock lock(mutex_);
   if (!pages_->stands()) return Outcome::kEnded;
   const uint64_t tail = Load(other_.tail, std::memory_order_acquire);
-  if (head_ - tail > capacity()) return Outcome::kByCall;
+  if (!road::CanBe(head_, tail, capacity())) return Outcome::kByCall;
   if (IsFull()) return Outcome::kFull;
+  // The place was another entry's. One fence for as many as fit.
+  if (head_ - seen_ >= capacity() && !Believe(tail)) return Outcome::kEnded;
   const uint32_t slot = FreeSlot();
   if (slot == kNone) return Outcome::kByCall;
   Occupy(slot, *range);
@@ -100,7 +109,8 @@ bool SentRoad::Look(WrittenArenas& written) {
   const MutexLock lock(mutex_);
   Settle(written);
   const bool gone = settled_ && Load(pages_->sign().gone, std::memory_order_acquire) != 0;
-  const uint64_t tail = settled_ ? head_ : std::min(Load(other_.tail, std::memory_order_acquire), head_);
+  if (!settled_) static_cast<void>(Believe(std::min(Load(other_.tail, std::memory_order_acquire), head_)));
+  const uint64_t tail = settled_ ? head_ : seen_;
   for (uint32_t word = 0; word < road::kDoneWords; ++word) {
     if (outstanding_[word] == 0) continue;
     const uint64_t flipped = Load(other_.done[word], std::memory_order_acquire) ^ parity_[word];

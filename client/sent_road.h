@@ -69,6 +69,9 @@ class SentRoad {
   uint32_t FreeSlot() const AB_REQUIRES(mutex_);
   void Occupy(uint32_t slot, const Placement::Range& range) AB_REQUIRES(mutex_);
   void Vacate(uint32_t slot) AB_REQUIRES(mutex_);
+  // So many were taken, the receiver says. From now on it cannot take that back: their places and ranges may be
+  // others'. False: the road ends, and only the Sign says what was.
+  bool Believe(uint64_t tail) AB_REQUIRES(mutex_);
   // The receiver, or the broker, has no part in it any more.
   void Done(uint32_t slot, WrittenArenas& written, bool return_it) AB_REQUIRES(mutex_);
   void Settle(WrittenArenas& written) AB_REQUIRES(mutex_);
@@ -80,6 +83,7 @@ class SentRoad {
   std::atomic<uint64_t> outstanding_count_{0};
   Mutex mutex_;
   uint64_t head_ AB_GUARDED_BY(mutex_) = 0;
+  uint64_t seen_ AB_GUARDED_BY(mutex_) = 0;  // of these: taken, and the broker can see that
   uint64_t rung_ AB_GUARDED_BY(mutex_) = 0;
   bool settled_ AB_GUARDED_BY(mutex_) = false;  // it has ended, and what counted is known
   std::array<Slot, road::kSlots> slots_;        // `left` is anybody's, the rest is who has the lock's

@@ -47,6 +47,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ShareCache& known() { return known_; }
   Holds& holds() { return holds_; }
   Ring& ring() { return ring_; }
+  const Ring& ring() const { return ring_; }
   Roads& roads() { return roads_; }
   // Carves anew what receivers have read without telling the broker.
   void LookAtRoads();

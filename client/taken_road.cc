@@ -21,10 +21,10 @@ TakenRoad::Outcome TakenRoad::Take(Lifeline& lifeline, uint64_t received,
                                    const std::function<bool(const road::Message&)>& has, road::Message* entry) {
   const MutexLock lock(mutex_);
   if (!pages_->stands()) return Outcome::kEnded;
-  const uint64_t standing = Load(other_.head, std::memory_order_acquire) - tail_;
+  const uint64_t head = Load(other_.head, std::memory_order_acquire);
   if (received < calls()) return Outcome::kByCalls;
-  if (standing == 0) return Outcome::kEmpty;
-  if (standing > pages_->capacity()) return Outcome::kNonsense;
+  if (head == tail_) return Outcome::kEmpty;
+  if (!road::CanBe(head, tail_, pages_->capacity())) return Outcome::kNonsense;
   const std::optional<road::Message> said = road::Read(road::EntriesOf(other_)[tail_ % pages_->capacity()]);
   if (!said) return Outcome::kNonsense;
   *entry = *said;

@@ -14,22 +14,25 @@
 
 namespace arraybridge {
 
-// What the kernel says of a peer, and what it says of itself.
+// What the kernel says of a peer, and what it says of itself; or, of one that came over TCP, its certificate alone.
 struct Credentials {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::span<const uint32_t> groups;  // supplementary ones
   std::string_view token;            // that it stated; empty: none
+  // What its certificate calls it: not empty exactly if it came over TCP. Then nothing of the above means anything.
+  std::span<const std::string> subject;
 };
 
 enum class Right : uint8_t { kNone, kRead, kWrite };
 
 struct AccessEntry {
-  enum class Who : uint8_t { kAnyone, kUser, kGroup, kToken };
+  enum class Who : uint8_t { kAnyone, kUser, kGroup, kToken, kSubject };
   Who who = Who::kAnyone;
   uint32_t id = 0;     // of the user or the group
   std::string secret;  // of a token
   Right right = Right::kWrite;
+  std::string name{};  // of a subject
   friend bool operator==(const AccessEntry&, const AccessEntry&) = default;
 };
 using AccessList = std::vector<AccessEntry>;
@@ -45,6 +48,9 @@ inline bool IsSameSecret(std::string_view one, std::string_view other) {
 }
 
 inline bool IsMeant(const AccessEntry& entry, const Credentials& peer) {
+  const bool is_remote = !peer.subject.empty();
+  // Who wrote "anyone", a number or a token meant this host: another one's users are named one by one.
+  if (is_remote != (entry.who == AccessEntry::Who::kSubject)) return false;
   switch (entry.who) {
     case AccessEntry::Who::kAnyone:
       return true;
@@ -54,6 +60,8 @@ inline bool IsMeant(const AccessEntry& entry, const Credentials& peer) {
       return entry.id == peer.gid || std::ranges::find(peer.groups, entry.id) != peer.groups.end();
     case AccessEntry::Who::kToken:
       return IsSameSecret(entry.secret, peer.token);
+    case AccessEntry::Who::kSubject:
+      return std::ranges::find(peer.subject, entry.name) != peer.subject.end();
   }
   return false;
 }

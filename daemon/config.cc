@@ -15,6 +15,7 @@
 
 #include "daemon/config_access.h"
 #include "daemon/config_file.h"
+#include "daemon/config_listen.h"
 #include "daemon/config_table.h"
 #include "daemon/memory/memory_budget.h"
 #include "proto/boundary/frame.h"
@@ -208,14 +209,33 @@ Status ResolveDoor(std::string_view flag, const std::string& said, std::string f
   return *path = said.substr(std::strlen(kListenPrefix)), Ok();
 }
 
-Status ResolvePaths(Draft& draft) {
+// Where it was said, or else the flag that could say it.
+std::string WhereOr(const Reading& reading, const std::string& key, const char* flag) {
+  const std::string where = reading.Where(key);
+  return where.empty() ? std::string(flag) + ": " : where;
+}
+
+Status ResolveListen(Draft& draft, const Reading& reading) {
+  const Status read = ReadListen(draft.listen, draft.config);
+  return read.ok() ? Ok() : InvalidArgument(WhereOr(reading, "server.listen", "--listen"), read.message());
+}
+
+Status ResolveTls(const Config& config, const Reading& reading, bool checking) {
+  const Status checked = CheckTls(config, checking);
+  if (checked.ok() || checked.metadata().empty()) return checked;
+  const std::string& setting = checked.metadata().front().second;
+  const std::string where = setting == "server.listen" ? WhereOr(reading, setting, "--listen") : reading.Where(setting);
+  return InvalidArgument(where, checked.message());
+}
+
+Status ResolvePaths(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   if (config.directory.empty()) config.directory = DefaultDirectory();
   if (config.directory.front() != '/') {
     return InvalidArgument("--directory: '", config.directory, "' is not an absolute path");
   }
   if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
-  AB_RETURN_IF_ERROR(ResolveDoor("--listen", draft.listen, config.directory + "/broker.sock", &config.grpc_path));
+  AB_RETURN_IF_ERROR(ResolveListen(draft, reading));
   if (draft.admin.empty() && config.embedded) draft.admin = "off";
   AB_RETURN_IF_ERROR(ResolveDoor("--admin", draft.admin, config.directory + "/admin.sock", &config.admin_path));
   const std::pair<const char*, const std::string*> doors[] = {
@@ -306,6 +326,12 @@ Status CheckLimits(const Limits& limits, const Reading& reading) {
       {"queued_requests_per_session", limits.queued_requests_per_session},
       {"grpc_streams_max", limits.grpc_streams_max},
       {"connections_per_uid", limits.connections_per_uid},
+      {"tcp_connections", limits.tcp_connections},
+      {"tcp_connections_per_address", limits.tcp_connections_per_address},
+      {"tcp_connections_per_subject", limits.tcp_connections_per_subject},
+      {"subjects", limits.subjects},
+      {"subject_bytes_max", limits.subject_bytes_max},
+      {"tcp_keepalive", static_cast<uint64_t>(limits.tcp_keepalive.count())},
       {"hello_timeout", static_cast<uint64_t>(limits.hello_timeout.count())},
       {"ticket_lifetime", static_cast<uint64_t>(limits.ticket_lifetime.get().count())},
   };
@@ -332,9 +358,10 @@ void ResolveHttp(Draft& draft) {
   config.http_listen = draft.http == "off" ? "" : draft.http;
 }
 
-Result<Config> Resolve(Reading& reading) {
+Result<Config> Resolve(Reading& reading, bool checking) {
   Draft& draft = reading.draft();
-  AB_RETURN_IF_ERROR(ResolvePaths(draft));
+  AB_RETURN_IF_ERROR(ResolvePaths(draft, reading));
+  AB_RETURN_IF_ERROR(ResolveTls(draft.config, reading, checking));
   ResolveHttp(draft);
   if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
   AB_RETURN_IF_ERROR(ResolveMemory(draft));
@@ -358,6 +385,15 @@ void Declare(CLI::App& app, CommandLine& line, ConfigRequest& request) {
     if (setting.flag.empty()) continue;
     if (setting.flag == "embedded") {
       app.add_flag("--embedded", line.embedded, setting.help);
+      continue;
+    }
+    if (setting.is_list) {
+      const auto join = [&line, flag = setting.flag](const std::vector<std::string>& texts) {
+        std::string& all = line.given[flag];
+        for (const std::string& text : texts) all += (all.empty() ? "" : ",") + text;
+      };
+      app.add_option_function<std::vector<std::string>>("--" + setting.flag, join, setting.help)
+          ->allow_extra_args(false);
       continue;
     }
     app.add_option_function<std::string>(
@@ -408,7 +444,7 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   }
   Reading reading;
   AB_RETURN_IF_ERROR(ReadAll(line, reading));
-  auto config = Resolve(reading);
+  auto config = Resolve(reading, request.check_only);
   if (!config.ok()) return config.status();
   request.config = *std::move(config);
   request.said = reading.texts();
@@ -483,7 +519,7 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
   AB_RETURN_IF_ERROR(ReadAll(line, reading));
   // What is to spare now is no measure: this daemon has taken its part of it.
   reading.draft().host_capacity = running->config.host_capacity_bytes;
-  auto config = Resolve(reading);
+  auto config = Resolve(reading, false);
   if (!config.ok()) return config.status();
   const auto said = reading.texts();
   const auto text_of = [](const std::map<std::string, std::string>& texts, const Setting& setting) {

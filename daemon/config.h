@@ -55,9 +55,23 @@ struct Limits {
   Live<uint64_t> tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;     // concurrent calls per gRPC connection
   uint64_t connections_per_uid = 512;  // accepted sockets of both doors, hello pending included
+  uint64_t tcp_connections = 512;      // of all who come over TCP; then those that have not shown who they are go first
+  uint64_t tcp_connections_per_address = 64;       // of one IPv4 address, or the 64 bits of an IPv6 network
+  uint64_t tcp_connections_per_subject = 64;       // that make calls
+  uint64_t subjects = 1024;                        // different ones that have ever come
+  uint64_t subject_bytes_max = 4096;               // what one certificate calls its owner
+  std::chrono::milliseconds tcp_keepalive{30000};  // a peer that is silent for so long is asked, and gone after as long
   std::chrono::milliseconds hello_timeout{5000};
   Live<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
   Live<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
+};
+
+// Files of what the door over TCP shows and asks for, all in PEM.
+struct TlsFiles {
+  std::string cert;       // its own, then those between it and its authority
+  std::string key;        // its own
+  std::string client_ca;  // authorities whose certificates clients may show
+  friend bool operator==(const TlsFiles&, const TlsFiles&) = default;
 };
 
 struct Config {
@@ -65,6 +79,8 @@ struct Config {
   std::string directory;
   std::string lifeline_path;                    // default <directory>/lifeline.sock
   std::string grpc_path;                        // default <directory>/broker.sock; empty: no gRPC door
+  std::vector<std::string> tcp_listen;          // HOST:PORT of the gRPC door over TCP; none: there is no such door
+  TlsFiles tls;                                 // of which all are said if tcp_listen is
   std::string admin_path;                       // default <directory>/admin.sock; empty, as if embedded: no admin door
   bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never

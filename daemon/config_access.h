@@ -1,5 +1,5 @@
 // How an operator writes down who may use something: "uid:1000", "gid:100", "@group", "user", "anyone", "token:FILE",
-// each with ":ro" behind it if it may only read.
+// "subject:NAME" of who comes over TCP, each with ":ro" behind it if it may only read.
 #pragma once
 
 #include <string>

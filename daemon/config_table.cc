@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/config_access.h"
+#include "daemon/config_listen.h"
 
 namespace arraybridge {
 namespace {
@@ -72,8 +73,10 @@ Status StoreUnlisted(std::string_view text, Live<bool>* place) {
 
 Status StoreAdmins(std::string_view text, AccessList* place) {
   AB_RETURN_IF_ERROR(Store(ReadAccessList(text), place));
-  const auto is_token = [](const AccessEntry& entry) { return entry.who == AccessEntry::Who::kToken; };
-  if (!place->empty() && std::ranges::none_of(*place, is_token)) return Ok();
+  const auto is_other = [](const AccessEntry& entry) {
+    return entry.who == AccessEntry::Who::kToken || entry.who == AccessEntry::Who::kSubject;
+  };
+  if (!place->empty() && std::ranges::none_of(*place, is_other)) return Ok();
   return InvalidArgument("administrators are users and groups");
 }
 
@@ -88,6 +91,23 @@ Status StoreOneOf(std::initializer_list<std::string_view> words, std::string_vie
   std::string all;
   for (const std::string_view word : words) all += (all.empty() ? "" : ", ") + std::string(word);
   return InvalidArgument("'", text, "' is none of ", all);
+}
+
+// A file that is read again and again is found wherever the daemon stands.
+Setting TlsFile(const char* name, std::string TlsFiles::*field, const char* help) {
+  std::string flag = std::string("tls-") + name;
+  std::ranges::replace(flag, '_', '-');
+  return {std::string("server.tls.") + name,
+          std::move(flag),
+          Sources::kAll,
+          "",
+          help,
+          [field](auto text, Draft& d) {
+            if (!text.empty() && !text.starts_with('/')) return InvalidArgument("'", text, "' is no absolute path");
+            return StoreText(text, &(d.config.tls.*field));
+          },
+          [field](const Config& c) { return c.tls.*field; },
+          [field](const Config& from, Config& to) { to.tls.*field = from.tls.*field; }};
 }
 
 // What a reload does with a field that may change.
@@ -112,10 +132,16 @@ std::vector<Setting> MakeServer() {
       {"server.directory", "directory", Sources::kAll, "", "directory of the lock and the sockets",
        [](auto text, Draft& d) { return StoreText(text, &d.config.directory); },
        [](const Config& c) { return c.directory; }},
-      {"server.listen", "listen", Sources::kAll, "",
-       "unix:///path of the gRPC door, or off (default: <directory>/broker.sock)",
+      {"server.listen",
+       "listen",
+       Sources::kAll,
+       "",
+       "where the gRPC door is: unix:///path, tcp://HOST:PORT (with TLS alone), or off; may be several, with commas "
+       "(default: unix://<directory>/broker.sock)",
        [](auto text, Draft& d) { return StoreText(text, &d.listen); },
-       [](const Config& c) { return c.grpc_path.empty() ? "off" : "unix://" + c.grpc_path; }},
+       WrittenListen,
+       {},
+       true},
       {"server.lifeline", "lifeline", Sources::kAll, "",
        "path of the local door's socket (default: <directory>/lifeline.sock)",
        [](auto text, Draft& d) { return StoreText(text, &d.config.lifeline_path); },
@@ -157,6 +183,9 @@ std::vector<Setting> MakeServer() {
       {"server.life_fd", "life-fd", Sources::kFlagOnly, "", "descriptor whose end of file ends the daemon",
        [](auto text, Draft& d) { return StoreFd(text, &d.config.life_fd); },
        [](const Config& c) { return std::to_string(c.life_fd); }},
+      TlsFile("cert", &TlsFiles::cert, "file of the certificate that the TCP door shows, PEM; needed for tcp://"),
+      TlsFile("key", &TlsFiles::key, "file of its private key, PEM, not for everybody to read"),
+      TlsFile("client_ca", &TlsFiles::client_ca, "file of the authorities of clients' certificates, PEM"),
   };
 }
 
@@ -387,6 +416,14 @@ std::vector<Setting> MakeLimits() {
       Number("tickets_per_session_max", &Limits::tickets_per_session_max, "tickets not yet redeemed"),
       Number("grpc_streams_max", &Limits::grpc_streams_max, "concurrent calls of one gRPC connection"),
       Number("connections_per_uid", &Limits::connections_per_uid, "sockets of both doors, of one user"),
+      Number("tcp_connections", &Limits::tcp_connections, "sockets of all who come over TCP"),
+      Number("tcp_connections_per_address", &Limits::tcp_connections_per_address,
+             "of one IPv4 address, or one IPv6 network of 64 bits"),
+      Number("tcp_connections_per_subject", &Limits::tcp_connections_per_subject,
+             "that make calls, of one certificate"),
+      Number("subjects", &Limits::subjects, "different certificates' subjects that have ever come"),
+      Bytes("subject_bytes_max", &Limits::subject_bytes_max, "the names in one certificate"),
+      Time("tcp_keepalive", &Limits::tcp_keepalive, "a silent TCP peer is asked then, and gone after as long"),
       Time("hello_timeout", &Limits::hello_timeout, "until a connection has said who it is"),
       Time("ticket_lifetime", &Limits::ticket_lifetime, "of a ticket nobody redeems"),
       Time("request_timeout_max", &Limits::request_timeout_max, "the longest wait of one request"),

@@ -23,8 +23,10 @@
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
 #include "daemon/service/admin.h"
+#include "daemon/service/certificates.h"
 #include "daemon/service/grpc_door.h"
 #include "daemon/service/grpc_door_admin.h"
+#include "daemon/service/grpc_log.h"
 #include "daemon/service/http.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/local_door.h"
@@ -270,6 +272,12 @@ std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener
                                     [] { NotifyManager("WATCHDOG=1"); });
 }
 
+// Null where there is no door over TCP.
+Result<std::unique_ptr<Certificates>> LoadCertificates(const Config& config) {
+  if (config.tcp_listen.empty()) return std::unique_ptr<Certificates>();
+  return Certificates::Load(config.tls);
+}
+
 // `request` changes when its configuration is reloaded.
 int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd signals) {
   const Config& config = request.config;
@@ -284,6 +292,11 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     log::Error(log::Topic::kCannotStart, "cannot start: {}", listener.status().message());
     return EXIT_FAILURE;
   }
+  const auto certificates = LoadCertificates(config);
+  if (!certificates.ok()) {
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", certificates.status().message());
+    return EXIT_FAILURE;
+  }
   const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
   WarmBackend warm(*host, {config.host_cache_bytes, !config.embedded});
   Refiller refiller(warm);
@@ -294,7 +307,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   Verbs verbs(
       config, broker, [&refiller] { refiller.Wish(); }, gpus.why_none);
   LocalDoor local_door(config, verbs);
-  GrpcDoor grpc_door(config, broker, verbs);
+  GrpcDoor grpc_door(config, broker, verbs, certificates->get());
   const HealthOfGpus health(gpus.all, grpc_door);
   Metrics metrics(config, broker, verbs);
   const auto http = OpenHttp(std::move(http_socket), config, broker, verbs, metrics);
@@ -313,13 +326,14 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
                  grpc_door.SayDraining();
                },
                [&](bool now) { errands.Post([&ending, now] { ending->Tell(now); }); }});
-  reloader.emplace(argc, argv, request, verbs, admin, metrics);
+  reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get());
   ending.emplace(config, broker, *reloader, errands, std::move(signals));
   AdminDoor admin_door(config, admin);
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); },
-                     [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); });
+                     [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); },
+                     [&](Connection connection) { grpc_door.AdoptRemote(std::move(connection.socket)); });
   log::Info({log::Topic::kServing, {{"device", "cpu"}, {"bytes", std::to_string(config.host_capacity_bytes)}}},
             "serving {} bytes of host memory", config.host_capacity_bytes);
   for (const auto& gpu : gpus.all) {
@@ -362,6 +376,7 @@ int Main(int argc, const char* const* argv) {
     return kExitUsage;
   }
   if (request->check_only) return EXIT_SUCCESS;
+  TakeGrpcLog();
   RaiseDescriptorLimit();
   UniqueFd signals = TakeSignals();
   return Serve(*request, argc, argv, std::move(signals));

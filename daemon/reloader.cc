@@ -50,6 +50,7 @@ void Reloader::Adopt(const Reloaded& reloaded) {
   const Status started = log::Start(config.log_level, config.log_format, config.journal);
   if (!started.ok()) log::Error("the log stays as it was: {}", started.message());
   admin_.SetAdmins(config.admins);
+  if (certificates_ != nullptr) certificates_->Reload(config.tls);
   const Broker::Adopted adopted = verbs_.ConfigurationChanged();
   log::Info(log::Topic::kReloaded, "reloaded: {}",
             reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));

@@ -4,6 +4,7 @@
 
 #include "daemon/config.h"
 #include "daemon/service/admin.h"
+#include "daemon/service/certificates.h"
 #include "daemon/service/metrics.h"
 #include "daemon/service/verbs.h"
 
@@ -12,9 +13,17 @@ namespace arraybridge {
 // For one thread, the only one that changes `running`.
 class Reloader {
  public:
-  // Everything outlives it. `argc`, `argv`: what the daemon was started with.
-  Reloader(int argc, const char* const* argv, ConfigRequest& running, Verbs& verbs, Admin& admin, Metrics& metrics)
-      : argc_(argc), argv_(argv), running_(running), verbs_(verbs), admin_(admin), metrics_(metrics) {}
+  // Everything outlives it. `certificates`: null where there is no door over TCP. `argc`, `argv`: what the daemon was
+  // started with.
+  Reloader(int argc, const char* const* argv, ConfigRequest& running, Verbs& verbs, Admin& admin, Metrics& metrics,
+           Certificates* certificates)
+      : argc_(argc),
+        argv_(argv),
+        running_(running),
+        verbs_(verbs),
+        admin_(admin),
+        metrics_(metrics),
+        certificates_(certificates) {}
 
   // Tells the log, the metrics and the service manager how it went, too.
   Result<Reloaded> Reload();
@@ -28,6 +37,7 @@ class Reloader {
   Verbs& verbs_;
   Admin& admin_;
   Metrics& metrics_;
+  Certificates* const certificates_;
 };
 
 }  // namespace arraybridge

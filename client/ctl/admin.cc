@@ -1,5 +1,6 @@
 #include "client/ctl/admin.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <ostream>
@@ -36,7 +37,7 @@ Result<uint64_t> ReadSize(std::string_view text) {
 
 Status Print(const v1::NamespaceQuota& quota, const Options& options, std::ostream& out) {
   if (IsJson(options)) return PrintJson(quota, options, out);
-  Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SET"}, FormOf(options));
+  Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SET"}, StyleOf(options));
   table.Add({quota.of().namespace_(), quota.of().has_uid() ? to_string(quota.of().uid()) : "shared",
              table.Size(quota.quota_bytes()), table.Size(quota.charged_bytes()), quota.set() ? "yes" : "configured"});
   table.Print(out, options.header);
@@ -59,6 +60,17 @@ Result<std::unique_ptr<AdminConnection>> AdminConnection::To(const std::string& 
   if (!channel.ok()) return channel.status();
   return std::unique_ptr<AdminConnection>(
       new AdminConnection(*std::move(channel), std::chrono::system_clock::now() + timeout));
+}
+
+Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
+  const auto path = FindBroker(options.address, "admin.sock");
+  if (!path.ok()) return Status(path.status()).Because(kUsageReason);
+  if (IsRemote(*path)) {
+    return InvalidArgument("address '", *path,
+                           "': the administration has no door over TCP, only admin.sock on its host")
+        .Because(kUsageReason);
+  }
+  return AdminConnection::To(*path, options.timeout);
 }
 
 Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
@@ -99,9 +111,20 @@ Status Withdraw(AdminConnection& connection, const Options& options, const Admin
   return Done(answer, options, "withdrawn", out);
 }
 
-Status Trim(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
+Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::TrimRequest request;
+  if (!asked.device.empty()) {
+    v1::ListRequest devices;
+    devices.set_kind(v1::ListRequest::DEVICES);
+    v1::ListResponse listed;
+    AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::List, devices, &listed));
+    const auto found =
+        std::ranges::find_if(listed.devices(), [&](const auto& one) { return IsDevice(one.device(), asked.device); });
+    if (found == listed.devices().end()) return NotFound("this broker serves no device '", asked.device, "'");
+    *request.mutable_device() = found->device();
+  }
   v1::TrimResponse answer;
-  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Trim, v1::TrimRequest(), &answer));
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Trim, request, &answer));
   return Done(answer, options, Concat(answer.freed_bytes(), " bytes given back"), out);
 }
 
@@ -134,7 +157,7 @@ Status ShowConfig(AdminConnection& connection, const Options& options, const Adm
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetConfig, v1::GetConfigRequest(), &answer));
   if (options.output == Output::kJsonl) return PrintJsonLines(answer.values(), out);
   if (IsJson(options)) return PrintJson(answer, options, out);
-  Table table({"KEY", "VALUE", "ORIGIN"}, FormOf(options));
+  Table table({"KEY", "VALUE", "ORIGIN"}, StyleOf(options));
   for (const v1::ConfigValue& value : answer.values()) table.Add({value.key(), value.value(), value.origin()});
   table.Print(out, options.header);
   return Ok();
@@ -144,7 +167,7 @@ Status LsAll(AdminConnection& connection, const Options& options, const AdminOpt
   const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) {
     return connection.Ask(&v1::Admin::Stub::List, request, page);
   };
-  return PrintListed(asked.subject, options, ask, out);
+  return PrintListed(asked.listed, options, ask, out);
 }
 
 }  // namespace arraybridge::ctl

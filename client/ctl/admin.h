@@ -12,6 +12,7 @@
 
 #include "arraybridge/v1/admin.grpc.pb.h"
 #include "client/ctl/commands.h"
+#include "client/ctl/listing.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
@@ -19,8 +20,10 @@ namespace arraybridge::ctl {
 // What the commands below take beside Options.
 struct AdminOptions {
   std::optional<uint32_t> uid;  // whose namespace
-  std::string subject;          // a namespace or a share
+  std::string subject;          // a namespace, a share or a file
   uint64_t session = 0;
+  Selection listed;
+  std::string device;
   std::string bytes;  // of a quota: "4GiB", or "default"
   bool now = false;
 };
@@ -62,6 +65,9 @@ class AdminConnection {
   const std::chrono::system_clock::time_point deadline_;
 };
 
+// As Connect, to the administration's door.
+Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options);
+
 using AdminCommand = Status (*)(AdminConnection&, const Options&, const AdminOptions&, std::ostream&);
 
 Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
@@ -73,7 +79,7 @@ Status Reload(AdminConnection& connection, const Options& options, const AdminOp
 Status Drain(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-// Of everybody; `asked.subject`: shares, sessions, leases, namespaces, devices.
+// Of everybody, what `asked.listed` says.
 Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 
 }  // namespace arraybridge::ctl

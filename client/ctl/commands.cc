@@ -1,31 +1,36 @@
 #include "client/ctl/commands.h"
 
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
+#include <unistd.h>
 
 #include <ostream>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "client/ctl/doctor.h"
+#include "client/ctl/listing.h"
 #include "client/ctl/print.h"
+#include "proto/boundary/frame.h"
 
 namespace arraybridge::ctl {
 namespace {
 
-Status PrintLines(v1::ListRequest::Kind kind, const v1::ListResponse& answer, std::ostream& out) {
-  if (kind == v1::ListRequest::SESSIONS) return PrintJsonLines(answer.sessions(), out);
-  if (kind == v1::ListRequest::LEASES) return PrintJsonLines(answer.leases(), out);
-  if (kind == v1::ListRequest::NAMESPACES) return PrintJsonLines(answer.namespaces(), out);
-  if (kind == v1::ListRequest::DEVICES) return PrintJsonLines(answer.devices(), out);
-  return PrintJsonLines(answer.shares(), out);
-}
-
-Result<v1::ListRequest::Kind> KindOf(const std::string& what) {
-  if (what == "shares") return v1::ListRequest::SHARES;
-  if (what == "sessions") return v1::ListRequest::SESSIONS;
-  if (what == "leases") return v1::ListRequest::LEASES;
-  if (what == "namespaces") return v1::ListRequest::NAMESPACES;
-  if (what == "devices") return v1::ListRequest::DEVICES;
-  return InvalidArgument("'", what, "' is none of shares, sessions, leases, namespaces, devices");
+// `interval`: since `before`, which is this round's then.
+Status ShowRound(Connection& connection, const Options& options, std::chrono::milliseconds interval,
+                 v1::GetStatsResponse* before, std::ostream& out) {
+  const auto stats = connection.GetStats();
+  if (!stats.ok()) return stats.status();
+  const v1::GetStatsResponse earlier = std::exchange(*before, *stats);
+  if (IsJson(options)) return PrintJson(*stats, true, out);
+  PrintTop(*stats, earlier, interval, StyleOf(options), out);
+  if (options.output == Output::kCsv) return Ok();
+  for (const char* const what : {"namespaces", "sessions"}) {
+    out << '\n';
+    AB_RETURN_IF_ERROR(Ls(connection, options, {.what = what}, out));
+  }
+  return Ok();
 }
 
 }  // namespace
@@ -33,13 +38,49 @@ Result<v1::ListRequest::Kind> KindOf(const std::string& what) {
 Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = !lines;
-  options.always_print_primitive_fields = true;
+  // What the protocol has no message for is made of protobuf's own, whose fields are not to be seen.
+  options.always_print_primitive_fields = message.GetDescriptor()->file()->package() != "google.protobuf";
   options.preserve_proto_field_names = true;
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
   out << json << (lines ? "\n" : "");
   return Ok();
+}
+
+Result<std::unique_ptr<Connection>> Connect(const Options& options) {
+  const auto path = FindBroker(options.address);
+  if (!path.ok()) return Status(path.status()).Because(kUsageReason);
+  if (!IsRemote(*path)) return Connection::To(*path, {}, options.timeout, options.token);
+  const auto identity = ReadTlsIdentity(WithEnvironment(options.tls));
+  if (!identity.ok()) return Status(identity.status()).Because(kUsageReason);
+  return Connection::To(*path, *identity, options.timeout, options.token);
+}
+
+Status Version(const Options& options, std::ostream& out) {
+  const auto connection = Connect(options);
+  const auto info =
+      connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
+  Table table({"WHAT", "VERSION", "PROTOCOL"}, StyleOf(options));
+  table.Add({"arraybridgectl", ARRAYBRIDGE_VERSION, std::to_string(kProtocolVersion)});
+  if (info.ok())
+    table.Add({"arraybridged", info->version(), Concat(info->protocol_min(), " to ", info->protocol_max())});
+  if (!IsJson(options)) {
+    table.Print(out, options.header);
+    if (!info.ok()) out << "no broker answers: " << info.status().message() << '\n';
+    return Ok();
+  }
+  google::protobuf::Struct told;
+  auto& fields = *told.mutable_fields();
+  fields["version"].set_string_value(ARRAYBRIDGE_VERSION);
+  fields["protocol"].set_number_value(kProtocolVersion);
+  if (info.ok()) {
+    auto& broker = *fields["broker"].mutable_struct_value()->mutable_fields();
+    broker["version"].set_string_value(info->version());
+    broker["protocol_min"].set_number_value(info->protocol_min());
+    broker["protocol_max"].set_number_value(info->protocol_max());
+  }
+  return PrintJson(told, options, out);
 }
 
 Status Ping(Connection& connection, const Options& options, std::ostream& out) {
@@ -55,7 +96,7 @@ Status Info(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
   if (!info.ok()) return info.status();
   if (IsJson(options)) return PrintJson(*info, options, out);
-  PrintInfo(*info, FormOf(options), out, options.header);
+  PrintInfo(*info, StyleOf(options), out, options.header);
   return Ok();
 }
 
@@ -63,19 +104,21 @@ Status ShowStats(Connection& connection, const Options& options, std::ostream& o
   const auto stats = connection.GetStats();
   if (!stats.ok()) return stats.status();
   if (IsJson(options)) return PrintJson(*stats, options, out);
-  PrintStats(*stats, FormOf(options), out, options.header);
+  PrintStats(*stats, StyleOf(options), out, options.header);
   return Ok();
 }
 
-Status Doctor(Connection* connection, const Status& why, const std::string& socket, const Options& options,
-              std::ostream& out) {
-  std::vector<Finding> findings = ExamineHost(socket);
-  const auto info = connection == nullptr ? Result<v1::GetServerInfoResponse>(why) : connection->GetServerInfo();
+Status Doctor(const Options& options, std::ostream& out) {
+  const auto socket = FindBroker(options.address);
+  std::vector<Finding> findings = ExamineHost(socket.ok() && !IsRemote(*socket) ? *socket : "");
+  const auto connection = Connect(options);
+  const auto info =
+      connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
   for (Finding& finding : ExamineBroker(info)) findings.push_back(std::move(finding));
   if (IsJson(options)) {
     PrintFindingsAsJson(findings, options.output == Output::kJsonl, out);
   } else {
-    PrintFindings(findings, FormOf(options), out, options.header);
+    PrintFindings(findings, StyleOf(options), out, options.header);
   }
   size_t problems = 0;
   for (const Finding& finding : findings) problems += finding.health == Health::kProblem ? 1 : 0;
@@ -83,54 +126,23 @@ Status Doctor(Connection* connection, const Status& why, const std::string& sock
   return FailedPrecondition(problems, problems == 1 ? " problem" : " problems");
 }
 
-Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,
-           v1::GetStatsResponse* before, std::ostream& out) {
-  const auto stats = connection.GetStats();
-  if (!stats.ok()) return stats.status();
-  const v1::GetStatsResponse earlier = std::exchange(*before, *stats);
-  if (IsJson(options)) return PrintJson(*stats, true, out);
-  PrintTop(*stats, earlier, interval, FormOf(options), out);
-  if (options.output == Output::kCsv) return Ok();
-  v1::ListRequest request;
-  request.set_namespace_(options.ns);
-  for (const auto kind : {v1::ListRequest::NAMESPACES, v1::ListRequest::SESSIONS}) {
-    request.set_kind(kind);
-    const auto answer = connection.List(request);
-    if (!answer.ok()) return answer.status();
-    out << '\n';
-    PrintList(kind, *answer, Form::kPeople, out, options.header);
+Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {
+  constexpr char kClear[] = "\x1b[H\x1b[2J";
+  const bool people = options.output == Output::kTable || options.output == Output::kWide;
+  const bool clear = rounds.clear && people && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
+  v1::GetStatsResponse before;
+  auto asked = std::chrono::steady_clock::now();
+  for (uint64_t round = 0; out.good() && (rounds.count == 0 || round < rounds.count); ++round) {
+    if (round > 0) std::this_thread::sleep_for(rounds.interval);
+    const auto now = std::chrono::steady_clock::now();
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(asked, now));
+    if (clear) out << kClear;
+    const auto connection = Connect(options);
+    if (!connection.ok()) return connection.status();
+    AB_RETURN_IF_ERROR(ShowRound(**connection, options, since, &before, out));
+    out.flush();
   }
   return Ok();
-}
-
-Status PrintListed(const std::string& what, const Options& options, const AskPage& ask, std::ostream& out) {
-  const auto kind = KindOf(what);
-  if (!kind.ok()) return kind.status();
-  v1::ListRequest request;
-  request.set_kind(*kind);
-  request.set_namespace_(options.ns);
-  v1::ListResponse answer;
-  do {
-    v1::ListResponse page;
-    AB_RETURN_IF_ERROR(ask(request, &page));
-    request.set_page_token(page.next_page_token());
-    page.clear_next_page_token();
-    answer.MergeFrom(page);
-  } while (!request.page_token().empty());
-  if (options.output == Output::kJsonl) return PrintLines(*kind, answer, out);
-  if (options.output == Output::kJson) return PrintJson(answer, options, out);
-  PrintList(*kind, answer, FormOf(options), out, options.header);
-  return Ok();
-}
-
-Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out) {
-  const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) -> Status {
-    auto all = connection.List(request);
-    if (!all.ok()) return all.status();
-    *page = *std::move(all);
-    return Ok();
-  };
-  return PrintListed(what, options, ask, out);
 }
 
 }  // namespace arraybridge::ctl

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,21 +13,28 @@
 
 namespace arraybridge::ctl {
 
-enum class Output { kTable, kCsv, kJson, kJsonl };
+// The reason of what the command line is to blame for.
+inline constexpr char kUsageReason[] = "USAGE";
+
+enum class Output { kTable, kWide, kCsv, kJson, kJsonl };
 
 struct Options {
   std::string address;
   std::string ns;     // empty: every namespace
   std::string token;  // that sessions state; a secret
+  TlsOptions tls;     // for a broker on another host
   Output output = Output::kTable;
   bool header = true;
+  Unit unit = Unit::kFitting;  // of sizes in tables
   std::chrono::milliseconds timeout{5000};
 };
 
 inline bool IsJson(const Options& options) {
   return options.output == Output::kJson || options.output == Output::kJsonl;
 }
-inline Form FormOf(const Options& options) { return options.output == Output::kCsv ? Form::kCsv : Form::kPeople; }
+inline Style StyleOf(const Options& options) {
+  return {options.output == Output::kCsv ? Form::kCsv : Form::kPeople, options.unit, options.output == Output::kWide};
+}
 
 // The answer itself, by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto.
 // `lines`: without a line end inside, and one behind it.
@@ -41,25 +48,27 @@ Status PrintJsonLines(const Rows& rows, std::ostream& out) {
   return Ok();
 }
 
+// The broker that the options name, or the environment. INVALID_ARGUMENT, reason USAGE: they name none.
+Result<std::unique_ptr<Connection>> Connect(const Options& options);
+
 // Is it up? UNAVAILABLE while it drains.
 Status Ping(Connection& connection, const Options& options, std::ostream& out);
+// This program, the broker if one answers, and what either of them speaks. That none answers is no error.
+Status Version(const Options& options, std::ostream& out);
 Status Info(Connection& connection, const Options& options, std::ostream& out);
 // Totals of the whole broker, and how each device is used.
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out);
-// `what`: shares, sessions, leases, namespaces, devices.
-// Of a host whose broker may not answer: it says so. `connection`: null, and `why` says why there is none.
-// FAILED_PRECONDITION if it found a problem.
-Status Doctor(Connection* connection, const Status& why, const std::string& socket, const Options& options,
-              std::ostream& out);
-// Totals, rates per second since `before` (null: none), and who holds most.
-// `interval`: since then.
-Status Top(Connection& connection, const Options& options, std::chrono::milliseconds interval,
-           v1::GetStatsResponse* before, std::ostream& out);
-// Asks for page after page and prints them as one. `what`: as of Ls.
-using AskPage = std::function<Status(const v1::ListRequest& request, v1::ListResponse* page)>;
-Status PrintListed(const std::string& what, const Options& options, const AskPage& ask, std::ostream& out);
-Status Ls(Connection& connection, const Options& options, const std::string& what, std::ostream& out);
+// Of a host whose broker may not answer: it says so. FAILED_PRECONDITION if it found a problem.
+Status Doctor(const Options& options, std::ostream& out);
 
+// Of a live view: each asks on a connection of its own, so that a broker that restarts is found again.
+struct Rounds {
+  uint64_t count = 0;  // 0: without end
+  std::chrono::milliseconds interval{2000};
+  bool clear = true;  // the screen before each, if it is one
+};
+// Totals, rates per second since the round before, and who holds most.
+Status Top(const Options& options, const Rounds& rounds, std::ostream& out);
 // Which share is meant: in the namespace of the options, or "default".
 struct ShareArgument {
   std::string name;

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
+#include "proto/boundary/endpoint.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
@@ -33,8 +33,13 @@ std::string Environment(const char* name) {
 Result<std::string> SocketOf(const std::string& address, const std::string& socket) {
   constexpr std::string_view scheme = "unix://";
   if (address.starts_with(scheme)) return address.substr(scheme.size());
+  if (IsRemote(address)) {
+    const auto endpoint = ReadEndpoint(std::string_view(address).substr(std::strlen(kTcpScheme)));
+    if (!endpoint.ok()) return InvalidArgument("address '", address, "': ", endpoint.status().message());
+    return address;
+  }
   if (address.find("://") != std::string::npos) {
-    return InvalidArgument("address '", address, "': only a directory or unix:///path is understood");
+    return InvalidArgument("address '", address, "': a directory, unix:///path or tcp://HOST:PORT is understood");
   }
   return SocketIn(address, socket);
 }
@@ -78,30 +83,12 @@ Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
   return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
 }
 
-Result<std::string> FindToken(const std::string& file) {
-  constexpr size_t kTokenBytesMax = 256;
-  if (file.empty()) {
-    if (auto token = Environment("ARRAYBRIDGE_TOKEN"); !token.empty()) return token;
-  }
-  const std::string path = file.empty() ? Environment("ARRAYBRIDGE_TOKEN_FILE") : file;
-  if (path.empty()) return std::string();
-  std::ifstream from(path, std::ios::binary);
-  std::string token(kTokenBytesMax + 3, '\0');
-  if (!from || (!from.read(token.data(), static_cast<std::streamsize>(token.size())) && from.bad())) {
-    return InvalidArgument("the token's file ", path, " cannot be read");
-  }
-  token.resize(static_cast<size_t>(from.gcount()));
-  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
-  if (!token.empty() && token.size() <= kTokenBytesMax) return token;
-  return InvalidArgument("the file ", path, " holds no token: 1 to ", kTokenBytesMax, " bytes");
-}
-
-Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,
-                                                   std::string token) {
-  auto channel = ChannelTo(path);
+Result<std::unique_ptr<Connection>> Connection::To(const std::string& address, const TlsIdentity& identity,
+                                                   std::chrono::milliseconds timeout, std::string token) {
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  auto channel = IsRemote(address) ? ChannelOverTls(address, identity, deadline) : ChannelTo(address);
   if (!channel.ok()) return channel.status();
-  return std::unique_ptr<Connection>{
-      new Connection{*std::move(channel), std::chrono::system_clock::now() + timeout, std::move(token)}};
+  return std::unique_ptr<Connection>{new Connection{*std::move(channel), deadline, std::move(token)}};
 }
 
 Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline,

@@ -10,29 +10,26 @@
 #include <string>
 
 #include "arraybridge/v1/broker.grpc.pb.h"
+#include "client/ctl/tls.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
 
-// What `address` (empty: not given) and the environment say: a directory with sockets, or a unix:// URI. Order:
-// argument, $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge; the last two if there is a socket.
-// Returns the socket's path.
-// `socket`: its name in such a directory.
+// What `address` (empty: not given) and the environment say: a directory with sockets, or a unix:// or tcp:// URI.
+// Order: argument, $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge; the last two if there is a
+// socket. Returns the socket's path, or tcp://HOST:PORT. `socket`: its name in such a directory.
 Result<std::string> FindBroker(const std::string& address, const std::string& socket = "broker.sock");
 
 // A channel over a socket that is connected already. UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody
 // does, but not to us.
 Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path);
 
-// The token that a session states: of this file, if one is named, else $ARRAYBRIDGE_TOKEN, else of the file
-// $ARRAYBRIDGE_TOKEN_FILE; empty without any. INVALID_ARGUMENT names a file that cannot be read or holds none.
-Result<std::string> FindToken(const std::string& file);
-
 class Connection {
  public:
-  // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us.
-  static Result<std::unique_ptr<Connection>> To(const std::string& path, std::chrono::milliseconds timeout,
-                                                std::string token);
+  // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us. `address`: as of FindBroker;
+  // `identity`: for tcp:// alone.
+  static Result<std::unique_ptr<Connection>> To(const std::string& address, const TlsIdentity& identity,
+                                                std::chrono::milliseconds timeout, std::string token);
   // Ends the session.
   ~Connection();
   Connection(const Connection&) = delete;

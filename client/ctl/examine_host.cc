@@ -89,6 +89,17 @@ Finding Descriptors() {
               : Concat("ulimit -n ", wanted)};
 }
 
+Finding LockedMemory() {
+  constexpr rlim_t kEnough = 8 << 20;  // of a broker that has many sessions
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur == RLIM_INFINITY) return {"locked memory", Health::kOk, "not limited", ""};
+  const std::string text = Concat("a process here may lock ", HumanSize(limit.rlim_cur));
+  if (limit.rlim_cur >= kEnough) return {"locked memory", Health::kOk, text, ""};
+  return {"locked memory", Health::kNote, text + "; what a broker here could not lock of its tables may be paged out",
+          "LimitMEMLOCK=infinity in the unit, as in the one that is shipped, or ulimit -l unlimited"};
+}
+
 Finding AddressSpace() {
   rlimit limit{};
   ::getrlimit(RLIMIT_AS, &limit);
@@ -175,7 +186,8 @@ Finding DeviceNodes() {
 }  // namespace
 
 std::vector<Finding> ExamineHost(const std::string& socket) {
-  std::vector<Finding> findings{Kernel(), HugePages(), Descriptors(), AddressSpace(), MemoryLimit(), DeviceNodes()};
+  std::vector<Finding> findings{Kernel(),       HugePages(),   Descriptors(), LockedMemory(),
+                                AddressSpace(), MemoryLimit(), DeviceNodes()};
   if (const std::string driver = FirstLine("/proc/driver/nvidia/version"); !driver.empty())
     findings.push_back({"driver", Health::kOk, driver, ""});
   if (socket.empty()) return findings;

@@ -18,81 +18,6 @@ namespace {
 
 using std::to_string;
 
-// "float32[3,4]", and how many more there are.
-std::string Arrays(const v1::ArraySpecs& specs) {
-  if (specs.arrays().empty()) return "";
-  std::string text = ArrayName(specs.arrays(0));
-  if (specs.arrays_size() > 1) text += Concat(" +", specs.arrays_size() - 1);
-  return text;
-}
-
-std::string Written(v1::Immutability immutability) {
-  return immutability == v1::IMMUTABILITY_ENFORCED ? "enforced" : "contract";
-}
-
-std::string OrGone(uint64_t session) { return session == 0 ? "gone" : to_string(session); }
-
-Table Shares(const v1::ListResponse& answer, Form form) {
-  Table table({"NAMESPACE", "NAME", "GENERATION", "SIZE", "ARRAYS", "LEASES", "AGE", "MAKER", "PID", "IMMUTABLE",
-               "DEVICE", "KIND", "FENCE"},
-              form);
-  for (const auto& info : answer.shares()) {
-    const auto& share = info.share();
-    table.Add({share.namespace_(), share.name(), to_string(share.generation()), table.Size(share.handle().size()),
-               Arrays(share.specs()), to_string(info.leases()), table.Age(info.age_ms()), OrGone(info.maker()),
-               to_string(info.maker_process_id()), Written(share.immutability()), DeviceName(share.handle().device()),
-               KindName(share.handle().kind()), share.fence().kind() == v1::Fence::DONE ? "done" : "event"});
-  }
-  return table;
-}
-
-Table Sessions(const v1::ListResponse& answer, Form form) {
-  Table table({"SESSION", "CLIENT", "UID", "PID", "DOOR", "AGE", "LEASES", "ARENAS", "SIZE"}, form);
-  for (const auto& info : answer.sessions()) {
-    table.Add({to_string(info.session()), info.client(), to_string(info.uid()), to_string(info.process_id()),
-               info.door(), table.Age(info.age_ms()), to_string(info.leases()), to_string(info.arenas()),
-               table.Size(info.arena_bytes())});
-  }
-  return table;
-}
-
-Table Leases(const v1::ListResponse& answer, Form form) {
-  Table table({"LEASE", "SESSION", "NAMESPACE", "NAME", "GENERATION", "SIZE"}, form);
-  for (const auto& info : answer.leases()) {
-    table.Add({to_string(info.lease()), to_string(info.session()), info.namespace_(), info.name(),
-               to_string(info.generation()), table.Size(info.size())});
-  }
-  return table;
-}
-
-Table Namespaces(const v1::ListResponse& answer, Form form) {
-  Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SHARES", "SHARED"}, form);
-  for (const auto& info : answer.namespaces()) {
-    table.Add({info.namespace_(), info.shared() ? "shared" : to_string(info.uid()), table.Size(info.quota_bytes()),
-               table.Size(info.charged_bytes()), to_string(info.shares()), table.Size(info.share_bytes())});
-  }
-  return table;
-}
-
-template <class DeviceInfos>
-Table Devices(const DeviceInfos& devices, Form form) {
-  Table table({"DEVICE", "KINDS", "CAPACITY", "ALLOCATED", "CACHED", "QUARANTINED", "SERVICE"}, form);
-  for (const v1::DeviceInfo& info : devices) {
-    table.Add({DeviceName(info.device()), KindNames(info.kinds()), table.Size(info.capacity_bytes()),
-               table.Size(info.allocated_bytes()), table.Size(info.cached_bytes()),
-               table.Size(info.quarantined_bytes()), info.out_of_service() ? "lost" : "in service"});
-  }
-  return table;
-}
-
-Table TableOf(v1::ListRequest::Kind kind, const v1::ListResponse& answer, Form form) {
-  if (kind == v1::ListRequest::SESSIONS) return Sessions(answer, form);
-  if (kind == v1::ListRequest::LEASES) return Leases(answer, form);
-  if (kind == v1::ListRequest::NAMESPACES) return Namespaces(answer, form);
-  if (kind == v1::ListRequest::DEVICES) return Devices(answer.devices(), form);
-  return Shares(answer, form);
-}
-
 std::string_view HealthName(Health health) {
   return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "problem";
 }
@@ -105,8 +30,8 @@ std::string ArrayName(const v1::ArraySpec& spec) {
   return text + "]";
 }
 
-std::string TimeText(uint64_t time_ns, Form form) {
-  if (form == Form::kCsv) return to_string(time_ns);
+std::string TimeText(uint64_t time_ns, const Style& style) {
+  if (style.form == Form::kCsv) return to_string(time_ns);
   constexpr uint64_t kSecond = 1'000'000'000;
   const auto seconds = static_cast<std::time_t>(time_ns / kSecond);
   std::tm day{};
@@ -137,8 +62,8 @@ std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
   return names;
 }
 
-void PrintFindings(const std::vector<Finding>& findings, Form form, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "HEALTH", "FINDING", "MENDED BY"}, form);
+void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "HEALTH", "FINDING", "MENDED BY"}, style);
   for (const Finding& finding : findings)
     table.Add({finding.what, std::string(HealthName(finding.health)), finding.text, finding.mend});
   table.Print(out, with_header);
@@ -161,8 +86,8 @@ void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::
   for (const auto& value : list.values()) print(value);
 }
 
-void PrintInfo(const v1::GetServerInfoResponse& info, Form form, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "VALUE"}, form);
+void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "VALUE"}, style);
   std::string capabilities;
   for (const auto& name : info.capabilities()) capabilities += (capabilities.empty() ? "" : ",") + name;
   const auto& limits = info.limits();
@@ -190,8 +115,8 @@ void PrintInfo(const v1::GetServerInfoResponse& info, Form form, std::ostream& o
   table.Print(out, with_header);
 }
 
-void PrintStats(const v1::GetStatsResponse& stats, Form form, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "VALUE"}, form);
+void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "VALUE"}, style);
   const auto add = [&](const char* what, uint64_t value) { table.Add({what, to_string(value)}); };
   add("sessions", stats.sessions());
   add("leases", stats.leases());
@@ -221,9 +146,10 @@ void PrintStats(const v1::GetStatsResponse& stats, Form form, std::ostream& out,
 }
 
 void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
-              std::chrono::milliseconds interval, Form form, std::ostream& out) {
+              std::chrono::milliseconds interval, const Style& style, std::ostream& out) {
   const auto per_second = [&](uint64_t now, uint64_t then) -> std::string {
-    if (earlier.sessions_total() == 0 || interval.count() <= 0 || now < then) return form == Form::kCsv ? "" : "-";
+    if (earlier.sessions_total() == 0 || interval.count() <= 0 || now < then)
+      return style.form == Form::kCsv ? "" : "-";
     return to_string((now - then) * 1000 / static_cast<uint64_t>(interval.count()));
   };
   uint64_t capacity = 0;
@@ -234,7 +160,7 @@ void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& ear
   }
   Table table({"SESSIONS", "SHARES", "LEASES", "HOLDS", "WAITING", "CHARGED", "IN USE", "CAPACITY", "PUBLISHES/S",
                "ACQUIRES/S", "REFUSALS/S"},
-              form);
+              style);
   table.Add({to_string(stats.sessions()), to_string(stats.shares()), to_string(stats.leases()),
              to_string(stats.holds()), to_string(stats.waiting()), table.Size(stats.charged_bytes()),
              table.Size(allocated), table.Size(capacity),
@@ -242,12 +168,7 @@ void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& ear
              per_second(stats.acquires_total(), earlier.acquires_total()),
              per_second(stats.refusals_total(), earlier.refusals_total())});
   // Of a stream of rows the first has the header.
-  table.Print(out, form == Form::kPeople || earlier.sessions_total() == 0);
-}
-
-void PrintList(v1::ListRequest::Kind kind, const v1::ListResponse& answer, Form form, std::ostream& out,
-               bool with_header) {
-  TableOf(kind, answer, form).Print(out, with_header);
+  table.Print(out, style.form == Form::kPeople || earlier.sessions_total() == 0);
 }
 
 }  // namespace arraybridge::ctl

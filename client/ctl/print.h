@@ -17,19 +17,17 @@ std::string DeviceName(const v1::Device& device);
 // "float32[3,4]".
 std::string ArrayName(const v1::ArraySpec& spec);
 // For people the local time of day, "14:03:59.123"; else the nanoseconds since 1970 themselves.
-std::string TimeText(uint64_t time_ns, Form form);
+std::string TimeText(uint64_t time_ns, const Style& style);
 // "memfd", "cuda_vmm", "cuda_ipc".
 std::string KindName(int kind);
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds);
 
-void PrintInfo(const v1::GetServerInfoResponse& info, Form form, std::ostream& out, bool with_header);
-void PrintStats(const v1::GetStatsResponse& stats, Form form, std::ostream& out, bool with_header);
+void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::ostream& out, bool with_header);
+void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostream& out, bool with_header);
 // One row: what there is, and how much of it happened each second since `earlier`, whose totals are 0 if there is none.
 void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
-              std::chrono::milliseconds interval, Form form, std::ostream& out);
-void PrintList(v1::ListRequest::Kind kind, const v1::ListResponse& answer, Form form, std::ostream& out,
-               bool with_header);
-void PrintFindings(const std::vector<Finding>& findings, Form form, std::ostream& out, bool with_header);
+              std::chrono::milliseconds interval, const Style& style, std::ostream& out);
+void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header);
 // `lines`: an object a line; else one list.
 void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::ostream& out);
 

@@ -1,5 +1,6 @@
 // The commands that ask about one share. Each shows its part of one answer.
 #include <ctime>
+#include <map>
 #include <ostream>
 #include <utility>
 
@@ -33,14 +34,14 @@ Status Tell(Connection& connection, const Options& options, const ShareArgument&
   const auto found = Inspect(connection, options, share);
   if (!found.ok()) return found.status();
   if (IsJson(options)) return PrintJson(*found, options.output == Output::kJsonl, out);
-  table_of(*found, FormOf(options)).Print(out, options.header);
+  table_of(*found, StyleOf(options)).Print(out, options.header);
   return Ok();
 }
 
-Table Facts(const v1::InspectResponse& found, Form form) {
+Table Facts(const v1::InspectResponse& found, const Style& style) {
   const v1::ShareInfo& info = found.share();
   const v1::Share& share = info.share();
-  Table table({"WHAT", "VALUE"}, form);
+  Table table({"WHAT", "VALUE"}, style);
   table.Add({"name", share.name()});
   table.Add({"namespace", share.namespace_()});
   table.Add({"id", to_string(share.id())});
@@ -63,27 +64,43 @@ Table Facts(const v1::InspectResponse& found, Form form) {
   return table;
 }
 
-void AddVisit(Table& table, const std::string& did, const v1::Visit& visit, Form form) {
-  table.Add({did, TimeText(visit.last_ns(), form), visit.client(), to_string(visit.process_id()),
+// Who leases it, as far as the asker may know: fewer than there are leases, maybe.
+void AddHolders(Table& table, uint64_t share, const v1::ListResponse& leases) {
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> sessions;  // process, and how many
+  for (const v1::LeaseInfo& lease : leases.leases()) {
+    if (lease.share() != share) continue;
+    auto& [process, count] = sessions[lease.session()];
+    process = lease.process_id();
+    ++count;
+  }
+  for (const auto& [session, held] : sessions) {
+    const auto& [process, count] = held;
+    table.Add({"held by",
+               Concat("session ", session, ", process ", process, ", ", count, count == 1 ? " lease" : " leases")});
+  }
+}
+
+void AddVisit(Table& table, const std::string& did, const v1::Visit& visit, const Style& style) {
+  table.Add({did, TimeText(visit.last_ns(), style), visit.client(), to_string(visit.process_id()),
              to_string(visit.session()), to_string(visit.uid()), visit.count() == 0 ? "" : to_string(visit.count()),
              visit.note()});
 }
 
-Table Visits(const v1::InspectResponse& found, Form form) {
-  Table table({"DID", "LAST", "CLIENT", "PID", "SESSION", "UID", "TIMES", "ROUTE"}, form);
-  AddVisit(table, "made", found.maker(), form);
-  for (const v1::Visit& visit : found.readers()) AddVisit(table, "read", visit, form);
+Table Visits(const v1::InspectResponse& found, const Style& style) {
+  Table table({"DID", "LAST", "CLIENT", "PID", "SESSION", "UID", "TIMES", "ROUTE"}, style);
+  AddVisit(table, "made", found.maker(), style);
+  for (const v1::Visit& visit : found.readers()) AddVisit(table, "read", visit, style);
   if (found.readers_forgotten() > 0) {
     table.Add({"read", "", Concat(found.readers_forgotten(), " readers were forgotten"), "", "", "", "", ""});
   }
   return table;
 }
 
-Table Offers(const v1::InspectResponse& found, Form form) {
+Table Offers(const v1::InspectResponse& found, const Style& style) {
   const v1::Handle& handle = found.share().share().handle();
   const std::string own = KindName(handle.kind());
   const std::string device = DeviceName(handle.device());
-  Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, form);
+  Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, style);
   table.Add({device, "", "", own, "yes", "how this share is shared"});
   for (const int kind : found.kinds()) {
     if (kind != handle.kind()) table.Add({device, "", "", KindName(kind), "no", "other shares of this device may be"});
@@ -108,7 +125,19 @@ Table Offers(const v1::InspectResponse& found, Form form) {
 }  // namespace
 
 Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
-  return Tell(connection, options, share, out, Facts);
+  const auto found = Inspect(connection, options, share);
+  if (!found.ok()) return found.status();
+  if (IsJson(options)) return PrintJson(*found, options, out);
+  v1::ListRequest request;
+  request.set_kind(v1::ListRequest::LEASES);
+  request.set_namespace_(found->share().share().namespace_());
+  request.set_name_prefix(found->share().share().name());
+  const auto leases = connection.List(request);
+  if (!leases.ok()) return leases.status();
+  Table table = Facts(*found, StyleOf(options));
+  AddHolders(table, found->share().share().id(), *leases);
+  table.Print(out, options.header);
+  return Ok();
 }
 
 Status Trace(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {

@@ -50,19 +50,21 @@ void Table::Add(std::vector<std::string> cells) {
   AB_CHECK(cells.size() == header_.size());
   for (auto& cell : cells) {
     std::replace_if(cell.begin(), cell.end(), IsControl, '?');  // no escape sequence reaches a terminal
-    if (cell.empty() && form_ == Form::kPeople) cell.push_back('-');
+    if (cell.empty() && style_.form == Form::kPeople) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::Size(uint64_t bytes) const { return form_ == Form::kCsv ? std::to_string(bytes) : HumanSize(bytes); }
+std::string Table::Size(uint64_t bytes) const {
+  return style_.form == Form::kCsv ? std::to_string(bytes) : HumanSize(bytes, style_.unit);
+}
 
 std::string Table::Age(uint64_t milliseconds) const {
-  return form_ == Form::kCsv ? std::to_string(milliseconds) : HumanAge(milliseconds);
+  return style_.form == Form::kCsv ? std::to_string(milliseconds) : HumanAge(milliseconds);
 }
 
 void Table::Print(std::ostream& out, bool with_header) const {
-  if (form_ == Form::kCsv) {
+  if (style_.form == Form::kCsv) {
     if (with_header) PrintCsv(out, header_);
     for (const auto& row : rows_) PrintCsv(out, row);
     return;
@@ -78,15 +80,17 @@ void Table::Print(std::ostream& out, bool with_header) const {
   for (const auto& row : rows_) PrintRow(out, row, widths);
 }
 
-std::string HumanSize(uint64_t bytes) {
+std::string HumanSize(uint64_t bytes, Unit unit) {
   constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) return Concat(bytes, " B");
-  size_t unit = 0;
+  const bool fitting = unit == Unit::kFitting;
+  if (unit == Unit::kB || (fitting && bytes < 1024)) return Concat(bytes, " B");
+  const size_t last = fitting ? units.size() - 1 : static_cast<size_t>(unit) - static_cast<size_t>(Unit::kB);
+  size_t shown = 0;
   auto value = static_cast<double>(bytes);
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  const bool whole = value >= 10 || value == static_cast<double>(static_cast<uint64_t>(value));
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  for (; shown < last && (value >= 1024 || !fitting); ++shown) value /= 1024;
+  const bool whole = fitting && (value >= 10 || value == static_cast<double>(static_cast<uint64_t>(value)));
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value, units[shown]);
   return text.data();
 }
 

@@ -1,15 +1,23 @@
 #include "client/ctl/token.h"
 
 #include <fcntl.h>
+#include <google/protobuf/struct.pb.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <ostream>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "client/ctl/table.h"
 #include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -20,6 +28,97 @@ std::string FreshToken() {
   std::array<uint8_t, 16> random{};
   AB_CHECK(::getrandom(random.data(), random.size(), 0) == static_cast<ssize_t>(random.size()));
   return Hex({reinterpret_cast<const char*>(random.data()), random.size()}) + "\n";
+}
+
+Status Failed(const std::string& path, int why) {
+  const bool denied = why == EACCES || why == EPERM || why == EROFS;
+  return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
+}
+
+// One entry of one namespace's access list.
+struct Entry {
+  std::string ns;
+  std::string file;
+  std::string right;   // "read" or "write"
+  std::string origin;  // file, line and column
+};
+
+std::string_view Trimmed(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
+}
+
+// "namespace.NAME.access" of the configuration, of which each value is a list with commas.
+std::vector<Entry> EntriesIn(const v1::GetConfigResponse& config) {
+  constexpr std::string_view kBefore = "namespace.", kBehind = ".access", kToken = "token:", kReadOnly = ":ro";
+  std::vector<Entry> entries;
+  for (const v1::ConfigValue& value : config.values()) {
+    const std::string_view key = value.key();
+    if (!key.starts_with(kBefore) || !key.ends_with(kBehind)) continue;
+    const std::string ns(key.substr(kBefore.size(), key.size() - kBefore.size() - kBehind.size()));
+    std::string_view rest = value.value();
+    while (!rest.empty()) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      std::string_view one = Trimmed(rest.substr(0, comma));
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+      if (!one.starts_with(kToken)) continue;
+      one.remove_prefix(kToken.size());
+      const bool read_only = one.ends_with(kReadOnly);
+      if (read_only) one.remove_suffix(kReadOnly.size());
+      entries.push_back({ns, std::string(one), read_only ? "read" : "write", value.origin()});
+    }
+  }
+  return entries;
+}
+
+Result<std::vector<Entry>> Entries(AdminConnection& connection) {
+  v1::GetConfigResponse config;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetConfig, v1::GetConfigRequest(), &config));
+  return EntriesIn(config);
+}
+
+// The broker reads it at its next start or reload: whether it will find one there.
+std::string StateOf(const std::string& file) {
+  struct stat found {};
+  if (::stat(file.c_str(), &found) != 0) return errno == ENOENT ? "is gone" : std::strerror(errno);
+  return S_ISREG(found.st_mode) ? "is there" : "is no file";
+}
+
+// In one step: whoever reads the file meanwhile reads the old one or the new one.
+Status Replace(const std::string& path, const std::string& text) {
+  struct stat old {};
+  if (::lstat(path.c_str(), &old) != 0) return Failed(path, errno);
+  if (!S_ISREG(old.st_mode)) return FailedPrecondition(path, ": is no file of its own");
+  const std::string draft = Concat(path, ".", ::getpid());
+  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return Failed(draft, errno);
+  const bool written = ::fchown(file.get(), old.st_uid, old.st_gid) == 0 &&
+                       ::fchmod(file.get(), old.st_mode & 07777) == 0 &&
+                       ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                       ::fsync(file.get()) == 0 && ::rename(draft.c_str(), path.c_str()) == 0;
+  if (written) return Ok();
+  const int why = errno;
+  ::unlink(draft.c_str());
+  return Failed(path, why);
+}
+
+Status PrintEntries(const std::vector<Entry>& entries, const Options& options, std::ostream& out) {
+  Table table({"NAMESPACE", "RIGHT", "FILE", "STATE", "ORIGIN"}, StyleOf(options));
+  google::protobuf::ListValue list;
+  for (const Entry& entry : entries) {
+    table.Add({entry.ns, entry.right, entry.file, StateOf(entry.file), entry.origin});
+    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
+    fields["namespace"].set_string_value(entry.ns);
+    fields["right"].set_string_value(entry.right);
+    fields["file"].set_string_value(entry.file);
+    fields["state"].set_string_value(StateOf(entry.file));
+    fields["origin"].set_string_value(entry.origin);
+  }
+  if (options.output == Output::kJsonl) return PrintJsonLines(list.values(), out);
+  if (IsJson(options)) return PrintJson(list, options, out);
+  table.Print(out, options.header);
+  return Ok();
 }
 
 }  // namespace
@@ -37,6 +136,29 @@ Status CreateToken(const std::string& file, std::ostream& out) {
   const int why = errno;
   ::unlink(file.c_str());
   return Internal(file, ": ", std::strerror(why));
+}
+
+Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  auto all = Entries(connection);
+  if (!all.ok()) return all.status();
+  const std::string path = std::filesystem::absolute(asked.subject).lexically_normal();
+  std::erase_if(*all, [&](const Entry& entry) {
+    return std::filesystem::path(entry.file).lexically_normal() != std::filesystem::path(path);
+  });
+  if (all->empty()) return NotFound(path, ": opens no namespace of this broker");
+  AB_RETURN_IF_ERROR(Replace(path, FreshToken()));
+  v1::ReloadResponse reloaded;
+  const Status told = connection.Ask(&v1::Admin::Stub::Reload, v1::ReloadRequest(), &reloaded);
+  if (!told.ok()) {
+    return Status(told.code(), Concat("the old token opens all that it did, until the broker reloads: ", path,
+                                      " holds another one now, but the broker was not to be told: ", told.message()));
+  }
+  return PrintEntries(*all, options, out);
+}
+
+Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
+  const auto entries = Entries(connection);
+  return entries.ok() ? PrintEntries(*entries, options, out) : entries.status();
 }
 
 }  // namespace arraybridge::ctl

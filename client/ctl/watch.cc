@@ -44,8 +44,8 @@ std::string Details(const v1::Event& event) {
   return text;
 }
 
-std::vector<std::string> CellsOf(const v1::Event& event, const Table& table, Form form) {
-  return {TimeText(event.time_ns(), form),
+std::vector<std::string> CellsOf(const v1::Event& event, const Table& table, const Style& style) {
+  return {TimeText(event.time_ns(), style),
           KindText(event.kind()),
           event.session() == 0 ? "" : to_string(event.session()),
           event.process_id() == 0 ? "" : to_string(event.process_id()),
@@ -68,9 +68,9 @@ class Printer {
     if (IsJson(options_)) {
       static_cast<void>(PrintJson(event, true, out_));
     } else {
-      const Form form = options_.output == Output::kCsv ? Form::kCsv : Form::kPeople;
-      Table table(kHeader, form, kWidths);
-      table.Add(CellsOf(event, table, form));
+      const Style style = StyleOf(options_);
+      Table table(kHeader, style, kWidths);
+      table.Add(CellsOf(event, table, style));
       table.Print(out_, std::exchange(first_, false) && options_.header);
     }
     out_.flush();

@@ -1,4 +1,5 @@
 // The Broker's verbs for who operates it: they ask for nobody's right, the door has.
+#include <algorithm>
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -52,10 +53,16 @@ Result<uint32_t> Broker::Withdraw(const NamespaceOf& of, std::span<const ShareKe
   return state.WithdrawFrom(*key, keys, nullptr);
 }
 
-// What is cached, of every backend. Slow.
-uint64_t Broker::Trim() {
+Result<uint64_t> Broker::Trim(const std::optional<Device>& only) {
   uint64_t freed = 0;
-  for (MemoryBackend* const backend : state_->backends) freed += backend->Trim();
+  bool served = !only.has_value();
+  for (MemoryBackend* const backend : state_->backends) {
+    const auto devices = backend->devices();
+    if (only && std::ranges::find(devices, *only) == devices.end()) continue;
+    served = true;
+    freed += backend->Trim();
+  }
+  if (!served) return NotFound("no such device is served here").Because("NO_SUCH_DEVICE");
   return freed;
 }
 

@@ -76,8 +76,8 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
   }
   const uint64_t bytes_per_uid = limits.bytes_per_uid;
   if (bytes_per_uid != 0 && footprint > bytes_per_uid - std::min(has.bytes, bytes_per_uid)) {
-    return ResourceExhausted("user ", session.peer.uid, ": ", footprint, " bytes exceed limits.bytes_per_uid (",
-                             has.bytes, " of ", bytes_per_uid, " in use)")
+    return ResourceExhausted(session.peer.who(), ": ", footprint, " bytes exceed limits.bytes_per_uid (", has.bytes,
+                             " of ", bytes_per_uid, " in use)")
         .Because("QUOTA_EXCEEDED")
         .With("limit", "bytes_per_uid")
         .With("wanted_bytes", std::to_string(footprint))

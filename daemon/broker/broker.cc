@@ -63,6 +63,8 @@ void Append(std::string& list, std::string_view name) {
 
 }  // namespace
 
+std::string Peer::who() const { return is_remote() ? Concat("subject '", subject.front(), "'") : Concat("user ", uid); }
+
 bool Peer::Opens(HandleKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
 
 Status Peer::CannotOpen(std::string_view what, std::string_view shared_as) const {
@@ -118,6 +120,7 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   session->born = Clock::now();
 
   const MutexLock lock(state.mutex);
+  AB_RETURN_IF_ERROR(state.CheckMayCome(session->peer));
   if (state.sessions.size() >= limits.sessions) return AtLimit("TOO_MANY_SESSIONS", "sessions", limits.sessions);
   uint64_t& of_uid = state.sessions_of_uid[session->peer.uid];
   if (of_uid >= limits.sessions_per_uid) {
@@ -250,11 +253,7 @@ Snapshot Broker::TakeSnapshot() const {
     for (const Holding::Page& page : ns->holding.pages()) snapshot.holds += page.holds->count();
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
-  for (const auto& each : state.roads) {
-    const auto channel = state.channels.find(each->channel);
-    if (channel != state.channels.end() && channel->second->road == each)
-      snapshot.queued_shares += each->road->standing();
-  }
+  snapshot.queued_shares += state.roads.standing();
   for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
   snapshot.arenas = state.arenas.size();
   snapshot.dying_arenas = state.dying.size() + state.being_swept;

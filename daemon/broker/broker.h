@@ -51,7 +51,13 @@ struct Peer {
   std::vector<uint32_t> groups;  // supplementary ones
   std::string token;             // that it stated, which may open namespaces to it; empty: none. A secret
 
-  Credentials credentials() const { return {uid, gid, groups, token}; }
+  // What its certificate calls it: of who came over TCP. `uid` is the number that stands for these names then.
+  std::vector<std::string> subject;
+
+  Credentials credentials() const { return {uid, gid, groups, token, subject}; }
+  bool is_remote() const { return !subject.empty(); }
+  // For messages: "user 1000", "subject 'worker-7'".
+  std::string who() const;
   bool Opens(HandleKind kind) const;
   bool Sees(const Device& device) const;
   // Whether it may be handed memory of that kind on that device.
@@ -200,10 +206,12 @@ class Broker {
     uint64_t withdrawn = 0;
   };
   Adopted AdoptNamespaces();
+  // PERMISSION_DENIED, NO_RIGHTS: it came over TCP, and no namespace's access list names it.
+  Status CheckMayCome(const Peer& peer) const;
   // Whose namespace this session means by that name: its user's, or kSharedByUsers. PERMISSION_DENIED.
   Result<uint32_t> OwnerOf(SessionId session, std::string_view ns, Right right) const;
 
-  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
+  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid. PERMISSION_DENIED: as CheckMayCome.
   Result<OpenedSession> OpenSession(Peer peer);
   // NOT_FOUND, and nothing more, for a token that is not one.
   Result<SessionId> SessionOf(std::span<const uint8_t> token) const;
@@ -240,8 +248,8 @@ class Broker {
   // Until it is set again, whatever is configured; nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
   Result<NamespaceQuota> SetQuota(const NamespaceOf& of, std::optional<uint64_t> bytes);
   Result<uint32_t> Withdraw(const NamespaceOf& of, std::span<const ShareKey> keys);
-  // Cached memory goes back to the system: so many bytes. Slow.
-  uint64_t Trim();
+  // Cached memory goes back to the system: so many bytes. `only`: of this device; NOT_FOUND: there is none. Slow.
+  Result<uint64_t> Trim(const std::optional<Device>& only = {});
 
   // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
   // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel;

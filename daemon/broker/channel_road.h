@@ -18,9 +18,11 @@ struct ChannelRoad {
   ChannelEndId sending{};  // its end of the channel, which also names the road
   SessionId receiver{};
   ChannelEndId receiving{};
-  uint32_t uid = 0;
+  uint32_t sender_uid = 0;
+  uint32_t receiver_uid = 0;
   std::shared_ptr<Road> road;  // never null
   bool open = false;           // both ends use it
+  bool ended = false;          // its sender alone may still wait for something
 };
 
 }  // namespace arraybridge

@@ -12,8 +12,9 @@ namespace {
 
 constexpr uint64_t kVisitsMax = 1024;
 
-NamespaceRow RowOf(const Namespace& ns) {
-  return {ns.name(), ns.uid(), ns.quota().bytes(), ns.quota().used(), ns.named(), ns.share_bytes(), false};
+NamespaceRow RowOf(const Namespace& ns, const NamespacePolicy& policy) {
+  return {ns.name(),        ns.uid(), ns.quota().bytes(),    ns.quota().used(),   ns.named(),
+          ns.share_bytes(), false,    policy.share_lifetime, policy.orphan_grace, policy.withdraw_on_exit};
 }
 
 Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
@@ -81,7 +82,9 @@ ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const S
       share.leases,
       Age(share.born, now),
       share.fence.done(),
-      share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0))) : std::nullopt};
+      share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0))) : std::nullopt,
+      sees_maker ? std::optional(share.maker_uid) : std::nullopt,
+      maker_lives && PolicyOf(share.facts->ns).withdraw_on_exit};
 }
 
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
@@ -141,7 +144,8 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
     uint64_t arena_bytes = 0;
     for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
     page.rows.push_back({one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door, Age(one.born, now),
-                         one.leases.size(), one.arenas.size(), arena_bytes});
+                         one.leases.size(), one.arenas.size(), arena_bytes, one.peer.kinds,
+                         one.peer.is_remote() ? one.peer.subject.front() : std::string()});
   }
   return page;
 }
@@ -174,7 +178,8 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
         page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
         return page;
       }
-      page.rows.push_back({lease->first, one.id, lease->second->facts, lease->second->size});
+      page.rows.push_back({lease->first, one.id, lease->second->facts, lease->second->size, one.peer.uid,
+                           one.peer.process_id, lease->second->arena->device()});
     }
   }
   return page;
@@ -185,7 +190,7 @@ std::vector<NamespaceRow> Broker::Namespaces() const {
   const MutexLock lock(state.mutex);
   std::vector<NamespaceRow> rows;
   for (const auto& [key, ns] : state.namespaces) {
-    if (!ns->unused()) rows.push_back(RowOf(*ns));
+    if (!ns->unused()) rows.push_back(RowOf(*ns, state.PolicyOf(ns->name())));
   }
   return rows;
 }
@@ -207,7 +212,7 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
       page.next = TokenAt(0, {page.rows.back().uid, page.rows.back().ns});
       return page;
     }
-    page.rows.push_back(RowOf(ns));
+    page.rows.push_back(RowOf(ns, state.PolicyOf(ns.name())));
     if (after->asker == nullptr) continue;
     page.rows.back().read_only = state.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
   }

@@ -11,7 +11,8 @@ namespace {
 // The same for what is there and for what is not.
 Status Denied(const Peer& peer, std::string_view ns, Right has) {
   const std::string_view may = has == Right::kRead ? " may only read namespace '" : " may not use namespace '";
-  return PermissionDenied("user ", peer.uid, peer.token.empty() ? "" : ", with the token that it states,", may, ns, "'")
+  const bool by_token = !peer.token.empty() && !peer.is_remote();
+  return PermissionDenied(peer.who(), by_token ? ", with the token that it states," : "", may, ns, "'")
       .Because(has == Right::kRead ? "NAMESPACE_READ_ONLY" : "NAMESPACE_DENIED")
       .With("namespace", std::string(ns))
       .With("uid", std::to_string(peer.uid));
@@ -53,6 +54,8 @@ Broker::State::Place Broker::State::PlaceOf(const Peer& peer, std::string_view n
   if (found != policies.end() && found->second.shared()) {
     return {kSharedByUsers, RightOf(found->second.access, peer.credentials())};
   }
+  // Over TCP nobody has a namespace to himself: what a certificate may use, the operator has written down.
+  if (peer.is_remote()) return {kSharedByUsers, Right::kNone};
   const bool listed = found != policies.end() || name == kDefaultNamespace;
   return {peer.uid, listed || config.unlisted_namespaces ? Right::kWrite : Right::kNone};
 }
@@ -63,6 +66,13 @@ Result<NamespaceKey> Broker::State::KeyOf(const Session& session, std::string_vi
   if (place.right >= right) return NamespaceKey{place.owner, name};
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config.limits.name_bytes_max));  // it is echoed
   return Denied(session.peer, name, place.right);
+}
+
+bool Broker::State::MayCome(const Peer& peer) const {
+  if (!peer.is_remote()) return true;
+  return std::ranges::any_of(policies, [&](const auto& named) {
+    return named.second.shared() && RightOf(named.second.access, peer.credentials()) != Right::kNone;
+  });
 }
 
 bool Broker::State::MayList(const Peer& peer, const NamespaceKey& key) const {
@@ -84,6 +94,7 @@ bool Broker::State::MayUse(const Peer& peer, const NamespaceKey& key, Right righ
 
 bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
   const Peer& peer = session.peer;
+  if (!MayCome(peer)) return false;
   const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
   for (const SessionRing& ring : rings) {
     if (ring.session == session.id && !MayUse(peer, {ring.owner, ring.ns}, Right::kWrite)) return false;
@@ -126,6 +137,18 @@ Broker::Adopted Broker::AdoptNamespaces() {
     if (!state.UsesOnlyWhatItMay(*session)) adopted.without_right.push_back(id);
   }
   return adopted;
+}
+
+Status Broker::State::CheckMayCome(const Peer& peer) const {
+  if (MayCome(peer)) return Ok();
+  return PermissionDenied(peer.who(), " is named by no namespace's access list of this broker")
+      .Because("NO_RIGHTS")
+      .With("subject", peer.subject.front());
+}
+
+Status Broker::CheckMayCome(const Peer& peer) const {
+  const MutexLock lock(state_->mutex);
+  return state_->CheckMayCome(peer);
 }
 
 Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right right) const {

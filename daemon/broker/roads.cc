@@ -14,30 +14,30 @@ RoadSide SideOf(ChannelRole role) { return role == ChannelRole::kSender ? RoadSi
 
 }  // namespace
 
-// The channel of an end that may have a road. Makes it of `fresh`, if it has none and that is given.
-Result<Channel*> Broker::State::MakeRoad(const Session& session, const ChannelEnd& end, std::shared_ptr<Road>* fresh) {
-  Channel& channel = *end.channel;
-  if (channel.road != nullptr || *fresh == nullptr) return &channel;
-  ChannelRoad made{.channel = channel.id(), .ns = channel.ns()->name(), .uid = session.peer.uid, .road = *fresh};
-  for (const auto& [id, other] : sessions) {
-    for (const auto& [number, its] : other->ends) {
-      if (its.channel != &channel) continue;
-      if (other->peer.door != Door::kLifeline) return NoRoad("an end is not at a lifeline");
-      const bool sends = its.role == ChannelRole::kSender;
-      (sends ? made.sender : made.receiver) = id;
-      (sends ? made.sending : made.receiving) = number;
+// Without the road itself. REQUIRES: the channel has one sender and one receiver.
+Result<ChannelRoad> Broker::State::PlanRoad(const Channel& channel) const {
+  ChannelRoad planned{.channel = channel.id(), .ns = channel.ns()->name(), .road = nullptr};
+  for (const auto& [id, session] : sessions) {
+    for (const auto& [number, end] : session->ends) {
+      if (end.channel != &channel) continue;
+      if (session->peer.door != Door::kLifeline) return NoRoad("an end is not at a lifeline");
+      const bool sends = end.role == ChannelRole::kSender;
+      (sends ? planned.sender : planned.receiver) = id;
+      (sends ? planned.sending : planned.receiving) = number;
+      (sends ? planned.sender_uid : planned.receiver_uid) = session->peer.uid;
     }
   }
-  channel.road = std::make_shared<ChannelRoad>(std::move(made));
-  roads.push_back(channel.road);
-  fresh->reset();
-  return &channel;
+  const uint64_t most = config.limits.roads_per_uid;
+  if (std::max(roads.CountOf(planned.sender_uid), roads.CountOf(planned.receiver_uid)) >= most) {
+    return AtLimit("TOO_MANY_ROADS", "roads_per_uid", most);
+  }
+  return planned;
 }
 
 Result<UniqueFd> Broker::ExportRoad(SessionId session, ChannelEndId id, RoadPart part) {
   State& state = *state_;
   std::shared_ptr<Road> road;
-  std::shared_ptr<Road> fresh;  // dies after the lock if another came first
+  std::shared_ptr<Road> fresh;  // made without the lock; dies after it if another came first
   RoadSide side{};
   while (road == nullptr) {
     uint64_t capacity = 0;
@@ -47,17 +47,19 @@ Result<UniqueFd> Broker::ExportRoad(SessionId session, ChannelEndId id, RoadPart
       if (found == nullptr) return NoSession();
       const auto end = found->ends.find(id);
       if (end == found->ends.end()) return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN");
-      const Channel& channel = *end->second.channel;
+      Channel& channel = *end->second.channel;
       if (channel.road == nullptr && part != RoadPart::kOwn) return NoRoad("it has ended");
       if (channel.senders() != 1 || channel.receivers() != 1) return NoRoad("not one sender and one receiver");
       if (channel.capacity() > road::kCapacityMax) return NoRoad("the channel is too large");
-      const uint64_t most = state.config.limits.roads_per_uid;
-      const auto its = [&](const auto& each) { return each->uid == found->peer.uid; };
-      if (channel.road == nullptr && static_cast<uint64_t>(std::ranges::count_if(state.roads, its)) >= most) {
-        return AtLimit("TOO_MANY_ROADS", "roads_per_uid", most);
+      if (channel.road == nullptr) {
+        auto planned = state.PlanRoad(channel);
+        if (!planned.ok()) return planned.status();
+        if (fresh != nullptr) {
+          planned->road = std::exchange(fresh, nullptr);
+          channel.road = std::make_shared<ChannelRoad>(*std::move(planned));
+          state.roads.Add(channel.road);
+        }
       }
-      const auto made = state.MakeRoad(*found, end->second, &fresh);
-      if (!made.ok()) return made.status();
       if (channel.road != nullptr) road = channel.road->road;
       side = SideOf(end->second.role);
       capacity = channel.capacity();
@@ -109,11 +111,8 @@ std::shared_ptr<const ChannelRoad> Broker::RoadIn(SessionId session, std::string
 
 std::vector<std::shared_ptr<const ChannelRoad>> Broker::RoadsOf(SessionId session) const {
   const MutexLock lock(state_->mutex);
-  std::vector<std::shared_ptr<const ChannelRoad>> its;
-  for (const auto& each : state_->roads) {
-    if (each->sender == session || each->receiver == session) its.push_back(each);
-  }
-  return its;
+  const auto its = state_->roads.Of(session);
+  return {its.begin(), its.end()};
 }
 
 void Broker::RoadEnded(const ChannelRoad& road, bool complete) {
@@ -122,10 +121,9 @@ void Broker::RoadEnded(const ChannelRoad& road, bool complete) {
   const auto found = state.channels.find(road.channel);
   if (found == state.channels.end() || found->second->road.get() != &road) return;
   if (!complete) found->second->MissSome();
-  const bool used = road.open;  // then its sender says when it waits for nothing more
-  const std::shared_ptr<ChannelRoad> its = std::move(found->second->road);
-  found->second->road = nullptr;
-  if (!used) std::erase(state.roads, its);
+  const std::shared_ptr<ChannelRoad> its = std::exchange(found->second->road, nullptr);
+  state.roads.End(*its);
+  if (!its->open) state.roads.Remove(*its);  // else its sender says when it waits for nothing more
 }
 
 void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> ends) {
@@ -133,25 +131,19 @@ void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> ends) {
   std::vector<std::shared_ptr<ChannelRoad>> forgotten;  // die after the lock
   const MutexLock lock(state.mutex);
   for (const uint64_t end : ends) {
-    const auto is_it = [&](const auto& each) { return each->sender == sender && Number(each->sending) == end; };
-    const auto found = std::ranges::find_if(state.roads, is_it);
-    if (found == state.roads.end()) continue;
-    const auto channel = state.channels.find((*found)->channel);
-    const bool stands = channel != state.channels.end() && channel->second->road == *found;
-    if (stands) continue;
-    forgotten.push_back(std::move(*found));
-    state.roads.erase(found);
+    auto oldest = state.roads.OldestOf(sender, ChannelEndId{end});
+    if (oldest == nullptr || !oldest->ended) continue;
+    state.roads.Remove(*oldest);
+    forgotten.push_back(std::move(oldest));
   }
 }
 
 std::vector<std::shared_ptr<ChannelRoad>> Broker::State::TakeRoads(SessionId session) {
-  std::vector<std::shared_ptr<ChannelRoad>> taken;
-  std::erase_if(roads, [&](std::shared_ptr<ChannelRoad>& each) {
+  auto taken = roads.Of(session);
+  for (const auto& each : taken) {
     if (each->receiver == session) each->road->MarkGone();
-    if (each->sender != session && each->receiver != session) return false;
-    taken.push_back(std::move(each));
-    return true;
-  });
+    roads.Remove(*each);
+  }
   return taken;
 }
 

@@ -13,10 +13,17 @@
 
 namespace arraybridge {
 
-enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };  // no session comes through the last
+// No session comes through kAdmin. A call of one that came through kTcp comes, as all others over gRPC, through kGrpc.
+enum class Door : uint8_t { kLifeline, kGrpc, kAdmin, kTcp };
 
 // Stands for the owner of a namespace that several users share; the kernel gives this number to no user.
 inline constexpr uint32_t kSharedByUsers = UINT32_MAX;
+
+// Who comes over TCP is no user of this host. The subject of its certificate has a number from here on, and no local
+// peer that has such a number comes through a door: so whatever is counted, kept apart and hidden by user is so by
+// subject too.
+inline constexpr uint32_t kFirstSubject = 0xFFF00000;
+constexpr bool IsSubject(uint32_t uid) { return uid >= kFirstSubject; }
 
 // What does not change about a share once it is published. Shared between the broker and every answer about it.
 struct ShareFacts {
@@ -62,6 +69,8 @@ struct ShareRow {
   std::chrono::milliseconds age{};
   bool fence_done = true;
   std::optional<std::chrono::milliseconds> expires_in;
+  std::optional<uint32_t> maker_uid;  // none where the asker may not know
+  bool goes_with_maker = false;       // its namespace withdraws it when its maker's session ends
 };
 struct SharePage {
   std::vector<ShareRow> rows;
@@ -78,6 +87,8 @@ struct SessionRow {
   uint64_t leases = 0;
   uint64_t arenas = 0;
   uint64_t arena_bytes = 0;
+  std::vector<HandleKind> kinds;  // that it can open, and may be offered
+  std::string subject;  // empty: it did not come over TCP
 };
 struct SessionPage {
   std::vector<SessionRow> rows;
@@ -89,6 +100,9 @@ struct LeaseRow {
   SessionId session{};
   std::shared_ptr<const ShareFacts> facts;
   uint64_t size = 0;
+  uint32_t uid = 0;  // of the session
+  uint64_t process_id = 0;
+  Device device;
 };
 struct LeasePage {
   std::vector<LeaseRow> rows;
@@ -103,6 +117,9 @@ struct NamespaceRow {
   uint64_t shares = 0;
   uint64_t share_bytes = 0;
   bool read_only = false;  // for who asks
+  std::chrono::milliseconds share_lifetime{};
+  std::chrono::milliseconds orphan_grace{};
+  bool withdraws_on_exit = false;
 };
 struct NamespacePage {
   std::vector<NamespaceRow> rows;

@@ -17,6 +17,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/namespace.h"
+#include "daemon/broker/road_table.h"
 #include "daemon/broker/session.h"
 #include "daemon/broker/share.h"
 #include "proto/boundary/mutex.h"
@@ -89,6 +90,8 @@ struct Broker::State {
   Place PlaceOf(const Peer& peer, std::string_view name) const AB_REQUIRES(mutex);
   // PERMISSION_DENIED. The key views `ns`.
   Result<NamespaceKey> KeyOf(const Session& session, std::string_view ns, Right right) const AB_REQUIRES(mutex);
+  bool MayCome(const Peer& peer) const AB_REQUIRES(mutex);
+  Status CheckMayCome(const Peer& peer) const AB_REQUIRES(mutex);
   bool MayList(const Peer& peer, const NamespaceKey& key) const AB_REQUIRES(mutex);
   bool MayUse(const Peer& peer, const NamespaceKey& key, Right right) const AB_REQUIRES(mutex);
   bool UsesOnlyWhatItMay(const Session& session) const AB_REQUIRES(mutex);
@@ -146,8 +149,8 @@ struct Broker::State {
   void DropLingering(Clock::time_point now) AB_REQUIRES(mutex);
 
   // Sending without calls (roads.cc).
-  Result<Channel*> MakeRoad(const Session& session, const ChannelEnd& end, std::shared_ptr<Road>* fresh)
-      AB_REQUIRES(mutex);
+  // Between whom a new road of this channel would lie. NOT_FOUND, NO_ROAD; RESOURCE_EXHAUSTED.
+  Result<ChannelRoad> PlanRoad(const Channel& channel) const AB_REQUIRES(mutex);
   // Those of a session that ends; they die after the lock.
   std::vector<std::shared_ptr<ChannelRoad>> TakeRoads(SessionId session) AB_REQUIRES(mutex);
   bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
@@ -250,7 +253,7 @@ struct Broker::State {
   std::atomic<bool> holds_waiting{false};                         // it is not empty
   std::vector<SessionRing> rings AB_GUARDED_BY(mutex);
   std::atomic<bool> has_rings{false};  // it is not empty
-  std::vector<std::shared_ptr<ChannelRoad>> roads AB_GUARDED_BY(mutex);
+  RoadTable roads AB_GUARDED_BY(mutex);
   uint64_t pending_fences AB_GUARDED_BY(mutex) = 0;
   uint64_t lost_fences_total AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen

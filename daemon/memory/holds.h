@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "daemon/memory/shared_pages.h"
 #include "proto/boundary/holds_layout.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -15,7 +17,7 @@ class HoldsPage {
  public:
   // RESOURCE_EXHAUSTED: no descriptor, no memory.
   static Result<std::unique_ptr<HoldsPage>> Create();
-  ~HoldsPage();
+  ~HoldsPage() = default;
   HoldsPage(const HoldsPage&) = delete;
   HoldsPage& operator=(const HoldsPage&) = delete;
 
@@ -34,9 +36,10 @@ class HoldsPage {
   uint64_t count() const;
 
  private:
-  HoldsPage(UniqueFd file, const holds::Page& page) : file_(std::move(file)), page_(page) {}
+  explicit HoldsPage(std::unique_ptr<SharedPages> pages)
+      : pages_(std::move(pages)), page_(*static_cast<const holds::Page*>(pages_->base())) {}
 
-  UniqueFd file_;  // writable; closed once it is sealed
+  const std::unique_ptr<SharedPages> pages_;  // whose file is closed once it is sealed
   const holds::Page& page_;
 };
 

@@ -1,39 +1,14 @@
 #include "daemon/memory/ring.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <tuple>
 #include <utility>
-
-#include "daemon/memory/memfd.h"
 
 namespace arraybridge {
 namespace {
 
-struct Mapped {
-  UniqueFd file;
-  void* base = nullptr;
-};
-
-// Memory for all of it is there, or it is refused: a first touch without would be a SIGBUS.
-Result<Mapped> MakePages(uint64_t bytes, const char* name, int protection) {
-  auto file = CreateMemfd(bytes, name);
-  if (!file.ok()) return file.status();
-  if (::fallocate(file->get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    return ResourceExhausted("no memory for a publish ring: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
-  }
-  void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file->get(), 0);
-  if (base == MAP_FAILED) {
-    return ResourceExhausted("mapping a publish ring: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
-  }
-  std::ignore = ::mlock(base, bytes);  // spares a fault where memory is short
-  return Mapped{*std::move(file), base};
-}
+constexpr std::string_view kWhat = "a publish ring";
 
 void Put(ring::Outcome& to, const Status& status) {
   to.code = static_cast<uint32_t>(status.code());
@@ -44,52 +19,38 @@ void Put(ring::Outcome& to, const Status& status) {
 }  // namespace
 
 Result<std::unique_ptr<PublishRing>> PublishRing::Create() {
-  auto entries = MakePages(sizeof(ring::Page), "arraybridge-ring", PROT_READ);
+  auto entries = SharedPages::Create(sizeof(ring::Page), PROT_READ, "arraybridge-ring", kWhat);
   if (!entries.ok()) return entries.status();
-  auto bell = MakePages(sizeof(ring::Bell), "arraybridge-bell", PROT_READ | PROT_WRITE);
-  if (!bell.ok()) return ::munmap(entries->base, sizeof(ring::Page)), bell.status();
-  const int file = entries->file.get();
-  std::unique_ptr<PublishRing> made(new PublishRing(std::move(entries->file), std::move(bell->file),
-                                                    *static_cast<const ring::Page*>(entries->base),
-                                                    *static_cast<ring::Bell*>(bell->base)));
+  auto bell = SharedPages::Create(sizeof(ring::Bell), PROT_READ | PROT_WRITE, "arraybridge-bell", kWhat);
+  if (!bell.ok()) return bell.status();
   const uint32_t version = ring::kVersion;
-  if (::pwrite(file, &version, sizeof version, offsetof(ring::Page, version)) != sizeof version) {
-    return Internal("a publish ring cannot be written: ", std::strerror(errno));
-  }
+  AB_RETURN_IF_ERROR((*entries)->Write(offsetof(ring::Page, version), &version, sizeof version));
+  std::unique_ptr<PublishRing> made(new PublishRing(*std::move(entries), *std::move(bell)));
   made->bell_.version = version;
   made->bell_.asleep = made->sleeps_;
   // Only this mapping can ever write it, whoever gets hold of a descriptor.
-  const int error = AddMemfdSeals(made->bell_file_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
-  if (error != 0) return Internal("a Bell cannot be sealed: ", std::strerror(error));
+  AB_RETURN_IF_ERROR(made->bell_pages_->Seal());
   return made;
 }
 
-PublishRing::PublishRing(UniqueFd entries, UniqueFd bell_file, const ring::Page& page, ring::Bell& bell)
-    : entries_(std::move(entries)), bell_file_(std::move(bell_file)), page_(page), bell_(bell) {}
-
-PublishRing::~PublishRing() {
-  ::munmap(const_cast<ring::Page*>(&page_), sizeof(ring::Page));
-  ::munmap(&bell_, sizeof(ring::Bell));
-}
+PublishRing::PublishRing(std::unique_ptr<SharedPages> entries, std::unique_ptr<SharedPages> bell)
+    : entries_(std::move(entries)),
+      bell_pages_(std::move(bell)),
+      page_(*static_cast<const ring::Page*>(entries_->base())),
+      bell_(*static_cast<ring::Bell*>(bell_pages_->base())) {}
 
 Result<UniqueFd> PublishRing::ExportEntries() const {
   const MutexLock lock(mutex_);
-  if (!entries_.valid()) return FailedPrecondition("this publish ring is mapped already");
-  return ReopenMemfd(entries_.get(), O_RDWR | O_NONBLOCK);
+  return entries_->Export(true);
 }
 
-Result<UniqueFd> PublishRing::ExportBell() const { return ReopenMemfd(bell_file_.get(), O_RDONLY | O_NONBLOCK); }
+Result<UniqueFd> PublishRing::ExportBell() const { return bell_pages_->Export(false); }
 
 Status PublishRing::Seal() {
   const MutexLock lock(mutex_);
-  if (!entries_.valid()) return Ok();
-  const int error = AddMemfdSeals(entries_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
-  if (error != 0) return Internal("a publish ring cannot be sealed: ", std::strerror(error));
-  // What was punched out before the seal must not be missing when it is read: that would be a SIGBUS.
-  if (::fallocate(entries_.get(), 0, 0, sizeof(ring::Page)) != 0) {
-    return ResourceExhausted("no memory for a publish ring: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
-  }
-  entries_.reset();
+  if (entries_->sealed()) return Ok();
+  AB_RETURN_IF_ERROR(entries_->Seal());
+  entries_->CloseFile();
   takes_.store(true, std::memory_order_release);
   return Ok();
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "daemon/memory/shared_pages.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/ring_layout.h"
@@ -22,7 +23,7 @@ class PublishRing {
  public:
   // RESOURCE_EXHAUSTED: no descriptor, no memory.
   static Result<std::unique_ptr<PublishRing>> Create();
-  ~PublishRing();
+  ~PublishRing() = default;
   PublishRing(const PublishRing&) = delete;
   PublishRing& operator=(const PublishRing&) = delete;
 
@@ -49,11 +50,11 @@ class PublishRing {
   void Wake();
 
  private:
-  PublishRing(UniqueFd entries, UniqueFd bell_file, const ring::Page& page, ring::Bell& bell);
+  PublishRing(std::unique_ptr<SharedPages> entries, std::unique_ptr<SharedPages> bell);
 
   mutable Mutex mutex_;
-  UniqueFd entries_ AB_GUARDED_BY(mutex_);  // writable; closed once it is sealed
-  const UniqueFd bell_file_;
+  const std::unique_ptr<SharedPages> entries_;  // sealed, and their file closed, under the lock
+  const std::unique_ptr<SharedPages> bell_pages_;
   const ring::Page& page_;
   ring::Bell& bell_;
   uint64_t sleeps_ = 1;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -109,8 +110,8 @@ void Road::AddCall() {
 uint64_t Road::standing() const {
   if (!sealed()) return 0;
   const uint64_t tail = Load(taken_page_.tail, std::memory_order_acquire);
-  const uint64_t standing = Load(sent_page_.head, std::memory_order_acquire) - tail;
-  return standing > capacity_ ? 0 : standing;
+  const uint64_t head = Load(sent_page_.head, std::memory_order_acquire);
+  return road::CanBe(head, tail, capacity_) ? head - tail : 0;
 }
 
 void Road::Revoke(const Take& take, const Ended& ended) {
@@ -127,11 +128,14 @@ void Road::Revoke(const Take& take, const Ended& ended) {
   Ring(receivers_bell_);
 }
 
-// The tail first: it never passes a head that was read later, but of a receiver that lies.
+// The tail first: it never passes a head that was read later, but of a receiver that lies. One that takes back what it
+// has said changes nothing for what its sender has seen. Of nonsense nothing is queued, so nothing of it is the
+// broker's to return: the sender waits for the receiver, and for its end.
 bool Road::TakeAll(const Take& take, uint64_t* head, uint64_t* tail) {
   *tail = Load(taken_page_.tail, std::memory_order_acquire);
+  *tail = std::max(*tail, Load(sent_page_.seen, std::memory_order_acquire));
   *head = Load(sent_page_.head, std::memory_order_acquire);
-  if (*head - *tail > capacity_) return false;
+  if (!road::CanBe(*head, *tail, capacity_)) return *tail = *head, false;
   bool complete = true;
   const road::Entry* const entries = road::EntriesOf(sent_page_);
   for (uint64_t at = *tail; at != *head; ++at) {

@@ -37,7 +37,7 @@ Status SharedPages::Write(uint64_t offset, const void* bytes, uint64_t count) {
 }
 
 Result<UniqueFd> SharedPages::Export(bool writable) const {
-  if (writable && sealed_) return FailedPrecondition(what_, " is mapped already");
+  if (!file_.valid() || (writable && sealed_)) return FailedPrecondition(what_, " is mapped already");
   return ReopenMemfd(file_.get(), (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK);
 }
 

@@ -25,17 +25,19 @@ class SharedPages {
   void* base() const { return base_; }
   // Before anybody else has it; whatever the protection. INTERNAL.
   Status Write(uint64_t offset, const void* bytes, uint64_t count);
-  // A description for somebody else. FAILED_PRECONDITION: writable, after Seal.
+  // A description for somebody else. FAILED_PRECONDITION: writable, after Seal; any, after CloseFile.
   Result<UniqueFd> Export(bool writable) const;
   // Nobody can map it writable from now on, nor take its memory away; who has done so keeps his mapping. Idempotent.
   Status Seal();
   bool sealed() const { return sealed_; }
+  // Everybody has mapped it who ever will: it costs no descriptor any more.
+  void CloseFile() { file_.reset(); }
 
  private:
   SharedPages(UniqueFd file, void* base, uint64_t bytes, std::string_view what)
       : file_(std::move(file)), base_(base), bytes_(bytes), what_(what) {}
 
-  const UniqueFd file_;
+  UniqueFd file_;
   void* const base_;
   const uint64_t bytes_;
   const std::string_view what_;

@@ -80,10 +80,13 @@ void Admin::Shutdown(const v1::ShutdownRequest& request, const Reply<v1::Shutdow
   hooks_.shut_down(request.now());
 }
 
-void Admin::Trim(const v1::TrimRequest&, const Reply<v1::TrimResponse>& reply) {
-  verbs_.Trim([reply](uint64_t freed_bytes) {
+void Admin::Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply) {
+  std::optional<Device> only;
+  if (request.has_device()) only = FromMessage(request.device());
+  verbs_.Trim(std::move(only), [reply](const Result<uint64_t>& freed_bytes) {
+    if (!freed_bytes.ok()) return reply(freed_bytes.status());
     v1::TrimResponse response;
-    response.set_freed_bytes(freed_bytes);
+    response.set_freed_bytes(*freed_bytes);
     reply(std::move(response));
   });
 }

@@ -14,12 +14,16 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "arraybridge/v1/broker.grpc.pb.h"
 #include "daemon/service/closer.h"
+#include "daemon/service/grpc_door_callers.h"
 #include "daemon/service/grpc_door_calls.h"
 #include "daemon/service/grpc_door_connections.h"
+#include "daemon/service/grpc_door_remote.h"
 #include "daemon/service/grpc_door_server.h"
 #include "daemon/service/grpc_door_watch.h"
 #include "daemon/service/log.h"
@@ -62,8 +66,8 @@ uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_poin
 
 class Service final : public v1::Broker::CallbackService {
  public:
-  Service(Broker& broker, Verbs& verbs, GrpcDoorConnections& connections, SessionStreams& streams)
-      : broker_(broker), verbs_(verbs), connections_(connections), streams_(streams) {}
+  Service(Broker& broker, Verbs& verbs, GrpcCallers& callers, SessionStreams& streams)
+      : broker_(broker), verbs_(verbs), callers_(callers), streams_(streams) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -71,6 +75,7 @@ class Service final : public v1::Broker::CallbackService {
 
   Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
     const Asked asked{Verb::kGetServerInfo};
+    if (const Status may = callers_.CheckMayAsk(*context); !may.ok()) return Finished(context, asked, may);
     *answer = verbs_.GetServerInfo();
     return Finished(context, asked, Ok());
   }
@@ -185,8 +190,8 @@ class Service final : public v1::Broker::CallbackService {
   // Who names no session is known by its connection, if that lives.
   void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
     if (session != SessionId{}) return verbs_.CountRefusal(session, asked.verb, status);
-    const auto peer = connections_.PeerOf(context.peer());
-    if (peer) return verbs_.CountRefusal(*peer, asked.verb, status);
+    const auto peer = callers_.PeerOf(context);
+    if (peer.ok()) return verbs_.CountRefusal(*peer, asked.verb, status);
     verbs_.CountRefusal();
   }
 
@@ -196,13 +201,13 @@ class Service final : public v1::Broker::CallbackService {
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
     if (!request.join().empty()) return InvalidArgument("'join' is for a lifeline; this stream opens a session");
-    auto peer = connections_.PeerOf(context.peer());
-    if (!peer) return Unavailable("the connection has ended");
-    peer->door = Door::kGrpc;
+    AB_RETURN_IF_ERROR(callers_.CheckMayAsk(context));
+    auto peer = callers_.PeerOf(context);
+    if (!peer.ok()) return peer.status();
     return verbs_.OpenSession(request, *std::move(peer));
   }
 
-  Result<Caller> CallerOf(const Context& context) const {
+  Result<Caller> CallerOf(const Context& context) {
     const auto& metadata = context.client_metadata();
     const auto found = metadata.find(kSessionKey);
     if (found == metadata.end()) {
@@ -215,7 +220,8 @@ class Service final : public v1::Broker::CallbackService {
     if (!session.ok()) return UnknownSession();
     // A token that another user got hold of is no token.
     const auto uid = broker_.UidOf(*session);
-    if (!uid.ok() || connections_.UidOf(context.peer()) != *uid) return UnknownSession();
+    const auto user = callers_.UserOf(context);
+    if (!uid.ok() || !user.ok() || *user != *uid) return UnknownSession();
     return Caller{*session, Door::kGrpc};
   }
 
@@ -227,30 +233,56 @@ class Service final : public v1::Broker::CallbackService {
 
   Broker& broker_;
   Verbs& verbs_;
-  GrpcDoorConnections& connections_;
+  GrpcCallers& callers_;
   SessionStreams& streams_;
+};
+
+// The part of the door that is open over TCP.
+struct Remote {
+  Remote(const Config& config, Broker& broker, Verbs& verbs, SessionStreams& streams, Certificates& certificates)
+      : connections(config.limits),
+        callers(config.limits, broker, connections),
+        service(broker, verbs, callers, streams),
+        server(config, certificates, connections, service, kServiceName) {}
+
+  RemoteConnections connections;
+  RemoteCallers callers;
+  Service service;
+  RemoteServer server;  // dies first: its calls use all of the above
 };
 
 }  // namespace
 
 struct GrpcDoor::State {
-  State(const Config& config, Broker& broker, Verbs& all_verbs)
+  State(const Config& config, Broker& broker, Verbs& all_verbs, Certificates* certificates)
       : verbs(all_verbs),
         connections(config.limits.connections_per_uid),
-        service(broker, verbs, connections, streams),
-        server(StartServer(config, service, kServiceName)) {}
+        callers(connections),
+        service(broker, verbs, callers, streams),
+        server(StartServer(config, service, kServiceName)) {
+    if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates);
+  }
+
+  // REQUIRES: the lock is held, or they shut down.
+  std::vector<grpc::Server*> servers() {
+    std::vector<grpc::Server*> all{server.get()};
+    if (remote) all.push_back(&remote->server.server());
+    return all;
+  }
 
   Verbs& verbs;
   GrpcDoorConnections connections;
+  LocalCallers callers;
   SessionStreams streams;
   Service service;
-  std::unique_ptr<grpc::Server> server;  // dies first: its calls use all of the above
+  std::unique_ptr<grpc::Server> server;  // it and what follows die first: their calls use all of the above
+  std::optional<Remote> remote;
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;
 };
 
-GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs)
-    : state_(std::make_unique<State>(config, broker, verbs)) {
+GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates)
+    : state_(std::make_unique<State>(config, broker, verbs, certificates)) {
   verbs.SetCut(Door::kGrpc, [this](SessionId session, std::string_view why) {
     if (state_->streams.Cancel(session)) log::Warn("session ended: session={} {}", Number(session), why);
   });
@@ -267,14 +299,21 @@ void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
 }
 
+void GrpcDoor::AdoptRemote(UniqueFd connection) {
+  MutexLock lock(state_->mutex);  // as above
+  if (!state_->draining) state_->remote->server.Adopt(std::move(connection));
+}
+
 void GrpcDoor::SetServing(const std::string& service, bool serving) {
   MutexLock lock(state_->mutex);
-  if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(service, serving);
+  if (state_->draining) return;
+  for (auto* const server : state_->servers()) server->GetHealthCheckService()->SetServingStatus(service, serving);
 }
 
 void GrpcDoor::SayDraining() {
   MutexLock lock(state_->mutex);
-  if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(false);
+  if (state_->draining) return;
+  for (auto* const server : state_->servers()) server->GetHealthCheckService()->SetServingStatus(false);
 }
 
 void GrpcDoor::Drain(Clock::time_point deadline) {
@@ -282,9 +321,16 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
     MutexLock lock(state_->mutex);
     if (std::exchange(state_->draining, true)) return;
   }
-  state_->server->GetHealthCheckService()->SetServingStatus(false);
+  const auto servers = state_->servers();
+  for (auto* const server : servers) server->GetHealthCheckService()->SetServingStatus(false);
   state_->streams.Drain();
-  state_->server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
+  // Beside each other: who takes his time over there does not take it from those here.
+  std::vector<std::thread> ending;
+  for (auto* const server : servers) {
+    ending.emplace_back(
+        [server, deadline] { server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now())); });
+  }
+  for (std::thread& one : ending) one.join();
 }
 
 }  // namespace arraybridge

@@ -1,5 +1,6 @@
 // The GrpcDoor is the public door: every verb but Redeem for every language, health and reflection. gRPC never listens:
-// whoever accepts hands the connection in. Where an answer would hold a descriptor it holds a Ticket.
+// whoever accepts hands the connection in, of a Unix socket or over TCP. Where an answer would hold a descriptor it
+// holds a Ticket.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/certificates.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -16,7 +18,8 @@ namespace arraybridge {
 // Thread-safe. `config`, `broker`, `verbs` and what answers for `verbs` (waiting line, worker) outlive it.
 class GrpcDoor {
  public:
-  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs);
+  // `certificates`: null, or those of the TCP door, which is open then.
+  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates = nullptr);
   // Drains without patience.
   ~GrpcDoor();
   GrpcDoor(const GrpcDoor&) = delete;
@@ -26,6 +29,9 @@ class GrpcDoor {
   // limits.connections_per_uid living connections here, or when draining. A connection without a call for
   // limits.hello_timeout is closed; gRPC's clients reconnect by themselves.
   void Adopt(UniqueFd connection, const Peer& peer);
+
+  // An accepted, non-blocking TCP socket: RemoteServer::Adopt. REQUIRES: certificates were given.
+  void AdoptRemote(UniqueFd connection);
 
   // What health says of a service beside the broker's own: "arraybridge.v1.Broker/<GPU's UUID>". Not once it drains.
   void SetServing(const std::string& service, bool serving);

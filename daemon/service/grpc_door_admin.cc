@@ -10,6 +10,7 @@
 
 #include "arraybridge/v1/admin.grpc.pb.h"
 #include "daemon/service/closer.h"
+#include "daemon/service/grpc_channelz.h"
 #include "daemon/service/grpc_door_connections.h"
 #include "daemon/service/grpc_door_server.h"
 #include "daemon/service/log.h"
@@ -160,7 +161,18 @@ struct AdminDoor::State {
   State(const Config& config, Admin& admin)
       : connections(config.limits.connections_per_uid),
         service(admin, connections),
-        server(StartServer(config, service, kServiceName)) {}
+        server(Start(config, admin, connections, service)) {}
+
+  static std::unique_ptr<grpc::Server> Start(const Config& config, Admin& admin, GrpcDoorConnections& connections,
+                                             grpc::Service& service) {
+    WishForChannelz();
+    return StartServer(config, service, kServiceName, [&](grpc::ServerBuilder& builder) {
+      GuardChannelz(builder, [&admin, &connections](const grpc::ServerContextBase& context) {
+        const auto peer = connections.PeerOf(context.peer());
+        return peer && admin.Check(*peer, Right::kRead).ok();
+      });
+    });
+  }
 
   GrpcDoorConnections connections;
   Service service;

@@ -1,5 +1,5 @@
-// The AdminDoor is a gRPC door of its own: the service Admin, health and reflection, for connections whose user the
-// access list of administrators names. Who may connect at all is decided by its socket.
+// The AdminDoor is a gRPC door of its own: the service Admin, channelz, health and reflection, for connections whose
+// user the access list of administrators names. Who may connect at all is decided by its socket.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@ namespace arraybridge {
 // Thread-safe. `config` and `admin` outlive it.
 class AdminDoor {
  public:
+  // REQUIRES: no public door is built after it (WishForChannelz).
   AdminDoor(const Config& config, Admin& admin);
   // Drains without patience.
   ~AdminDoor();

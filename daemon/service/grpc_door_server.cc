@@ -20,7 +20,8 @@ int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, 
 
 }  // namespace
 
-std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name) {
+std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name,
+                                          const std::function<void(grpc::ServerBuilder&)>& also) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ResourceQuota quota("arraybridged");
@@ -33,6 +34,7 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));
   builder.RegisterService(&service);
+  if (also) also(builder);
   auto server = builder.BuildAndStart();
   AB_CHECK(server != nullptr);  // only a port that cannot be bound fails it, and there is none
   server->GetHealthCheckService()->SetServingStatus(name, true);

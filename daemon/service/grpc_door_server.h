@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,7 +11,9 @@
 
 namespace arraybridge {
 
-// Serves nobody yet; health says SERVING of `name`. `service` outlives it.
-std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name);
+// Serves nobody yet; health says SERVING of `name`. `service` outlives it. `also`: what this door has that others have
+// not.
+std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name,
+                                          const std::function<void(grpc::ServerBuilder&)>& also = {});
 
 }  // namespace arraybridge

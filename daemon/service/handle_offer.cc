@@ -10,6 +10,7 @@ namespace {
 
 // Empty: a cudaIpcMemHandle of ours can be opened there.
 std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
+  if (peer.is_remote()) return "it came over TCP, where memory does not go";
   // Whoever lies about having closed it goes on reading what the next owner of that memory writes.
   if (peer.uid != here.uid) return "it is another user's, and such a handle cannot be taken back";
   if (peer.process == nullptr || !peer.process->valid()) {
@@ -71,6 +72,7 @@ void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here
 }
 
 void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer) {
+  if (peer.is_remote()) return;
   const bool said =
       !capabilities.boot_id().empty() && capabilities.pid_namespace() != 0 && capabilities.shm_device() != 0;
   if (!said) return;

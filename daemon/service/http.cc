@@ -2,7 +2,6 @@
 // one of them could take from the others is descriptors, and of these HTTP takes no more when half of them are in use.
 #include "daemon/service/http.h"
 
-#include <arpa/inet.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
@@ -17,11 +16,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
+
+#include "proto/boundary/endpoint.h"
 
 namespace arraybridge {
 namespace {
@@ -40,47 +40,15 @@ Status CannotListen(const std::string& address) {
   return Unavailable("http: cannot listen on ", address, ": ", std::strerror(errno));
 }
 
-struct Endpoint {
-  sockaddr_storage address{};
-  socklen_t size = 0;
-};
-
-Result<Endpoint> Parse(const std::string& address) {
-  const auto refused = [&] { return InvalidArgument("http: '", address, "' is no HOST:PORT, such as 127.0.0.1:9464"); };
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return refused();
-  uint16_t port = 0;
-  const char* const last = address.data() + address.size();
-  const auto [end, error] = std::from_chars(address.data() + colon + 1, last, port);
-  if (error != std::errc{} || end != last) return refused();
-  std::string host = address.substr(0, colon);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  Endpoint endpoint;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&endpoint.address);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
-  if (!bracketed && ::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    endpoint.size = sizeof *v4;
-    return endpoint;
-  }
-  if (!bracketed || ::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) != 1) return refused();
-  v6->sin6_family = AF_INET6;
-  v6->sin6_port = htons(port);
-  endpoint.size = sizeof *v6;
-  return endpoint;
-}
-
 Result<UniqueFd> Listen(const std::string& address) {
-  const auto endpoint = Parse(address);
-  if (!endpoint.ok()) return endpoint.status();
-  UniqueFd socket(::socket(endpoint->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto endpoint = ReadEndpoint(address);
+  const auto numbers = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
+  if (!numbers.ok()) return InvalidArgument("http '", address, "': ", numbers.status().message());
+  UniqueFd socket(::socket(numbers->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return CannotListen(address);
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&endpoint->address);
-  if (::bind(socket.get(), generic, endpoint->size) != 0) return CannotListen(address);
+  if (::bind(socket.get(), numbers->generic(), numbers->size) != 0) return CannotListen(address);
   if (::listen(socket.get(), SOMAXCONN) != 0) return CannotListen(address);
   return socket;
 }

@@ -1,6 +1,8 @@
 #include "daemon/service/listener.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -18,6 +20,8 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/closer.h"
+#include "daemon/service/log.h"
+#include "proto/boundary/endpoint.h"
 #include "proto/boundary/frame.h"
 
 #ifndef SO_PEERPIDFD
@@ -104,11 +108,29 @@ std::vector<uint32_t> GroupsOf(int socket) {
   return {groups.begin(), groups.end()};
 }
 
+// With the port that the kernel chose, where that was left to it.
+std::string BoundTo(int socket, Endpoint endpoint) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
+    // The port is at the same place in both kinds.
+    endpoint.port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+  }
+  return endpoint.text();
+}
+
 Connection Identify(UniqueFd socket, Door kind) {
   Connection connection;
+  if (kind == Door::kTcp) {
+    connection.peer.uid = kSharedByUsers;  // nobody, until it has shown its certificate
+    connection.peer.door = kind;
+    connection.socket = std::move(socket);
+    return connection;
+  }
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return connection;
+  if (IsSubject(credentials.uid)) return connection;  // these numbers stand for others
   connection.peer.uid = credentials.uid;
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
@@ -185,7 +207,27 @@ Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSoc
   } else if (!config.admin_path.empty()) {
     AB_RETURN_IF_ERROR(listener->Bind(config.admin_path, Door::kAdmin, mode));
   }
+  for (const std::string& endpoint : config.tcp_listen) AB_RETURN_IF_ERROR(listener->BindTcp(endpoint));
   return listener;
+}
+
+Status Listener::BindTcp(const std::string& text) {
+  const auto endpoint = ReadEndpoint(text);
+  const auto address = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
+  if (!address.ok()) return address.status();
+  UniqueFd socket(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return FailedPrecondition("cannot make a socket: ", Why());
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // whom it accepts has it too
+  // [::] is not 0.0.0.0 as well: an address in a log is one that the operator wrote.
+  if (endpoint->bracketed) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (::bind(socket.get(), address->generic(), address->size) != 0 || ::listen(socket.get(), kBacklog) != 0) {
+    return FailedPrecondition("cannot listen at tcp://", text, ": ", Why());
+  }
+  log::Info("listening at tcp://{}", BoundTo(socket.get(), *endpoint));
+  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, std::move(socket), true, nullptr}));
+  return Ok();
 }
 
 void Listener::Adopt(UniqueFd socket, Door kind) {
@@ -221,10 +263,13 @@ Listener::~Listener() {
   }
 }
 
-void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin) {
-  for (const auto& door : doors_) {
-    door->handler = door->kind == Door::kLifeline ? lifeline : door->kind == Door::kGrpc ? grpc : admin;
-  }
+void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin, const Handler& tcp) {
+  const auto handler_of = [&](Door kind) -> const Handler& {
+    if (kind == Door::kLifeline) return lifeline;
+    if (kind == Door::kGrpc) return grpc;
+    return kind == Door::kAdmin ? admin : tcp;
+  };
+  for (const auto& door : doors_) door->handler = handler_of(door->kind);
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -1,5 +1,6 @@
 // The Listener owns the doors' sockets: the directory and its lock, binding (or what systemd passes), accepting, and
-// who the peer is. gRPC never listens by itself: it would unlink a living daemon's socket and hide the peer.
+// who the peer is. gRPC never listens by itself: it would unlink a living daemon's socket and hide the peer; and over
+// TCP it would take as many as come.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +23,7 @@ namespace arraybridge {
 // A connection that was accepted, and who is at its other end.
 struct Connection {
   UniqueFd socket;  // non-blocking
-  Peer peer;        // uid, gid, process_id, door; of a lifeline its process, too
+  Peer peer;        // uid, gid, process_id, door; of a lifeline its process, too; of one over TCP the door alone
   // The kernel refuses what the peer attaches to a message. Otherwise closing the socket, with unread messages in it,
   // may sleep for as long as the peer likes: CloseAside.
   bool takes_no_descriptors = false;
@@ -45,7 +46,7 @@ class Listener {
 
   // Accepts on a thread of its own and calls one of the handlers there. They must not block.
   // REQUIRES: called once.
-  void Start(const Handler& lifeline, const Handler& grpc, const Handler& admin);
+  void Start(const Handler& lifeline, const Handler& grpc, const Handler& admin, const Handler& tcp = {});
   // No connection is accepted any more; connecting is refused, or waits for the next daemon where the manager keeps the
   // socket. Idempotent.
   void Stop();
@@ -57,6 +58,7 @@ class Listener {
 
   Listener();
   Status Bind(const std::string& path, Door kind, mode_t mode);
+  Status BindTcp(const std::string& endpoint);
   void Adopt(UniqueFd socket, Door kind);
   // False: Stop came.
   bool RunPosted() AB_EXCLUDES(mutex_);

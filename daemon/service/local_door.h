@@ -41,7 +41,7 @@ class LocalDoor {
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
-  struct Requests;  // reused from frame to frame, so that a request costs no allocation of its own
+  struct Requests;
   using LifelinePointer = std::shared_ptr<Lifeline>;
   // What one user has here. It stays until the last of its descriptors was read, or its process has gone.
   struct User {
@@ -59,16 +59,18 @@ class LocalDoor {
   // False: nothing more to read for now.
   bool ServeOne(const LifelinePointer& line);
   void Serve(const LifelinePointer& line, const Frame& frame);
-  void ServeHello(const LifelinePointer& line, const Frame& frame);
-  void ServeVerb(const LifelinePointer& line, const Frame& frame);
   void Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status);
   void Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status);
   void Count(const FrameHeader& header, Code code);
-  void TakeBack(SessionId session, Verb verb, std::string_view answer);
   void End(const LifelinePointer& line, EndCause cause);
   void ForgetUsers();
   void Cut(SessionId session, std::string_view why);
 
+  // What a frame asks for (local_door_verbs.cc).
+  void ServeHello(const LifelinePointer& line, const Frame& frame);
+  void ServeVerb(const LifelinePointer& line, const Frame& frame);
+  // What was answered has not come to who asked for it.
+  void TakeBack(SessionId session, Verb verb, std::string_view answer);
   template <class Message>
   bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
   template <class Request, class Verb>
@@ -80,6 +82,10 @@ class LocalDoor {
   void Receive(const LifelinePointer& line, const Frame& frame);
   void Publish(const LifelinePointer& line, const Frame& frame);
   void Mapped(const LifelinePointer& line, const Frame& frame);
+  template <class Message>
+  void Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
+
+  // Publish rings.
   void Knocked(const LifelinePointer& line, const Frame& frame);
   // It was told that there is something in the ring.
   void Watch(const LifelinePointer& line);
@@ -88,8 +94,6 @@ class LocalDoor {
   bool DrainWatched();
   // From now on their sessions wake the loop. False: there is something already.
   bool FallAsleep();
-  template <class Message>
-  void Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
 
   const Config& config_;
   Verbs& verbs_;

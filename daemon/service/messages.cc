@@ -80,6 +80,8 @@ void Fill(v1::ShareInfo* message, const ShareRow& row) {
   message->set_maker_process_id(row.maker_process_id);
   message->set_expires(row.expires_in.has_value());
   message->set_expires_in_ms(static_cast<uint64_t>(row.expires_in.value_or(std::chrono::milliseconds(0)).count()));
+  if (row.maker_uid) message->set_maker_uid(*row.maker_uid);
+  message->set_goes_with_maker(row.goes_with_maker);
   // The event itself is for those who lease it.
   if (!row.fence_done) message->mutable_share()->mutable_fence()->set_kind(v1::Fence::EVENT);
 }
@@ -93,7 +95,9 @@ void Fill(v1::SessionInfo* message, const SessionRow& row) {
   message->set_leases(row.leases);
   message->set_arenas(row.arenas);
   message->set_arena_bytes(row.arena_bytes);
-  message->set_door(row.door == Door::kLifeline ? "lifeline" : "grpc");
+  message->set_door(row.door == Door::kLifeline ? "lifeline" : row.door == Door::kTcp ? "tcp" : "grpc");
+  message->set_subject(row.subject);
+  for (const HandleKind kind : row.kinds) message->add_kinds(static_cast<v1::HandleKind>(kind));
 }
 
 void Fill(v1::LeaseInfo* message, const LeaseRow& row) {
@@ -104,6 +108,9 @@ void Fill(v1::LeaseInfo* message, const LeaseRow& row) {
   message->set_name(row.facts->name);
   message->set_generation(row.facts->generation);
   message->set_size(row.size);
+  message->set_uid(row.uid);
+  message->set_process_id(row.process_id);
+  Fill(message->mutable_device(), row.device);
 }
 
 void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
@@ -115,6 +122,9 @@ void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
   message->set_share_bytes(row.share_bytes);
   message->set_shared(row.uid == kSharedByUsers);
   message->set_read_only(row.read_only);
+  message->set_share_lifetime_ms(Milliseconds(row.share_lifetime));
+  message->set_orphan_grace_ms(Milliseconds(row.orphan_grace));
+  message->set_withdraws_on_exit(row.withdraws_on_exit);
 }
 
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {

@@ -93,7 +93,8 @@ Result<v1::OpenSessionResponse> Verbs::OpenSession(const v1::OpenSessionRequest&
   peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
-  if (peer.process_id == 0) peer.process_id = request.process_id();
+  // Another host's numbers would look like ours.
+  if (peer.process_id == 0 && !peer.is_remote()) peer.process_id = request.process_id();
   auto opened = broker_.OpenSession(std::move(peer));
   if (!opened.ok()) return opened.status();
   v1::OpenSessionResponse response;
@@ -314,11 +315,12 @@ Status Verbs::CutSession(SessionId session, std::string_view why) {
   return Ok();
 }
 
-void Verbs::Trim(std::function<void(uint64_t freed_bytes)> done) {
-  slow_.Post([this, done = std::move(done)] {
-    const uint64_t swept = sweeper_.SweepNow().freed_bytes;
+void Verbs::Trim(std::optional<Device> only, std::function<void(Result<uint64_t> freed_bytes)> done) {
+  slow_.Post([this, only = std::move(only), done = std::move(done)] {
+    const uint64_t swept = only ? 0 : sweeper_.SweepNow().freed_bytes;
+    const auto cached = broker_.Trim(only);
     // What was swept may have been cached, and is counted once.
-    done(std::max(swept, broker_.Trim()));
+    done(cached.ok() ? Result<uint64_t>(std::max(swept, *cached)) : cached);
     LimitsChanged();
   });
 }

@@ -136,7 +136,8 @@ class Verbs {
   // Its door ends it soon. NOT_FOUND.
   Status CutSession(SessionId session, std::string_view why);
   // Gives cached memory back to the system, and what nobody names any more; tells how many bytes, on another thread.
-  void Trim(std::function<void(uint64_t freed_bytes)> done);
+  // `only`: what is cached of this device alone; NOT_FOUND: it is not served.
+  void Trim(std::optional<Device> only, std::function<void(Result<uint64_t> freed_bytes)> done);
   // The door's part of ending a session that keeps too much from others, or what is not for it; called on any thread
   // for sessions of either door, must not block. Nothing: that door has gone.
   void SetCut(Door door, std::function<void(SessionId, std::string_view why)> cut) AB_EXCLUDES(cut_mutex_);

@@ -76,12 +76,19 @@ void ForEach(const Page& page, Visit visit) {
   }
 }
 
-// Broker. All of them are looked at, without a branch: mostly it is not there.
+// Broker. All of them are looked at, without a branch, two at a time: mostly it is not there. x | -x has its highest
+// bit unless x is 0, which x86-64 can say of two words at once, as it cannot compare them.
 inline bool Has(const Page& page, uint64_t word) {
+  static_assert(kWords % 2 == 0 && offsetof(Page, words) % sizeof(WordPair) == 0);
   const uint32_t high = std::min(Load(page.high, std::memory_order_acquire), kWords);
-  unsigned found = 0;
-  for (uint32_t i = 0; i < high; ++i) found |= Load(page.words[i], std::memory_order_acquire) == word ? 1U : 0U;
-  return found != 0;
+  const WordPair wanted = {word, word};
+  WordPair others = ~WordPair{};
+  for (uint32_t i = 0; i < high; i += 2) {
+    const WordPair differs = LoadPair(&page.words[i]) ^ wanted;
+    others &= differs | -differs;
+  }
+  ThreadFence(std::memory_order_acquire);  // as if each had been loaded so
+  return (others[0] & others[1]) >> 63 == 0;
 }
 
 }  // namespace arraybridge::holds

@@ -20,6 +20,13 @@
 //
 // An entry names a range of an arena that the sender writes. The sender carves it anew when the receiver has flipped
 // the bit of the entry's slot, which says that it reads it no more.
+//
+//   sender, before it writes a place or carves a range anew     broker, to end the road
+//   1  seen = entries that the tail says were taken             1  revoked = ending
+//   2  fence                                                    2  fence
+//   3  revoked? then it waits for what the Sign says            3  what lies behind tail and seen is not queued
+//
+// A receiver that says later that it has not taken them is too late: nobody else gets what is written there since.
 #pragma once
 
 #include <array>
@@ -49,6 +56,7 @@ struct alignas(64) Entry {
 // Written by the sender. The entries follow.
 struct SentPage {
   alignas(64) uint64_t head;    // shared: entries that ever were
+  uint64_t seen;                // shared: of these, so many were taken: their places and ranges may be others' by now
   alignas(64) uint64_t asleep;  // shared: 0, or the number of the sleep in which it waits for room
 };
 static_assert(sizeof(SentPage) == 128);
@@ -94,6 +102,11 @@ struct Message {
 
   std::string_view text() const { return {reinterpret_cast<const char*>(description.data()), description_bytes}; }
 };
+
+// Whether so many entries can have been sent, and of these so many taken. No counter ever wraps: not in 500 years.
+constexpr bool CanBe(uint64_t head, uint64_t tail, uint64_t capacity) {
+  return tail <= head && head - tail <= capacity;
+}
 
 constexpr size_t WordsOf(uint64_t bytes) { return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t); }
 

@@ -108,9 +108,18 @@ class WatchEnd:
 
 class Core:
     def __init__(
-        self, address: str, namespace: str, timeout_s: float, client: str, holds: bool = True, token: str = ""
+        self,
+        address: str,
+        namespace: str,
+        timeout_s: float,
+        client: str,
+        holds: bool = True,
+        token: str = "",
+        roads: bool = True,
     ) -> None:
-        """holds: shares are found and held without calls where that is possible. token: opens namespaces to this process."""
+        """holds: shares are found and held without calls where that is possible. token: opens namespaces to this process.
+        roads: channels send and receive without calls where that is possible.
+        """
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],

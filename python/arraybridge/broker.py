@@ -49,6 +49,8 @@ class Broker(Session):
         timeout_s: of every call that names none, and how long put waits for room.
         token: a secret that opens namespaces which the operator opens to it, beside those that the user may use; None:
             $ARRAYBRIDGE_TOKEN, or what is in the file $ARRAYBRIDGE_TOKEN_FILE.
+        roads: channels with one sender and one receiver hand their arrays over without calls where that is possible;
+            False: each of this Broker's goes through the daemon.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class Broker(Session):
         start: discovery.Start = "auto",
         timeout_s: float = 10.0,
         token: str | None = None,
+        roads: bool = True,
     ) -> None:
-        super().__init__(address, namespace, start, timeout_s, token)
+        super().__init__(address, namespace, start, timeout_s, token, roads)
         self._delivery = Delivery(self._connection)
         references.remember(self)
 

@@ -32,6 +32,7 @@ class Connection:
         address, start: as `discovery.find` takes them.
         timeout_s: seconds, of every call that names none.
         token: None: what the environment says when it connects.
+        roads: whether channels may do without calls.
 
     Raises:
         InvalidRequest: `timeout_s` is no number of seconds.
@@ -44,10 +45,12 @@ class Connection:
         start: discovery.Start,
         timeout_s: float,
         token: str | None = None,
+        roads: bool = True,
     ) -> None:
         if token is not None:
             credentials.stated(token)
         self._token = token
+        self.roads: Final = roads
         self._asked = None if address is None else os.fspath(address)
         self._start = start
         self._namespace = namespace
@@ -93,7 +96,12 @@ class Connection:
                     self._end = weakref.finalize(self, found.end)
                 self._found, self._latest_address = found, found.address
                 self._core = _core.Core(
-                    found.address, self._namespace, self._timeout_s, _client_name(), token=token
+                    found.address,
+                    self._namespace,
+                    self._timeout_s,
+                    _client_name(),
+                    token=token,
+                    roads=self.roads,
                 )
             return self._core
 

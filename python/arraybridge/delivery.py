@@ -54,9 +54,12 @@ class Wanted(NamedTuple):
             InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
             InvalidRequest: wishes that contradict each other, or are none.
         """
+        plain = copy is None and require is None and access == "safe" and device is None and not allow_downcast
+        if plain and type(framework) is str and framework in _settled:
+            return _settled[framework]
         target = adapters.named(framework)
         caps = target.caps()
-        if copy is None and require is None and access == "safe" and device is None and not allow_downcast:
+        if plain:
             return _plain(framework, caps)
         copy, shared = copy_and_sharing(copy, require, access)
         if shared:
@@ -257,8 +260,15 @@ def gpus_for(wish: object) -> Sequence[str]:
     return () if wish is None or wish == "cpu" else _core.gpus()
 
 
+# By frameworks whose caps never change.
+_settled: Final[dict[str, Wanted]] = {}
+
+
 # One for each, as there are few: `get` asks for no more every time.
 @functools.lru_cache(maxsize=64)
 def _plain(framework: str, caps: Caps) -> Wanted:
     note = notes.cut(f"{caps.name} hand_over")
-    return Wanted(adapters.named(framework), caps, None, None, False, caps.private, True, note)
+    wanted = Wanted(adapters.named(framework), caps, None, None, False, caps.private, True, note)
+    if caps.settled and type(framework) is str:
+        _settled[framework] = wanted
+    return wanted

@@ -45,8 +45,8 @@ def broker_at(address: str, namespace: str) -> Broker:
         return _made_here.setdefault((address, namespace), made)
 
 
-def remade(address: str | None, namespace: str, start: Start, timeout_s: float) -> Broker:
+def remade(address: str | None, namespace: str, start: Start, timeout_s: float, roads: bool = True) -> Broker:
     """A Broker of these arguments."""
     from arraybridge.broker import Broker
 
-    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s)
+    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, roads=roads)

@@ -15,7 +15,7 @@ class Session:
     """What a Broker is without its verbs; `Broker` says the arguments. Connects nowhere before it is asked for something.
 
     Raises:
-        InvalidRequest: a namespace, a start or a timeout that cannot be.
+        InvalidRequest: a namespace, a start, a timeout or `roads` that cannot be.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Session:
         start: discovery.Start,
         timeout_s: float,
         token: str | None = None,
+        roads: bool = True,
     ) -> None:
         if start not in ("auto", "never", "private"):
             raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
@@ -33,9 +34,11 @@ class Session:
         if not isinstance(namespace, str) or not namespace:
             raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
         check_text(namespace, "a namespace")
+        if not isinstance(roads, bool):
+            raise InvalidRequest(f"roads is True or False, not {roads!r}")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
-        self._connection = Connection(address, namespace, start, timeout_s, token)
+        self._connection = Connection(address, namespace, start, timeout_s, token, roads)
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +54,7 @@ class Session:
         address, start = self._connection.asked
         if start == "private":
             address, start = self.address, "never"
-        return references.remade, (address, self.namespace, start, self.timeout_s)
+        return references.remade, (address, self.namespace, start, self.timeout_s, self._connection.roads)
 
     def __repr__(self) -> str:
         address = self._connection.address

@@ -90,7 +90,8 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 
 class Core {
  public:
-  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token)
+  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token,
+       bool roads)
       : broker_({.address = std::move(address),
                  .ns = std::move(ns),
                  .timeout = Milliseconds(timeout_s, "timeout_s"),
@@ -98,6 +99,7 @@ class Core {
                  .interrupted = Interrupted,
                  .cuda_driver = {},
                  .holds = holds,
+                 .roads = roads,
                  .token = std::move(token)}) {}
 
   // Of Place and Empty: what is known already of the Publish that will follow.
@@ -152,10 +154,8 @@ class Core {
       Broker::PublishOptions options{std::move(name)};
       options.note = std::move(note);
       options.wait = false;
-      const auto placed = broker_.Place({&view, 1}, {.own = false, .device = {}, .purpose = options});
-      if (!placed.ok()) return placed.status();
-      const auto entered = broker_.Publish(*placed, options);
-      return entered.ok() ? Result<bool>(true) : entered.status();
+      const auto put = broker_.Put({&view, 1}, options);
+      return put.ok() ? Result<bool>(true) : put.status();
     });
   }
 
@@ -395,8 +395,9 @@ void AddCore(py::module_& module) {
       .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())
       .def("close", &WatchEnd::Close);
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
-      .def(py::init<std::string, std::string, double, std::string, bool, std::string>(), arg("address"),
-           arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "")
+      .def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
+           arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "",
+           arg("roads") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("device") = Where{kDeviceCpu, 0})
       .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),

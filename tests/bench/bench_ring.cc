@@ -58,8 +58,7 @@ class Bench {
   void Burst() {
     const View view = *Describe(source_.data(), {2, 32, 1}, {kBytes / 4}, {}, Device{}, true, nullptr);
     for (const std::string& name : names_) {
-      const Placement placed = Must(broker_.Place({&view, 1}));
-      Must(broker_.Publish(placed, {.name = name, .wait = false}));
+      Must(broker_.Put({&view, 1}, {.name = name, .wait = false}));
     }
   }
   void Clear() {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from container import DAEMON, ROOT
 
 DEPLOY = ROOT / "deploy/container"
+CTL = Path(os.environ.get("ARRAYBRIDGE_CTL", DAEMON.parents[1] / "client/ctl/arraybridgectl"))
 
 
 @pytest.fixture
@@ -36,6 +39,14 @@ def test_the_cdi_file_mounts_the_directory_and_says_where_it_is() -> None:
     (mount,) = device["containerEdits"]["mounts"]
     assert device["containerEdits"]["env"] == [f"ARRAYBRIDGE_ADDRESS={mount['containerPath']}"]
     assert not mount["hostPath"].endswith(".sock")
+
+
+def test_the_cdi_file_is_what_the_tool_makes() -> None:
+    made = json.loads(subprocess.run([CTL, "-H", "/run/arraybridge", "cdi", "generate"], capture_output=True).stdout)
+    assert made == json.loads((DEPLOY / "cdi/arraybridge.json").read_text())
+    elsewhere = subprocess.run([CTL, "-H", "unix:///srv/a b/broker.sock", "cdi", "generate"], capture_output=True).stdout
+    (mount,) = json.loads(elsewhere)["devices"][0]["containerEdits"]["mounts"]
+    assert (mount["hostPath"], mount["containerPath"]) == ("/srv/a b", "/run/arraybridge")
 
 
 def test_the_daemon_takes_what_the_image_tells_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
@@ -19,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
 CLIENT = BUILD / "tests/faults/fault_client"
+HELPERS = 2  # threads that start when they are first needed, and stay: one closes what is slow to close
 PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
+
+# What an allocator may keep for itself. AddressSanitizer keeps all that is freed for a while.
+GROWTH_KIB = (1024 << 10) if BUILD.name == "asan" else (16 << 10)
 
 HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
@@ -193,6 +198,15 @@ class Daemon:
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
+    def mappings(self) -> int:
+        """Of arenas' files; what clients hold without a call is mapped too, for as long as they are there."""
+        lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
+        return sum("/memfd:arraybridge" in line for line in lines)
+
+    def private_kib(self) -> int:
+        """What the daemon itself takes, without the memory that it lends."""
+        return int(re.findall(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())[0])
+
     def stop(self) -> None:
         for client in self.clients:
             client.kill()
@@ -214,6 +228,10 @@ class Ledger:
         self.files = daemon.memory_files()
         self.sockets = daemon.sockets()
         self.descriptors = len(daemon.links())
+        self.mappings = daemon.mappings()
+        self.threads = daemon.threads()
+        self.private_kib = daemon.private_kib()
+        self.warden_descriptors = len(os.listdir(f"/proc/{daemon.warden.pid}/fd"))
 
     def settle(self, *, sessions: int = 0, shares: int = 0, leases: int = 0, arenas: int | None = None) -> None:
         """sessions: beside the warden's. With no share and no session, every byte must be back."""
@@ -240,6 +258,11 @@ class Ledger:
         eventually("one memory file an arena", lambda: self.daemon.memory_files() == self.files + self.seen["arenas"])
         if sessions == 0 and shares == 0:
             eventually("descriptors at the baseline", lambda: len(self.daemon.links()) <= self.descriptors)
+            eventually("mappings at the baseline", lambda: self.daemon.mappings() <= self.mappings)
+            eventually("threads at the baseline", lambda: self.daemon.threads() <= self.threads + HELPERS)
+            eventually("memory near the baseline", lambda: self.daemon.private_kib() <= self.private_kib + GROWTH_KIB)
+        fds = f"/proc/{self.daemon.warden.pid}/fd"
+        eventually("who survives has what it had", lambda: len(os.listdir(fds)) <= self.warden_descriptors)
 
 
 class RawLifeline:
@@ -294,6 +317,13 @@ class RawLifeline:
                 self.receive()
         except (EOFError, ConnectionError):
             return True
+
+
+def raw_lifeline(daemon: Daemon, messages: Any) -> RawLifeline:
+    """One with a session."""
+    line = RawLifeline(daemon.directory, messages)
+    line.hello()
+    return line
 
 
 @contextlib.contextmanager

@@ -200,6 +200,78 @@ def test_a_shutdown_now_waits_for_nobody(start: Callable[..., Daemon], open_sess
     assert ctl(daemon, "shutdown").returncode == CANNOT_CONNECT
 
 
+def test_a_trim_of_one_device(daemon: Daemon) -> None:
+    eventually("something is cached", lambda: int(answered(daemon, "ls", "devices")["devices"][0]["cached_bytes"]) > 0)
+    nobody = ctl(daemon, "trim", "--device", "cuda:0")
+    assert (nobody.returncode, "no device 'cuda:0'" in nobody.stderr) == (NOT_FOUND, True)
+    assert int(answered(daemon, "trim", "--device", "cpu")["freed_bytes"]) > 0
+
+
+TOKENS = """
+[namespace.team]
+access = ["token:{viewer}:ro", "token:{maker}", "uid:{nobody}"]
+[namespace.other]
+access = ["token:{maker}"]
+"""
+
+
+def test_a_token_is_revoked(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("viewer", "maker")}
+    for file in files.values():
+        assert subprocess.run([CTL, "token", "create", file]).returncode == 0
+        file.chmod(0o640)
+    (tmp_path / "config.toml").write_text(TOKENS.format(nobody=BOB, **files))
+    daemon = start("--config", str(tmp_path / "config.toml"))
+    rows = {(row["namespace"], row["file"]): row for row in answered(daemon, "token", "ls")}
+    assert {key: row["right"] for key, row in rows.items()} == {
+        ("team", str(files["viewer"])): "read", ("team", str(files["maker"])): "write", ("other", str(files["maker"])): "write",
+    }  # fmt: skip
+    assert {row["state"] for row in rows.values()} == {"is there"}
+    assert rows["other", str(files["maker"])]["origin"] == f"{tmp_path}/config.toml:5:1"
+    old = files["maker"].read_text()
+    assert old.strip() not in done(daemon, "token", "ls")
+
+    token = old.strip().encode()
+    session, viewer = open_session(daemon, token=token), open_session(daemon, token=files["viewer"].read_bytes().strip())
+    session.publish("a", bytes(100), namespace="team")
+    assert viewer.read("a", namespace="team") == bytes(100)
+    stranger = files["maker"].with_name("stranger")
+    stranger.write_text(old)
+    told = ctl(daemon, "token", "revoke", stranger)
+    assert (told.returncode, "opens no namespace" in told.stderr, stranger.read_text()) == (NOT_FOUND, True, old)
+
+    assert [row["namespace"] for row in answered(daemon, "token", "revoke", files["maker"])] == ["other", "team"]
+    assert re.fullmatch(r"[0-9a-f]{32}\n", files["maker"].read_text()) and files["maker"].read_text() != old
+    assert stat.S_IMODE(files["maker"].stat().st_mode) == 0o640
+    with pytest.raises(grpc.RpcError):  # its session has ended
+        session.stream.next()
+    again = open_session(daemon, token=token)
+    with refused(grpc.StatusCode.PERMISSION_DENIED):
+        again.call("Acquire", namespace="team", shares=[{"name": "a"}])
+    assert viewer.read("a", namespace="team") == bytes(100)  # another token's
+    fresh = open_session(daemon, token=files["maker"].read_bytes().strip())
+    assert fresh.read("a", namespace="team") == bytes(100)
+
+
+def test_a_revocation_that_the_broker_does_not_hear_of(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    file = tmp_path / "maker"
+    assert subprocess.run([CTL, "token", "create", file]).returncode == 0
+    config = tmp_path / "config.toml"
+    config.write_text(f'[namespace.team]\naccess = ["token:{file}"]\n')
+    daemon = start("--config", str(config))
+    config.write_text(config.read_text() + "nonsense = 1\n")
+    told = ctl(daemon, "token", "revoke", file)
+    assert told.returncode == ERROR
+    assert "the old token opens all that it did" in told.stderr and f"{config}:3:1" in told.stderr
+    file.unlink()
+    assert [row["state"] for row in answered(daemon, "token", "ls")] == ["is gone"]
+    file.symlink_to(config)
+    told = ctl(daemon, "token", "revoke", file)
+    assert (told.returncode, "is no file of its own" in told.stderr) == (ERROR, True)
+    assert "nonsense" in config.read_text()
+    assert subprocess.run([CTL, "-H", tmp_path, "token", "revoke", file], capture_output=True).returncode == CANNOT_CONNECT
+
+
 def test_a_token_is_made(tmp_path: Path) -> None:
     printed = [subprocess.run([CTL, "token", "create"], capture_output=True, text=True).stdout for _ in range(2)]
     assert all(re.fullmatch(r"[0-9a-f]{32}\n", token) for token in printed)
@@ -238,6 +310,30 @@ def test_it_is_no_part_of_the_public_door(daemon: Daemon, generated: tuple[Any, 
             generated[1].BrokerStub(channel).GetServerInfo(generated[0].GetServerInfoRequest(), timeout=PATIENCE_S)
         asked = health_pb2.HealthCheckRequest(service="arraybridge.v1.Admin")
         assert health_pb2_grpc.HealthStub(channel).Check(asked, timeout=PATIENCE_S).status == 1
+
+
+def servers(channel: grpc.Channel) -> bytes:
+    """What channelz tells of them."""
+    answer: bytes = channel.unary_unary("/grpc.channelz.v1.Channelz/GetServers")(b"", timeout=PATIENCE_S)
+    return answer
+
+
+def test_connections_are_told_to_administrators(daemon: Daemon, session: Session) -> None:
+    with grpc.insecure_channel(f"unix:{daemon.directory / 'admin.sock'}") as channel:
+        assert servers(channel)
+    with refused(grpc.StatusCode.UNIMPLEMENTED):
+        servers(session.channel)
+
+
+def test_connections_are_told_to_nobody_else(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    config = tmp_path / "others.toml"
+    config.write_text('access.admins = ["uid:61009"]\n')
+    other = start("--config", str(config))
+    with grpc.insecure_channel(f"unix:{other.directory / 'admin.sock'}") as channel:
+        with refused(grpc.StatusCode.CANCELLED):
+            servers(channel)
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_only_administrators_are_served(place: Place, user: Callable[..., User]) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_client import BUILD, CTL, Daemon, Session
+from foreign_client import BUILD, CTL, DAEMON, ROOT, Daemon, Session
 
-USAGE, CANNOT_CONNECT, PERMISSION, TIMEOUT = 2, 3, 4, 7
+ERROR, USAGE, CANNOT_CONNECT, PERMISSION, NOT_FOUND, EXHAUSTED, TIMEOUT = range(1, 8)
 
 
 # Not by subprocess's own arguments: for those it forks, and gRPC's threads in this process do not always outlive that.
@@ -162,9 +162,85 @@ def test_no_permission(tmp_path: Path) -> None:
     assert denied.returncode == PERMISSION, denied
 
 
-def test_version() -> None:
-    answer = ctl("version")
-    assert (answer.returncode, answer.stdout.split()[0]) == (0, "arraybridgectl")
+def test_version(address: Path, tmp_path: Path) -> None:
+    lines = [line.split() for line in ctl("-H", address, "--no-header", "version").stdout.splitlines()]
+    own = lines[0][1]
+    assert lines == [["arraybridgectl", own, "1"], ["arraybridged", own, "1", "to", "1"]]
+    told = json.loads(ctl("-H", address, "-o", "json", "version").stdout)
+    assert told == {"version": own, "protocol": 1, "broker": {"version": own, "protocol_min": 1, "protocol_max": 1}}
+    alone = ctl("-H", tmp_path, "version")
+    assert (alone.returncode, alone.stdout.split()[:5]) == (0, ["WHAT", "VERSION", "PROTOCOL", "arraybridgectl", own])
+    assert "no broker answers: cannot connect" in alone.stdout
+    assert "broker" not in json.loads(ctl("-H", tmp_path, "-o", "json", "version").stdout)
+
+
+def test_every_exit_code_is_some_command_s(address: Path, tmp_path: Path) -> None:
+    assert ctl("-H", address, "ping").returncode == 0
+    assert ctl("-H", tmp_path, "doctor").returncode == ERROR
+    assert ctl("-H", address, "ls", "--sort", "bogus").returncode == USAGE
+    assert ctl("-H", tmp_path, "ping").returncode == CANNOT_CONNECT
+    denied = ctl("token", "create", tmp_path / "no" / "token")
+    assert denied.returncode == PERMISSION, denied.stderr
+    assert ctl("-H", address, "show", "nothing").returncode == NOT_FOUND
+    assert ctl("-H", address, "trim", "--device", "cuda:7").returncode == NOT_FOUND
+    full = ctl("-H", address, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "1")
+    assert full.returncode == 0, full.stderr
+    try:
+        (tmp_path / "a.npy").write_bytes(NPY)
+        assert ctl("-H", address, "--timeout", "100ms", "put", tmp_path / "a.npy").returncode == EXHAUSTED
+    finally:
+        ctl("-H", address, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "default")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "broker.sock"))
+        silent.listen()
+        assert ctl("-H", tmp_path, "ls", "--timeout", "100ms").returncode == TIMEOUT
+
+
+# An array of no elements: its share takes an arena all the same.
+NPY = b"\x93NUMPY\x01\0\x38\0{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}\n"
+
+
+def test_options_may_follow_any_command(address: Path) -> None:
+    for words in (["ls"], ["stats"], ["info"], ["doctor"], ["config", "show"], ["quota", "get", "default", "--uid", os.getuid()]):
+        answer = ctl(*words, "-H", address, "-o", "json", "--timeout", "30s", "--no-header", "--units", "KiB")
+        assert answer.returncode == 0, (words, answer.stderr)
+        json.loads(answer.stdout)
+
+
+def test_units_are_those_of_every_table(address: Path) -> None:
+    assert "2.0 KiB" in ctl("-H", address, "ls", "--units", "KiB").stdout
+    assert " 2048 B " in ctl("-H", address, "--units", "B", "ls").stdout
+    assert "GiB" in ctl("-H", address, "stats", "--units", "GiB").stdout
+    assert "2048" in ctl("-H", address, "-o", "csv", "ls", "--units", "GiB").stdout  # bytes, whatever was said
+    assert ctl("-H", address, "ls", "--units", "KB").returncode == USAGE
+
+
+def test_the_default_configuration_is_the_one_that_is_shipped() -> None:
+    shipped = (ROOT / "deploy/config/arraybridged.toml").read_text()
+    answer = ctl("config", "default")
+    assert (answer.returncode, answer.stdout) == (0, shipped)
+
+
+def test_a_configuration_is_checked_by_the_daemon(tmp_path: Path) -> None:
+    where = {"PATH": f"{DAEMON.parent}:{os.environ['PATH']}"}
+    config = tmp_path / "arraybridged.toml"
+    config.write_text(ctl("config", "default").stdout)
+    answer = ctl("config", "check", config, **where)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "ok\n", "")
+    config.write_text("version = 1\n[limits]\nsessions = -1\n")
+    answer = ctl("config", "check", config, **where)
+    assert (answer.returncode, answer.stdout) == (ERROR, "")
+    assert f"{config}:3:1: " in answer.stderr
+    answer = ctl("config", "check", ARRAYBRIDGED_LIMITS__SESSIONS="many", **where)
+    assert (answer.returncode, "ARRAYBRIDGED_LIMITS__SESSIONS" in answer.stderr) == (ERROR, True)
+    # Alone in a folder, with nothing in $PATH.
+    alone = tmp_path / "arraybridgectl"
+    shutil.copy(CTL, alone)
+    done = subprocess.run([alone, "config", "check"], capture_output=True, text=True, env={"PATH": str(tmp_path)})
+    assert (done.returncode, "no arraybridged beside this program" in done.stderr) == (NOT_FOUND, True)
+    (tmp_path / "arraybridged").symlink_to(DAEMON)
+    done = subprocess.run([alone, "config", "check"], capture_output=True, text=True, env={"PATH": ""})
+    assert (done.returncode, done.stdout) == (0, "ok\n")
 
 
 def findings(*arguments: object, prefix: Sequence[str] = ()) -> tuple[int, dict[str, dict[str, str]]]:
@@ -226,7 +302,9 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
 
 
 def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:
-    _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}"])
+    _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}", "--memlock=65536:"])
+    assert (found["locked memory"]["health"], "lock 64 KiB" in found["locked memory"]["finding"]) == ("note", True)
+    assert "LimitMEMLOCK=infinity" in found["locked memory"]["mend"]
     assert (found["descriptors"]["health"], found["descriptors"]["mend"]) == ("note", "ulimit -n 4096")
     assert (found["address space"]["health"], found["address space"]["mend"]) == ("note", "ulimit -v unlimited")
     (tmp_path / "broker.sock").write_text("")
@@ -313,8 +391,12 @@ def completed(*words: str) -> set[str]:
 def test_bash_completes_commands_options_and_values() -> None:
     assert completed("l") == {"ls"}
     assert completed("ls", "s") == {"shares", "sessions"}
-    assert completed("-o", "") == {"table", "csv", "json", "jsonl"}
-    assert completed("top", "--") == {"--help", "--count", "--delay", "--once"}
+    assert completed("-o", "") == {"table", "wide", "csv", "json", "jsonl"}
+    assert completed("--units", "M") == {"MiB"}
+    assert completed("cdi", "") == {"generate"}
+    assert completed("token", "") == {"create", "revoke", "ls"}
+    assert completed("--sort", "s") == {"service", "session", "share", "shared", "shares", "size"}
+    assert completed("top", "--") == {"--help", "--count", "--delay", "--once", "--batch"}
     assert completed("--no") == {"--no-header"}
 
 

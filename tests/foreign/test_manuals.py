@@ -52,6 +52,29 @@ def test_the_tools_page_has_every_option_and_command_and_no_other() -> None:
     assert sorted(tag.split()[0] for tag in tagged(page) if re.match(r"[a-z]", tag)) == sorted(commands)
 
 
+def test_the_files_page_has_every_key_with_its_default_and_no_other() -> None:
+    text = (PAGES / "arraybridged.toml.5").read_text().replace("\\-", "-")
+    tables = dict(re.findall(r"^\.SS \[(\S+)\]\n(.*?)(?=^\.S)", text, re.MULTILINE | re.DOTALL))
+    assert re.findall(r"^\.B (\w+)", tables.pop("namespace.NAME"), re.MULTILINE) == ["access"]
+    said = {
+        f"{table}.{key}": set(re.findall(r"Default: \\fB(.*?)\\fR", rest))
+        for table, body in tables.items()
+        for key, rest in re.findall(r"^\.TP\n\.B (\w+)\n(.*)$", body, re.MULTILINE)
+    }
+    defaults: dict[str, str] = {}
+    table = ""
+    for line in (ROOT / "deploy/config/arraybridged.toml").read_text().splitlines():
+        if named := re.match(r"(?:# )?\[([\w.]+)\] ", line + " "):
+            table = named[1]
+        elif table and (row := re.match(r"(?:# )?(\w+) = (\[.*?\]|\S+) +#", line)):
+            defaults[f"{table}.{row[1]}"] = row[2]
+    del defaults["namespace.images.access"]  # an example
+    assert set(said) == set(defaults)
+    worked_out = {"server.listen", "server.lifeline", "server.admin", "server.exit_when_idle", "http.listen"}
+    worked_out |= {"server.tls.cert", "server.tls.key", "server.tls.client_ca"}  # there is none
+    assert {key for key in said if said[key] != {defaults[key]}} == worked_out
+
+
 @pytest.mark.parametrize("page", sorted(PAGES.iterdir()), ids=lambda page: page.name)
 def test_the_page_is_well_formed(page: Path) -> None:
     formatter = shutil.which("groff") or pytest.skip("groff is not installed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import os
 import subprocess
 import threading
@@ -185,6 +186,7 @@ def test_ctl_tells_of_one_share(daemon: Daemon, session: Session) -> None:
     facts = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())
     assert (facts["name"], facts["kind"], facts["size"], facts["leases"]) == ("frame", "memfd", "512 B", "1")
     assert facts["maker"].startswith("foreign, process ")
+    assert re.fullmatch(r"by +session \d+, process \d+, 1 lease", facts["held"])
 
     made, read = csv.DictReader(ctl(daemon, "-o", "csv", "trace", "frame").stdout.splitlines())
     assert (made["DID"], made["ROUTE"], made["TIMES"]) == ("made", "foreign place: not in broker memory", "")

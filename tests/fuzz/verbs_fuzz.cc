@@ -3,8 +3,11 @@
 //
 // An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
 // serialised request. A generation or ticket of 0 stands for the last one that the session was told: they are random,
-// and a fuzzer would never guess them. Verb 17 is no request: what stands in the session's publish ring (see Ring).
+// and a fuzzer would never guess them. Verbs 17 and 20 are no requests: what stands in the session's publish ring, and
+// in its page of a road (see Ring, Road).
 #include <google/protobuf/stubs/logging.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +20,7 @@
 #include "daemon/memory/host_backend.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"
+#include "proto/boundary/road_layout.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/service/ring_writer.h"
 
@@ -58,6 +62,40 @@ struct Memory {
     if (handle.arena() != 0) arena = handle.arena(), generation = handle.generation();
     if (!told.token().empty()) ticket = told.token();
   }
+};
+
+// The page of a road that its session alone writes, of either side.
+class RoadPage {
+ public:
+  explicit RoadPage(const UniqueFd& file) {
+    struct stat info {};
+    AB_CHECK(::fstat(file.get(), &info) == 0);
+    bytes_ = static_cast<uint64_t>(info.st_size);
+    void* const base = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    AB_CHECK(base != MAP_FAILED);
+    base_ = static_cast<char*>(base);
+  }
+  ~RoadPage() { ::munmap(base_, bytes_); }
+  RoadPage(const RoadPage&) = delete;
+  RoadPage& operator=(const RoadPage&) = delete;
+
+  uint64_t bytes() const { return bytes_; }
+  // A sender's; 0: it is a receiver's.
+  uint64_t entries() const { return (bytes_ - sizeof(road::SentPage)) / sizeof(road::Entry); }
+  uint64_t& word(uint64_t at) { return *reinterpret_cast<uint64_t*>(base_ + at); }
+  void Enter(const road::Message& said, std::string_view description) {
+    auto& page = *reinterpret_cast<road::SentPage*>(base_);
+    road::Write(road::EntriesOf(page)[page.head % entries()], said, description);
+    Store(page.head, page.head + 1, std::memory_order_release);
+  }
+  void Scribble(uint64_t at, std::string_view with) {
+    at %= bytes_;
+    std::memcpy(base_ + at, with.data(), std::min(with.size(), bytes_ - at));
+  }
+
+ private:
+  uint64_t bytes_ = 0;
+  char* base_ = nullptr;
 };
 
 class Stranger {
@@ -115,6 +153,8 @@ class Stranger {
             payload, [&](auto& request) { last_waiter_ = verbs_.Receive(caller_, request, [](auto) {}); });
       case 17:
         return Ring(payload);
+      case 20:
+        return Road(payload);
       case 18:
         return Ask<v1::WatchRequest>(
             payload, [&](auto& request) { last_waiter_ = verbs_.Watch(caller_, request, [](auto) {}); });
@@ -177,8 +217,50 @@ class Stranger {
     Acquire(looks);
   }
 
+  // An end of a channel; then 0: its page of the road is mapped, if it is given one; 1: an entry, as a sender writes
+  // it; 2: one more is taken, or sent; 3: what follows is written over the page; else the road ends.
+  void Road(std::string_view payload) {
+    Input input(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
+    const auto end = input.Take<uint8_t>();
+    const auto what = input.Take<uint8_t>();
+    if (what == 0) return MapRoad(end);
+    if (what > 3) {
+      v1::ReceiveRequest leaves;
+      leaves.set_channel(end);
+      leaves.set_off_road(true);
+      last_waiter_ = verbs_.Receive(caller_, leaves, [](auto) {});
+      return;
+    }
+    if (road_ == nullptr) return;
+    if (what == 1 && road_->entries() > 0) {
+      road::Message said;
+      said.arena = input.Take<uint8_t>();
+      said.generation = Generation(said.arena);
+      said.offset = uint64_t{input.Take<uint8_t>()} * 256;
+      said.size = input.Take<uint16_t>();
+      said.slot = input.Take<uint8_t>();
+      return road_->Enter(said, input.TakeRest().substr(0, road::kDescriptionBytesMax));
+    }
+    if (what == 2) return (void)++road_->word(0);
+    const auto at = input.Take<uint16_t>();
+    road_->Scribble(at, input.TakeRest());
+  }
+
+  void MapRoad(uint64_t end) {
+    v1::BrowseRequest asks;
+    asks.set_channel(end);
+    asks.set_part(v1::BrowseRequest::ROAD_OWN);
+    const auto own = verbs_.Browse(caller_, asks);
+    if (!own.ok()) return;
+    road_ = std::make_unique<RoadPage>(own->descriptor);
+    v1::MappedRequest mapped;
+    mapped.set_road_of(end);
+    (void)verbs_.Mapped(caller_, mapped);
+  }
+
   void End() {
     ring_.reset();
+    road_.reset();
     if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session);
     caller_.session = {};
   }
@@ -219,6 +301,7 @@ class Stranger {
   Caller caller_;
   WaiterId last_waiter_{};
   std::unique_ptr<RingWriter> ring_;  // of this session
+  std::unique_ptr<RoadPage> road_;    // that it mapped last
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 
@@ -234,7 +317,7 @@ void Run(Input input) {
       const auto what = input.Take<uint8_t>();
       const auto size = input.Take<uint16_t>();
       const Door door = (what & 0x40) != 0 ? Door::kGrpc : Door::kLifeline;
-      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 21, door, input.TakeBytes(size));
+      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 22, door, input.TakeBytes(size));
     }
   }
   verbs.WaitIdle(Clock::now() + std::chrono::seconds(10));

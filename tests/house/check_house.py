@@ -30,17 +30,19 @@ MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
     "daemon/config.h": ["daemon/access.h", "daemon/live.h", "proto/boundary/"],
     "daemon/config": [
-        "daemon/access.h", "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
+        "daemon/access.h", "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "daemon/tls_files.h",
+        "proto/boundary/", "CLI/", "toml++/",
     ],
+    "daemon/tls_files": ["daemon/tls_files.h", "daemon/config.h", "proto/boundary/", "openssl/"],
     "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/service/": [
-        "daemon/service/", "daemon/broker/", "daemon/config.h", "proto/", "arraybridge/v1/", "google/protobuf/",
+        "daemon/service/", "daemon/broker/", "daemon/config.h", "daemon/tls_files.h", "proto/", "arraybridge/v1/", "google/protobuf/",
         "grpc", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
     "client/": ["client/", "proto/boundary/", "arraybridge/", "protozero/", "dlpack/"],
-    "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/"],
+    "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/", "openssl/"],
     "python/bindings/": ["python/bindings/", "arraybridge/", "proto/boundary/", "pybind11/", "Python.h", "dlpack/"],
 }  # fmt: skip
 # Inside a room, what a prefix above would allow and the house does not.

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_install import address, prefix
+from test_install import address, prefix, serving
 
 __all__ = ["address", "prefix"]
 
@@ -43,7 +43,7 @@ def test_the_shared_object_has_the_c_api_alone(prefix: Path) -> None:
 
 
 CALLER = """
-import ctypes, sys
+import ctypes, os, sys
 library = ctypes.CDLL(sys.argv[1])
 library.ab_message.restype = ctypes.c_char_p
 
@@ -57,7 +57,14 @@ class View(ctypes.Structure):
                 ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
                 ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("read_only", ctypes.c_int32)]
 
-options = Options(ctypes.sizeof(Options), sys.argv[2].encode(), b"default", b"ctypes", 0)
+class WithToken(Options):
+    _fields_ = [("token", ctypes.c_char_p)]
+
+token = os.environb.get(b"TOKEN_OF_OPTIONS")
+kind = Options if token is None else WithToken
+options = kind(ctypes.sizeof(kind), sys.argv[2].encode(), sys.argv[3].encode(), b"ctypes", 0)
+if token is not None:
+    options.token = token
 broker, array = ctypes.c_void_p(), ctypes.c_void_p()
 assert library.ab_connect(ctypes.byref(options), ctypes.byref(broker)) == 0, library.ab_message()
 numbers, shape = (ctypes.c_double * 3)(1.5, 2.5, 3.5), (ctypes.c_int64 * 1)(3)
@@ -74,7 +81,24 @@ library.ab_disconnect(broker)
 
 def test_another_language_calls_it(prefix: Path, address: Path) -> None:
     (library,) = prefix.glob("lib/**/libarraybridge.so.1")
-    assert run(sys.executable, "-c", CALLER, library, address) == "3.5\n"
+    assert run(sys.executable, "-c", CALLER, library, address, "default") == "3.5\n"
+
+
+def test_a_token_opens_a_namespace_to_the_c_api(prefix: Path, tmp_path: Path) -> None:
+    (library,) = prefix.glob("lib/**/libarraybridge.so.1")
+    token, config = tmp_path / "token", tmp_path / "arraybridged.toml"
+    run(prefix / "bin/arraybridgectl", "token", "create", token)
+    config.write_text(f'[namespace.team]\naccess = ["token:{token}"]\n')
+    secret = token.read_text().strip()
+    call = (sys.executable, "-c", CALLER, library, tmp_path / "broker", "team")
+    with serving(prefix, tmp_path / "broker", "--config", str(config)):
+        for name, value in {"TOKEN_OF_OPTIONS": secret, "ARRAYBRIDGE_TOKEN": secret, "ARRAYBRIDGE_TOKEN_FILE": str(token)}.items():
+            assert run("env", f"{name}={value}", *call) == "3.5\n"
+            run(prefix / "bin/arraybridgectl", "-H", tmp_path / "broker", "-n", "team", "withdraw", "--admin", "by ctypes")
+        run(*call, expect=1)
+        run(*call, expect=1, TOKEN_OF_OPTIONS="another-token-of-some-length")
+        run(*call, expect=1, TOKEN_OF_OPTIONS="", ARRAYBRIDGE_TOKEN=secret)  # "" is none
+        run(*call, expect=1, ARRAYBRIDGE_TOKEN_FILE=str(tmp_path / "nowhere"))
 
 
 def test_cmake_refuses_another_major_version(prefix: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ puts an array into the installed daemon and gets it back, and the installed tool
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -46,20 +47,25 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-@pytest.fixture
-def address(prefix: Path, tmp_path: Path) -> Iterator[Path]:
-    directory = tmp_path / "broker"
+@contextlib.contextmanager
+def serving(prefix: Path, directory: Path, *flags: str) -> Iterator[None]:
+    """An installed daemon with its sockets in this directory."""
     directory.mkdir(mode=0o700)
     read, write = os.pipe()
-    daemon = subprocess.Popen(
-        [str(prefix / "bin/arraybridged"), "--directory", str(directory), "--ready-fd", str(write)], pass_fds=[write]
-    )
+    command = [str(prefix / "bin/arraybridged"), "--directory", str(directory), "--ready-fd", str(write), *flags]
+    daemon = subprocess.Popen(command, pass_fds=[write])
     os.close(write)
     with os.fdopen(read) as lines:
         assert lines.readline() == "ready\n"
-    yield directory
+    yield
     daemon.terminate()
     assert daemon.wait() == 0
+
+
+@pytest.fixture
+def address(prefix: Path, tmp_path: Path) -> Iterator[Path]:
+    with serving(prefix, tmp_path / "broker"):
+        yield tmp_path / "broker"
 
 
 def test_an_installed_tree_serves_a_stranger(prefix: Path, address: Path, tmp_path: Path) -> None:

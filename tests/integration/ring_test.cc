@@ -19,7 +19,8 @@ using std::chrono::seconds;
 
 constexpr size_t kBytes = 4096;
 
-class RingTest : public DaemonTest {
+// Each by both ways: a Placement that is published, and Put, which makes none.
+class RingTest : public DaemonTest, public testing::WithParamInterface<bool> {
  protected:
   explicit RingTest(std::vector<std::string> options = {}) : DaemonTest(std::move(options)) {}
 
@@ -27,20 +28,30 @@ class RingTest : public DaemonTest {
     return {.address = directory_, .timeout = seconds(30), .client = "test", .interrupted = {}, .cuda_driver = {}};
   }
 
-  static Result<Placement> Place(Broker& broker, uint8_t fill, size_t bytes = kBytes) {
-    const std::vector<uint8_t> content(bytes, fill);
+  static View ViewOf(const std::vector<uint8_t>& content) {
     View view;
     view.data = const_cast<uint8_t*>(content.data());
     view.type = {1, 8, 1};
     view.dtype = "uint8";
-    view.shape = {static_cast<int64_t>(bytes)};
+    view.shape = {static_cast<int64_t>(content.size())};
     view.strides = {1};
+    return view;
+  }
+  static Result<Placement> Place(Broker& broker, uint8_t fill, size_t bytes = kBytes) {
+    const std::vector<uint8_t> content(bytes, fill);
+    const View view = ViewOf(content);
     return broker.Place({&view, 1});
   }
   static Status Put(Broker& broker, const std::string& name, uint8_t fill, bool wait = false, bool replace = false) {
+    const Broker::PublishOptions options{.name = name, .replace = replace, .wait = wait};
+    if (GetParam()) {
+      const std::vector<uint8_t> content(kBytes, fill);
+      const View view = ViewOf(content);
+      return broker.Put({&view, 1}, options).status();
+    }
     const auto placed = Place(broker, fill);
     if (!placed.ok()) return placed.status();
-    return broker.Publish(*placed, {.name = name, .replace = replace, .wait = wait}).status();
+    return broker.Publish(*placed, options).status();
   }
   // From here on this broker publishes without calls.
   static void Meet(Broker& broker) {
@@ -54,7 +65,7 @@ class RingTest : public DaemonTest {
   }
 };
 
-TEST_F(RingTest, WhatIsPublishedWithoutWaitingIsFoundAtOnce) {
+TEST_P(RingTest, WhatIsPublishedWithoutWaitingIsFoundAtOnce) {
   Broker writer(options());
   Broker reader(options());
   Meet(writer);
@@ -72,7 +83,7 @@ TEST_F(RingTest, WhatIsPublishedWithoutWaitingIsFoundAtOnce) {
   EXPECT_TRUE(writer.Flush().ok());
 }
 
-TEST_F(RingTest, WhoPublishedItFindsItToo) {
+TEST_P(RingTest, WhoPublishedItFindsItToo) {
   Broker broker(options());
   Meet(broker);
   ASSERT_TRUE(Put(broker, "own", 7).ok());
@@ -81,7 +92,7 @@ TEST_F(RingTest, WhoPublishedItFindsItToo) {
   EXPECT_TRUE(Holds(*got, 7));
 }
 
-TEST_F(RingTest, ListWithdrawAndPublishSeeWhatStandsInARing) {
+TEST_P(RingTest, ListWithdrawAndPublishSeeWhatStandsInARing) {
   Broker writer(options());
   Broker other(options());
   Meet(writer);
@@ -100,7 +111,7 @@ TEST_F(RingTest, ListWithdrawAndPublishSeeWhatStandsInARing) {
   EXPECT_TRUE(writer.Flush().ok()) << "none of its own failed";
 }
 
-TEST_F(RingTest, WhoWaitsForANameIsTold) {
+TEST_P(RingTest, WhoWaitsForANameIsTold) {
   Broker writer(options());
   Meet(writer);
   for (int i = 0; i < 20; ++i) {
@@ -119,7 +130,7 @@ TEST_F(RingTest, WhoWaitsForANameIsTold) {
   }
 }
 
-TEST_F(RingTest, EntriesAndCallsKeepTheirOrder) {
+TEST_P(RingTest, EntriesAndCallsKeepTheirOrder) {
   Broker broker(options());
   Meet(broker);
   for (int i = 0; i < 100; ++i) {
@@ -133,7 +144,7 @@ TEST_F(RingTest, EntriesAndCallsKeepTheirOrder) {
   ASSERT_TRUE(broker.Flush().ok());
 }
 
-TEST_F(RingTest, WhatFailedIsToldByTheNextPublishOrFlush) {
+TEST_P(RingTest, WhatFailedIsToldByTheNextPublishOrFlush) {
   Broker broker(options());
   Meet(broker);
   ASSERT_TRUE(Put(broker, "there", 1, true).ok());
@@ -155,7 +166,7 @@ TEST_F(RingTest, WhatFailedIsToldByTheNextPublishOrFlush) {
   EXPECT_TRUE(Holds(*broker.Acquire({.name = "there"}), 1));
 }
 
-TEST_F(RingTest, WhatFailedMayBePublishedAnew) {
+TEST_P(RingTest, WhatFailedMayBePublishedAnew) {
   Broker broker(options());
   Meet(broker);
   ASSERT_TRUE(Put(broker, "there", 1, true).ok());
@@ -167,7 +178,7 @@ TEST_F(RingTest, WhatFailedMayBePublishedAnew) {
   EXPECT_TRUE(Holds(*broker.Acquire({.name = "elsewhere"}), 9));
 }
 
-TEST_F(RingTest, RangesOfWhatFailedAndOfWhatIsWithdrawnAreCarvedAgain) {
+TEST_P(RingTest, RangesOfWhatFailedAndOfWhatIsWithdrawnAreCarvedAgain) {
   Broker broker(options());
   Broker other(options());
   Meet(broker);
@@ -181,7 +192,7 @@ TEST_F(RingTest, RangesOfWhatFailedAndOfWhatIsWithdrawnAreCarvedAgain) {
   EXPECT_LE(broker.client_stats().arena_bytes, 6u << 20) << "4000 ranges of 4 KiB are 16 MiB";
 }
 
-TEST_F(RingTest, MoreThanARingHoldsGoesThrough) {
+TEST_P(RingTest, MoreThanARingHoldsGoesThrough) {
   Broker writer(options());
   Broker reader(options());
   Meet(writer);
@@ -190,7 +201,7 @@ TEST_F(RingTest, MoreThanARingHoldsGoesThrough) {
   EXPECT_EQ(reader.List("many/")->size(), 3000u);
 }
 
-TEST_F(RingTest, WhatDoesNotFitGoesByACall) {
+TEST_P(RingTest, WhatDoesNotFitGoesByACall) {
   Broker broker(options());
   Meet(broker);
   const uint64_t before = broker.client_stats().ring_entries;
@@ -203,7 +214,7 @@ TEST_F(RingTest, WhatDoesNotFitGoesByACall) {
   EXPECT_TRUE(Holds(*broker.Acquire({.name = name}), 5));
 }
 
-TEST_F(RingTest, ManyThreadsPublishIntoOneRing) {
+TEST_P(RingTest, ManyThreadsPublishIntoOneRing) {
   Broker writer(options());
   Meet(writer);
   std::vector<std::thread> threads;
@@ -219,7 +230,7 @@ TEST_F(RingTest, ManyThreadsPublishIntoOneRing) {
   for (int t = 0; t < 4; ++t) EXPECT_EQ(writer.List("t" + std::to_string(t) + "/")->size(), 500u);
 }
 
-TEST_F(RingTest, WhoEndsAtOnceHasPublishedAllTheSame) {
+TEST_P(RingTest, WhoEndsAtOnceHasPublishedAllTheSame) {
   {
     Broker writer(options());
     Meet(writer);
@@ -231,7 +242,7 @@ TEST_F(RingTest, WhoEndsAtOnceHasPublishedAllTheSame) {
   EXPECT_TRUE(Holds(*got, 6));
 }
 
-TEST_F(RingTest, AChildPublishesForItself) {
+TEST_P(RingTest, AChildPublishesForItself) {
   Broker broker(options());
   Meet(broker);
   ASSERT_TRUE(Put(broker, "parent/1", 1).ok());
@@ -251,7 +262,7 @@ TEST_F(RingTest, AChildPublishesForItself) {
   EXPECT_EQ(broker.List("child/")->size(), 20u);
 }
 
-TEST_F(RingTest, ABrokerThatGoesTakesNothingSilently) {
+TEST_P(RingTest, ABrokerThatGoesTakesNothingSilently) {
   Broker broker(options());
   Meet(broker);
   daemon_->Freeze();
@@ -266,6 +277,63 @@ TEST_F(RingTest, ABrokerThatGoesTakesNothingSilently) {
   ASSERT_TRUE(broker.Flush().ok());
   Meet(broker);
   EXPECT_EQ(broker.List("lost/")->size(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, RingTest, testing::Bool(),
+                         [](const auto& way) { return way.param ? "Put" : "PlaceAndPublish"; });
+
+class PutTest : public RingTest {};
+INSTANTIATE_TEST_SUITE_P(Alone, PutTest, testing::Values(true));
+
+TEST_P(PutTest, SeveralArraysOfAnyStridesMakeOneShare) {
+  Broker writer(options());
+  Broker reader(options());
+  Meet(writer);
+  std::vector<int32_t> numbers(12);
+  for (int i = 0; i < 12; ++i) numbers[i] = i;
+  View transposed;
+  transposed.data = numbers.data();
+  transposed.type = {0, 32, 1};
+  transposed.shape = {4, 3};
+  transposed.strides = {1, 4};
+  View empty = transposed;
+  empty.data = nullptr;
+  empty.shape = {0, 3};
+  empty.strides = {3, 1};
+  const std::vector<uint8_t> bytes(kBytes, 9);
+  const std::vector<View> sources = {transposed, empty, ViewOf(bytes)};
+  const uint64_t before = writer.client_stats().ring_entries;
+  const auto put = writer.Put(sources, {.name = "tree", .structure = "of mine", .metadata = "more", .wait = false});
+  ASSERT_TRUE(put.ok()) << put.status().ToString();
+  EXPECT_EQ(writer.client_stats().ring_entries, before + 1);
+  const auto got = reader.Acquire({.name = "tree"});
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  ASSERT_EQ(got->views.size(), 3u);
+  EXPECT_EQ(got->share->structure, "of mine");
+  EXPECT_EQ(got->share->metadata, "more");
+  EXPECT_EQ(got->views[0].shape, transposed.shape);
+  EXPECT_EQ(got->views[0].dtype, "int32");
+  const auto* const seen = static_cast<const int32_t*>(got->views[0].data);
+  for (int row = 0; row < 4; ++row) {
+    for (int column = 0; column < 3; ++column) EXPECT_EQ(seen[3 * row + column], numbers[row + 4 * column]);
+  }
+  EXPECT_EQ(got->views[1].shape, empty.shape);
+  EXPECT_EQ(std::memcmp(got->views[2].data, bytes.data(), kBytes), 0);
+  EXPECT_EQ(put->arrays.size(), 3u);
+  EXPECT_EQ(put->name, "tree");
+  EXPECT_EQ(put->ns, got->share->ns);
+  EXPECT_EQ(put->size, got->share->size);
+}
+
+TEST_P(PutTest, WhatCannotBePutIsRefusedAtOnce) {
+  Broker writer(options());
+  Meet(writer);
+  EXPECT_EQ(writer.Put({}, {.name = "nothing", .wait = false}).status().code(), Code::kInvalidArgument);
+  const std::vector<uint8_t> content(kBytes);
+  const View view = ViewOf(content);
+  EXPECT_EQ(writer.Put({&view, 1}, {.name = "", .wait = false}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(writer.Put({&view, 1}, {.name = std::string(100000, 'n'), .wait = false}).status().code(),
+            Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import arraybridge
 import numpy as np
 import pytest
-from arraybridge import BrokerTimeout, ChannelClosed
+from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest
 from processes import start_daemon, stop_daemon
 
 
@@ -39,6 +40,29 @@ def meet(broker: arraybridge.Broker, reader: arraybridge.Broker, capacity: int =
         if reader.stats()["client_road_shares"] > 0:
             return sender, receiver
     raise AssertionError("there never was a road")
+
+
+@pytest.mark.parametrize("without", ["sender", "receiver"])
+def test_a_broker_without_roads_sends_and_receives_by_calls(broker: arraybridge.Broker, without: str) -> None:
+    other = arraybridge.Broker(broker.address, namespace=broker.namespace, start="never", roads=False)
+    again = pickle.loads(pickle.dumps(other))
+    assert isinstance(again, arraybridge.Broker)
+    with other, again:
+        for calls in (other, again):
+            before = broker.stats()["publishes_total"]
+            sends, receives = (calls, broker) if without == "sender" else (broker, calls)
+            with receives.channel("c").open("receiver") as receiver, sends.channel("c").open("sender") as sender:
+                for number in range(300):  # with roads a few would do: `meet`
+                    sender.send(np.array([number]))
+                    assert receiver.receive().tolist() == [number]
+                for end in (calls, broker):
+                    assert end.stats()["client_road_shares"] == 0
+            assert broker.stats()["publishes_total"] == before + 300
+
+
+def test_roads_are_true_or_false() -> None:
+    with pytest.raises(InvalidRequest, match="roads is True or False, not 0.5"):
+        arraybridge.Broker(roads=0.5)  # type: ignore[arg-type]
 
 
 def test_arrays_trees_and_frameworks_come_as_ever(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:

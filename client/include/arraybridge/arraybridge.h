@@ -1,5 +1,7 @@
 // arraybridge in C: put arrays of host memory in, get arrays out. What no language can misread: opaque handles, plain
-// numbers, structs that say their size. Everything here is thread-safe but for one ab_array used by two threads.
+// numbers, structs that say their size, so that later versions may add to their ends: a program made with an older
+// header works with a newer library, and one made with a newer header with an older library as long as it leaves what
+// that does not know zero. Everything here is thread-safe but for one ab_array used by two threads.
 //
 //   ab_broker* broker;
 //   if (ab_connect(NULL, &broker) != AB_OK) puts(ab_message());
@@ -44,6 +46,9 @@ typedef struct ab_options {
   const char* ns;      /* namespace; NULL: "default" */
   const char* client;  /* a name to show; may be NULL */
   int64_t timeout_ms;  /* of every call; 0: 10 s */
+  /* What follows is not in the structs of programs made before it was added, and is zero then. */
+  const char* token; /* a secret that opens namespaces, at most 256 bytes; "": none; NULL: $ARRAYBRIDGE_TOKEN, else what
+                        is in the file $ARRAYBRIDGE_TOKEN_FILE, if any */
 } ab_options;
 
 /* Type codes are DLPack's: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool. */
@@ -64,7 +69,8 @@ typedef struct ab_view {
 /* Why the last call of this thread failed; valid until its next one. Never NULL. */
 AB_API const char* ab_message(void);
 
-/* `options` may be NULL. Nothing is asked of the daemon yet. */
+/* `options` may be NULL. Nothing is asked of the daemon yet. AB_INVALID_ARGUMENT: also of a token's file that cannot be
+ * read, or holds none. */
 AB_API ab_code ab_connect(const ab_options* options, ab_broker** broker);
 /* Arrays that are held stay valid. NULL is nothing to do. */
 AB_API void ab_disconnect(ab_broker* broker);

@@ -3,8 +3,7 @@
 // of its own). Depends on libc and libstdc++ alone.
 //
 //   arraybridge::Broker broker({.address = "/run/arraybridge"});
-//   auto placed = broker.Place({&view, 1});
-//   auto share = broker.Publish(*placed, {.name = "frame"});
+//   auto share = broker.Put({&view, 1}, {.name = "frame"});
 //   auto got = broker.Acquire({.name = "frame"});       // in any process
 #pragma once
 
@@ -157,6 +156,10 @@ class Broker {
   // itself where events do not work. A process that ends before loses the share, so destroy the Broker, or Settle,
   // before an exit. REQUIRES: what else writes to the placement has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
+  // Place and Publish: copies of `sources`, which lie in host memory or on one device. With `wait = false`, and a new
+  // name for host arrays, the quickest way there is: nobody is asked, and no Placement is made for what nobody will
+  // write.
+  Result<Share> Put(std::span<const View> sources, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
   // this session that is not yet published. NOT_FOUND if not: then Place them.
   Result<Placement> PlacementOf(std::span<const View> views);

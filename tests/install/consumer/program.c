@@ -1,6 +1,9 @@
 /* program ADDRESS: every function of the C API, and what it refuses. Prints what went wrong, or "ok". */
+#define _POSIX_C_SOURCE 200112L
 #include <arraybridge/arraybridge.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int failed(const char* what) {
@@ -11,6 +14,61 @@ static int failed(const char* what) {
 #define EXPECT(condition) \
   if (!(condition)) return failed(#condition)
 
+/* Whoever says nothing, or only some of it, gets what the header says instead. */
+static int check_options(const char* address) {
+  ab_broker* broker = NULL;
+  ab_array* array = NULL;
+  ab_options options = {sizeof options, address, "elsewhere", "in c", 0};
+  EXPECT(ab_connect(&options, NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_connect(&options, &broker) == AB_OK);
+  EXPECT(ab_get(broker, "from c", 0, &array) == AB_NOT_FOUND); /* it is in another namespace */
+  ab_disconnect(broker);
+  options.size -= sizeof options.timeout_ms; /* of another header */
+  EXPECT(ab_connect(&options, &broker) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "options.size") != NULL);
+
+  EXPECT(setenv("ARRAYBRIDGE_ADDRESS", address, 1) == 0);
+  EXPECT(ab_connect(NULL, &broker) == AB_OK && ab_get(broker, "from c", 0, &array) == AB_OK);
+  ab_drop(array);
+  ab_disconnect(broker);
+  EXPECT(setenv("ARRAYBRIDGE_ADDRESS", "/nowhere", 1) == 0);
+  EXPECT(ab_connect(NULL, &broker) == AB_OK && ab_get(broker, "from c", 0, &array) == AB_UNAVAILABLE);
+  ab_disconnect(broker);
+  options.size = sizeof options;
+  options.ns = options.client = NULL;
+  EXPECT(ab_connect(&options, &broker) == AB_OK && ab_get(broker, "from c", 0, &array) == AB_OK);
+  ab_drop(array);
+  ab_disconnect(broker);
+  return 0;
+}
+
+/* What is no array, or has no name, is refused before anything is done. */
+static int check_refusals(ab_broker* broker, ab_view good) {
+  ab_view view = good;
+  ab_array* array = NULL;
+  EXPECT(ab_put(broker, "x", &good, 0) == AB_OK && strcmp(ab_message(), "") == 0);
+  EXPECT(ab_put(broker, NULL, &good, 0) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_put(broker, "x", NULL, 1) == AB_INVALID_ARGUMENT);
+  view.size = sizeof view - 1;
+  EXPECT(ab_put(broker, "x", &view, 1) == AB_INVALID_ARGUMENT && strstr(ab_message(), "view.size") != NULL);
+  EXPECT(ab_empty(broker, &view, &array) == AB_INVALID_ARGUMENT);
+  view = good;
+  view.shape = NULL;
+  EXPECT(ab_put(broker, "x", &view, 1) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_empty(broker, &view, &array) == AB_INVALID_ARGUMENT);
+  view = good;
+  view.rank = 65;
+  EXPECT(ab_put(broker, "x", &view, 1) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_empty(broker, &view, &array) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_empty(broker, &good, &array) == AB_OK);
+  EXPECT(ab_publish(broker, array, NULL, 0) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_publish(broker, array, "x", 0) == AB_ALREADY_EXISTS);
+  EXPECT(ab_publish(broker, array, "x", 1) == AB_OK);
+  ab_drop(array);
+  EXPECT(ab_withdraw(broker, NULL) == AB_INVALID_ARGUMENT);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   ab_broker* broker = NULL;
   ab_array* array = NULL;
@@ -18,11 +76,38 @@ int main(int argc, char** argv) {
   float numbers[6] = {0, 1, 2, 3, 4, 5};
   int64_t shape[2] = {2, 3};
   int64_t turned[2] = {1, 3};
-  ab_options options = {sizeof options, NULL, "default", "in c", 0};
+  ab_options options = {sizeof options, NULL, "default", "in c", 0, NULL};
+  struct {
+    ab_options known;
+    const char* unknown;
+  } newer = {{sizeof newer, NULL, "default", "in c", 0, NULL}, NULL};
+  struct {
+    ab_view known;
+    int64_t unknown;
+  } newer_view = {{sizeof newer_view, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, 0}, 7};
   ab_view view = {sizeof view, numbers, 2, 32, 1, 2, shape, NULL, 1, 0, 0};
   ab_view seen = {0};
   if (argc != 2) return 64;
   options.address = argv[1];
+
+  newer.known.address = argv[1];
+
+  /* A library that is newer than the program: the struct ends where it once did. */
+  options.size = offsetof(ab_options, token);
+  options.token = (const char*)1; /* not in the struct */
+  EXPECT(ab_connect(&options, &broker) == AB_OK);
+  EXPECT(ab_withdraw(broker, "nowhere") == AB_NOT_FOUND);
+  ab_disconnect(broker);
+  options.size = offsetof(ab_options, token) - 1;
+  EXPECT(ab_connect(&options, &broker) == AB_INVALID_ARGUMENT);
+  options.size = sizeof options;
+  options.token = NULL;
+  /* And one that is older: what it does not know must not be asked for. */
+  EXPECT(ab_connect(&newer.known, &broker) == AB_OK);
+  ab_disconnect(broker);
+  newer.unknown = "wanted";
+  EXPECT(ab_connect(&newer.known, &broker) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "too old") != NULL);
 
   EXPECT(ab_connect(&options, &broker) == AB_OK);
   EXPECT(ab_put(broker, "from c", &view, 0) == AB_OK);
@@ -40,6 +125,8 @@ int main(int argc, char** argv) {
   EXPECT(seen.type_code == 2 && seen.type_bits == 32 && seen.type_lanes == 1);
   EXPECT(seen.device_type == 1 && seen.read_only);
   EXPECT(memcmp(seen.data, numbers, sizeof numbers) == 0);
+  EXPECT(ab_view_of(array, 0, &newer_view.known) == AB_OK);
+  EXPECT(newer_view.known.data == seen.data && newer_view.known.size == sizeof newer_view && newer_view.unknown == 0);
   EXPECT(ab_publish(broker, array, "again", 0) == AB_INVALID_ARGUMENT);
   ab_drop(array);
 
@@ -63,6 +150,8 @@ int main(int argc, char** argv) {
   EXPECT(ab_get(broker, "nowhere", 0, &born) == AB_NOT_FOUND);
   EXPECT(ab_get(broker, "nowhere", 1, &born) == AB_DEADLINE_EXCEEDED);
   EXPECT(ab_get(broker, NULL, 0, &born) == AB_INVALID_ARGUMENT);
+  view.rank = 2, view.device_type = 1;
+  if (check_refusals(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
   view.rank = -1;
   EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 2;

@@ -24,7 +24,7 @@ using machine::Program;
 using machine::Registers;
 using machine::StoreTo;
 
-enum Place : uint8_t { kEntry, kHead, kTail, kRevoked, kCounted, kTaken, kAsleep };
+enum Place : uint8_t { kEntry, kHead, kTail, kRevoked, kCounted, kTaken, kAsleep, kSeen };
 enum Register : uint8_t {
   kSenderSaw,
   kSenderSawEnd,
@@ -36,7 +36,8 @@ enum Register : uint8_t {
   kToldTaken,
   kItsTail,
   kItsHead,
-  kQueued
+  kQueued,
+  kItsSeen
 };
 
 // What may be left out.
@@ -143,6 +144,44 @@ uint64_t ReadTooLate(Order let_go) {
 TEST(RoadModelTest, WhatIsReadIsNotWrittenMeanwhile) {
   EXPECT_EQ(ReadTooLate(Order::kRelease), 0u);
   EXPECT_GT(ReadTooLate(Order::kRelaxed), 0u);
+}
+
+// A receiver that says that it has taken the entry, and later that it has not. The sender carves its bytes anew when it
+// has seen the first; if the broker puts them into the queue all the same, whoever gets them sees what was written
+// since.
+struct Retold {
+  bool is_said = true;  // what the sender has seen
+  bool sender_fence = true;
+  bool broker_fence = true;
+};
+uint64_t QueuedThoughCarvedAnew(const Retold& steps) {
+  uint64_t wrong = 0;
+  const auto if_taken = [](const Registers& r) { return r[kSenderSaw] == 1 ? 1 : kNoStore; };
+  const auto if_stands = [](const Registers& r) {
+    return r[kSenderSaw] == 1 && r[kSenderSawEnd] == road::kStands ? 2 : kNoStore;
+  };
+  Program sender{LoadOf(kTail, kSenderSaw, Order::kAcquire)};
+  if (steps.is_said) sender.push_back(StoreTo(kSeen, if_taken, Order::kRelease, {kSenderSaw}));
+  if (steps.sender_fence) sender.push_back(FullFence());
+  sender.push_back(LoadOf(kRevoked, kSenderSawEnd, Order::kAcquire));
+  sender.push_back(StoreTo(kEntry, if_stands, Order::kRelaxed, {kSenderSaw, kSenderSawEnd}));
+  const Program receiver{StoreTo(kTail, 1, Order::kRelease), StoreTo(kTail, 0, Order::kRelease)};
+  Program broker{StoreTo(kRevoked, road::kEnding, Order::kRelaxed)};
+  if (steps.broker_fence) broker.push_back(FullFence());
+  broker.push_back(LoadOf(kTail, kItsTail, Order::kAcquire));
+  broker.push_back(LoadOf(kSeen, kItsSeen, Order::kAcquire));
+  Machine({sender, receiver, broker}, [&](const Memory& memory, const Registers& r) {
+    const bool queued = r[kItsTail] == 0 && r[kItsSeen] == 0;
+    if (queued && memory[kEntry] == 2) ++wrong;
+  }).Explore();
+  return wrong;
+}
+
+TEST(RoadModelTest, WhatIsCarvedAnewIsNotQueuedWhateverTheReceiverSaysLater) {
+  EXPECT_EQ(QueuedThoughCarvedAnew({}), 0u);
+  EXPECT_GT(QueuedThoughCarvedAnew({.is_said = false}), 0u) << "the broker believes the receiver alone";
+  EXPECT_GT(QueuedThoughCarvedAnew({.sender_fence = false}), 0u);
+  EXPECT_GT(QueuedThoughCarvedAnew({.broker_fence = false}), 0u);
 }
 
 // Runs in which one sleeps though there is something, and nobody wakes it.

@@ -80,6 +80,35 @@ TEST_F(AdministrationTest, NamesAreTakenAwayWhoseverTheyAre) {
   EXPECT_THAT(Acquire(alice, {key}), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
 }
 
+// Who shares a namespace with others is told of them what readers need, and of their persons nothing.
+TEST_F(AdministrationTest, AShareRowTellsWhoseItIsAndWhatBecomesOfIt) {
+  config_.namespaces["team"].withdraw_on_exit = true;
+  config_.namespaces["team"].share_lifetime = std::chrono::milliseconds(70'000);
+  const SessionId alice = Open(kAlice);
+  const SessionId bob = Open(kBob);
+  const Handle arena = Arena(bob, kPage, "team");
+  ASSERT_TRUE(broker().Publish(bob, Call(arena, "b", 0, 256, "team")).ok());
+  const auto seen_by_alice = broker().ListShares(alice, {.page_size = 9});
+  const ShareRow& for_alice = seen_by_alice->rows.at(0);
+  EXPECT_EQ(for_alice.maker_uid, std::nullopt);
+  EXPECT_TRUE(for_alice.goes_with_maker);
+  const auto seen_by_bob = broker().ListShares(bob, {.page_size = 9});
+  const ShareRow& for_bob = seen_by_bob->rows.at(0);
+  EXPECT_EQ(for_bob.maker_uid, kBob);
+  const ListFilter all{.everybody = true, .page_size = 9};
+  EXPECT_EQ(broker().ListShares(SessionId{}, all)->rows.at(0).maker_uid, kBob);
+  const NamespaceRow team = broker().ListNamespaces(alice, all)->rows.at(0);
+  EXPECT_TRUE(team.withdraws_on_exit);
+  EXPECT_EQ(team.share_lifetime, std::chrono::milliseconds(70'000));
+  EXPECT_EQ(team.orphan_grace, std::chrono::milliseconds(60'000));
+}
+
+TEST_F(AdministrationTest, ATrimOfADeviceThatIsNotServedSaysSo) {
+  EXPECT_TRUE(broker().Trim(kHost).ok());
+  EXPECT_TRUE(broker().Trim().ok());
+  EXPECT_THAT(broker().Trim(Device{2, 0, "GPU-0"}), FailsWith(Code::kNotFound, "NO_SUCH_DEVICE"));
+}
+
 TEST_F(AdministrationTest, ListsAreOfEverybody) {
   const SessionId alice = Open(kAlice);
   Publish(alice, Arena(alice), "a");
@@ -100,6 +129,9 @@ TEST_F(AdministrationTest, ListsAreOfEverybody) {
   EXPECT_EQ(broker().ListSessions(SessionId{}, all)->rows.size(), 2u);
   EXPECT_EQ(broker().ListLeases(SessionId{}, all)->rows.size(), 1u);
   EXPECT_EQ(broker().ListNamespaces(SessionId{}, all)->rows.size(), 2u);
+  const auto leased = broker().ListLeases(SessionId{}, all)->rows.at(0);
+  EXPECT_EQ(leased.uid, kAlice);
+  EXPECT_EQ(leased.device, kHost);
   EXPECT_THAT(broker().ListShares(SessionId{}, {.page_size = 9}), FailsWith(Code::kNotFound, "SESSION_ENDED"));
 }
 

@@ -88,6 +88,8 @@ TEST_F(ListingTest, AShareRowTellsItsMakerWhileThatLives) {
   EXPECT_EQ(row.handle.offset, 256u);
   EXPECT_EQ(row.handle.size, 300u);
   EXPECT_EQ(row.immutability, Immutability::kByContract);
+  EXPECT_EQ(row.maker_uid, 1000u);
+  EXPECT_FALSE(row.goes_with_maker);
   broker().EndSession(maker);
   EXPECT_EQ(broker().ListShares(reader, {.page_size = 1})->rows.at(0).maker, SessionId{});
   ASSERT_TRUE(Withdraw(reader, {{.name = "a"}}).ok());

@@ -8,6 +8,7 @@
 
 #include "client/taken_road.h"
 #include "daemon/memory/road.h"
+#include "tests/unit/client/mapped_road.h"
 
 namespace arraybridge {
 namespace {
@@ -17,19 +18,13 @@ using Outcome = TakenRoad::Outcome;
 class TakenRoadTest : public ::testing::Test {
  protected:
   TakenRoadTest()
-      : road_(*Road::Create(4)), sent_(Map(RoadSide::kSender)), taken_(Map(RoadSide::kReceiver)), lifeline_(Socket()) {
-    EXPECT_TRUE(road_->Seal(RoadSide::kSender).ok() && road_->Seal(RoadSide::kReceiver).ok());
+      : road_(*Road::Create(4)),
+        sent_(MapRoad(*road_, RoadSide::kSender)),
+        taken_(MapRoad(*road_, RoadSide::kReceiver)),
+        lifeline_(Socket()) {
     road_->Open(0);
   }
 
-  std::unique_ptr<RoadPages> Map(RoadSide side) {
-    const auto part = [&](RoadPart which) { return *road_->Export(side, which); };
-    RoadPages::Files files{part(RoadPart::kOwn), part(RoadPart::kOther), part(RoadPart::kSign), part(RoadPart::kBell),
-                           part(RoadPart::kOtherBell)};
-    auto mapped = RoadPages::Map(side == RoadSide::kSender, std::move(files));
-    EXPECT_TRUE(mapped.ok()) << mapped.status().ToString();
-    return *std::move(mapped);
-  }
   static UniqueFd Socket() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);

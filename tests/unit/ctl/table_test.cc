@@ -58,6 +58,19 @@ TEST(HumanSize, ReadsLikeASize) {
   EXPECT_EQ(HumanSize(std::numeric_limits<uint64_t>::max()), "16 EiB");
 }
 
+TEST(HumanSize, KeepsToAUnitThatWasAskedFor) {
+  EXPECT_EQ(HumanSize(1536, Unit::kB), "1536 B");
+  EXPECT_EQ(HumanSize(512, Unit::kKiB), "0.5 KiB");
+  EXPECT_EQ(HumanSize(64ull << 20, Unit::kKiB), "65536.0 KiB");
+  EXPECT_EQ(HumanSize(3ull << 40, Unit::kMiB), "3145728.0 MiB");
+  EXPECT_EQ(HumanSize(0, Unit::kGiB), "0.0 GiB");
+}
+
+TEST(Table, HasSizesInItsUnitAndInBytesForPrograms) {
+  EXPECT_EQ(Table({"A"}, {.form = Form::kPeople, .unit = Unit::kKiB}).Size(2048), "2.0 KiB");
+  EXPECT_EQ(Table({"A"}, {.form = Form::kCsv, .unit = Unit::kKiB}).Size(2048), "2048");
+}
+
 TEST(HumanAge, NamesTheUnitThatMatters) {
   EXPECT_EQ(HumanAge(999), "999 ms");
   EXPECT_EQ(HumanAge(119'999), "119 s");

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,7 +99,9 @@ TEST_F(RingTest, WhatBecameOfEachIsTold) {
   writer_.Enter("fine");
   writer_.Enter("refused");
   writer_.Enter("fine");
-  ASSERT_EQ(*Drain(), 3u);
+  ASSERT_EQ(*Drain(2), 2u);
+  EXPECT_EQ(writer_.outcome(2).code, 0u) << "a long reason is no other entry's";
+  ASSERT_EQ(*Drain(), 1u);
   EXPECT_EQ(writer_.outcome(0).code, 0u);
   EXPECT_EQ(writer_.outcome(1).code, static_cast<uint32_t>(Code::kAlreadyExists));
   EXPECT_EQ(writer_.outcome(1).because(), "A_REASON_THAT_IS_LONGER_THAN");
@@ -138,6 +141,13 @@ TEST_F(RingTest, NobodyElseWritesWhatIsSealed) {
   const auto bell = *ring->ExportBell();
   EXPECT_TRUE(map(bell, PROT_READ));
   EXPECT_FALSE(map(bell, PROT_READ | PROT_WRITE));
+  const UniqueFd opened(::open(("/proc/self/fd/" + std::to_string(bell.get())).c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(opened.valid()) << "its owner may";
+  EXPECT_FALSE(map(opened, PROT_READ | PROT_WRITE)) << "but for the broker's own mapping";
+  for (const UniqueFd* file : {&entries, &opened}) {
+    EXPECT_EQ(::fcntl(file->get(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+    EXPECT_EQ(errno, EPERM) << "nobody adds a seal of his own";
+  }
 }
 
 TEST_F(RingTest, WhatWasPunchedOutBeforeTheSealIsThereAgain) {
@@ -170,6 +180,8 @@ TEST_F(RingTest, AHeadThatGoesBackEndsIt) {
   ASSERT_EQ(*Drain(), 10u);
   Store(writer_.page().head, 9, std::memory_order_release);
   EXPECT_EQ(Drain().status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(ring_->Seal().ok());
+  EXPECT_EQ(*Drain(), 0u) << "whoever says again that it has mapped it";
 }
 
 TEST_F(RingTest, AnEntryThatIsTooLongEndsIt) {
@@ -261,12 +273,35 @@ TEST_F(RingTest, NoEntryIsMissedBetweenSleepAndWake) {
   EXPECT_EQ(writer_.tail(), kEach);
 }
 
+TEST_F(RingTest, WhatBecameOfAnEntryIsThereOnceItIsTaken) {
+  constexpr uint64_t kEach = 50000;
+  std::thread broker([&] {
+    for (uint64_t taken = 0; taken < kEach;) {
+      taken += *ring_->Drain(64, [&](std::string_view message) -> Status {
+        return message == "refused" ? NotFound("no").Because("NO") : Ok();
+      });
+    }
+  });
+  uint64_t wrong = 0;
+  uint64_t entered = 0;
+  for (uint64_t seen = 0; seen < kEach; ++seen) {
+    for (; entered < kEach && entered - seen < 8; ++entered) writer_.Enter(entered % 3 == 0 ? "refused" : "fine");
+    while (writer_.tail() == seen) continue;
+    wrong += (writer_.outcome(seen).code == 0) == (seen % 3 == 0) ? 1 : 0;
+  }
+  broker.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST_F(RingTest, TwoWhoDrainTakeEachEntryOnce) {
   std::atomic<uint64_t> taken{0};
+  std::atomic<bool> taking{false};
   const auto drain = [&] {
     while (taken.load() < 10000) {
       const auto drained = ring_->Drain(64, [&](auto) {
-        taken.fetch_add(1);
+        EXPECT_FALSE(taking.exchange(true)) << "one after the other";
+        if (taken.fetch_add(1) % 100 == 0) std::this_thread::yield();
+        taking = false;
         return Ok();
       });
       ASSERT_TRUE(drained.ok());

@@ -224,7 +224,7 @@ TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
               HasSubstr("namespace.default.access is unknown"));
   EXPECT_THAT(refusal("[namespace.x]\nquota = \"0%\"\n"), HasSubstr(":2:1: 0% would refuse everything"));
   EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota is one value, no list"));
-  EXPECT_THAT(refusal("[server]\nlisten = [\"off\", \"off\"]\n"), HasSubstr("server.listen is one value, no list"));
+  EXPECT_THAT(refusal("[server]\nadmin = [\"off\", \"off\"]\n"), HasSubstr("server.admin is one value, no list"));
   EXPECT_THAT(refusal("[namespace.x]\non_publisher_exit = \"stay\"\n"),
               HasSubstr("'stay' is neither keep nor withdraw"));
   EXPECT_THAT(refusal("[namespace.x]\naccess = []\n"), HasSubstr("names at least one"));

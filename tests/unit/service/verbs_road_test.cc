@@ -1,57 +1,12 @@
-// How a road is made and how it ends, whatever its two ends have written there.
-#include <sys/socket.h>
-
+// How a road is made and how it ends: what its sender sent comes once, in order, by whichever way.
 #include <thread>
 
-#include "tests/unit/service/channel_fixture.h"
-#include "tests/unit/service/road_ends.h"
+#include "tests/unit/service/road_fixture.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr uint64_t kLong = 60000;
-constexpr uint64_t kCapacity = 4;
-constexpr auto kSender = v1::OpenChannelRequest::SENDER;
-constexpr auto kReceiver = v1::OpenChannelRequest::RECEIVER;
-
-class VerbsRoadTest : public VerbsChannelTest {
- protected:
-  void Build() {
-    sender_ = Open();
-    receiver_ = Open();
-    arena_ = Arena(sender_, kMiB);
-    sending_ = End(sender_, kSender, kCapacity);
-    receiving_ = End(receiver_, kReceiver);
-    ends_.emplace(verbs(), sender_, sending_, receiver_, receiving_, kCapacity);
-  }
-  // Ends it, and tells why a part of it is refused.
-  Status RefusedPart(const Caller& caller, uint64_t end, v1::BrowseRequest::Part part = v1::BrowseRequest::ROAD_OWN) {
-    v1::BrowseRequest request;
-    request.set_channel(end);
-    request.set_part(part);
-    return verbs().Browse(caller, request).status();
-  }
-  std::string ReasonOf(Received received) { return received->Get().status().reason(); }
-  Received Leave() {
-    v1::ReceiveRequest request;
-    request.set_channel(receiving_);
-    request.set_off_road(true);
-    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    verbs().Receive(receiver_, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
-  }
-  void CloseBoth() {
-    Close(sender_, sending_);
-    Close(receiver_, receiving_);
-  }
-
-  Caller sender_;
-  Caller receiver_;
-  v1::Handle arena_;
-  uint64_t sending_ = 0;
-  uint64_t receiving_ = 0;
-  std::optional<RoadEnds> ends_;
-};
 
 TEST_F(VerbsRoadTest, IsOpenOnceBothHaveMappedIt) {
   Build();
@@ -91,38 +46,6 @@ TEST_F(VerbsRoadTest, IsForOneSenderAndOneReceiverOnLifelines) {
   v1::MappedRequest mapped;
   mapped.set_road_of(anothers);
   EXPECT_EQ(verbs().Mapped(another, mapped).status().reason(), "NO_ROAD");
-}
-
-TEST_F(VerbsRoadTest, SoManyOfAUserAndNoMore) {
-  config_.limits.roads_per_uid = 1;
-  Build();
-  v1::OpenChannelRequest request;
-  request.set_name("another");
-  request.set_role(kSender);
-  const auto sends = verbs().OpenChannel(sender_, request);
-  request.set_role(kReceiver);
-  ASSERT_TRUE(verbs().OpenChannel(receiver_, request).ok());
-  const Status refused = RefusedPart(sender_, sends->message.channel());
-  EXPECT_EQ(refused.reason(), "TOO_MANY_ROADS");
-  CloseBoth();
-  EXPECT_EQ(RefusedPart(sender_, sends->message.channel()).reason(), "TOO_MANY_ROADS")
-      << "its sender may wait for what was received there";
-  v1::ReleaseRequest release;
-  release.add_roads(sending_);
-  EXPECT_TRUE(verbs().Release(sender_, release).ok());
-  EXPECT_TRUE(RefusedPart(sender_, sends->message.channel()).ok());
-}
-
-TEST_F(VerbsRoadTest, AStandingRoadIsNotForgotten) {
-  config_.limits.roads_per_uid = 1;
-  Build();
-  v1::ReleaseRequest release;
-  release.add_roads(sending_);
-  EXPECT_TRUE(verbs().Release(sender_, release).ok());
-  ends_->Send(arena_, 3);
-  verbs().EndSession(sender_.session);
-  EXPECT_EQ(ends_->sign().revoked, road::kEnded);
-  EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 3u);
 }
 
 TEST_F(VerbsRoadTest, WhoJoinsEndsItAndWhatStandsThereIsQueued) {
@@ -208,51 +131,6 @@ TEST_F(VerbsRoadTest, NothingIsLostForALimitThatNobodyAskedFor) {
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 2u);
   Close(sender_, sending_);
   EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "CHANNEL_ENDED");
-}
-
-TEST_F(VerbsRoadTest, AHeadThatCannotBeIsBelievedInNothing) {
-  Build();
-  ends_->sent().head = kCapacity + 1;
-  EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
-  EXPECT_EQ(ends_->sign().revoked, road::kEnded);
-  Close(sender_, sending_);
-  EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "SENDER_DIED") << "something may be missing";
-}
-
-TEST_F(VerbsRoadTest, ATailThatCannotBeIsBelievedInNothing) {
-  Build();
-  ends_->Send(arena_, 0);
-  ends_->taken().tail = 2;
-  EXPECT_EQ(verbs().Stats().queued_shares(), 0u);
-  EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
-  Close(sender_, sending_);
-  EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "SENDER_DIED");
-}
-
-TEST_F(VerbsRoadTest, EntriesThatNobodyCouldSendAreLeftOut) {
-  Build();
-  const Caller other = Open();
-  const auto others = Arena(other, kMiB);
-  ends_->Send(others, 0);
-  ends_->Send(RoadEnds::Said(arena_, 0), "\xff\xff\xff no share");  // no message
-  road::Message stale = RoadEnds::Said(arena_, 0);
-  ++stale.generation;
-  ends_->Send(stale);
-  ends_->Send(arena_, 5);
-  EXPECT_EQ(PageOf(Leave()), 5u);
-  EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "CHANNEL_EMPTY");
-  Close(sender_, sending_);
-  EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "SENDER_DIED");
-}
-
-TEST_F(VerbsRoadTest, AnEntryLongerThanAnEntryIsNone) {
-  Build();
-  ends_->Send(arena_, 0);
-  ends_->entry(0).words[0] = road::kDescriptionBytesMax + 1;
-  ends_->Send(arena_, 1);
-  ends_->entry(1).words[5] = road::kSlots;
-  ends_->Send(arena_, 2);
-  EXPECT_EQ(PageOf(Leave()), 2u);
 }
 
 TEST_F(VerbsRoadTest, TheReceiverIsGivenTheSendersArenasAndNoOthers) {

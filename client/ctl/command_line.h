@@ -1,0 +1,96 @@
+// The command line: everything that can be said to arraybridgectl, and what it comes to when it is said.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "client/ctl/admin.h"
+#include "client/ctl/bench.h"
+#include "client/ctl/commands.h"
+#include "client/ctl/completion.h"
+#include "client/ctl/listing.h"
+#include "client/ctl/transfer.h"
+
+namespace arraybridge::ctl {
+
+// One of the three is what was said to do; the first that is there.
+struct Chosen {
+  using Command = std::function<Status(Connection&, const Options&, std::ostream&)>;
+  using Local = std::function<Status(const Options&, std::ostream&)>;
+  Command command;               // through the public door
+  AdminCommand admin = nullptr;  // through the administration's
+  Local local;                   // finds its own way, or needs no broker
+};
+
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  // Null if all was said rightly; else what to exit with, and help or the error has been printed.
+  const int* Parse(int argc, char** argv);
+
+  // After Parse.
+  const Options& options() const { return options_; }
+  const AdminOptions& asked() const { return asked_; }
+  const Chosen& chosen() const { return chosen_; }
+
+ private:
+  void DeclareOptions();
+  void DeclareLooking();
+  void DeclareLs();
+  void DeclareTop();
+  void DeclareShares();
+  void DeclareFiles();
+  void DeclareWatch();
+  void DeclareAdministration();
+  void DeclareConfig();
+  void DeclareTokens();
+  void DeclareShell();
+  // INVALID_ARGUMENT: what was said does not go together.
+  Status Finish();
+
+  CLI::App* Add(CLI::App& to, const char* name, const char* help, Chosen::Command command);
+  CLI::App* AddAdmin(CLI::App& to, const char* name, const char* help, AdminCommand command);
+  CLI::App* AddLocal(CLI::App& to, const char* name, const char* help, Chosen::Local local);
+  std::vector<Choices> AllChoices() const;
+
+  CLI::App app_{"Asks a running arraybridged.", "arraybridgectl"};
+  Options options_;
+  AdminOptions asked_;
+  Chosen chosen_;
+  int exit_ = 0;
+
+  std::string output_ = "table";
+  std::string units_;
+  std::string token_file_;
+  uint64_t timeout_ms_ = 5000;
+  bool no_header_ = false;
+
+  Selection listed_;
+  bool all_ = false;
+
+  Rounds rounds_;
+  uint64_t interval_ms_ = 2000;
+  bool once_ = false;
+  bool batch_ = false;
+
+  ShareArgument share_;
+  bool anybodys_ = false;
+  CLI::App* withdraw_ = nullptr;
+  CLI::Option* withdraw_uid_ = nullptr;
+  PutWishes put_;
+  uint64_t lifetime_ms_ = 0;
+  DumpWishes dump_;
+  BenchWishes bench_;
+  WatchWishes watching_;
+  std::string config_file_;
+  std::string shell_;
+};
+
+}  // namespace arraybridge::ctl

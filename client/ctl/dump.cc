@@ -1,0 +1,175 @@
+#include <fcntl.h>
+#include <google/protobuf/struct.pb.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <ostream>
+#include <utility>
+
+#include "client/ctl/npy.h"
+#include "client/ctl/transfer.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+Status Failed(const std::string& path, int why) {
+  const bool denied = why == EACCES || why == EPERM || why == EROFS;
+  return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
+}
+
+// A file under another name beside its own until it is whole, and gone if it never is.
+class Draft {
+ public:
+  explicit Draft(std::string path)
+      : path_(std::move(path)),
+        draft_(std::filesystem::path(path_).replace_filename(
+            Concat(".", std::filesystem::path(path_).filename().string(), ".", ::getpid()))),
+        file_(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)),
+        why_not_(errno) {}
+  ~Draft() {
+    if (file_.valid()) ::unlink(draft_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  // ALREADY_EXISTS: something has the name, and is not to be replaced, or is no file.
+  Status Check(bool force) const {
+    struct stat found {};
+    if (::lstat(path_.c_str(), &found) != 0) return Ok();
+    if (!force) return AlreadyExists(path_, ": is there already (--force replaces it)");
+    return S_ISREG(found.st_mode) ? Ok() : AlreadyExists(path_, ": is there already, and no file");
+  }
+
+  Status Write(const void* bytes, uint64_t count) {
+    if (!file_.valid()) return Failed(path_, why_not_);
+    for (uint64_t at = 0; at < count;) {
+      const ssize_t part =
+          ::write(file_.get(), static_cast<const char*>(bytes) + at, std::min(kPieceBytes, count - at));
+      if (part < 0 && errno == EINTR) continue;
+      if (part < 0) return Failed(path_, errno);
+      at += static_cast<uint64_t>(part);
+    }
+    return Ok();
+  }
+
+  Status Finish(bool force) {
+    if (force && ::rename(draft_.c_str(), path_.c_str()) == 0) return Ok();
+    if (!force && ::renameat2(AT_FDCWD, draft_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return Ok();
+    if (!force && errno == EINVAL) {  // a file system that cannot be asked so
+      AB_RETURN_IF_ERROR(Check(false));
+      if (::rename(draft_.c_str(), path_.c_str()) == 0) return Ok();
+    }
+    return errno == EEXIST ? Check(false) : Failed(path_, errno);
+  }
+
+ private:
+  const std::string path_;
+  const std::string draft_;
+  const UniqueFd file_;
+  const int why_not_;  // if there is no file
+};
+
+using TakeBytes = std::function<Status(const void* bytes, uint64_t count)>;
+
+// Where the bytes are not this process's to read as they lie, a copy of a piece of them.
+Status TakePiece(const View& piece, const TakeBytes& take) {
+  if (piece.device.type == kDeviceCpu && piece.compact()) return take(piece.data, piece.nbytes());
+  const auto copied = CopyToHeap(piece);
+  return copied.ok() ? take(copied->data, copied->nbytes()) : copied.status();
+}
+
+View BytesOf(const View& view, uint64_t at, uint64_t count) {
+  View piece = view;
+  piece.type = {1, 8};
+  piece.dtype = "uint8";
+  piece.data = static_cast<std::byte*>(view.data) + at;
+  piece.shape = {static_cast<int64_t>(count)};
+  piece.strides = {1};
+  return piece;
+}
+
+// In row-major order: of a compact array so many bytes, of any other so many of its first index.
+Status ForEachPiece(const View& view, const TakeBytes& take) {
+  const uint64_t bytes = view.nbytes();
+  if (bytes == 0) return Ok();
+  if (view.compact()) {
+    for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
+      AB_RETURN_IF_ERROR(TakePiece(BytesOf(view, at, std::min(kPieceBytes, bytes - at)), take));
+    }
+    return Ok();
+  }
+  const int64_t rows = view.shape.front();
+  const auto row_bytes = static_cast<int64_t>(bytes) / rows;
+  const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes) / row_bytes);
+  const int64_t stride_bytes = view.strides.front() * view.type.bits * view.type.lanes / 8;
+  for (int64_t row = 0; row < rows; row += step) {
+    View piece = view;
+    piece.data = static_cast<std::byte*>(view.data) + row * stride_bytes;
+    piece.shape.front() = std::min(step, rows - row);
+    AB_RETURN_IF_ERROR(TakePiece(piece, take));
+  }
+  return Ok();
+}
+
+Result<size_t> IndexIn(const Share& share, const std::optional<uint64_t>& wished) {
+  const size_t count = share.arrays.size();
+  if (!wished && count == 1) return size_t{0};
+  if (!wished) return InvalidArgument("'", share.name, "' has ", count, " arrays: say --array 0 to ", count - 1);
+  if (*wished < count) return static_cast<size_t>(*wished);
+  return NotFound("'", share.name, "' has ", count, count == 1 ? " array" : " arrays", " and no number ", *wished);
+}
+
+Status Tell(const Share& share, const ArraySpec& array, uint64_t bytes, const Options& options,
+            const DumpWishes& wishes, std::ostream& out) {
+  std::string shape;
+  for (const int64_t each : array.shape) shape += Concat(shape.empty() ? "" : ",", each);
+  const std::string what = array.dtype + "[" + shape + "]";
+  if (!IsJson(options)) {
+    Table table({"NAMESPACE", "NAME", "GENERATION", "ARRAY", "SIZE", "FILE"}, StyleOf(options));
+    table.Add({share.ns, share.name, std::to_string(share.generation), what, table.Size(bytes), wishes.file});
+    table.Print(out, options.header);
+    return Ok();
+  }
+  google::protobuf::Struct told;
+  auto& fields = *told.mutable_fields();
+  fields["namespace"].set_string_value(share.ns);
+  fields["name"].set_string_value(share.name);
+  fields["generation"].set_string_value(std::to_string(share.generation));
+  fields["array"].set_string_value(what);
+  fields["size"].set_string_value(std::to_string(bytes));
+  fields["file"].set_string_value(wishes.file);
+  return PrintJson(told, options, out);
+}
+
+}  // namespace
+
+Status Dump(const Options& options, const DumpWishes& wishes, std::ostream& out) {
+  auto broker = ClientOf(options);
+  if (!broker.ok()) return broker.status();
+  Broker::AcquireOptions how;
+  how.note = "dump to a file";
+  const auto acquired = broker->Acquire({.name = wishes.share, .generation = wishes.generation}, how);
+  if (!acquired.ok()) return acquired.status();
+  const Share& share = *acquired->share;
+  const auto index = IndexIn(share, wishes.array);
+  if (!index.ok()) return index.status();
+  const auto head = NpyHead(share.arrays[*index]);
+  if (!head.ok()) return head.status();
+  Draft draft(wishes.file);
+  AB_RETURN_IF_ERROR(draft.Check(wishes.force));
+  AB_RETURN_IF_ERROR(draft.Write(head->data(), head->size()));
+  const View& view = acquired->views[*index];
+  AB_RETURN_IF_ERROR(ForEachPiece(view, [&](const void* bytes, uint64_t count) { return draft.Write(bytes, count); }));
+  AB_RETURN_IF_ERROR(draft.Finish(wishes.force));
+  return Tell(share, share.arrays[*index], view.nbytes(), options, wishes, out);
+}
+
+}  // namespace arraybridge::ctl

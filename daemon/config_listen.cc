@@ -1,0 +1,81 @@
+#include "daemon/config_listen.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "daemon/tls_files.h"
+#include "proto/boundary/endpoint.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr std::string_view kUnix = "unix://";
+constexpr std::string_view kTcp = "tcp://";
+
+std::vector<std::string_view> Split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view one = text.substr(0, comma);
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    while (one.ends_with(' ')) one.remove_suffix(1);
+    parts.push_back(one);
+    if (comma == text.size()) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Status ReadTcp(std::string_view entry, Config& config) {
+  const auto endpoint = ReadEndpoint(entry.substr(kTcp.size()));
+  if (!endpoint.ok()) return endpoint.status();
+  const auto numbers = NumericAddress(*endpoint);
+  if (!numbers.ok()) return numbers.status();
+  const bool again = std::ranges::find(config.tcp_listen, endpoint->text()) != config.tcp_listen.end();
+  if (again && endpoint->port != 0) return InvalidArgument("'", entry, "' stands there twice");
+  if (config.embedded) return InvalidArgument("an embedded broker does not listen on TCP");
+  return config.tcp_listen.push_back(endpoint->text()), Ok();
+}
+
+Status ReadEntry(std::string_view entry, Config& config) {
+  if (entry.starts_with(kTcp)) return ReadTcp(entry, config);
+  if (!entry.starts_with(std::string(kUnix) + "/")) {
+    return InvalidArgument("'", entry, "' is neither unix:///path nor tcp://HOST:PORT nor off");
+  }
+  if (!config.grpc_path.empty()) return InvalidArgument("'", entry, "' is a second Unix socket; there may be one");
+  return config.grpc_path = std::string(entry.substr(kUnix.size())), Ok();
+}
+
+}  // namespace
+
+Status ReadListen(std::string_view said, Config& config) {
+  if (said.empty()) return config.grpc_path = config.directory + "/broker.sock", Ok();
+  if (said == "off") return Ok();
+  for (const std::string_view entry : Split(said)) AB_RETURN_IF_ERROR(ReadEntry(entry, config));
+  return Ok();
+}
+
+std::string WrittenListen(const Config& config) {
+  std::string all = config.grpc_path.empty() ? "" : std::string(kUnix) + config.grpc_path;
+  for (const std::string& endpoint : config.tcp_listen) {
+    all += (all.empty() ? "" : ",") + std::string(kTcp) + endpoint;
+  }
+  return all.empty() ? "off" : all;
+}
+
+Status CheckTls(const Config& config, bool checking) {
+  if (config.tcp_listen.empty()) return Ok();
+  const std::pair<const char*, const std::string*> files[] = {
+      {"cert", &config.tls.cert}, {"key", &config.tls.key}, {"client_ca", &config.tls.client_ca}};
+  for (const auto& [name, path] : files) {
+    if (!path->empty()) continue;
+    return InvalidArgument(kTcp, config.tcp_listen.front(), " needs server.tls.", name,
+                           ", a file: over TCP there is TLS with clients' certificates alone")
+        .With("setting", "server.listen");
+  }
+  const auto read = ReadTls(config.tls);
+  if (!read.ok()) return read.status();
+  return checking && !read->out_of_date.empty() ? InvalidArgument(read->out_of_date) : Ok();
+}
+
+}  // namespace arraybridge

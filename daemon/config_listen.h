@@ -1,0 +1,25 @@
+// Where the public gRPC door is, as an operator writes it down, and whether what it needs for that is there.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "daemon/config.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// `said`: "off", or URIs with commas between them; empty: the default place. INVALID_ARGUMENT: what is neither
+// unix:///path nor tcp://HOST:PORT, or stands there twice; a second Unix socket; TCP of an embedded broker. REQUIRES:
+// the directory.
+Status ReadListen(std::string_view said, Config& config);
+
+// The same, once it is read.
+std::string WrittenListen(const Config& config);
+
+// There is no TCP without certificates, on loopback either. INVALID_ARGUMENT: as ReadTls; the status' metadata say
+// under "setting" what is to be changed. `checking`: nobody starts, so what is only out of date is an error too; a
+// daemon starts, and serves its own host all the same.
+Status CheckTls(const Config& config, bool checking);
+
+}  // namespace arraybridge

@@ -1,0 +1,35 @@
+#include "daemon/service/grpc_log.h"
+
+#include <grpc/support/log.h>
+
+#include <chrono>
+#include <string_view>
+
+#include "daemon/service/log.h"
+#include "daemon/service/log_throttle.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kLinesPerSecond = 10;
+
+struct Throttle {
+  Mutex mutex;
+  LogThrottle lines AB_GUARDED_BY(mutex){kLinesPerSecond};
+};
+
+void Take(gpr_log_func_args* said) {
+  static auto& throttle = *new Throttle;  // for ever: gRPC's threads may outlive everything
+  const MutexLock lock(throttle.mutex);
+  const auto dropped = throttle.lines.Admit(std::chrono::steady_clock::now());
+  if (!dropped) return;
+  log::Warn("grpc: {}{}", std::string_view(said->message), *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
+}
+
+}  // namespace
+
+void TakeGrpcLog() { ::gpr_set_log_function(Take); }
+
+}  // namespace arraybridge

@@ -1,0 +1,176 @@
+// What a frame asks for: one case a verb, and how each answers. The rest of the door is in local_door.cc.
+#include <functional>
+
+#include "daemon/service/local_door.h"
+#include "daemon/service/local_door_requests.h"
+
+namespace arraybridge {
+namespace {
+
+Caller CallerOf(const Lifeline& line, const Frame& frame) {
+  return {*line.session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
+}
+
+}  // namespace
+
+void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
+  v1::OpenSessionRequest& request = requests_->open_session;
+  if (!Parse(line, frame, &request)) return;
+  if (line->session) return Refuse(line, frame.header, FailedPrecondition("this lifeline has a session already"));
+  const bool join = !request.join().empty();
+  auto opened = join ? verbs_.Join(request, line->peer()) : verbs_.OpenSession(request, line->peer());
+  if (!opened.ok()) return Refuse(line, frame.header, opened.status());
+  Count(frame.header, Code::kOk);
+  line->session = SessionId{opened->session()};
+  // Who has said hello is due no more: then the loop asks no clock.
+  while (!hellos_.empty() && !AwaitsHello(hellos_.front().second)) hellos_.pop_front();
+  line->joined = join;
+  line->Answer(frame.header, *opened, {}, verbs_.memory_wanted(line->peer().uid));
+}
+
+void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
+  const Verb verb{frame.header.verb};
+  Requests& requests = *requests_;
+  if (line->joined && verb != Verb::kRedeem && verb != Verb::kGetServerInfo) {
+    return Refuse(line, frame.header, PermissionDenied("a lifeline that joined a session only redeems its tickets"));
+  }
+  if (verb == Verb::kRing) return Knocked(line, frame);
+  // What was published before this was asked comes before it.
+  if (line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, ring::kEntries);
+  switch (verb) {
+    case Verb::kOpenSession:
+    case Verb::kRing:
+      break;  // served before
+    case Verb::kGetServerInfo:
+      if (!Parse(line, frame, &requests.get_server_info)) return;
+      Count(frame.header, Code::kOk);
+      return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted(line->peer().uid));
+    case Verb::kAllocate:
+      if (!Parse(line, frame, &requests.allocate)) return;
+      return Later<v1::AllocateResponse>(line, frame, requests.allocate, &Verbs::Allocate);
+    case Verb::kMapped:
+      return Mapped(line, frame);
+    case Verb::kPublish:
+      return Publish(line, frame);
+    case Verb::kAcquire:
+      return Acquire(line, frame);
+    case Verb::kExport:
+      return Now(line, frame, &requests.export_arena, &Verbs::Export);
+    case Verb::kRelease:
+      return Now(line, frame, &requests.release, &Verbs::Release);
+    case Verb::kWithdraw:
+      return Now(line, frame, &requests.withdraw, &Verbs::Withdraw);
+    case Verb::kList:
+      return Now(line, frame, &requests.list, &Verbs::List);
+    case Verb::kGetStats:
+      return Now(line, frame, &requests.get_stats, &Verbs::GetStats);
+    case Verb::kRedeem:
+      return Now(line, frame, &requests.redeem, &Verbs::Redeem);
+    case Verb::kBrowse:
+      return Now(line, frame, &requests.browse, &Verbs::Browse);
+    case Verb::kOpenChannel:
+      return Now(line, frame, &requests.open_channel, &Verbs::OpenChannel);
+    case Verb::kCloseChannel:
+      return Now(line, frame, &requests.close_channel, &Verbs::CloseChannel);
+    case Verb::kReceive:
+      return Receive(line, frame);
+    case Verb::kWatch:
+      if (!Parse(line, frame, &requests.watch)) return;
+      return Later<v1::WatchResponse>(line, frame, requests.watch, &Verbs::Watch);
+    case Verb::kInspect:
+      return Now(line, frame, &requests.inspect, &Verbs::Inspect);
+  }
+  Refuse(line, frame.header, Unimplemented("verb ", frame.header.verb, " is unknown to this broker"));
+}
+
+template <class Message>
+bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* message) {
+  if (message->ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()))) return true;
+  Violation(line, frame.header, InvalidArgument("the payload is no message of verb ", frame.header.verb));
+  return false;
+}
+
+template <class Request, class Verb>
+void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
+  if (!Parse(line, frame, request)) return;
+  Tell(line, frame, std::invoke(verb, verbs_, CallerOf(*line, frame), *request));
+}
+
+template <class Message>
+void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer) {
+  if (!answer.ok()) return Refuse(line, frame.header, answer.status());
+  Count(frame.header, Code::kOk);
+  line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted(line->peer().uid));
+}
+
+// The answer may come from another thread, after this client has gone.
+template <class Response, class Request, class Verb>
+void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb) {
+  Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header,
+                           session = *line->session, begun = begun_](Result<Answer<Response>> answer) {
+    verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
+    const LifelinePointer waiting = caller.lock();
+    if (!waiting) return;
+    if (answer.ok()) {
+      return waiting->Answer(header, answer->message, std::move(answer->descriptor),
+                             verbs.memory_wanted(waiting->peer().uid));
+    }
+    verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
+    waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
+  };
+  std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
+}
+
+void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
+  Now(line, frame, &requests_->mapped, &Verbs::Mapped);
+  if (line->open() && requests_->mapped.ring() && !line->ring) line->ring = verbs_.RingOf(*line->session);
+}
+
+// The last seal may sleep, so not here.
+void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
+  v1::PublishRequest& request = requests_->publish;
+  if (!Parse(line, frame, &request)) return;
+  if (request.channel() != 0) return Later<v1::PublishResponse>(line, frame, request, &Verbs::Send);
+  if (request.sealed()) return Later<v1::PublishResponse>(line, frame, request, &Verbs::PublishSealed);
+  Tell(line, frame, verbs_.Publish(CallerOf(*line, frame), request));
+}
+
+// What is there is answered here and now: a get is the one thing that everybody does all the time.
+void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
+  const v1::AcquireRequest& request = requests_->acquire;
+  if (!Parse(line, frame, &requests_->acquire)) return;
+  auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
+  if (granted.ok()) {
+    Count(frame.header, Code::kOk);
+    return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted),
+                             verbs_.memory_wanted(line->peer().uid));
+  }
+  if (!Verbs::MayCome(granted.status(), request.timeout_ms())) {
+    return Refuse(line, frame.header, granted.status());
+  }
+  Later<v1::AcquireResponse>(line, frame, request, &Verbs::Acquire);
+}
+
+void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {
+  const v1::ReceiveRequest& request = requests_->receive;
+  if (!Parse(line, frame, &requests_->receive)) return;
+  auto granted = verbs_.ReceiveAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
+  if (!granted.ok()) {
+    if (!Verbs::MayArrive(granted.status())) return Refuse(line, frame.header, granted.status());
+    return Later<v1::AcquireResponse>(line, frame, request, &Verbs::ReceiveLater);
+  }
+  Count(frame.header, Code::kOk);
+  line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted), verbs_.memory_wanted(line->peer().uid));
+}
+
+void LocalDoor::TakeBack(SessionId session, Verb verb, std::string_view answer) {
+  const auto take_back = [&](auto message) {
+    const bool ours = message.ParseFromArray(answer.data(), static_cast<int>(answer.size()));
+    if (ours) verbs_.TakeBack({session, Door::kLifeline}, message);
+  };
+  if (verb == Verb::kAllocate) take_back(v1::AllocateResponse());
+  if (verb == Verb::kAcquire || verb == Verb::kReceive) take_back(v1::AcquireResponse());
+  if (verb == Verb::kExport) take_back(v1::ExportResponse());
+}
+
+}  // namespace arraybridge

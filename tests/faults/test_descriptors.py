@@ -1,0 +1,201 @@
+"""Descriptors that nobody reads, that are too many, or a stranger's: faults 14-17."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import (
+    ACQUIRE,
+    EXPORT,
+    GET_STATS,
+    HEADER,
+    OPEN_SESSION,
+    PATIENCE_S,
+    Daemon,
+    Ledger,
+    RawLifeline,
+    Refused,
+    daemon_in,
+    eventually,
+    raw_lifeline,
+)
+
+
+def test_descriptors_that_nobody_reads(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Fault 14: descriptors in flight are bounded for each session."""
+    writer, hoarder = daemon.client(), raw_lifeline(daemon, messages)
+    writer.ask("put a 65536 1")
+    request = messages.AcquireRequest(namespace="default", shares=[messages.ShareRef(name="a")])
+    answer, descriptors = hoarder.call(ACQUIRE, request, messages.AcquireResponse)
+    assert len(descriptors) == 1
+    os.close(descriptors[0])
+    handle = answer.shares[0].share.handle
+    export = messages.ExportRequest(arena=handle.arena, arena_generation=handle.generation).SerializeToString()
+    hoarder.socket.settimeout(0.05)
+    try:
+        for _ in range(2000):
+            hoarder.send(EXPORT, export)
+    except (TimeoutError, OSError):
+        pass
+    writer.ask("get a 1")
+    eventually("the hoarder was cut", lambda: daemon.stats()["sessions_cut_total"] >= 1)
+    hoarder.close()
+    writer.ask("drop")
+    writer.ask("withdraw a")
+    writer.leave()
+    ledger.settle()
+
+
+def test_descriptor_exhaustion_in_the_daemon(tmp_path: Path, messages: Any) -> None:
+    """Fault 15: EMFILE refuses newcomers, without a busy loop; old clients are served; it recovers at once."""
+    prefix = ["prlimit", "--nofile=64:64"]
+    with daemon_in(tmp_path / "broker", "--limit", "connections_per_uid=5000", prefix=prefix) as daemon:
+        ledger = Ledger(daemon)
+        client = daemon.client()
+        client.ask("put a 4096 1")
+        crowd: list[socket.socket] = []
+        for _ in range(300):
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.settimeout(PATIENCE_S)
+            connection.connect(str(daemon.directory / "lifeline.sock"))
+            crowd.append(connection)
+        for _ in range(20):
+            client.ask("get a 1")
+        before = sum(os.times()[:2])
+        busy = cpu_seconds(daemon.pid)
+        client.ask("check")
+        assert cpu_seconds(daemon.pid) - busy < 1 + sum(os.times()[:2]) - before
+        for connection in crowd:
+            connection.close()
+        late = eventually("newcomers are served again", lambda: try_client(daemon))
+        late.ask("get a 1")
+        late.leave()
+        client.ask("drop")
+        client.ask("withdraw a")
+        client.leave()
+        ledger.settle()
+
+
+def cpu_seconds(process_id: int) -> float:
+    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def try_client(daemon: Daemon) -> Any:
+    client = daemon.client()
+    try:
+        client.ask("stats")
+        return client
+    except Refused:
+        client.kill()
+        return None
+
+
+def test_descriptor_exhaustion_in_a_client(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 16: a client without room for a descriptor gets an error, and holds no lease for it."""
+    writer = daemon.client()
+    writer.ask("put a 65536 1")
+    poor = daemon.client(prefix=["prlimit", "--nofile=256"])
+    poor.ask("stats")
+    resource.prlimit(poor.pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{poor.pid}/fd")), 256))
+    with pytest.raises(Refused):
+        poor.ask("get a 1")
+    resource.prlimit(poor.pid, resource.RLIMIT_NOFILE, (256, 256))
+    poor.ask("get a 1")
+    poor.ask("check")
+    poor.ask("drop")
+    poor.ask("flush")
+    ledger.settle(sessions=2, shares=1)
+    writer.ask("withdraw a")
+    writer.leave()
+    poor.leave()
+    ledger.settle()
+
+
+def test_hostile_descriptors(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Fault 17: whatever a client sends along is closed, and the client is cut."""
+    read, write = os.pipe()
+    null = os.open("/dev/null", os.O_RDONLY)
+    shrinking = os.memfd_create("hostile")
+    descriptors = len(daemon.links())
+    hello = messages.OpenSessionRequest(protocol_min=1, protocol_max=1).SerializeToString()
+    for sent in ([read], [null], [shrinking], [shrinking] * 253):
+        for opened, verb, payload in ((True, GET_STATS, b""), (False, OPEN_SESSION, hello)):
+            line = raw_lifeline(daemon, messages) if opened else RawLifeline(daemon.directory, messages)
+            try:
+                line.send(verb, payload, sent)
+            except PermissionError:  # Linux 6.16: the kernel takes no descriptors for the daemon
+                line.send(99)
+                line.receive()
+            else:
+                assert line.ended()
+            line.close()
+    for fd in (read, write, null, shrinking):
+        os.close(fd)
+    eventually("every foreign descriptor is closed", lambda: len(daemon.links()) <= descriptors)
+    ledger.settle()
+
+
+@contextlib.contextmanager
+def lingering_socket() -> Iterator[socket.socket]:
+    """Whoever closes it last sleeps in close() until the other end, which nobody reads, has taken all of it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = socket.create_connection(server.getsockname())
+        far_end, _ = server.accept()
+        with far_end:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    connection.send(bytes(65536))
+            connection.setblocking(True)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 65535))
+            yield connection
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # if it was not taken
+            connection.close()
+
+
+@pytest.mark.parametrize("door", ["the frame is read", "the frame is never read", "gRPC"])
+def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledger, messages: Any, door: str) -> None:
+    """Fault 17: the last reference to a socket that lingers costs the daemon no thread that serves others."""
+    with lingering_socket() as connection:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", connection.fileno()))]
+        if door == "gRPC":
+            hostile = socket.socket(socket.AF_UNIX)
+            hostile.connect(str(daemon.directory / "broker.sock"))
+            frames = [b"P"]
+        else:
+            hostile = RawLifeline(daemon.directory, messages).socket
+            frames = [HEADER.pack(GET_STATS, 0, 0, 1)]
+            if door == "the frame is never read":
+                daemon.process.send_signal(signal.SIGSTOP)  # so that both lie in the queue
+                os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
+                hostile.send(HEADER.pack(99, 0, 0, 1))  # cut for this one
+        try:
+            hostile.sendmsg(frames, rights)
+        except PermissionError:
+            pass
+        else:
+            connection.detach()
+            os.close(struct.unpack("i", rights[0][2])[0])  # the daemon's is the last
+        daemon.process.send_signal(signal.SIGCONT)
+        for _ in range(3):
+            client = daemon.client()
+            client.ask("stats")
+            client.leave()
+        hostile.close()
+        probe = socket.socket(socket.AF_UNIX)
+        probe.settimeout(PATIENCE_S)
+        probe.connect(str(daemon.directory / "broker.sock"))
+        probe.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        assert probe.recv(9), "the gRPC door answers no more"
+        probe.close()
+    ledger.settle()

@@ -1,0 +1,321 @@
+"""arraybridgectl put and dump: one array of a .npy file into a share and out again, and every file that is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from cuda_client import PATTERN
+from foreign_client import BUILD, CTL, PATIENCE_S, Daemon, Session, eventually
+
+ERROR, USAGE, CANNOT_CONNECT, PERMISSION, NOT_FOUND, EXHAUSTED = 1, 2, 3, 4, 5, 6
+MiB = 1 << 20
+
+
+def ctl(daemon: Daemon, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = [str(CTL), "-H", str(daemon.directory), *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def refusal(daemon: Daemon, code: int, *arguments: object) -> str:
+    answer = ctl(daemon, *arguments)
+    assert (answer.returncode, answer.stdout) == (code, ""), answer.stderr
+    return answer.stderr
+
+
+def shares(daemon: Daemon) -> dict[str, dict[str, Any]]:
+    listed = json.loads(ctl(daemon, "-o", "json", "ls").stdout)["shares"]
+    return {info["share"]["name"]: info for info in listed}
+
+
+ARRAYS = {
+    "matrix": numpy.arange(12, dtype="f4").reshape(3, 4),
+    "scalar": numpy.array(2.5),
+    "empty": numpy.zeros((0, 3), "i2"),
+    "truth": numpy.array([True, False]),
+    "complex": numpy.arange(5, dtype="c16"),
+    "bytes": numpy.arange(256, dtype="u1"),
+    "half": numpy.arange(7, dtype="f2"),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_an_array_comes_out_as_it_went_in(daemon: Daemon, tmp_path: Path, name: str, version: tuple[int, int]) -> None:
+    array = ARRAYS[name]
+    with (tmp_path / f"{name}.npy").open("wb") as file:
+        numpy.lib.format.write_array(file, array, version=version)
+    assert ctl(daemon, "put", tmp_path / f"{name}.npy").returncode == 0
+    (spec,) = shares(daemon)[name]["share"]["specs"]["arrays"]
+    assert (spec["dtype"], spec["shape"]) == (array.dtype.name, [str(size) for size in array.shape])
+    done = ctl(daemon, "dump", name, "-f", tmp_path / "out.npy")
+    assert done.returncode == 0, done.stderr
+    out = numpy.load(tmp_path / "out.npy")
+    assert (out.dtype, out.shape) == (array.dtype, array.shape)
+    assert (out == array).all()
+
+
+def test_big_files_are_in_memory_once(daemon: Daemon, tmp_path: Path) -> None:
+    size = 192 * MiB
+    array = numpy.random.default_rng(7).integers(0, 1 << 60, size // 8)
+    numpy.save(tmp_path / "big.npy", array)
+    for words in (["put", str(tmp_path / "big.npy")], ["dump", "big", "-f", str(tmp_path / "out.npy")]):
+        process = subprocess.Popen([str(CTL), "-H", str(daemon.directory), *words], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        # The share's own pages count, once mapped.
+        assert used.ru_maxrss * 1024 < size * 3 // 2, words
+    assert (numpy.load(tmp_path / "out.npy", mmap_mode="r") == array).all()
+
+
+def test_the_answer_says_what_becomes_of_the_share(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    config = tmp_path / "arraybridged.toml"
+    config.write_text('[namespace.goes]\non_publisher_exit = "withdraw"\n[namespace.short]\nshare_lifetime = "1h"\n')
+    daemon = start("--config", str(config))
+    file = tmp_path / "frame.npy"
+    numpy.save(file, ARRAYS["matrix"])
+
+    def then(*arguments: object) -> str:
+        answer = ctl(daemon, "-o", "csv", "put", file, *arguments)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout.splitlines()[1]
+
+    assert then().endswith("it stays until it is withdrawn: arraybridgectl withdraw frame")
+    assert then("-n", "elsewhere").endswith("arraybridgectl -n elsewhere withdraw frame")
+    assert then("brief", "--lifetime", "2min").endswith(("it is withdrawn in 119 s", "it is withdrawn in 2 min"))
+    assert then("-n", "short").endswith(("it is withdrawn in 59 min", "it is withdrawn in 60 min"))
+    told = refusal(daemon, ERROR, "-n", "goes", "put", file)
+    assert "on_publisher_exit" in told and "'frame' has gone with this command" in told and "--hold" in told
+    assert set(shares(daemon)) == {"frame", "brief"}  # of three namespaces
+    told = json.loads(ctl(daemon, "-o", "json", "put", file, "as-json").stdout)
+    assert (told["share"]["name"], told["goes_with_maker"], told["expires"]) == ("as-json", False, False)
+
+
+@pytest.mark.parametrize("namespace", ["default", "goes"])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_share_is_held_as_long_as_the_command_runs(
+    start: Callable[..., Daemon], tmp_path: Path, namespace: str, by: signal.Signals
+) -> None:
+    config = tmp_path / "arraybridged.toml"
+    config.write_text('[namespace.goes]\non_publisher_exit = "withdraw"\n')
+    daemon = start("--config", str(config))
+    numpy.save(tmp_path / "frame.npy", ARRAYS["matrix"])
+    words: list[str | Path] = [CTL, "-H", daemon.directory, "-n", namespace, "--no-header", "put", tmp_path / "frame.npy", "--hold"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith("it is withdrawn when this command ends\n")
+    assert shares(daemon)["frame"]["maker_process_id"] == str(process.pid)
+    assert ctl(daemon, "-n", namespace, "dump", "frame", "-f", tmp_path / "out.npy").returncode == 0
+    process.send_signal(by)
+    assert process.wait(PATIENCE_S) == 0
+    assert shares(daemon) == {}
+
+
+def test_a_hold_ends_when_the_share_has_gone(daemon: Daemon, tmp_path: Path) -> None:
+    numpy.save(tmp_path / "frame.npy", ARRAYS["matrix"])
+    words: list[str | Path] = [CTL, "-H", daemon.directory, "put", tmp_path / "frame.npy", "--hold"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    eventually("it is there", lambda: "frame" in shares(daemon))
+    assert ctl(daemon, "withdraw", "frame").returncode == 0
+    assert process.communicate(timeout=PATIENCE_S)[1] == "arraybridgectl: 'frame' has been withdrawn or replaced\n"
+    assert process.returncode == NOT_FOUND
+
+
+def test_a_name_that_is_taken(daemon: Daemon, tmp_path: Path) -> None:
+    numpy.save(tmp_path / "frame.npy", ARRAYS["matrix"])
+    assert ctl(daemon, "put", tmp_path / "frame.npy").returncode == 0
+    assert "has a share 'frame' already" in refusal(daemon, ERROR, "put", tmp_path / "frame.npy")
+    assert ctl(daemon, "put", tmp_path / "frame.npy", "--replace").returncode == 0
+    assert shares(daemon)["frame"]["share"]["generation"] == "2"
+
+
+def save(path: Path, array: Any) -> Path:
+    numpy.save(path, array, allow_pickle=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (numpy.zeros(3, ">f4"), "big-endian"),
+        (numpy.asfortranarray(numpy.zeros((2, 3))), "Fortran"),
+        (numpy.zeros(3, [("x", "f4"), ("y", "i8")]), "structures"),
+        (numpy.array(["text"]), "texts"),
+        (numpy.array([b"text"]), "texts"),
+        (numpy.array([object()], object), "pickles"),
+        (numpy.zeros(3, "M8[ns]"), "times"),
+        (numpy.zeros(3, "V4"), "bytes without a type"),
+        (numpy.zeros(3, "g"), "differs between machines"),
+    ],
+    ids=["big-endian", "fortran", "structure", "text", "bytes", "object", "time", "void", "longdouble"],
+)
+def test_what_cannot_be_shared_as_it_is(daemon: Daemon, tmp_path: Path, array: Any, why: str) -> None:
+    file = save(tmp_path / "a.npy", array)
+    told = refusal(daemon, ERROR, "put", file)
+    assert told.startswith(f"arraybridgectl: {file}: ") and why in told
+    assert shares(daemon) == {}
+
+
+def test_files_that_are_not_what_their_head_says(daemon: Daemon, tmp_path: Path) -> None:
+    whole = save(tmp_path / "whole.npy", ARRAYS["matrix"]).read_bytes()
+    broken = tmp_path / "broken.npy"
+    for content, why in [
+        (b"", "no .npy file"),
+        (whole[:9], "cut off"),
+        (whole[:100], "cut off: 100 bytes of 128"),
+        (whole[:-1], "announces 48 bytes, and 47 follow"),
+        (whole + b"\0", "announces 48 bytes, and 49 follow"),
+        (whole.replace(b"(3, 4)", b"(3<<62"), "without a comma"),
+        (whole.replace(b"(3, 4), }           ", b"(4611686018427387,)}"), "announces 18446744073709548 bytes, and 48 follow"),
+        (whole.replace(b"\x01\0", b"\x09\0", 1), "version 9.0"),
+        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "10012 at most"),
+    ]:
+        broken.write_bytes(content)
+        assert why in refusal(daemon, ERROR, "put", broken), why
+    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path)
+    os.mkfifo(tmp_path / "pipe.npy")
+    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
+    assert "No such file" in refusal(daemon, NOT_FOUND, "put", tmp_path / "nowhere.npy")
+    assert shares(daemon) == {}
+
+
+def test_heads_with_anything_in_them(daemon: Daemon, tmp_path: Path) -> None:
+    """Whatever is changed in a head: an array of what the file says, or a refusal that names the file."""
+    whole = save(tmp_path / "whole.npy", ARRAYS["matrix"]).read_bytes()
+    dice = random.Random(7)
+    for _ in range(60):
+        changed = bytearray(whole)
+        for _ in range(dice.randint(1, 4)):
+            changed[dice.randrange(80)] = dice.choice(b"0123456789(),'<>| {}:FTdescrfu\0\xff")
+        (tmp_path / "changed.npy").write_bytes(changed)
+        answer = ctl(daemon, "put", tmp_path / "changed.npy", "--replace")
+        assert answer.returncode in (0, ERROR), (bytes(changed[:80]), answer.stderr)
+        if answer.returncode == ERROR:
+            assert answer.stderr.startswith(f"arraybridgectl: {tmp_path}/changed.npy: "), answer.stderr
+
+
+def test_a_quota_is_what_it_says(daemon: Daemon, tmp_path: Path) -> None:
+    assert ctl(daemon, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "1MiB").returncode == 0
+    file = save(tmp_path / "a.npy", numpy.zeros(4 * MiB, "u1"))
+    assert "quota" in refusal(daemon, EXHAUSTED, "--timeout", "500ms", "put", file)
+
+
+def test_what_is_there_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+    assert ctl(daemon, "put", save(tmp_path / "a.npy", ARRAYS["matrix"])).returncode == 0
+    out = tmp_path / "out.npy"
+    out.write_text("mine")
+    assert f"{out}: is there already" in refusal(daemon, ERROR, "dump", "a", "-f", out)
+    assert out.read_text() == "mine"
+    assert ctl(daemon, "dump", "a", "-f", out, "--force").returncode == 0
+    assert (numpy.load(out) == ARRAYS["matrix"]).all()
+    assert "and no file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert sorted(path.name for path in tmp_path.glob("*.npy")) == ["a.npy", "out.npy"]
+    assert "No such file" in refusal(daemon, ERROR, "dump", "a", "-f", tmp_path / "no" / "out.npy")
+    assert refusal(daemon, NOT_FOUND, "dump", "b", "-f", tmp_path / "b.npy") and not (tmp_path / "b.npy").exists()
+    assert refusal(daemon, NOT_FOUND, "dump", "a", "--generation", 99, "-f", tmp_path / "b.npy")
+
+
+def test_a_dump_that_does_not_fit_leaves_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    assert ctl(daemon, "put", save(tmp_path / "a.npy", numpy.zeros(MiB, "u1"))).returncode == 0
+    words = ["prlimit", f"--fsize={MiB // 2}", CTL, "-H", daemon.directory, "dump", "a", "-f", tmp_path / "out.npy"]
+    done = subprocess.run(["env", "--ignore-signal=XFSZ", *map(str, words)], capture_output=True, text=True)
+    assert (done.returncode, "File too large" in done.stderr) == (ERROR, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
+
+
+def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session: Session, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 3
+    published, mapping = session.publish("first", content)
+    arena = session.call("List").shares[0].share.handle
+    specs = [
+        {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [16], "size": 16},
+        # Every other column of a matrix of bytes, as a foreign program may have published it.
+        {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [4, 8], "strides": [16, 2], "offset": 256, "size": 63},
+        {"code": 4, "bits": 16, "lanes": 1, "dtype": "bfloat16", "shape": [4], "offset": 512, "size": 8},
+    ]
+    session.call("Withdraw", shares=[{"name": "first"}])
+    allocated = session.call("Allocate", namespace="default", size=len(content))
+    redeemed, descriptor = session.lifeline.redeem(allocated.ticket)
+    os.pwrite(descriptor, content, 0)
+    os.close(descriptor)
+    session.call("Mapped", arena=redeemed.handle.arena)
+    session.call(
+        "Publish", namespace="default", name="three", arena=redeemed.handle.arena,
+        arena_generation=redeemed.handle.generation, size=len(content), specs={"arrays": specs},
+    )  # fmt: skip
+    assert (published.generation, arena.size, len(mapping) >= arena.size) == (1, len(content), True)
+    out = tmp_path / "out.npy"
+    assert "has 3 arrays: say --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
+    assert "no number 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
+    assert "'bfloat16'" in refusal(daemon, ERROR, "dump", "three", "-f", out, "--array", 2)
+    assert ctl(daemon, "dump", "three", "-f", out, "--array", 0).returncode == 0
+    assert numpy.load(out).tobytes() == content[:16]
+    assert ctl(daemon, "dump", "three", "-f", out, "--array", 1, "--force").returncode == 0
+    matrix = numpy.frombuffer(content, "u1")[256:320].reshape(4, 16)[:, ::2]
+    assert (numpy.load(out) == matrix).all()
+
+
+def test_a_share_on_a_gpu_is_copied_out(
+    start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+    if not driver.exists():
+        pytest.skip("the simulated driver is not built")
+    (tmp_path / "libcuda.so.1").symlink_to(driver)
+    monkeypatch.setenv("SIMULATED_CUDA", f"devices=1;dir={tmp_path};memory=67108864")
+    daemon = start("--cuda-driver", str(driver))
+    program = Path(__file__).with_name("cuda_client.py")
+    maker = subprocess.Popen(
+        [sys.executable, str(program), str(daemon.directory), str(driver), "put", "on-gpu"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert maker.stdout is not None and maker.stdout.readline() == "ok\n"
+        done = ctl(daemon, "dump", "on-gpu", "-f", tmp_path / "out.npy", LD_LIBRARY_PATH=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        assert numpy.load(tmp_path / "out.npy").tobytes() == PATTERN
+        without = ctl(daemon, "dump", "on-gpu", "-f", tmp_path / "none.npy", LD_LIBRARY_PATH="")
+        if without.returncode != 0:  # a machine with no driver of its own
+            assert not (tmp_path / "none.npy").exists() and without.stderr
+    finally:
+        maker.communicate("\n", timeout=PATIENCE_S)
+
+
+def test_bench_measures_and_leaves_nothing(daemon: Daemon) -> None:
+    rows = json.loads(ctl(daemon, "-o", "json", "bench", "--count", 20).stdout)
+    assert [(row["what"], row["size"]) for row in rows] == [
+        ("allocate", "65536"), ("allocate", "16777216"), ("acquire", "4096"), ("acquire", "4096"), ("copy", "65536"), ("copy", "16777216"),
+    ]  # fmt: skip
+    assert [row["how"] for row in rows if row["what"] == "acquire"] == ["by a call", "without a call"]
+    for row in rows:
+        assert row["count"] == "20" and 0 < int(row["median_ns"]) <= int(row["p99_ns"])
+    assert shares(daemon) == {}
+    table = ctl(daemon, "bench", "copy", "--count", 1).stdout.splitlines()
+    assert len(table) == 3 and table[1].startswith("copy") and " us " in table[1]
+    assert json.loads(ctl(daemon, "-o", "json", "stats").stdout)["sessions"] == "1"  # the command that asks
+    for wrong in (["bench", "everything"], ["bench", "--count", 0]):
+        assert ctl(daemon, *wrong).returncode == USAGE
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    save(tmp_path / "a.npy", ARRAYS["matrix"])
+    for words in (["put", str(tmp_path / "a.npy")], ["dump", "a", "-f", str(tmp_path / "out.npy")]):
+        done = subprocess.run([str(CTL), "-H", str(tmp_path), *words], capture_output=True, text=True)
+        assert done.returncode == CANNOT_CONNECT, done.stderr
+    assert subprocess.run([CTL, "put"], capture_output=True).returncode == USAGE
+    assert subprocess.run([CTL, "dump", "a"], capture_output=True).returncode == USAGE
+
+

@@ -1,0 +1,40 @@
+#include "proto/boundary/endpoint.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+namespace arraybridge {
+namespace {
+
+TEST(EndpointTest, HostsAndPortsAreReadAndWritten) {
+  for (const char* const text : {"127.0.0.1:9443", "[::1]:0", "broker.test:65535", "0.0.0.0:1"}) {
+    const auto endpoint = ReadEndpoint(text);
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status().ToString();
+    EXPECT_EQ(endpoint->text(), text);
+  }
+  EXPECT_EQ(ReadEndpoint("[fe80::1]:7")->host, "fe80::1");
+}
+
+TEST(EndpointTest, WhatIsNoneIsRefused) {
+  for (const char* const text : {"", ":", ":9", "host", "host:", "host:x", "host:-1", "host:65536", "host:9 ", "::1:9",
+                                 "[host]:9", "[]:9", "[::1]", "[::1]9", "a/b:9", "a@b:9"}) {
+    EXPECT_EQ(ReadEndpoint(text).status().code(), Code::kInvalidArgument) << text;
+  }
+}
+
+TEST(EndpointTest, TheKernelTakesNumbers) {
+  const auto v4 = NumericAddress(*ReadEndpoint("127.0.0.1:258"));
+  ASSERT_TRUE(v4.ok());
+  EXPECT_EQ(v4->generic()->sa_family, AF_INET);
+  EXPECT_EQ(ntohs(reinterpret_cast<const sockaddr_in*>(v4->generic())->sin_port), 258);
+  const auto v6 = NumericAddress(*ReadEndpoint("[::1]:258"));
+  ASSERT_TRUE(v6.ok());
+  EXPECT_EQ(v6->generic()->sa_family, AF_INET6);
+  EXPECT_EQ(v6->size, sizeof(sockaddr_in6));
+  for (const char* const name : {"localhost:1", "127.1:1", "[1::2::3]:1"}) {
+    EXPECT_EQ(NumericAddress(*ReadEndpoint(name)).status().code(), Code::kInvalidArgument) << name;
+  }
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,136 @@
+// The fences of rings and roads, as they are compiled, on this machine: of two who each write a word and then read the
+// other's, one sees what the other has written. hold_model_test and road_model_test show why that has to be; this, that
+// the code does it.
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "proto/boundary/ring_layout.h"
+#include "proto/boundary/road_layout.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kPlaces = 64;  // that two run through side by side
+constexpr uint64_t kRounds = 4000;
+
+struct Place {
+  ring::Bell bell;
+  road::SentPage sent;
+  road::TakenPage taken;
+  alignas(64) road::Sign sign;
+  alignas(128) ring::Page page;
+};
+
+bool HasSeveralCpus() {
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
+}
+
+// Spins, for the two are to run at the same time; yields, for there may be more to run than processors.
+template <class Ready>
+void Await(Ready ready) {
+  for (unsigned turn = 1; !ready(); ++turn) {
+    if (turn % 1024 == 0) ::sched_yield();
+  }
+}
+
+class FenceTest : public ::testing::Test {
+ protected:
+  // Each: writes its word of a place for this round, and whether it has not seen the other's.
+  using Side = std::function<bool(Place&, uint64_t round)>;
+
+  void SetUp() override {
+    if (!HasSeveralCpus()) GTEST_SKIP() << "one processor reorders nothing between two threads";
+  }
+
+  // How often neither saw the other; until the first if `most` is 1.
+  uint64_t BothMissed(const Side& one, const Side& other, uint64_t most = UINT64_MAX) {
+    std::atomic<uint64_t> begun{0};  // rounds, by the one who sets up
+    std::atomic<uint64_t> ended{0};
+    std::array<bool, kPlaces> missed{};
+    std::thread second([&] {
+      for (uint64_t round = 1;; ++round) {
+        Await([&] { return begun.load() >= round; });
+        if (stop_.load()) return;
+        for (size_t i = 0; i < kPlaces; ++i) missed[i] = other((*places_)[i], round);
+        ended.store(round);
+      }
+    });
+    uint64_t count = 0;
+    uint64_t round = 1;
+    for (; round <= kRounds && count < most; ++round) {
+      std::array<bool, kPlaces> its{};
+      begun.store(round);
+      for (size_t i = 0; i < kPlaces; ++i) its[i] = one((*places_)[i], round);
+      Await([&] { return ended.load() >= round; });
+      for (size_t i = 0; i < kPlaces; ++i) count += its[i] && missed[i] ? 1 : 0;
+    }
+    stop_ = true;
+    begun.store(round);
+    second.join();
+    stop_ = false;
+    return count;
+  }
+
+  std::atomic<bool> stop_{false};
+  const std::unique_ptr<std::array<Place, kPlaces>> places_ = std::make_unique<std::array<Place, kPlaces>>();
+};
+
+TEST_F(FenceTest, WithoutOneNeitherSeesTheOther) {
+  const uint64_t missed = BothMissed(
+      [](Place& at, uint64_t round) {
+        Store(at.page.head, round, std::memory_order_release);
+        return Load(at.bell.asleep, std::memory_order_relaxed) != round;
+      },
+      [](Place& at, uint64_t round) {
+        Store(at.bell.asleep, round, std::memory_order_relaxed);
+        return Load(at.page.head, std::memory_order_relaxed) != round;
+      },
+      1);
+  if (missed == 0) GTEST_SKIP() << "nothing was reordered this time: the other tests prove nothing here";
+}
+
+TEST_F(FenceTest, WhoEntersIntoARingSeesWhoFallsAsleepOrIsSeen) {
+  EXPECT_EQ(BothMissed([](Place& at, uint64_t round) { return ring::Enter(at.page, round, at.bell) != round; },
+                       [](Place& at, uint64_t round) { return ring::FallAsleep(at.bell, round, at.page, round - 1); }),
+            0u);
+}
+
+TEST_F(FenceTest, WhoPassesAnEntrySeesThatTheRoadEndsOrIsSeen) {
+  // A Sign is written once in its life; here each round is one, told by the entries that there are.
+  EXPECT_EQ(BothMissed(
+                [](Place& at, uint64_t round) {
+                  const bool stands = road::Pass(at.sent.head, round, at.sign) == road::kStands;
+                  Await([&] { return Load(at.sign.revoked, std::memory_order_relaxed) != road::kStands; });
+                  Store(at.sign.revoked, road::kStands, std::memory_order_relaxed);
+                  return stands;
+                },
+                [](Place& at, uint64_t round) {
+                  road::Revoke(at.sign);
+                  return Load(at.sent.head, std::memory_order_acquire) != round;
+                }),
+            0u);
+}
+
+TEST_F(FenceTest, WhoPassesAnEntrySeesWhoFallsAsleepOrIsSeen) {
+  EXPECT_EQ(BothMissed(
+                [](Place& at, uint64_t round) {
+                  road::Pass(at.sent.head, round, at.sign);
+                  return Load(at.taken.asleep, std::memory_order_relaxed) != round;
+                },
+                [](Place& at, uint64_t round) {
+                  road::FallAsleep(at.taken.asleep, round);
+                  return Load(at.sent.head, std::memory_order_relaxed) != round;
+                }),
+            0u);
+}
+
+}  // namespace
+}  // namespace arraybridge

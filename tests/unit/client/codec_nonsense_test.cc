@@ -1,0 +1,83 @@
+// Answers of a broker that is not to be trusted: a decoder says an error or a value, whatever comes.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "client/codec.h"
+#include "tests/unit/client/some_messages.h"
+
+namespace arraybridge {
+namespace {
+
+// Every decoder on every prefix and every changed byte of every answer: an error or a value, never a crash.
+TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
+  v1::OpenSessionResponse opened;
+  *opened.mutable_server() = SomeServer();
+  v1::AllocateResponse allocated;
+  *allocated.mutable_handle() = SomeShare().handle();
+  AddReturned(allocated);
+  v1::PublishResponse published;
+  published.set_name("x");
+  AddReturned(published);
+  v1::ExportResponse exported;
+  *exported.mutable_handle() = SomeShare().handle();
+  v1::Error error;
+  error.set_message("m");
+  (*error.mutable_metadata())["k"] = "v";
+  const std::vector<std::string> answers{opened.SerializeAsString(),     SomeServer().SerializeAsString(),
+                                         allocated.SerializeAsString(),  published.SerializeAsString(),
+                                         exported.SerializeAsString(),   SomeAcquired().SerializeAsString(),
+                                         SomeList().SerializeAsString(), SomeStats().SerializeAsString(),
+                                         error.SerializeAsString(),      SomeEvents().SerializeAsString()};
+  const std::vector<std::function<bool(std::string_view)>> decoders{
+      [](auto bytes) { return codec::DecodeOpened(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeServer(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeAllocated(bytes).ok(); },
+      [](auto bytes) { return codec::DecodePublished(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeOpenedChannel(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeExported(bytes).ok(); },
+      [](auto bytes) { return DecodeShares(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeListed(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeStats(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeError(5, bytes).ok(); },
+      [](auto bytes) { return codec::DecodeWatch(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeEvents(bytes).ok(); },
+      [](auto bytes) { return codec::DecodeReturned(bytes).ok(); }};
+  size_t refused = 0;
+  for (const std::string& answer : answers) {
+    for (const auto& decode : decoders) {
+      for (size_t length = 0; length <= answer.size(); ++length) {
+        refused += decode(std::string_view(answer).substr(0, length)) ? 0 : 1;
+      }
+      for (size_t at = 0; at < answer.size(); ++at) {
+        for (const int change : {1, 2, 4, 7, 128, 255}) {
+          std::string changed = answer;
+          changed[at] = static_cast<char>(changed[at] ^ change);
+          refused += decode(changed) ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(CodecNonsenseTest, SenselessAnswersAreRefused) {
+  v1::AcquireResponse message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->mutable_handle()->set_size(1 << 21);  // offset + size > arena
+  EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
+  message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->mutable_handle()->set_kind(v1::HANDLE_KIND_UNSPECIFIED);
+  EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
+  message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->clear_handle();
+  EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
+  message = SomeAcquired();
+  message.mutable_shares(0)->mutable_share()->mutable_specs()->mutable_arrays(0)->set_lanes(4);
+  EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,88 @@
+// A session of a client whose broker has opened it and then does nothing but what a test says: for what clients do
+// without calls.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/memory/host_mapper.h"
+#include "client/session.h"
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+
+class QuietSession {
+ public:
+  QuietSession() : reaper_(Reaper::Make(BurySessionRemains)) {
+    std::string folder = std::filesystem::temp_directory_path() / "fuzz-XXXXXX";
+    AB_CHECK(::mkdtemp(folder.data()) != nullptr);
+    const std::string path = folder + "/lifeline.sock";
+    const UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    AB_CHECK(path.size() < sizeof name.sun_path);
+    path.copy(name.sun_path, path.size());
+    AB_CHECK(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0);
+    AB_CHECK(::listen(listener.get(), 1) == 0);
+    std::thread broker([&] { Open(listener); });
+    std::vector<std::unique_ptr<MemoryMapper>> mappers;
+    mappers.push_back(MakeHostMapper());
+    auto opened =
+        Session::Open({.address = folder, .spin = {}}, reaper_, std::make_shared<MapperTable>(std::move(mappers)),
+                      late_errors_, std::chrono::steady_clock::now() + std::chrono::seconds(60));
+    broker.join();
+    AB_CHECK(opened.ok());
+    session_ = *std::move(opened);
+    std::filesystem::remove_all(folder);
+  }
+  QuietSession(const QuietSession&) = delete;
+  QuietSession& operator=(const QuietSession&) = delete;
+
+  Session& operator*() { return *session_; }
+  Session* operator->() { return session_.get(); }
+  const std::shared_ptr<Session>& shared() const { return session_; }
+  LateErrors& late_errors() { return *late_errors_; }
+  // What it says to its broker, without waiting. False: nothing.
+  bool Hears(Frame* frame) { return ReceiveFrame(broker_.get(), buffer_, false, frame) == ReceiveOutcome::kFrame; }
+  // What its broker answers, and the session hears.
+  void Answer(const FrameHeader& asked, Code code, int descriptor = -1) {
+    const FrameHeader header{asked.verb, 0, static_cast<uint32_t>(code), asked.request};
+    AB_CHECK(SendFrame(broker_.get(), header, {}, descriptor, true) == SendOutcome::kSent);
+    session_->lifeline().ReadArrived();
+  }
+  void HangUp() { broker_.reset(); }
+  // What was dropped is given back, and what was said of it is read.
+  void Settle() {
+    reaper_->Collect();
+    Frame frame;
+    while (Hears(&frame)) continue;
+  }
+
+ private:
+  void Open(const UniqueFd& listener) {
+    broker_.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Frame hello;
+    AB_CHECK(ReceiveFrame(broker_.get(), buffer_, true, &hello) == ReceiveOutcome::kFrame);
+    // An OpenSessionResponse: session 1, protocol 1.
+    const FrameHeader header{hello.header.verb, 0, 0, hello.header.request};
+    AB_CHECK(SendFrame(broker_.get(), header, "\x08\x01\x18\x01", -1, true) == SendOutcome::kSent);
+  }
+
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
+  const std::shared_ptr<Reaper> reaper_;
+  const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
+  UniqueFd broker_;
+  std::shared_ptr<Session> session_;
+};
+
+}  // namespace arraybridge

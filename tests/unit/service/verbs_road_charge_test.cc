@@ -1,0 +1,143 @@
+// To whom a road is charged, and until when (limits.roads_per_uid).
+#include <string>
+
+#include "tests/unit/service/road_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+TEST_F(VerbsRoadTest, SoManyOfAUserAndNoMore) {
+  config_.limits.roads_per_uid = 1;
+  Build();
+  v1::OpenChannelRequest request;
+  request.set_name("another");
+  request.set_role(kSender);
+  const auto sends = verbs().OpenChannel(sender_, request);
+  request.set_role(kReceiver);
+  ASSERT_TRUE(verbs().OpenChannel(receiver_, request).ok());
+  const Status refused = RefusedPart(sender_, sends->message.channel());
+  EXPECT_EQ(refused.reason(), "TOO_MANY_ROADS");
+  CloseBoth();
+  EXPECT_EQ(RefusedPart(sender_, sends->message.channel()).reason(), "TOO_MANY_ROADS")
+      << "its sender may wait for what was received there";
+  v1::ReleaseRequest release;
+  release.add_roads(sending_);
+  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  EXPECT_TRUE(RefusedPart(sender_, sends->message.channel()).ok());
+}
+
+// Two users who share a namespace, and a road from one to the other.
+class VerbsRoadOfTwoUsersTest : public VerbsRoadTest {
+ protected:
+  static constexpr uint32_t kSends = 1000;
+  static constexpr uint32_t kReceives = 1001;
+
+  void SetUp() override {
+    config_.limits.roads_per_uid = 1;
+    for (const uint32_t uid : {kSends, kReceives}) {
+      config_.namespaces["team"].access.push_back({AccessEntry::Who::kUser, uid, {}, Right::kWrite});
+    }
+    sender_ = Open(Door::kLifeline, kSends);
+    receiver_ = Open(Door::kLifeline, kReceives);
+    sending_ = EndOf(sender_, "between", kSender);
+    receiving_ = EndOf(receiver_, "between", kReceiver);
+    ends_.emplace(verbs(), sender_, sending_, receiver_, receiving_, kCapacity);
+  }
+  uint64_t EndOf(const Caller& caller, const std::string& channel, v1::OpenChannelRequest::Role role) {
+    v1::OpenChannelRequest request;
+    request.set_namespace_("team");
+    request.set_name(channel);
+    request.set_role(role);
+    request.set_capacity(kCapacity);
+    const auto opened = verbs().OpenChannel(caller, request);
+    EXPECT_TRUE(opened.ok()) << opened.status().ToString();
+    return opened.ok() ? opened->message.channel() : 0;
+  }
+  // Why a channel between these two gets no road; nothing: it has one from now on.
+  std::string RefusalBetween(const Caller& one, const Caller& other) {
+    const std::string channel = "channel " + std::to_string(++channels_);
+    const uint64_t end = EndOf(one, channel, kSender);
+    EndOf(other, channel, kReceiver);
+    return RefusedPart(one, end).reason();
+  }
+
+  int channels_ = 0;
+};
+
+TEST_F(VerbsRoadOfTwoUsersTest, ThatStandsIsChargedToBoth) {
+  const Caller senders = Open(Door::kLifeline, kSends);
+  const Caller receivers = Open(Door::kLifeline, kReceives);
+  EXPECT_EQ(RefusalBetween(sender_, senders), "TOO_MANY_ROADS");
+  EXPECT_EQ(RefusalBetween(receiver_, receivers), "TOO_MANY_ROADS") << "though the other one asked for it first";
+  EXPECT_EQ(RefusalBetween(receivers, senders), "TOO_MANY_ROADS");
+}
+
+TEST_F(VerbsRoadOfTwoUsersTest, ThatHasEndedIsItsSendersWhoMayWaitForWhatWasReceived) {
+  CloseBoth();
+  EXPECT_EQ(RefusalBetween(receiver_, receiver_), "") << "who cannot end it does not pay for it";
+  EXPECT_EQ(RefusalBetween(sender_, sender_), "TOO_MANY_ROADS");
+  v1::ReleaseRequest release;
+  release.add_roads(sending_);
+  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  EXPECT_EQ(RefusalBetween(sender_, sender_), "");
+}
+
+TEST_F(VerbsRoadOfTwoUsersTest, WhoseSessionEndsLeavesNothingToPayFor) {
+  verbs().EndSession(sender_.session);
+  const Caller senders = Open(Door::kLifeline, kSends);
+  EXPECT_EQ(RefusalBetween(senders, senders), "");
+  EXPECT_EQ(RefusalBetween(receiver_, receiver_), "");
+}
+
+TEST_F(VerbsRoadOfTwoUsersTest, ThatNobodyHasUsedIsNobodysOnceItHasEnded) {
+  verbs().EndSession(sender_.session);
+  verbs().EndSession(receiver_.session);
+  const Caller sends = Open(Door::kLifeline, kSends);
+  const Caller receives = Open(Door::kLifeline, kReceives);
+  EXPECT_EQ(RefusalBetween(sends, receives), "") << "asked for, mapped by nobody";
+  const uint64_t third = EndOf(sends, "channel 1", kSender);
+  EXPECT_NE(third, 0u) << "which ends it";
+  EXPECT_EQ(RefusalBetween(sends, sends), "");
+  EXPECT_EQ(RefusalBetween(receives, receives), "");
+}
+
+TEST_F(VerbsRoadTest, AnEndThatHadSeveralIsAskedAboutTheOldest) {
+  config_.limits.roads_per_uid = 3;
+  Build();
+  for (int round = 0; round < 2; ++round) {
+    Leave();
+    ends_.reset();
+    ends_.emplace(verbs(), sender_, sending_, receiver_, receiving_, kCapacity);
+  }
+  v1::OpenChannelRequest request;
+  request.set_name("another");
+  request.set_role(kSender);
+  const uint64_t another = verbs().OpenChannel(sender_, request)->message.channel();
+  request.set_role(kReceiver);
+  ASSERT_TRUE(verbs().OpenChannel(receiver_, request).ok());
+  EXPECT_EQ(RefusedPart(sender_, another).reason(), "TOO_MANY_ROADS") << "two that have ended, and one that stands";
+  v1::ReleaseRequest release;
+  release.add_roads(sending_);
+  release.add_roads(sending_);
+  release.add_roads(sending_);
+  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  EXPECT_EQ(ends_->sign().revoked, road::kStands);
+  EXPECT_TRUE(RefusedPart(sender_, another).ok());
+  ends_->Send(arena_, 3);
+  EXPECT_EQ(PageOf(Leave()), 3u) << "the one that stands is not forgotten";
+}
+
+TEST_F(VerbsRoadTest, AStandingRoadIsNotForgotten) {
+  config_.limits.roads_per_uid = 1;
+  Build();
+  v1::ReleaseRequest release;
+  release.add_roads(sending_);
+  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  ends_->Send(arena_, 3);
+  verbs().EndSession(sender_.session);
+  EXPECT_EQ(ends_->sign().revoked, road::kEnded);
+  EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 3u);
+}
+
+}  // namespace
+}  // namespace arraybridge

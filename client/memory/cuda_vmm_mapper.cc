@@ -71,8 +71,11 @@ class VmmMemory {
       if (mapped && devices.driver().MemUnmap(address, bytes) != cuda::CUDA_SUCCESS) return;
       devices.driver().MemAddressFree(address, bytes);
     };
-    if (!mapped_) return free();
-    UnmapAfterWork(devices_, ordinal_, free);
+    if (mapped_) {
+      UnmapAfterWork(devices_, ordinal_, free);
+    } else {
+      free();
+    }
   }
   VmmMemory(const VmmMemory&) = delete;
   VmmMemory& operator=(const VmmMemory&) = delete;

@@ -1,13 +1,10 @@
 #include "daemon/config_access.h"
 
-#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -16,7 +13,7 @@
 #include <utility>
 
 #include "daemon/quantity.h"
-#include "proto/boundary/unique_fd.h"
+#include "daemon/setting_file.h"
 
 namespace arraybridge {
 namespace {
@@ -73,17 +70,11 @@ Result<AccessEntry> UserEntry(std::string_view name) {
 
 Result<AccessEntry> TokenEntry(const std::string& path) {
   if (!path.starts_with('/')) return InvalidArgument("token:", path, ": is not an absolute path");
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  const UniqueFd file = OpenSettingFile(path);
   if (!file.valid()) return InvalidArgument(path, ": ", std::strerror(errno));
-  struct stat found {};
-  if (::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument(path, ": is not a file");
-  if ((found.st_mode & (S_IROTH | S_IWOTH)) != 0) {
-    return InvalidArgument(path, ": everybody may read or write it (chmod o-rw)");
-  }
-  std::array<char, kTokenBytesMax + 3> bytes{};
-  const ssize_t got = ::read(file.get(), bytes.data(), bytes.size());
-  if (got < 0) return InvalidArgument(path, ": ", std::strerror(errno));
-  std::string_view token(bytes.data(), static_cast<size_t>(got));
+  const auto text = ReadSettingFile(file, path, S_IROTH | S_IWOTH, "everybody may read or write it (chmod o-rw)");
+  if (!text.ok()) return text.status();
+  std::string_view token = *text;
   while (token.ends_with('\n') || token.ends_with('\r')) token.remove_suffix(1);
   if (token.size() < kTokenBytesMin || token.size() > kTokenBytesMax) {
     return InvalidArgument(path, ": a token has ", kTokenBytesMin, " to ", kTokenBytesMax, " bytes, in one line");

@@ -1,8 +1,6 @@
 #include "daemon/config_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,35 +13,21 @@
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
-#include "proto/boundary/unique_fd.h"
+#include "daemon/setting_file.h"
 
 namespace arraybridge {
 namespace {
-
-constexpr size_t kFileBytesMax = 1 << 20;
 
 std::string At(const std::string& path, const toml::source_region& source) {
   return Concat(path, ":", source.begin.line, ":", source.begin.column);
 }
 
 Result<std::string> ReadAll(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  const UniqueFd file = OpenSettingFile(path);
   if (!file.valid() && errno == ENOENT) return NotFound(path, ": no such file");
   if (!file.valid()) return PermissionDenied(path, ": ", std::strerror(errno));
-  struct stat found {};
-  if (::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument(path, ": is not a file");
   // It names a library that the daemon loads.
-  if ((found.st_mode & S_IWOTH) != 0) return InvalidArgument(path, ": everybody may write it (chmod o-w)");
-  std::string text;
-  std::string part(16384, '\0');
-  for (;;) {
-    const ssize_t got = ::read(file.get(), part.data(), part.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return InvalidArgument(path, ": ", std::strerror(errno));
-    if (got == 0) return text;
-    text.append(part, 0, static_cast<size_t>(got));
-    if (text.size() > kFileBytesMax) return InvalidArgument(path, ": is longer than ", kFileBytesMax, " bytes");
-  }
+  return ReadSettingFile(file, path, S_IWOTH, "everybody may write it (chmod o-w)");
 }
 
 std::optional<std::string> TextOf(const toml::node& node) {

@@ -1,13 +1,11 @@
 #include "daemon/tls_files.h"
 
-#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -16,12 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "proto/boundary/unique_fd.h"
+#include "daemon/setting_file.h"
 
 namespace arraybridge {
 namespace {
-
-constexpr size_t kFileBytesMax = 1 << 20;
 
 struct Free {
   void operator()(BIO* bio) const { ::BIO_free(bio); }
@@ -32,22 +28,10 @@ using Bio = std::unique_ptr<BIO, Free>;
 using Certificate = std::unique_ptr<X509, Free>;
 using Key = std::unique_ptr<EVP_PKEY, Free>;
 
-Result<std::string> ReadFile(const std::string& path, mode_t forbidden, std::string_view whose) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+Result<std::string> ReadFile(const std::string& path, mode_t forbidden, std::string_view because) {
+  const UniqueFd file = OpenSettingFile(path);
   if (!file.valid()) return InvalidArgument(path, ": ", std::strerror(errno));
-  struct stat found {};
-  if (::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument(path, ": is not a file");
-  if ((found.st_mode & forbidden) != 0) return InvalidArgument(path, ": ", whose);
-  std::string text;
-  std::string part(16384, '\0');
-  for (;;) {
-    const ssize_t got = ::read(file.get(), part.data(), part.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return InvalidArgument(path, ": ", std::strerror(errno));
-    if (got == 0) return text;
-    text.append(part, 0, static_cast<size_t>(got));
-    if (text.size() > kFileBytesMax) return InvalidArgument(path, ": is longer than ", kFileBytesMax, " bytes");
-  }
+  return ReadSettingFile(file, path, forbidden, because);
 }
 
 // Without it OpenSSL would ask at the terminal.

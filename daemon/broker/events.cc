@@ -4,19 +4,13 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/at_limit.h"
 #include "daemon/broker/snapshot.h"
 
 namespace arraybridge {
 namespace {
 
 Status NotOpen() { return NotFound("this watch is not open").Because("WATCH_NOT_OPEN"); }
-
-Status TooMany(std::string_view limit, uint64_t value) {
-  return ResourceExhausted("limit ", limit, " (", value, ") is reached")
-      .Because("TOO_MANY_WATCHERS")
-      .With("limit", std::string(limit))
-      .With("value", std::to_string(value));
-}
 
 }  // namespace
 
@@ -48,10 +42,10 @@ bool Events::Watcher::Sees(const Event& event) const {
 
 Result<WatcherId> Events::Open(SessionId session, uint32_t uid, std::set<std::string> shared, EventFilter filter) {
   const MutexLock lock(mutex_);
-  if (watchers_.size() >= limits_.watchers) return TooMany("watchers", limits_.watchers);
+  if (watchers_.size() >= limits_.watchers) return AtLimit("TOO_MANY_WATCHERS", "watchers", limits_.watchers);
   const auto own = of_uid_.find(uid);
   if (own != of_uid_.end() && own->second >= limits_.watchers_per_uid) {
-    return TooMany("watchers_per_uid", limits_.watchers_per_uid);
+    return AtLimit("TOO_MANY_WATCHERS", "watchers_per_uid", limits_.watchers_per_uid);
   }
   const WatcherId id{++last_watcher_};
   Watcher watcher;

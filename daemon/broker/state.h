@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/at_limit.h"
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/events.h"
@@ -34,12 +35,6 @@ T RandomBytes() {
 inline Status NoSession() { return NotFound("no such session").Because("SESSION_ENDED"); }
 inline Status NoArena(ArenaId arena) {
   return NotFound("arena ", Number(arena), " is not there").Because("ARENA_NOT_FOUND");
-}
-inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t value) {
-  return ResourceExhausted("limit ", limit, " (", value, ") is reached")
-      .Because(std::string(reason))
-      .With("limit", std::string(limit))
-      .With("value", std::to_string(value));
 }
 
 inline Status OnRoad(const Channel& channel) {

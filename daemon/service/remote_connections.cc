@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "daemon/at_limit.h"
 #include "proto/boundary/endpoint.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -47,13 +48,6 @@ std::string Decoded(std::string_view text) {
     }
   }
   return decoded;
-}
-
-Status TooMany(std::string_view limit, uint64_t value) {
-  return ResourceExhausted("limit ", limit, " (", value, ") is reached")
-      .Because("TOO_MANY_CONNECTIONS")
-      .With("limit", std::string(limit))
-      .With("value", std::to_string(value));
 }
 
 }  // namespace
@@ -97,10 +91,10 @@ Status RemoteConnections::Admit(int descriptor) {
   const auto its =
       std::ranges::count_if(connections_, [&](const auto& one) { return GroupOf(one.second.peer) == group; });
   if (static_cast<uint64_t>(its) >= limits_.tcp_connections_per_address) {
-    return TooMany("tcp_connections_per_address", limits_.tcp_connections_per_address);
+    return AtLimit("TOO_MANY_CONNECTIONS", "tcp_connections_per_address", limits_.tcp_connections_per_address);
   }
   if (connections_.size() >= limits_.tcp_connections && !ShutOldestUnknown()) {
-    return TooMany("tcp_connections", limits_.tcp_connections);
+    return AtLimit("TOO_MANY_CONNECTIONS", "tcp_connections", limits_.tcp_connections);
   }
   connections_[descriptor] = {InodeOf(descriptor), *peer, ++admitted_, std::nullopt};
   return Ok();
@@ -124,7 +118,7 @@ Status RemoteConnections::Identify(std::string_view name, uint32_t subject) {
   if (its == nullptr) return Unavailable("the connection has ended");
   if (its->subject == subject) return Ok();
   if (others >= limits_.tcp_connections_per_subject) {
-    return TooMany("tcp_connections_per_subject", limits_.tcp_connections_per_subject);
+    return AtLimit("TOO_MANY_CONNECTIONS", "tcp_connections_per_subject", limits_.tcp_connections_per_subject);
   }
   its->subject = subject;
   return Ok();

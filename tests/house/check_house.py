@@ -28,17 +28,18 @@ ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax"}
 # system. Angle brackets and quotes count alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
+    "daemon/setting_file": ["daemon/setting_file.h", "proto/boundary/"],
     "daemon/config.h": ["daemon/access.h", "daemon/live.h", "proto/boundary/"],
     "daemon/config": [
         "daemon/access.h", "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "daemon/tls_files.h",
-        "proto/boundary/", "CLI/", "toml++/",
+        "daemon/setting_file.h", "proto/boundary/", "CLI/", "toml++/",
     ],
-    "daemon/tls_files": ["daemon/tls_files.h", "daemon/config.h", "proto/boundary/", "openssl/"],
+    "daemon/tls_files": ["daemon/tls_files.h", "daemon/config.h", "daemon/setting_file.h", "proto/boundary/", "openssl/"],
     "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
-    "daemon/broker/": ["daemon/broker/", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
+    "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/service/": [
-        "daemon/service/", "daemon/broker/", "daemon/config.h", "daemon/tls_files.h", "proto/", "arraybridge/v1/", "google/protobuf/",
-        "grpc", "fmt/", "spdlog/", "event2/",
+        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config.h", "daemon/tls_files.h", "proto/",
+        "arraybridge/v1/", "google/protobuf/", "grpc", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
     "client/": ["client/", "proto/boundary/", "arraybridge/", "protozero/", "dlpack/"],

@@ -98,6 +98,9 @@ TEST_F(ConfigFileTest, WhatIsNoFileOfItsOwnersIsRefused) {
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
   EXPECT_THAT(Refusal(), HasSubstr("everybody may write it"));
   EXPECT_EQ(Load({"--config", directory_}).status().code(), Code::kInvalidArgument);
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(Load({"--config", pipe}).status().code(), Code::kInvalidArgument) << "and is not waited for";
 }
 
 TEST_F(ConfigFileTest, PrintedConfigurationIsAFileThatSaysTheSame) {

@@ -10,7 +10,7 @@
 #include "client/connection.h"
 #include "client/fork_guard.h"
 #include "client/placement.h"
-#include "client/ring_put.h"
+#include "client/put.h"
 
 namespace arraybridge {
 namespace {
@@ -179,13 +179,12 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
 }
 
 Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& options) {
-  if (!options.wait) {
-    const auto connection = core_->known_connection();
-    const auto session = connection ? connection->current() : nullptr;
-    if (session) {
-      AB_RETURN_IF_ERROR(connection->TakeLateErrors());
-      if (auto share = PutThroughRing(*session, core_->options().ns, sources, options)) return *std::move(share);
-    }
+  const auto connection = core_->known_connection();
+  const auto session = connection ? connection->current() : nullptr;
+  if (session && !session->lifeline().lost()) {
+    if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+    auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->Timeout());
+    if (share) return *std::move(share);
   }
   const auto placement = Place(sources, {.own = options.sealed, .device = {}, .purpose = options});
   if (!placement.ok()) return placement.status();

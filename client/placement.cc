@@ -232,6 +232,27 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
 
 }  // namespace
 
+codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
+                          uint64_t offset, uint64_t size) {
+  codec::Publish request;
+  request.name = options.name;
+  request.arena = arena.id;
+  request.arena_generation = arena.generation;
+  request.offset = offset;
+  request.size = size;
+  request.replace = options.replace;
+  request.sealed = options.sealed;
+  request.structure = options.structure;
+  request.metadata = options.metadata;
+  request.note = session.NoteFor(options.note);
+  request.lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0));
+  return request;
+}
+
+bool IsForRing(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
+  return !options.wait && !options.replace && !options.sealed && !options.name.empty() && session.ring().in(ns);
+}
+
 Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
               const Session& session) {
   Share share;
@@ -254,10 +275,9 @@ Share ShareOf(codec::Published published, std::string_view ns, codec::Publish re
 
 namespace {
 
-// Without a call: a new name for host memory that the broker knows to be mapped.
+// Without a call, for host memory that the broker knows to be mapped.
 bool EnterRing(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
-  const bool by_call = request.replace || request.sealed || request.channel != 0;
-  if (by_call || range->arena->device.type != kDeviceCpu || !session.ring().in(request.ns)) return false;
+  if (range->arena->device.type != kDeviceCpu) return false;
   session.ring().Foresee(session);
   if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
   const std::string_view ns = std::exchange(request.ns, {});  // the ring's
@@ -297,27 +317,16 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
   const std::shared_ptr<Placement::Range>& range = placement.range();
-  codec::Publish request;
+  codec::Publish request = RequestFor(session, options, *range->arena, range->offset, range->size);
   request.ns = ns;
-  request.name = options.name;
-  request.arena = range->arena->id;
-  request.arena_generation = range->arena->generation;
-  request.offset = range->offset;
-  request.size = range->size;
-  request.replace = options.replace;
-  request.sealed = options.sealed;
-  request.structure = options.structure;
-  request.metadata = options.metadata;
-  request.note = session.NoteFor(options.note);
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
-  request.lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0));
   request.arrays.reserve(placement.described().size());
   for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, range->data()));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
-  if (!options.wait && EnterRing(session, request, range)) {
+  if (into.channel == 0 && IsForRing(session, ns, options) && EnterRing(session, request, range)) {
     return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), *range->arena, session);
   }
   auto event = FenceOf(session, placement, into.channel == 0);

@@ -27,6 +27,13 @@ Result<uint64_t> RoomOfAll(std::span<const View> arrays);
 // What a view says of its bytes. `start`: of the range in which they lie.
 codec::PublishedArray SpecOf(const View& view, const std::byte* start);
 
+// What is asked for these bytes of an arena; namespace and arrays are the caller's to add.
+codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
+                          uint64_t offset, uint64_t size);
+
+// Whether the ring would take it: nobody waits, and it is a new name.
+bool IsForRing(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
+
 // What is published, in the words of who asked for it.
 Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
               const Session& session);

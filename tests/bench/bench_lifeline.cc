@@ -43,8 +43,7 @@ Broker Connect(const Arguments& arguments) {
 
 void Put(Broker& broker, const Bytes& source, const std::string& name) {
   const View view = source.view();
-  const Placement placed = Must(broker.Place({&view, 1}));
-  Must(broker.Publish(placed, {.name = name, .replace = true, .sealed = false, .structure = {}, .metadata = {}}));
+  Must(broker.Put({&view, 1}, {.name = name, .replace = true}));
 }
 
 // memcpy into memory that is shared, populated and mapped: the least that a put of these bytes can cost.

@@ -1,0 +1,104 @@
+// Broker::Put, for which somebody waits: in one step, without a Placement, and with nothing lost where it is refused.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <arraybridge/broker.h>
+
+#include "tests/integration/processes.h"
+
+namespace arraybridge {
+namespace {
+
+class WaitedPutTest : public DaemonTest {
+ protected:
+  static constexpr size_t kBytes = 4096;
+
+  Broker::Options options() const { return {.address = directory_, .timeout = std::chrono::seconds(30)}; }
+  static View ViewOf(const std::vector<uint8_t>& content) {
+    return *Describe(const_cast<uint8_t*>(content.data()), {1, 8, 1}, {static_cast<int64_t>(content.size())}, {},
+                     Device{}, true, nullptr);
+  }
+  static Result<Share> Put(Broker& broker, const Broker::PublishOptions& options, uint8_t fill, size_t bytes = kBytes) {
+    const std::vector<uint8_t> content(bytes, fill);
+    const View view = ViewOf(content);
+    return broker.Put({&view, 1}, options);
+  }
+  static bool Holds(Broker& broker, const std::string& name, uint8_t fill) {
+    const auto got = broker.Acquire({.name = name});
+    if (!got.ok()) return false;
+    const std::vector<uint8_t> expected(got->views[0].nbytes(), fill);
+    return std::memcmp(got->views[0].data, expected.data(), expected.size()) == 0;
+  }
+};
+
+TEST_F(WaitedPutTest, OverAndOverTakesTheSameMemory) {
+  Broker writer(options());
+  Broker reader(options());
+  for (int i = 0; i < 2000; ++i) {
+    const auto put = Put(writer, {.name = "frame", .replace = true}, static_cast<uint8_t>(i));
+    ASSERT_TRUE(put.ok()) << put.status().ToString();
+    ASSERT_NE(put->id, 0u);
+    ASSERT_EQ(put->arrays.size(), 1u);
+    if (i % 100 == 0) {
+      ASSERT_TRUE(Holds(reader, "frame", static_cast<uint8_t>(i)));
+    }
+  }
+  EXPECT_LE(writer.client_stats().arena_bytes, 2u << 20);
+}
+
+TEST_F(WaitedPutTest, WhatIsRefusedKeepsNoMemory) {
+  Broker writer(options());
+  ASSERT_TRUE(Put(writer, {.name = "taken"}, 1).ok());
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(Put(writer, {.name = "taken"}, 2).status().code(), Code::kAlreadyExists);
+  EXPECT_TRUE(Holds(writer, "taken", 1));
+  EXPECT_LE(writer.client_stats().arena_bytes, 2u << 20) << "1000 of 4 KiB would be twice that";
+}
+
+TEST_F(WaitedPutTest, ALargerOneGetsAnArenaAndKeepsIt) {
+  Broker writer(options());
+  constexpr size_t kLarge = 8 << 20;
+  for (uint8_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Put(writer, {.name = "large", .replace = true}, i, kLarge).ok());
+    ASSERT_TRUE(Holds(writer, "large", i));
+  }
+  EXPECT_LE(writer.client_stats().arena_bytes, 5 * kLarge);
+}
+
+TEST_F(WaitedPutTest, WithoutANameItIsFoundByItsNumber) {
+  Broker writer(options());
+  ASSERT_TRUE(Put(writer, {.name = "first"}, 1).ok());
+  const auto put = Put(writer, {}, 3);
+  ASSERT_TRUE(put.ok()) << put.status().ToString();
+  EXPECT_TRUE(put->unnamed);
+  EXPECT_TRUE(writer.Acquire({.id = put->id, .generation = put->generation}).ok());
+}
+
+TEST_F(WaitedPutTest, ABrokerThatCameBackIsPutTo) {
+  Broker writer(options());
+  ASSERT_TRUE(Put(writer, {.name = "frame"}, 1).ok());
+  daemon_.reset();
+  Start();
+  const auto put = Put(writer, {.name = "frame"}, 2);
+  ASSERT_TRUE(put.ok()) << put.status().ToString();
+  EXPECT_TRUE(Holds(writer, "frame", 2));
+}
+
+TEST_F(WaitedPutTest, SealedItHasAnArenaOfItsOwn) {
+  Broker writer(options());
+  ASSERT_TRUE(Put(writer, {.name = "first"}, 1).ok());
+  const auto put = Put(writer, {.name = "sealed", .sealed = true}, 4);
+  ASSERT_TRUE(put.ok()) << put.status().ToString();
+  EXPECT_EQ(put->immutability, Immutability::kEnforced);
+  EXPECT_TRUE(Holds(writer, "sealed", 4));
+}
+
+TEST_F(WaitedPutTest, WhatCannotBePutIsRefused) {
+  Broker writer(options());
+  ASSERT_TRUE(Put(writer, {.name = "first"}, 1).ok());
+  EXPECT_EQ(writer.Put({}, {.name = "nothing"}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Put(writer, {.name = std::string(100000, 'n')}, 1).status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -73,7 +73,7 @@ void Channel::End::MapRoad() {
   if (!pages.ok()) return;
   std::unique_ptr<RoadPages> mapped = *std::move(pages);
   if (role_ == Role::kSender) {
-    sent_ = std::make_shared<SentRoad>(id_, std::move(mapped));
+    sent_ = std::make_shared<SentRoad>(std::move(mapped));
   } else {
     taken_ = std::make_shared<TakenRoad>(std::move(mapped));
     taken_->NoteCalls(received_);

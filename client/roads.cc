@@ -18,7 +18,7 @@ std::vector<uint64_t> Roads::Look(WrittenArenas& written) {
   const MutexLock lock(mutex_);
   std::erase_if(roads_, [&](std::shared_ptr<SentRoad>& road) {
     if (!road->Look(written)) return false;
-    finished.push_back(road->end());
+    finished.push_back(road->number());
     dead.push_back(std::move(road));
     return true;
   });

@@ -15,7 +15,7 @@ namespace arraybridge {
 class Roads {
  public:
   void Add(std::shared_ptr<SentRoad> road) AB_EXCLUDES(mutex_);
-  // Carves anew what has been read. The ends of roads of which nothing is left, which the broker may forget.
+  // Carves anew what has been read. The numbers of roads of which nothing is left, which the broker may forget.
   std::vector<uint64_t> Look(WrittenArenas& written) AB_EXCLUDES(mutex_);
   // Ranges may come back of which no answer tells.
   bool outstanding() const AB_EXCLUDES(mutex_);

@@ -14,8 +14,8 @@ constexpr uint64_t BitOf(uint32_t slot) { return uint64_t{1} << slot % 64; }
 }  // namespace
 
 // What the receiver is to get by calls waits in the channel too. Both count it, neither is believed beyond what fits.
-bool SentRoad::IsFull() const {
-  const uint64_t standing = Load(page_.head, std::memory_order_relaxed) - Load(other_.tail, std::memory_order_acquire);
+bool SentRoad::IsFull(uint64_t tail) const {
+  const uint64_t standing = Load(page_.head, std::memory_order_relaxed) - tail;
   const uint64_t calls = Load(pages_->sign().calls, std::memory_order_acquire);
   const uint64_t received = Load(other_.calls, std::memory_order_acquire);
   const uint64_t by_calls = calls > received ? std::min(calls - received, capacity()) : 0;
@@ -66,9 +66,9 @@ SentRoad::Outcome SentRoad::Put(Session& session, const std::shared_ptr<Placemen
                                 std::string_view description) {
   const MutexLock lock(mutex_);
   if (!pages_->stands()) return Outcome::kEnded;
-  const uint64_t tail = Load(other_.tail, std::memory_order_acquire);
+  const uint64_t tail = Tail();
   if (!road::CanBe(head_, tail, capacity())) return Outcome::kByCall;
-  if (IsFull()) return Outcome::kFull;
+  if (IsFull(tail)) return Outcome::kFull;
   // The place was another entry's. One fence for as many as fit.
   if (head_ - seen_ >= capacity() && !Believe(tail)) return Outcome::kEnded;
   const uint32_t slot = FreeSlot();
@@ -109,7 +109,7 @@ bool SentRoad::Look(WrittenArenas& written) {
   const MutexLock lock(mutex_);
   Settle(written);
   const bool gone = settled_ && Load(pages_->sign().gone, std::memory_order_acquire) != 0;
-  if (!settled_) static_cast<void>(Believe(std::min(Load(other_.tail, std::memory_order_acquire), head_)));
+  if (!settled_) static_cast<void>(Believe(std::min(Tail(), head_)));
   const uint64_t tail = settled_ ? head_ : seen_;
   for (uint32_t word = 0; word < road::kDoneWords; ++word) {
     if (outstanding_[word] == 0) continue;

@@ -24,16 +24,15 @@ class WrittenArenas;
 // Thread-safe.
 class SentRoad {
  public:
-  SentRoad(uint64_t end, std::unique_ptr<RoadPages> pages)
-      : end_(end),
-        pages_(std::move(pages)),
+  explicit SentRoad(std::unique_ptr<RoadPages> pages)
+      : pages_(std::move(pages)),
         page_(*static_cast<road::SentPage*>(pages_->own())),
         other_(*static_cast<const road::TakenPage*>(pages_->other())) {}
   SentRoad(const SentRoad&) = delete;
   SentRoad& operator=(const SentRoad&) = delete;
 
-  // The end of a channel that it was asked for with.
-  uint64_t end() const { return end_; }
+  // The broker's name for it.
+  uint64_t number() const { return pages_->sign().number; }
   bool opened() const { return pages_->opened(); }
   uint64_t capacity() const { return pages_->capacity(); }
 
@@ -47,7 +46,7 @@ class SentRoad {
   // Until there may be room.
   Status AwaitRoom(const RoadWait& how) {
     return pages_->Wait(
-        page_.asleep, [this] { return !IsFull() || !pages_->stands(); }, how);
+        page_.asleep, [this] { return !IsFull(Tail()) || !pages_->stands(); }, how);
   }
 
   // Carves anew what the receiver reads no more. True: it has ended, and nothing of it is left.
@@ -65,7 +64,9 @@ class SentRoad {
   static constexpr uint32_t kNone = road::kSlots;
   using Bits = std::array<uint64_t, road::kDoneWords>;
 
-  bool IsFull() const;
+  // `tail`: entries that were taken, as the receiver says.
+  bool IsFull(uint64_t tail) const;
+  uint64_t Tail() const { return Load(other_.tail, std::memory_order_acquire); }
   uint32_t FreeSlot() const AB_REQUIRES(mutex_);
   void Occupy(uint32_t slot, const Placement::Range& range) AB_REQUIRES(mutex_);
   void Vacate(uint32_t slot) AB_REQUIRES(mutex_);
@@ -76,7 +77,6 @@ class SentRoad {
   void Done(uint32_t slot, WrittenArenas& written, bool return_it) AB_REQUIRES(mutex_);
   void Settle(WrittenArenas& written) AB_REQUIRES(mutex_);
 
-  const uint64_t end_;
   const std::unique_ptr<RoadPages> pages_;
   road::SentPage& page_;
   const road::TakenPage& other_;

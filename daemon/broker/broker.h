@@ -308,8 +308,8 @@ class Broker {
   std::vector<std::shared_ptr<const ChannelRoad>> RoadsOf(SessionId session) const;
   // Its road is being ended: the channel is like any other from now on. `complete`: nothing was lost.
   void RoadEnded(const ChannelRoad& road, bool complete);
-  // This sender waits no more for what was received on them; by its ends.
-  void ForgetRoads(SessionId sender, std::span<const uint64_t> ends);
+  // This sender waits no more for what was received on them; by their numbers. One that stands is not forgotten.
+  void ForgetRoads(SessionId sender, std::span<const uint64_t> numbers);
 
   // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
   // Each is handed out once; at most `most`.

@@ -15,7 +15,7 @@ struct ChannelRoad {
   ChannelId channel{};
   std::string ns;
   SessionId sender{};
-  ChannelEndId sending{};  // its end of the channel, which also names the road
+  ChannelEndId sending{};  // its end of the channel
   SessionId receiver{};
   ChannelEndId receiving{};
   uint32_t sender_uid = 0;

@@ -5,18 +5,6 @@
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
-namespace {
-
-// Erases the one entry of this key that is this road.
-template <class Roads>
-void Erase(Roads& roads, const typename Roads::key_type& key, const ChannelRoad& road) {
-  const auto [first, last] = roads.equal_range(key);
-  const auto found = std::find_if(first, last, [&](const auto& each) { return each.second.get() == &road; });
-  if (found != last) roads.erase(found);
-}
-
-}  // namespace
-
 uint64_t RoadTable::CountOf(uint32_t uid) const {
   const auto found = charged_.find(uid);
   return found == charged_.end() ? 0 : found->second;
@@ -31,7 +19,7 @@ void RoadTable::Uncharge(uint32_t uid) {
 }
 
 void RoadTable::Add(const std::shared_ptr<ChannelRoad>& road) {
-  sent_.emplace(std::pair(road->sender, road->sending), road);
+  sent_.emplace(std::pair(road->sender, road->road->number()), road);
   received_.emplace(road->receiver, road);
   Charge(road->sender_uid);
   if (road->receiver_uid != road->sender_uid) Charge(road->receiver_uid);
@@ -47,19 +35,20 @@ void RoadTable::Remove(const ChannelRoad& road) {
   Uncharge(road.sender_uid);
   if (!road.ended && road.receiver_uid != road.sender_uid) Uncharge(road.receiver_uid);
   // The caller has one more: neither of these is the last.
-  Erase(received_, road.receiver, road);
-  Erase(sent_, std::pair(road.sender, road.sending), road);
+  const auto [first, last] = received_.equal_range(road.receiver);
+  const auto its = std::find_if(first, last, [&](const auto& each) { return each.second.get() == &road; });
+  if (its != last) received_.erase(its);
+  sent_.erase(std::pair(road.sender, road.road->number()));
 }
 
-// Entries of one key stand in the order in which they came.
-std::shared_ptr<ChannelRoad> RoadTable::OldestOf(SessionId sender, ChannelEndId sending) const {
-  const auto found = sent_.lower_bound(std::pair(sender, sending));
-  return found == sent_.end() || found->first != std::pair(sender, sending) ? nullptr : found->second;
+std::shared_ptr<ChannelRoad> RoadTable::Find(SessionId sender, uint64_t number) const {
+  const auto found = sent_.find(std::pair(sender, number));
+  return found == sent_.end() ? nullptr : found->second;
 }
 
 std::vector<std::shared_ptr<ChannelRoad>> RoadTable::Of(SessionId session) const {
   std::vector<std::shared_ptr<ChannelRoad>> its;
-  auto sent = sent_.lower_bound(std::pair(session, ChannelEndId{}));
+  auto sent = sent_.lower_bound(std::pair(session, uint64_t{0}));
   for (; sent != sent_.end() && sent->first.first == session; ++sent) its.push_back(sent->second);
   const auto [first, last] = received_.equal_range(session);
   for (auto received = first; received != last; ++received) {

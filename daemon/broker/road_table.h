@@ -25,8 +25,8 @@ class RoadTable {
   void End(ChannelRoad& road);
   void Remove(const ChannelRoad& road);
 
-  // The oldest of this end, which may have had several one after the other; null: there is none.
-  std::shared_ptr<ChannelRoad> OldestOf(SessionId sender, ChannelEndId sending) const;
+  // By its number; null: this session sends on no such road.
+  std::shared_ptr<ChannelRoad> Find(SessionId sender, uint64_t number) const;
   // On which it sends or receives.
   std::vector<std::shared_ptr<ChannelRoad>> Of(SessionId session) const;
   // Shares that stand on those that have not ended.
@@ -36,8 +36,8 @@ class RoadTable {
   void Charge(uint32_t uid);
   void Uncharge(uint32_t uid);
 
-  // By sender and its end, in the order in which they were made; the same ones by receiver.
-  std::multimap<std::pair<SessionId, ChannelEndId>, std::shared_ptr<ChannelRoad>> sent_;
+  // By sender and number; the same ones by receiver.
+  std::map<std::pair<SessionId, uint64_t>, std::shared_ptr<ChannelRoad>> sent_;
   std::multimap<SessionId, std::shared_ptr<ChannelRoad>> received_;
   std::unordered_map<uint32_t, uint64_t> charged_;  // by user
 };

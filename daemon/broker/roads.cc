@@ -41,6 +41,7 @@ Result<UniqueFd> Broker::ExportRoad(SessionId session, ChannelEndId id, RoadPart
   RoadSide side{};
   while (road == nullptr) {
     uint64_t capacity = 0;
+    uint64_t number = 0;
     {
       const MutexLock lock(state.mutex);
       const Session* const found = state.FindSession(session);
@@ -58,6 +59,8 @@ Result<UniqueFd> Broker::ExportRoad(SessionId session, ChannelEndId id, RoadPart
           planned->road = std::exchange(fresh, nullptr);
           channel.road = std::make_shared<ChannelRoad>(*std::move(planned));
           state.roads.Add(channel.road);
+        } else {
+          number = ++state.last_road;
         }
       }
       if (channel.road != nullptr) road = channel.road->road;
@@ -65,7 +68,7 @@ Result<UniqueFd> Broker::ExportRoad(SessionId session, ChannelEndId id, RoadPart
       capacity = channel.capacity();
     }
     if (road != nullptr) break;
-    auto created = Road::Create(capacity);
+    auto created = Road::Create(capacity, number);
     if (!created.ok()) return created.status();
     fresh = *std::move(created);
   }
@@ -126,15 +129,15 @@ void Broker::RoadEnded(const ChannelRoad& road, bool complete) {
   if (!its->open) state.roads.Remove(*its);  // else its sender says when it waits for nothing more
 }
 
-void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> ends) {
+void Broker::ForgetRoads(SessionId sender, std::span<const uint64_t> numbers) {
   State& state = *state_;
   std::vector<std::shared_ptr<ChannelRoad>> forgotten;  // die after the lock
   const MutexLock lock(state.mutex);
-  for (const uint64_t end : ends) {
-    auto oldest = state.roads.OldestOf(sender, ChannelEndId{end});
-    if (oldest == nullptr || !oldest->ended) continue;
-    state.roads.Remove(*oldest);
-    forgotten.push_back(std::move(oldest));
+  for (const uint64_t number : numbers) {
+    auto road = state.roads.Find(sender, number);
+    if (road == nullptr || !road->ended) continue;
+    state.roads.Remove(*road);
+    forgotten.push_back(std::move(road));
   }
 }
 

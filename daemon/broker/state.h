@@ -249,6 +249,7 @@ struct Broker::State {
   std::vector<SessionRing> rings AB_GUARDED_BY(mutex);
   std::atomic<bool> has_rings{false};  // it is not empty
   RoadTable roads AB_GUARDED_BY(mutex);
+  uint64_t last_road AB_GUARDED_BY(mutex) = 0;
   uint64_t pending_fences AB_GUARDED_BY(mutex) = 0;
   uint64_t lost_fences_total AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen

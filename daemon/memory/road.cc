@@ -32,7 +32,7 @@ void Ring(const Road::Bell& bell) {
 
 }  // namespace
 
-Result<std::unique_ptr<Road>> Road::Create(uint64_t capacity) {
+Result<std::unique_ptr<Road>> Road::Create(uint64_t capacity, uint64_t number) {
   auto sent = SharedPages::Create(road::BytesOfSent(capacity), PROT_READ, "arraybridge-road-sent", kWhat);
   if (!sent.ok()) return sent.status();
   auto taken = SharedPages::Create(sizeof(road::TakenPage), PROT_READ, "arraybridge-road-taken", kWhat);
@@ -43,6 +43,7 @@ Result<std::unique_ptr<Road>> Road::Create(uint64_t capacity) {
   words.version = road::kVersion;
   words.slots = road::kSlots;
   words.capacity = capacity;
+  words.number = number;
   // Only this mapping can ever write it, whoever gets hold of a descriptor.
   AB_RETURN_IF_ERROR((*sign)->Seal());
   auto senders = MakeBell();

@@ -31,11 +31,14 @@ class Road {
     UniqueFd heard;
     UniqueFd rung;
   };
-  // RESOURCE_EXHAUSTED: no descriptor, no memory. REQUIRES: capacity is 1 to road::kCapacityMax.
-  static Result<std::unique_ptr<Road>> Create(uint64_t capacity);
+  // RESOURCE_EXHAUSTED: no descriptor, no memory. REQUIRES: capacity is 1 to road::kCapacityMax; no other road has had
+  // this number, which is not 0.
+  static Result<std::unique_ptr<Road>> Create(uint64_t capacity, uint64_t number);
   ~Road() = default;
   Road(const Road&) = delete;
   Road& operator=(const Road&) = delete;
+
+  uint64_t number() const { return sign_.number; }
 
   // A description of its own. FAILED_PRECONDITION: it is mapped, or has ended.
   Result<UniqueFd> Export(RoadSide side, RoadPart part) const AB_EXCLUDES(mutex_);

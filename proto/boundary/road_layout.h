@@ -40,7 +40,7 @@
 
 namespace arraybridge::road {
 
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr uint64_t kCapacityMax = 1024;  // shares; a channel of more has no road
 inline constexpr uint32_t kSlots = 1024;        // shares that the receiver has, or is to have, at a time
 inline constexpr uint32_t kDoneWords = kSlots / 64;
@@ -77,6 +77,7 @@ struct Sign {
   uint32_t version;
   uint32_t slots;
   uint64_t capacity;
+  uint64_t number;   // the broker's name for this road; never 0, never another's
   uint64_t opened;   // shared: not 0: both ends have mapped it
   uint64_t calls;    // shared: shares that the receiver gets by calls, before what stands on the road when it looks
   uint64_t revoked;  // shared: a Revoked

@@ -38,8 +38,8 @@ class Stream {
   Stream(QuietSession& session, uint64_t capacity)
       : session_(session),
         capacity_(capacity),
-        road_(*Road::Create(capacity)),
-        sent_(1, MapRoad(*road_, RoadSide::kSender)),
+        road_(*Road::Create(capacity, 1)),
+        sent_(MapRoad(*road_, RoadSide::kSender)),
         hostile_(MapRoad(*road_, RoadSide::kReceiver)) {
     road_->Open(0);
     Handle handle;

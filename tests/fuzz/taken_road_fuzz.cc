@@ -82,7 +82,7 @@ class Stream {
   Stream(Client& client, uint64_t capacity)
       : client_(client),
         capacity_(capacity),
-        road_(*Road::Create(capacity)),
+        road_(*Road::Create(capacity, 1)),
         hostile_(MapRoad(*road_, RoadSide::kSender)),
         taken_(std::make_shared<TakenRoad>(MapRoad(*road_, RoadSide::kReceiver))) {
     road_->Open(0);

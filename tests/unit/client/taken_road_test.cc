@@ -18,7 +18,7 @@ using Outcome = TakenRoad::Outcome;
 class TakenRoadTest : public ::testing::Test {
  protected:
   TakenRoadTest()
-      : road_(*Road::Create(4)),
+      : road_(*Road::Create(4, 1)),
         sent_(MapRoad(*road_, RoadSide::kSender)),
         taken_(MapRoad(*road_, RoadSide::kReceiver)),
         lifeline_(Socket()) {
@@ -109,7 +109,7 @@ TEST_F(TakenRoadTest, AWaitEndsWithItsDeadlineOrTheRoad) {
 }
 
 TEST_F(TakenRoadTest, PagesOfAnotherSizeAreNoRoad) {
-  const std::unique_ptr<Road> other = *Road::Create(5);
+  const std::unique_ptr<Road> other = *Road::Create(5, 2);
   const auto part = [&](Road& of, RoadPart which) { return *of.Export(RoadSide::kReceiver, which); };
   RoadPages::Files files{part(*other, RoadPart::kOwn), part(*other, RoadPart::kOther), part(*other, RoadPart::kSign),
                          part(*other, RoadPart::kBell), part(*other, RoadPart::kOtherBell)};

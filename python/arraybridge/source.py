@@ -77,8 +77,13 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         view = adapter.export(array)
     except MemoryConversionError as refusal:
         alone = refusal.with_traceback(None)
-        return Source(array, adapter, Description.refused(type(array).__name__, alone), target)
+        return Source(array, adapter, Description.refused(_stranger(type(array)), alone), target)
     return Source(view, adapter, described(view, "view"), target)
+
+
+def _stranger(kind: type) -> str:
+    """What errors call a class of no framework: never as one of them is called."""
+    return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in adapters.NAMES else kind.__name__
 
 
 def sources_of_share(arrays: Sequence[Any]) -> list[Source]:

@@ -88,3 +88,17 @@ def test_an_identity_says_nothing_about_a_gradient_that_stays():
 def test_a_permitted_narrowing_is_none_that_is_demanded():
     array = int64_of_jax()
     assert NOBODY.convert(array, "jax", allow_downcast=True) is array
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy", "jax", "tensorflow"])
+def test_a_class_is_not_the_framework_whose_name_it_has(framework):
+    class Raises:
+        def __dlpack__(self, **_):
+            raise RuntimeError("nothing to give")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    Raises.__name__ = framework
+    with pytest.raises(UnsupportedArray, match=f"{__name__}.{framework}.*nothing to give"):
+        NOBODY.convert(Raises(), framework)

@@ -1,0 +1,206 @@
+#include "daemon/config_resolve.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "daemon/config_access.h"
+#include "daemon/config_listen.h"
+#include "daemon/memory/memory_budget.h"
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kListenPrefix[] = "unix://";
+constexpr char kSystemDirectory[] = "/run/arraybridge";
+constexpr char kSystemHttp[] = "127.0.0.1:9464";
+constexpr milliseconds kEmbeddedIdle{10000};
+
+std::string DefaultDirectory() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  // System users (below 1000) have no runtime directory of their own.
+  const bool system = ::geteuid() < 1000;
+  if (system || runtime == nullptr || *runtime == '\0') return kSystemDirectory;
+  return std::string(runtime) + "/arraybridge";
+}
+
+Status ResolveDoor(std::string_view flag, const std::string& said, std::string fallback, std::string* path) {
+  if (said == "off") return path->clear(), Ok();
+  if (said.empty()) return *path = std::move(fallback), Ok();
+  if (!said.starts_with(std::string(kListenPrefix) + "/")) {
+    return InvalidArgument(flag, ": '", said, "' is neither unix:///path nor off");
+  }
+  return *path = said.substr(std::strlen(kListenPrefix)), Ok();
+}
+
+// Where it was said, or else the flag that could say it.
+std::string WhereOr(const Reading& reading, const std::string& key, const char* flag) {
+  const std::string where = reading.Where(key);
+  return where.empty() ? std::string(flag) + ": " : where;
+}
+
+Status ResolveListen(Draft& draft, const Reading& reading) {
+  const Status read = ReadListen(draft.listen, draft.config);
+  return read.ok() ? Ok() : InvalidArgument(WhereOr(reading, "server.listen", "--listen"), read.message());
+}
+
+Status ResolveTls(const Config& config, const Reading& reading, bool checking) {
+  const Status checked = CheckTls(config, checking);
+  if (checked.ok() || checked.metadata().empty()) return checked;
+  const std::string& setting = checked.metadata().front().second;
+  const std::string where = setting == "server.listen" ? WhereOr(reading, setting, "--listen") : reading.Where(setting);
+  return InvalidArgument(where, checked.message());
+}
+
+Status ResolvePaths(Draft& draft, const Reading& reading) {
+  Config& config = draft.config;
+  if (config.directory.empty()) config.directory = DefaultDirectory();
+  if (config.directory.front() != '/') {
+    return InvalidArgument("--directory: '", config.directory, "' is not an absolute path");
+  }
+  if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
+  AB_RETURN_IF_ERROR(ResolveListen(draft, reading));
+  if (draft.admin.empty() && config.embedded) draft.admin = "off";
+  AB_RETURN_IF_ERROR(ResolveDoor("--admin", draft.admin, config.directory + "/admin.sock", &config.admin_path));
+  const std::pair<const char*, const std::string*> doors[] = {
+      {"--lifeline", &config.lifeline_path}, {"--listen", &config.grpc_path}, {"--admin", &config.admin_path}};
+  for (size_t one = 0; one < std::size(doors); ++one) {
+    for (size_t other = 0; other < one; ++other) {
+      if (doors[one].second->empty() || *doors[one].second != *doors[other].second) continue;
+      return InvalidArgument(doors[one].first, " and ", doors[other].first, " name the same socket '",
+                             *doors[one].second, "'");
+    }
+  }
+  return Ok();
+}
+
+// Exact, and without overflow.
+uint64_t PercentOf(uint64_t bytes, uint64_t percent) { return bytes / 100 * percent + bytes % 100 * percent / 100; }
+
+Result<uint64_t> QuotaOf(const std::variant<uint64_t, Percent>& said, const Config& config, std::string_view where) {
+  const auto* percent = std::get_if<Percent>(&said);
+  if (percent == nullptr) return std::get<uint64_t>(said);
+  if (percent->value == 0) return InvalidArgument(where, "0% would refuse everything");
+  return PercentOf(config.host_capacity_bytes, percent->value);
+}
+
+Status ResolveMemory(Draft& draft) {
+  Config& config = draft.config;
+  const auto* percent = std::get_if<Percent>(&draft.host_capacity);
+  config.host_capacity_bytes =
+      percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
+  if (config.host_capacity_bytes == 0)
+    return InvalidArgument("--host-capacity: no byte of host memory is left to serve");
+  const auto quota = QuotaOf(draft.namespace_quota, config, "--namespace-quota: ");
+  if (!quota.ok()) return quota.status();
+  config.namespace_quota_bytes = *quota;
+  return Ok();
+}
+
+// What a table does not say is said by the default's.
+Status ResolveNamespaces(Draft& draft, const Reading& reading) {
+  Config& config = draft.config;
+  if (draft.namespaces.size() > config.limits.namespaces) {
+    return InvalidArgument(draft.namespaces.size(), " namespaces have tables (limits.namespaces ",
+                           config.limits.namespaces, ")");
+  }
+  for (auto& [name, said] : draft.namespaces) {
+    if (name.size() > config.limits.name_bytes_max) {
+      return InvalidArgument("[namespace.", name, "]: the name has ", name.size(), " bytes (limits.name_bytes_max ",
+                             config.limits.name_bytes_max, ")");
+    }
+    NamespacePolicy policy{config.namespace_quota_bytes, config.share_lifetime, config.orphan_grace,
+                           config.withdraw_on_exit, std::move(said.access)};
+    if (said.quota) {
+      const auto quota = QuotaOf(*said.quota, config, reading.Where("namespace." + name + ".quota"));
+      if (!quota.ok()) return quota.status();
+      policy.quota_bytes = *quota;
+    }
+    policy.share_lifetime = said.share_lifetime.value_or(policy.share_lifetime);
+    policy.orphan_grace = said.orphan_grace.value_or(policy.orphan_grace);
+    policy.withdraw_on_exit = said.withdraw_on_exit.value_or(policy.withdraw_on_exit);
+    config.namespaces.emplace(name, std::move(policy));
+  }
+  return Ok();
+}
+
+// A limit of 0 would refuse everything, and nobody means that.
+Status CheckLimits(const Limits& limits, const Reading& reading) {
+  const auto at = [&reading](std::string_view name) { return reading.Where("limits." + std::string(name)); };
+  const std::pair<const char*, uint64_t> positive[] = {
+      {"sessions", limits.sessions},
+      {"sessions_per_uid", limits.sessions_per_uid},
+      {"leases_per_session", limits.leases_per_session},
+      {"catalogue_shares", limits.catalogue_shares},
+      {"arenas_per_session", limits.arenas_per_session},
+      {"shares_per_namespace", limits.shares_per_namespace},
+      {"namespaces", limits.namespaces},
+      {"namespaces_per_uid", limits.namespaces_per_uid},
+      {"arenas_per_uid", limits.arenas_per_uid},
+      {"description_bytes_per_uid", limits.description_bytes_per_uid},
+      {"name_bytes_max", limits.name_bytes_max},
+      {"names_per_request", limits.names_per_request},
+      {"arrays_per_share_max", limits.arrays_per_share_max},
+      {"rank_max", limits.rank_max},
+      {"spec_bytes_max", limits.spec_bytes_max},
+      {"descriptors_in_flight_max", limits.descriptors_in_flight_max},
+      {"descriptors_in_flight_per_uid", limits.descriptors_in_flight_per_uid},
+      {"output_frames_max", limits.output_frames_max},
+      {"output_bytes_max", limits.output_bytes_max},
+      {"queued_requests_per_session", limits.queued_requests_per_session},
+      {"grpc_streams_max", limits.grpc_streams_max},
+      {"connections_per_uid", limits.connections_per_uid},
+      {"tcp_connections", limits.tcp_connections},
+      {"tcp_connections_per_address", limits.tcp_connections_per_address},
+      {"tcp_connections_per_subject", limits.tcp_connections_per_subject},
+      {"subjects", limits.subjects},
+      {"subject_bytes_max", limits.subject_bytes_max},
+      {"tcp_keepalive", static_cast<uint64_t>(limits.tcp_keepalive.count())},
+      {"hello_timeout", static_cast<uint64_t>(limits.hello_timeout.count())},
+      {"ticket_lifetime", static_cast<uint64_t>(limits.ticket_lifetime.get().count())},
+  };
+  for (const auto& [name, value] : positive) {
+    if (value == 0) return InvalidArgument(at(name), "limit ", name, ": must be more than 0");
+  }
+  constexpr uint64_t kCatalogueSharesMax = (uint64_t{1} << 26) - 2;  // what a hold can name
+  if (limits.catalogue_shares > kCatalogueSharesMax) {
+    return InvalidArgument(at("catalogue_shares"), "limit catalogue_shares: ", limits.catalogue_shares,
+                           " is more than ", kCatalogueSharesMax);
+  }
+  constexpr uint64_t kFrameBytesMin = 4096;
+  if (limits.frame_bytes_max < kFrameBytesMin || limits.frame_bytes_max > kFrameBytesMax) {
+    return InvalidArgument(at("frame_bytes_max"), "limit frame_bytes_max: ", limits.frame_bytes_max, " is not between ",
+                           kFrameBytesMin, " and ", kFrameBytesMax);
+  }
+  return Ok();
+}
+
+// Of several daemons on a machine only the system's can have the well-known port.
+void ResolveHttp(Draft& draft) {
+  Config& config = draft.config;
+  if (draft.http.empty()) draft.http = config.directory == kSystemDirectory && !config.embedded ? kSystemHttp : "off";
+  config.http_listen = draft.http == "off" ? "" : draft.http;
+}
+
+}  // namespace
+
+Result<Config> Resolve(Reading& reading, bool checking) {
+  Draft& draft = reading.draft();
+  AB_RETURN_IF_ERROR(ResolvePaths(draft, reading));
+  AB_RETURN_IF_ERROR(ResolveTls(draft.config, reading, checking));
+  ResolveHttp(draft);
+  if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
+  AB_RETURN_IF_ERROR(ResolveMemory(draft));
+  AB_RETURN_IF_ERROR(CheckLimits(draft.config.limits, reading));
+  AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));
+  draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));
+  return std::move(draft.config);
+}
+
+}  // namespace arraybridge

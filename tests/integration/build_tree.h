@@ -18,6 +18,12 @@ inline std::string Built(const std::string& path) {
   return moved + path.substr(from.size());
 }
 
+// The daemon under test: $ARRAYBRIDGE_DAEMON, else `built`, where it was built.
+inline std::string DaemonUnderTest(const std::string& built) {
+  const char* const chosen = std::getenv("ARRAYBRIDGE_DAEMON");
+  return chosen != nullptr ? chosen : Built(built);
+}
+
 // The driver library under test: $ARRAYBRIDGE_CUDA_DRIVER, an absolute path, else `simulated`, where it was
 // built.
 inline std::string DriverUnderTest(const std::string& simulated) {

@@ -33,9 +33,19 @@ class DaemonTest : public ::testing::Test {
   void Start() {
     int ready[2];
     ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    std::vector<std::string> words{
-        Built(ARRAYBRIDGED), "--directory", directory_, "--ready-fd", "3",           "--cache", "0",
-        "--arena-idle",      "100ms",       "--listen", "off",        "--log-level", "error"};
+    std::vector<std::string> words{DaemonUnderTest(ARRAYBRIDGED),
+                                   "--directory",
+                                   directory_,
+                                   "--ready-fd",
+                                   "3",
+                                   "--cache",
+                                   "0",
+                                   "--arena-idle",
+                                   "100ms",
+                                   "--listen",
+                                   "off",
+                                   "--log-level",
+                                   "error"};
     words.insert(words.end(), options_.begin(), options_.end());
     daemon_ = std::make_unique<Process>(words, ready[1]);
     ::close(ready[1]);

@@ -1,4 +1,3 @@
-#define FMT_HEADER_ONLY
 #define SPDLOG_FMT_EXTERNAL
 #include "daemon/service/log.h"
 

@@ -86,6 +86,7 @@ Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifel
                                                     : std::chrono::milliseconds(server_.limits.arena_idle_ms)),
       written_(std::make_unique<WrittenArenas>(
           server_.limits.own_arena_bytes_min == 0 ? kOwnArenaBytes : server_.limits.own_arena_bytes_min)),
+      read_({.arenas = options.read_arenas_max, .bytes = options.read_bytes_max}),
       holds_(options.ns, options.holds),
       ring_(options.ns, std::move(late_errors)),
       lifeline_(std::move(lifeline)) {}

@@ -268,9 +268,9 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     for (const ShareKey& key : keys) {
       shares.push_back(Find(owner, key));
       if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
-      const HandleKind kind = shares.back()->arena->kind();
-      if (!found->peer.Opens(kind)) {
-        return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), kind);
+      const Arena& arena = *shares.back()->arena;
+      if (!found->peer.MayOpen(arena.kind(), arena.device())) {
+        return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), arena.kind(), arena.device());
       }
       AB_RETURN_IF_ERROR(state.CheckFence(*found, *shares.back(), final_only));
     }

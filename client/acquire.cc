@@ -161,7 +161,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   // Only private mappings of host memory need it again.
   if (of.kind != HandleKind::kMemfd) arena->handle.descriptor.reset();
   auto added = session.read().Add(arena);
-  // Unmapping may wait for a device: the reaper's business.
+  // Unmapping takes its time: the reaper's business.
   if (session.read().full()) session.reaper().Nudge();
   return added;
 }

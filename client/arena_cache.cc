@@ -45,6 +45,8 @@ ArenaCache::Entries::iterator ArenaCache::Take(Entries::iterator entry, std::vec
                                                std::vector<uint64_t>& ids) {
   bytes_ -= entry->second.arena->handle.arena_size;
   ids.push_back(entry->first.first);
+  // Every array that used it was given back when the device had done with it.
+  entry->second.arena->shared->NoteIdle();
   dead.push_back(std::move(entry->second.arena));
   return entries_.erase(entry);
 }

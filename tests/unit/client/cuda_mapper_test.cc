@@ -228,6 +228,20 @@ TEST_P(CudaMapperTest, AForkedChildNeitherMapsNorUnmaps) {
   });
 }
 
+TEST_P(CudaMapperTest, AnotherInstanceOfAPartitionedGpuIsNamedAsOne) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "devices=2;mig=0,1");
+    Handle handle = owner.Share();
+    handle.device.uuid = "MIG" + handle.device.uuid.substr(3);
+    Machine("devices=2;mig=0,1;visible=1");
+    const auto mapping = MapperOf(GetParam())->Map(handle, handle.device, Access::kRead);
+    EXPECT_EQ(mapping.status().reason(), "DEVICE_NOT_VISIBLE");
+    EXPECT_EQ(mapping.status().message(),
+              "this process does not see GPU MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00; "
+              "visible: MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01");
+  });
+}
+
 // Of a graph, on a stream that waits for the default stream or does not.
 class Capture {
  public:

@@ -52,6 +52,7 @@ class Client {
     if (verb == "pending") return std::to_string(broker_.GetStats()->pending_fences);
     if (verb == "lost") return std::to_string(broker_.GetStats()->lost_fences_total);
     if (verb == "close") return broker_ = Broker(broker_.options()), "ok";
+    if (verb == "dying") return std::to_string(broker_.GetStats()->dying_arenas);
     if (verb == "arenas") return std::to_string(broker_.GetStats()->arenas + broker_.GetStats()->dying_arenas);
     return "no such command";
   }

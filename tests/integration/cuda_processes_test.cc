@@ -193,6 +193,27 @@ TEST_P(CudaKeptArenasTest, NoMoreStayMappedThanTheReaderWants) {
   EXPECT_EQ(Do(frugal, "get a"), "60") << "what was unmapped is mapped again";
 }
 
+// Nobody names it any more, and the driver would let a descriptor's memory go, or take a handle's from under the
+// reader.
+TEST_P(CudaKeptArenasTest, WhatAReaderKeepsMappedIsNotFreed) {
+  auto writer = Client();
+  const auto reader = Client();
+  const auto other = Client();
+  EXPECT_EQ(Do(writer, "put frame 61"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "61");
+  EXPECT_EQ(Do(reader, "drop frame"), "ok");
+  EXPECT_EQ(Do(reader, "withdraw frame"), "OK");
+  writer->Kill();
+  WaitUntil(reader, "dying", "1");
+  EXPECT_EQ(Do(other, "put next 62"), "ok");
+  EXPECT_EQ(Do(other, "withdraw next"), "OK");
+  EXPECT_EQ(Do(other, "flush"), "OK");
+  WaitUntil(reader, "arenas", "1");  // the same sweep would have freed both
+  EXPECT_EQ(Do(reader, "mapped"), "1");
+  EXPECT_EQ(Do(reader, "flush"), "OK");
+  WaitUntil(reader, "arenas", "0");
+}
+
 INSTANTIATE_TEST_SUITE_P(HandleKinds, CudaKeptArenasTest, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "Vmm" : "Ipc"; });
 

@@ -160,7 +160,10 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->shared = *std::move(mapping);
   // Only private mappings of host memory need it again.
   if (of.kind != HandleKind::kMemfd) arena->handle.descriptor.reset();
-  return session.read().Add(arena);
+  auto added = session.read().Add(arena);
+  // Unmapping takes its time: the reaper's business.
+  if (session.read().full()) session.reaper().Nudge();
+  return added;
 }
 
 // The arena came in an earlier answer, with this one, or must be asked for.

@@ -55,10 +55,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
     std::shared_ptr<WrittenArena> arena;
     std::vector<Queued> queued;
   };
-  if (Waits()) {
-    const auto used = std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})});
-    if (!session->Drained(arena->mapping(), used)) return;
-  }
+  if (undrained()) return session->KeepUndrained(std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})}));
   // First of all this claim on the mapping: who finds the arena empty unmaps it.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
   if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
@@ -219,6 +216,8 @@ std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
         continue;
       }
       ids.push_back(entry->first);
+      // What used it was given back when the device had done with it, or waited for its fence.
+      entry->second.arena->mapping().NoteIdle();
       dead.push_back(std::move(entry->second.arena));
       entry = entries_.erase(entry);
     }

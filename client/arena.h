@@ -62,6 +62,7 @@ struct Placement::Range final : SessionRemains {
     return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
   }
   void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return arena->mapping(); }
 
   std::byte* data() const { return arena->data() + offset; }
 

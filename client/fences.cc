@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "proto/boundary/failpoint.h"
+
 namespace arraybridge {
 namespace {
 
@@ -98,7 +100,7 @@ void Fences::Answered(const codec::Release& told, std::span<const uint64_t> awai
       ++next;
       continue;
     }
-    if (Has(awaited, entry.share)) {
+    if (Has(awaited, entry.share) && !Failpoint("event_reuse")) {
       entry.tell_at = now + kAwaitedStep;
       ++next;
       continue;

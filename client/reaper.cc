@@ -18,6 +18,9 @@ namespace {
 constexpr std::chrono::milliseconds kBatchTime{2};
 constexpr uint64_t kBatchCount = 256;
 constexpr std::chrono::milliseconds kForever{-1};
+// Between two looks at a device: as long as it has taken already, within these.
+constexpr std::chrono::microseconds kDeviceStepMin{50};
+constexpr std::chrono::microseconds kDeviceStepMax{20000};
 
 }  // namespace
 
@@ -145,14 +148,58 @@ void Reaper::CollectReady() {
   BuryNow(Take(false));
 }
 
-void Reaper::Collect() {
+uint64_t Reaper::AskAboutMore() {
+  for (auto& one : Take(true)) at_devices_.push_back({std::move(one), ++asked_about_});
+  return asked_about_;
+}
+
+Moment::State Reaper::BuryPassed(uint64_t count) {
+  Batch passed;
+  auto left = Moment::State::kPassed;
+  for (AtDevice& one : at_devices_) {
+    const Moment::State state = one.remains->LookAtDevice();
+    if (state == Moment::State::kPassed) {
+      passed.push_back(std::move(one.remains));
+    } else if (one.number <= count && left != Moment::State::kPending) {
+      left = state;
+    }
+  }
+  std::erase_if(at_devices_, [](const AtDevice& one) { return one.remains == nullptr; });
+  BuryNow(std::move(passed));
+  return left;
+}
+
+Moment::State Reaper::CollectPassed() {
   CollectReady();
   MutexLock one_at_a_time(burying_what_waits_);
-  BuryNow(Take(true));
+  AskAboutMore();
+  BuryPassed(UINT64_MAX);  // the first look only says until where, for all that look together
+  return BuryPassed(UINT64_MAX);
+}
+
+// Others bury between the looks, too: who waits for a device keeps nobody else waiting.
+void Reaper::Collect() {
+  CollectReady();
+  uint64_t count = 0;
+  auto left = Moment::State::kPassed;
+  {
+    MutexLock one_at_a_time(burying_what_waits_);
+    count = AskAboutMore();
+    BuryPassed(count);  // as above
+    left = BuryPassed(count);
+  }
+  for (auto step = kDeviceStepMin; left == Moment::State::kPending; step = std::min(2 * step, kDeviceStepMax)) {
+    std::this_thread::sleep_for(step);
+    MutexLock one_at_a_time(burying_what_waits_);
+    left = BuryPassed(count);
+  }
+  // The reaper may have looked before these were there.
+  if (left != Moment::State::kPassed) Wake();
 }
 
 void Reaper::Run() {
   std::chrono::milliseconds pause = kBatchTime;
+  auto device_step = kDeviceStepMin;
   while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
     Sleep(pause);
     // More will follow: one message for all of them.
@@ -161,10 +208,13 @@ void Reaper::Run() {
       ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
     }
     DropEndedHolds();
-    Collect();
+    const Moment::State left = CollectPassed();
     const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
     nudged_.store(false, std::memory_order_relaxed);
     pause = idle_wanted ? idle_() : kForever;
+    device_step = left == Moment::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
+    const auto look = std::chrono::ceil<std::chrono::milliseconds>(device_step);
+    if (left != Moment::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/fork_guard.h"
+#include "client/memory/moment.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -23,8 +24,11 @@ class Reaper;
 class Remains {
  public:
   virtual ~Remains() = default;
-  // Burying it waits for a device: no work for a thread in a hurry.
+  // It can only be buried when a device has come so far.
   virtual bool Waits() const { return false; }
+  // Whether it has, of what waits; what does not yet is asked again, until it has. Where nobody can tell it is buried
+  // too, and must know that. Never waits; one thread at a time.
+  virtual Moment::State LookAtDevice() { return Moment::State::kPassed; }
   // Asked by the last drop, on its thread. True: it has been given back, and its destructor is all that is left. Takes
   // no lock, makes no system call. Not asked for what a forked child may still read.
   virtual bool EndAtOnce() noexcept { return false; }
@@ -62,7 +66,7 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
     return std::shared_ptr<T>(remains.release(), [](T* dropped) { Drop(dropped); });
   }
 
-  // Buries what was dropped until now; when it returns, all of that is buried.
+  // Buries what was dropped until now; when it returns, all of that is buried but what a capture of a graph holds up.
   void Collect();
   // As Collect, but what waits for a device is left to the reaper's thread.
   void CollectReady();
@@ -95,6 +99,13 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   // What was dropped and nobody reads any more: what waits for a device, or what does not.
   Batch Take(bool waiting);
   void BuryNow(Batch batch);
+  // What was dropped and waits joins what is asked about; the number of the last.
+  uint64_t AskAboutMore() AB_REQUIRES(burying_what_waits_);
+  // Buries what its device has done with. What is left of the first `count`: nothing (kPassed), only what is held up,
+  // or more.
+  Moment::State BuryPassed(uint64_t count) AB_REQUIRES(burying_what_waits_);
+  // The reaper's own round, which waits for nothing.
+  Moment::State CollectPassed();
   void Run();
   // Sleeps until a drop, a nudge, a child's end or the timeout.
   void Sleep(std::chrono::milliseconds timeout);
@@ -114,6 +125,12 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
   // One at a time: who has collected knows that everything dropped before is buried.
   Mutex burying_;
   Mutex burying_what_waits_;
+  struct AtDevice {
+    std::unique_ptr<Remains> remains;
+    uint64_t number;
+  };
+  std::vector<AtDevice> at_devices_ AB_GUARDED_BY(burying_what_waits_);  // dropped, and maybe still used there
+  uint64_t asked_about_ AB_GUARDED_BY(burying_what_waits_) = 0;
   Mutex mutex_;
   std::atomic<bool> started_{false};  // set under the lock
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);

@@ -86,6 +86,7 @@ Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifel
                                                     : std::chrono::milliseconds(server_.limits.arena_idle_ms)),
       written_(std::make_unique<WrittenArenas>(
           server_.limits.own_arena_bytes_min == 0 ? kOwnArenaBytes : server_.limits.own_arena_bytes_min)),
+      read_({.arenas = options.read_arenas_max, .bytes = options.read_bytes_max}),
       holds_(options.ns, options.holds),
       ring_(options.ns, std::move(late_errors)),
       lifeline_(std::move(lifeline)) {}
@@ -178,13 +179,22 @@ codec::Release Session::TakeUnused(std::chrono::steady_clock::time_point before)
   return release;
 }
 
-bool Session::Drained(Mapping& mapping, std::shared_ptr<const void> memory) {
-  const Status drained = mapping.Drain();
-  // After an error that ends all work on a device nothing is running there either.
-  if (drained.ok() || drained.code() == Code::kAborted) return true;
+void Session::KeepUndrained(std::shared_ptr<const void> memory) {
   MutexLock lock(mutex_);
   undrained_.push_back(std::move(memory));
-  return false;
+}
+
+Moment::State SessionRemains::LookAtDevice() {
+  if (moment_ == nullptr) {
+    moment_ = Waited().Now();
+    if (moment_ == nullptr) return Moment::State::kPassed;
+    // One question serves all that joined the moment before it is asked.
+    return Moment::State::kPending;
+  }
+  const auto state = moment_->Look();
+  // After an error that ends all work on a device nothing is running there either.
+  undrained_ = !state.ok() && state.status().code() != Code::kAborted;
+  return state.ok() ? *state : Moment::State::kPassed;
 }
 
 Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot)
@@ -218,7 +228,7 @@ bool Lease::EndAtOnce() noexcept {
 void Lease::GiveBack(codec::Release& release) {
   session->leases_.fetch_sub(1, std::memory_order_relaxed);
   if (private_mapping) arena->ranges.GiveBack(private_offset, std::move(private_mapping));
-  if (Waits() && !session->Drained(*arena->shared, arena)) return;
+  if (undrained()) return session->KeepUndrained(arena);
   arena.reset();
   if (road_) return road_->End(slot_);
   if (id == 0) {

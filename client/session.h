@@ -72,9 +72,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Status SyncFences(Deadline deadline);
   // Unmaps what nobody has used since `before`.
   codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
-  // Whether the device is done with memory that is about to be given back. If nobody can tell, `memory` stays as it is
-  // for as long as the session: bytes that may still be used are nobody else's.
-  bool Drained(Mapping& mapping, std::shared_ptr<const void> memory);
+  // Of which nobody can tell whether the device is done with it: `memory` stays as it is for as long as the session.
+  // Bytes that may still be used are nobody else's.
+  void KeepUndrained(std::shared_ptr<const void> memory);
 
  private:
   Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
@@ -112,8 +112,19 @@ class SessionRemains : public Remains {
   explicit SessionRemains(std::shared_ptr<Session> of) : session(std::move(of)) {}
   // Adds what the broker must be told.
   virtual void GiveBack(codec::Release& release) = 0;
+  Moment::State LookAtDevice() final;
 
   const std::shared_ptr<Session> session;
+
+ protected:
+  // Where the work lies that it waits for. REQUIRES: Waits().
+  virtual Mapping& Waited() = 0;
+  // What was waited for is not known to have ended: the bytes must not be given back.
+  bool undrained() const { return undrained_; }
+
+ private:
+  std::shared_ptr<Moment> moment_;
+  bool undrained_ = false;
 };
 
 // A lease of one share, a hold on it, or its slot on a road, and the memory in which it lies.
@@ -128,6 +139,7 @@ class Lease final : public SessionRemains {
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return *arena->shared; }
 
   const uint64_t id;  // 0: it is a hold, or a slot
   std::shared_ptr<ReadArena> arena;

@@ -110,9 +110,12 @@ Table Offers(const v1::InspectResponse& found, const Style& style) {
   }
   for (const v1::Offer& offer : found.offers()) {
     const bool offered = offer.why_not().empty();
-    const std::string why = offer.waits() ? "once its bytes are there: no events between it and the maker" : "";
-    table.Add({Concat("session ", offer.session()), offer.client(), to_string(offer.process_id()), own,
-               offered ? "yes" : "no", offered ? why : offer.why_not()});
+    std::string why = offer.waits() ? "once its bytes are there: no events between it and the maker" : "";
+    if (offer.gpus_unsaid())
+      why += Concat(why.empty() ? "" : "; ", "if it sees that GPU: it has not said which it does");
+    const char* const answer = !offered ? "no" : offer.gpus_unsaid() ? "maybe" : "yes";
+    table.Add({Concat("session ", offer.session()), offer.client(), to_string(offer.process_id()), own, answer,
+               offered ? why : offer.why_not()});
   }
   if (found.offers_left_out() > 0) {
     table.Add({Concat(found.offers_left_out(), " more sessions"), "", "", "", "", "they did not fit into the answer"});

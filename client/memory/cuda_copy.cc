@@ -1,9 +1,6 @@
 // Asynchronous copies, then a synchronisation of their one stream, or none where a fence follows.
 #include "client/memory/cuda_copy.h"
 
-#include <chrono>
-#include <thread>
-
 #include "client/fence_event.h"
 #include "client/layout.h"
 #include "client/memory/cuda_devices.h"
@@ -15,10 +12,6 @@ using cuda::CUdeviceptr;
 using cuda::CUstream;
 
 namespace {
-
-// How long a capture elsewhere in the process may keep us from asking whether a device is done.
-constexpr auto kCaptureStep = std::chrono::milliseconds(1);
-constexpr int kCaptureStepsMax = 10000;
 
 CUdeviceptr AddressOf(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
 
@@ -145,19 +138,6 @@ Result<bool> QueueCopy(const View& source, void* destination, const Device& to) 
   AB_RETURN_IF_ERROR(
       Enqueue((*devices)->driver(), source, destination, true, reinterpret_cast<CUstream>(*source.stream)));
   return true;
-}
-
-Status DrainDevice(const Device& device) {
-  const auto place = CudaDevices::At(device);
-  if (!place.ok()) return place.status();
-  const cuda::Driver& driver = place->driver;
-  cuda::CUresult result = driver.CtxSynchronize();
-  // While somebody captures a graph nobody may ask.
-  for (int step = 0; result == cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && step < kCaptureStepsMax; ++step) {
-    std::this_thread::sleep_for(kCaptureStep);
-    result = driver.CtxSynchronize();
-  }
-  return driver.Check(result, "cuCtxSynchronize");
 }
 
 }  // namespace arraybridge

@@ -19,7 +19,4 @@ Status CopyOverDevice(const View& source, void* destination, const Device& to);
 // else false, and the bytes are there.
 Result<bool> QueueCopy(const View& source, void* destination, const Device& to);
 
-// Everything that this process has queued on that GPU has ended. Waits: not for threads in a hurry.
-Status DrainDevice(const Device& device);
-
 }  // namespace arraybridge

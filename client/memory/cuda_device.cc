@@ -2,6 +2,7 @@
 
 #include "client/fence_event.h"
 #include "client/memory/cuda_devices.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 
@@ -33,7 +34,7 @@ Result<Device> GpuOf(const void* address) {
 Status WaitForProducer(const View& view) {
   if (view.device.type != kDeviceCuda) return Ok();
   if (view.fence) AB_RETURN_IF_ERROR(view.fence->Wait());
-  if (!view.stream.has_value()) return Ok();
+  if (!view.stream.has_value() || Failpoint("stream_sync")) return Ok();
   const auto place = CudaDevices::At(view.device);
   if (!place.ok()) return place.status();
   const cuda::Driver& driver = place->driver;

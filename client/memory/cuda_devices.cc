@@ -49,10 +49,10 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::Load(const std::string& librar
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     auto gpu = std::make_unique<Gpu>();
-    cuda::CUuuid uuid{};
     AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&gpu->number, ordinal), "cuDeviceGet"));
-    AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetUuid(&uuid, gpu->number), "cuDeviceGetUuid"));
-    gpu->device = {kDeviceCuda, ordinal, cuda::UuidText(uuid)};
+    auto uuid = cuda::UuidOf(*driver, gpu->number);
+    if (!uuid.ok()) return uuid.status();
+    gpu->device = {kDeviceCuda, ordinal, *std::move(uuid)};
     loaded->gpus_.push_back(std::move(gpu));
   }
   return loaded;

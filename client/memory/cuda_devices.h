@@ -72,6 +72,10 @@ class CudaDevices {
   void ForgetPeers() const { peers_.store(false); }
   // REQUIRES: an ordinal that Find gave. FAILED_PRECONDITION in a forked child.
   Result<CudaScope> Enter(int32_t ordinal) const;
+  // Null while nothing was done there. REQUIRES: an ordinal that Find gave.
+  cuda::CUcontext ContextOf(int32_t ordinal) const {
+    return gpus_.at(static_cast<size_t>(ordinal))->context.load(std::memory_order_acquire);
+  }
   // OfThisProcess, Find and Enter in one: where work on this device is asked for.
   static Result<CudaPlace> At(const Device& device);
   // A stream of our own, which waits for nobody else's. REQUIRES: Enter's scope lives.

@@ -20,7 +20,7 @@ using cuda::Driver;
 
 namespace {
 
-// One opened block.
+// One opened block. REQUIRES: nothing uses it when it dies.
 class IpcMemory {
  public:
   static Result<std::unique_ptr<IpcMemory>> Open(const CudaDevices& devices, int32_t ordinal, const std::string& opaque,
@@ -39,8 +39,7 @@ class IpcMemory {
   ~IpcMemory() {
     if (address_ == 0) return;
     const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return;
-    if (IsDrained(devices_.driver())) devices_.driver().IpcCloseMemHandle(address_);
+    if (inside.ok()) devices_.driver().IpcCloseMemHandle(address_);
   }
   IpcMemory(const IpcMemory&) = delete;
   IpcMemory& operator=(const IpcMemory&) = delete;
@@ -70,19 +69,15 @@ class IpcMemory {
 // Memory of a daemon in this very process, which is not opened but shared.
 class OwnIpcMemory {
  public:
-  OwnIpcMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> holder)
-      : devices_(devices), ordinal_(ordinal), holder_(std::move(holder)) {}
+  explicit OwnIpcMemory(std::shared_ptr<const void> holder) : holder_(std::move(holder)) {}
   ~OwnIpcMemory() {
-    const auto inside = devices_.Enter(ordinal_);
-    // Better never freed than under work that still uses it.
-    if (!inside.ok() || !IsDrained(devices_.driver())) new std::shared_ptr<const void>(std::move(holder_));
+    // In a forked child it is the parent's to free.
+    if (CudaDevices::IfUsed() == nullptr) new std::shared_ptr<const void>(std::move(holder_));
   }
   OwnIpcMemory(const OwnIpcMemory&) = delete;
   OwnIpcMemory& operator=(const OwnIpcMemory&) = delete;
 
  private:
-  const CudaDevices& devices_;
-  const int32_t ordinal_;
   std::shared_ptr<const void> holder_;
 };
 
@@ -111,7 +106,7 @@ class CudaIpcMapper final : public CudaMapper {
       if (own.bytes < handle.arena_size) {
         return FailedPrecondition("the memory has ", own.bytes, " bytes, its handle says ", handle.arena_size);
       }
-      return Opened{std::make_shared<const OwnIpcMemory>(devices, device.id, std::move(own.holder)), own.address};
+      return Opened{std::make_shared<const OwnIpcMemory>(std::move(own.holder)), own.address};
     }
     auto memory = MemoryOpenings().Get(
         handle.opaque, [&] { return IpcMemory::Open(devices, device.id, handle.opaque, handle.arena_size); });

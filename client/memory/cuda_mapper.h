@@ -31,8 +31,8 @@ class CudaMapper : public MemoryMapper {
     }
     if (!opened.ok()) return opened.status();
     auto* const data = reinterpret_cast<std::byte*>(opened->address);
-    return std::unique_ptr<Mapping>(
-        std::make_unique<CudaMapping>(std::move(opened->memory), data, handle.arena_size, *std::move(local)));
+    return std::unique_ptr<Mapping>(std::make_unique<CudaMapping>(**devices, std::move(opened->memory), data,
+                                                                  handle.arena_size, *std::move(local)));
   }
 
   Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& /*arena*/, uint64_t /*offset*/,
@@ -54,12 +54,5 @@ class CudaMapper : public MemoryMapper {
 
   const std::string library_;
 };
-
-// Whether what was mapped in the current context may be unmapped: better never than under work that still uses it.
-// A context that failed for good does no work.
-inline bool IsDrained(const cuda::Driver& driver) {
-  const cuda::CUresult done = driver.CtxSynchronize();
-  return done == cuda::CUDA_SUCCESS || cuda::IsSticky(done);
-}
 
 }  // namespace arraybridge

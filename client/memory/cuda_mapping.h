@@ -6,15 +6,22 @@
 #include <utility>
 
 #include "client/memory/cuda_copy.h"
+#include "client/memory/cuda_moment.h"
 #include "client/memory/memory_mapper.h"
 
 namespace arraybridge {
 
 class CudaMapping final : public Mapping {
  public:
-  // `memory` unmaps when it dies. `device` is local.
-  CudaMapping(std::shared_ptr<const void> memory, std::byte* data, uint64_t size, Device device)
-      : memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
+  // `memory` unmaps when it dies, without asking anybody. `device` is local.
+  CudaMapping(const CudaDevices& devices, std::shared_ptr<const void> memory, std::byte* data, uint64_t size,
+              Device device)
+      : devices_(devices), memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
+  ~CudaMapping() override {
+    if (!idle_) LetGoAfterWork(devices_, device_.id, std::move(memory_));
+  }
+  CudaMapping(const CudaMapping&) = delete;
+  CudaMapping& operator=(const CudaMapping&) = delete;
 
   std::byte* data() const override { return data_; }
   uint64_t size() const override { return size_; }
@@ -26,15 +33,18 @@ class CudaMapping final : public Mapping {
     AB_RETURN_IF_ERROR(CheckRoom(source, offset));
     return QueueCopy(source, data_ + offset, device_);
   }
-  Status Drain() override { return DrainDevice(device_); }
+  std::shared_ptr<Moment> Now() override { return MomentOf(devices_, device_.id); }
+  void NoteIdle() override { idle_ = true; }
   // A child has no CUDA: it can neither write nor unmap.
   void Detach() noexcept override {}
 
  private:
-  const std::shared_ptr<const void> memory_;
+  const CudaDevices& devices_;
+  std::shared_ptr<const void> memory_;
   std::byte* const data_;
   const uint64_t size_;
   const Device device_;
+  bool idle_ = false;
 };
 
 }  // namespace arraybridge

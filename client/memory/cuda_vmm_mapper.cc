@@ -57,7 +57,7 @@ class Import {
   Status status_;
 };
 
-// A reserved range of addresses and what is mapped there.
+// A reserved range of addresses and what is mapped there. REQUIRES: nothing uses it when it dies.
 class VmmMemory {
  public:
   VmmMemory(const CudaDevices& devices, int32_t ordinal, uint64_t bytes)
@@ -68,10 +68,7 @@ class VmmMemory {
     const auto inside = devices_.Enter(ordinal_);
     if (!inside.ok()) return;
     const Driver& driver = devices_.driver();
-    if (mapped_) {
-      if (!IsDrained(driver)) return;
-      if (driver.MemUnmap(address_, bytes_) != cuda::CUDA_SUCCESS) return;
-    }
+    if (mapped_ && driver.MemUnmap(address_, bytes_) != cuda::CUDA_SUCCESS) return;
     driver.MemAddressFree(address_, bytes_);
   }
   VmmMemory(const VmmMemory&) = delete;

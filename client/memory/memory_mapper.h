@@ -9,12 +9,13 @@
 
 #include <arraybridge/view.h>
 
+#include "client/memory/moment.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
 
-// Destroying it unmaps.
+// Destroying it unmaps, once what this process has queued on it has ended.
 class Mapping {
  public:
   virtual ~Mapping() = default;
@@ -32,8 +33,15 @@ class Mapping {
     AB_RETURN_IF_ERROR(CopyFrom(source, offset));
     return false;
   }
-  // Waits until whatever work this process queued on these bytes has ended; at once for host memory.
-  virtual Status Drain() = 0;
+  // The work that this process has queued on these bytes so far, or more than that. Null for host memory: none.
+  virtual std::shared_ptr<Moment> Now() = 0;
+  // Waits for that. UNAVAILABLE: a graph is being captured.
+  Status Drain() {
+    const auto moment = Now();
+    return moment == nullptr ? Ok() : moment->Wait();
+  }
+  // The caller knows that no work on these bytes is left: whoever destroys it next need not ask.
+  virtual void NoteIdle() {}
   // A forked child must not write into what its parent produces: from now on what it writes stays with it. Called
   // between fork and anything else.
   virtual void Detach() noexcept = 0;

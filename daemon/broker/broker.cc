@@ -75,12 +75,27 @@ Status Peer::CannotOpen(std::string_view what, std::string_view shared_as) const
       .Because("KIND_NOT_OFFERED");
 }
 
-Status Peer::CannotOpen(std::string_view what, HandleKind kind) const { return CannotOpen(what, NameOf(kind)); }
+bool Peer::Sees(const Device& device) const {
+  return gpus.empty() || device.uuid.empty() || std::ranges::find(gpus, device.uuid) != gpus.end();
+}
+
+Status Peer::CannotSee(std::string_view what, const Device& device) const {
+  std::string seen;
+  for (const std::string& gpu : gpus) Append(seen, gpu);
+  return FailedPrecondition(what, " lies on GPU ", device.uuid, ", which this session does not see; it sees ", seen)
+      .Because("DEVICE_NOT_VISIBLE");
+}
+
+Status Peer::CannotOpen(std::string_view what, HandleKind kind, const Device& device) const {
+  return Opens(kind) ? CannotSee(what, device) : CannotOpen(what, NameOf(kind));
+}
 
 Result<Broker::State::Served> Broker::State::BackendFor(const Peer& peer, const Device& device) const {
   for (MemoryBackend* const backend : backends) {
     for (const Device& served : backend->devices()) {
-      if (IsMeant(device, served) && peer.Opens(backend->kind())) return Served{backend, served};
+      if (!IsMeant(device, served) || !peer.Opens(backend->kind())) continue;
+      if (!peer.Sees(served)) return peer.CannotSee("what is asked for", served);
+      return Served{backend, served};
     }
   }
   std::string kinds;

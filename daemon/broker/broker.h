@@ -45,6 +45,7 @@ struct Peer {
   Door door = Door::kLifeline;
   std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // what it can open, and may be offered
   std::string refused;                                   // why it is not offered other kinds that it could open
+  std::vector<std::string> gpus;                         // UUIDs of those that it says it sees; empty: it has not said
   ProcessFd process;                                     // null where the kernel has no pidfd for it
   std::string events;  // two that say the same open each other's interprocess events; empty: it opens nobody's
   std::vector<uint32_t> groups;  // supplementary ones
@@ -58,8 +59,13 @@ struct Peer {
   // For messages: "user 1000", "subject 'worker-7'".
   std::string who() const;
   bool Opens(HandleKind kind) const;
-  // FAILED_PRECONDITION that says what it can open, and why not more.
-  Status CannotOpen(std::string_view what, HandleKind kind) const;
+  bool Sees(const Device& device) const;
+  // Whether it may be handed memory of that kind on that device.
+  bool MayOpen(HandleKind kind, const Device& device) const { return Opens(kind) && Sees(device); }
+  // FAILED_PRECONDITION: KIND_NOT_OFFERED says what it can open, and why not more; DEVICE_NOT_VISIBLE which GPUs it
+  // sees. `what` names the memory. REQUIRES: it may not.
+  Status CannotOpen(std::string_view what, HandleKind kind, const Device& device) const;
+  Status CannotSee(std::string_view what, const Device& device) const;
   Status CannotOpen(std::string_view what, std::string_view shared_as) const;
 };
 
@@ -158,8 +164,9 @@ struct OpenedChannel {
 // What a session would get that acquires a share now.
 struct OfferRow {
   Visitor who;
-  std::string why_not;  // empty: the share's kind
-  bool waits = false;   // for bytes that are being made: it cannot open the event
+  std::string why_not;       // empty: the share's kind
+  bool waits = false;        // for bytes that are being made: it cannot open the event
+  bool gpus_unsaid = false;  // the share lies on a GPU, and the session has not said which it sees
 };
 
 struct Inspected {

@@ -115,8 +115,9 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     }
     Share& share = channel.front();
     Arena& arena = *share.arena;
-    if (!found->peer.Opens(arena.kind())) {
-      return found->peer.CannotOpen(Concat("what channel '", channel.name(), "' brings next"), arena.kind());
+    if (!found->peer.MayOpen(arena.kind(), arena.device())) {
+      return found->peer.CannotOpen(Concat("what channel '", channel.name(), "' brings next"), arena.kind(),
+                                    arena.device());
     }
     acquired.shares.push_back(state.Lease(*found, share));
     channel.Pop();

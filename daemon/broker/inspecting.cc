@@ -32,12 +32,14 @@ void HideOthers(uint32_t asker, Inspected* inspected) {
 }  // namespace
 
 OfferRow Broker::State::OfferTo(const Session& session, const Share& share) const {
-  OfferRow offer{VisitorOf(session), {}, false};
+  OfferRow offer{VisitorOf(session), {}, false, false};
   const HandleKind kind = share.arena->kind();
-  if (!session.peer.Opens(kind)) {
-    offer.why_not = session.peer.CannotOpen("it", kind).message();
+  const Device& device = share.arena->device();
+  if (!session.peer.MayOpen(kind, device)) {
+    offer.why_not = session.peer.CannotOpen("it", kind, device).message();
   } else {
     offer.waits = !CheckFence(session, share, false).ok();
+    offer.gpus_unsaid = !device.uuid.empty() && session.peer.gpus.empty();
   }
   return offer;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 namespace {
@@ -263,7 +264,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   const auto taken = dying.size();
   const auto dead = std::partition(dying.begin(), dying.end(), [&](const std::unique_ptr<Arena>& arena) {
     const auto held = holders.find(arena->id());
-    const bool mapped = held != holders.end() && !held->second.empty();
+    const bool mapped = held != holders.end() && !held->second.empty() && !Failpoint("quarantine");
     return mapped || arena->block().use_count() > 1 || arena->block()->HeldElsewhere();
   });
   Swept swept;

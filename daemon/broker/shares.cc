@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 namespace {
@@ -19,7 +20,8 @@ Share* Find(const Namespace* ns, const ShareKey& key) {
   if (ns == nullptr) return nullptr;
   Share* const share = key.id == ShareId{} ? ns->FindByName(key.name) : ns->FindById(key.id);
   if (share == nullptr) return nullptr;
-  return key.generation == 0 || key.generation == share->facts->generation ? share : nullptr;
+  const bool stale = key.generation != 0 && key.generation != share->facts->generation;
+  return stale && !Failpoint("share_generation") ? nullptr : share;
 }
 
 // REQUIRES: Find gave null. SHARE_GONE: it never comes back; SHARE_NOT_FOUND: it may come. A name that could not be one
@@ -63,7 +65,9 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   const auto key = KeyOf(session, call.ns, Right::kWrite);
   if (!key.ok()) return key.status();
   const Arena* const arena = FindWritable(session, call.arena);
-  if (arena == nullptr || arena->generation() != call.arena_generation) return NoArena(call.arena);
+  if (arena == nullptr) return NoArena(call.arena);
+  const bool stale = arena->generation() != call.arena_generation;
+  if (stale && !Failpoint("arena_generation")) return NoArena(call.arena);
   const Namespace& ns = *arena->ns();
   if (FindNamespace(*key) != &ns) return OtherNamespace(call.arena, ns);
   AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
@@ -268,9 +272,9 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     for (const ShareKey& key : keys) {
       shares.push_back(Find(owner, key));
       if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
-      const HandleKind kind = shares.back()->arena->kind();
-      if (!found->peer.Opens(kind)) {
-        return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), kind);
+      const Arena& arena = *shares.back()->arena;
+      if (!found->peer.MayOpen(arena.kind(), arena.device())) {
+        return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), arena.kind(), arena.device());
       }
       AB_RETURN_IF_ERROR(state.CheckFence(*found, *shares.back(), final_only));
     }

@@ -1,5 +1,7 @@
 #include "daemon/memory/cuda_gpu.h"
 
+#include <sys/utsname.h>
+
 #include <utility>
 
 #include "proto/boundary/driver_uuid.h"
@@ -17,7 +19,7 @@ int Attribute(const Driver& driver, cuda::CUdevice_attribute attribute, CUdevice
   return driver.DeviceGetAttribute(&value, attribute, ordinal) == cuda::CUDA_SUCCESS ? value : 0;
 }
 
-CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal) {
+CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platform& platform) {
   const auto has = [&](cuda::CUdevice_attribute attribute) { return Attribute(driver, attribute, ordinal) != 0; };
   CudaGpu::Refusals refusals;
   if (!has(cuda::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
@@ -25,7 +27,10 @@ CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal) {
   } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
     refusals.vmm = "the driver exports no descriptors (WSL2 does not)";
   }
-  if (has(cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
+  // Its kernels call themselves so.
+  if (platform.kernel_release.find("microsoft") != std::string::npos) {
+    refusals.ipc = "under WSL2 a cudaIpcMemHandle cannot be relied on";
+  } else if (has(cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
     refusals.ipc = "an integrated GPU has no cudaIpcMemHandle";
   } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
     refusals.ipc = "the device has no unified addressing";
@@ -35,14 +40,15 @@ CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal) {
   return refusals;
 }
 
-Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, int index, uint64_t percent) {
+Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, int index, uint64_t percent,
+                                          const Platform& platform) {
   CUdevice ordinal = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&ordinal, index), "cuDeviceGet"));
-  cuda::CUuuid uuid{};
-  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetUuid(&uuid, ordinal), "cuDeviceGetUuid"));
+  auto uuid = cuda::UuidOf(*driver, ordinal);
+  if (!uuid.ok()) return uuid.status();
   size_t bytes = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceTotalMem(&bytes, ordinal), "cuDeviceTotalMem"));
-  CudaGpu::Refusals refusals = RefusalsOf(*driver, ordinal);
+  CudaGpu::Refusals refusals = RefusalsOf(*driver, ordinal, platform);
   size_t granularity = 0;
   if (refusals.vmm.empty()) {
     const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(ordinal);
@@ -53,11 +59,16 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
     if (asked.ok() && granularity == 0) refusals.vmm = "the driver names no granularity";
   }
   if (!refusals.vmm.empty()) granularity = 0;
-  return std::make_shared<CudaGpu>(driver, ordinal, Device{kDeviceCuda, index, UuidText(uuid)}, std::move(refusals),
+  return std::make_shared<CudaGpu>(driver, ordinal, Device{kDeviceCuda, index, *std::move(uuid)}, std::move(refusals),
                                    granularity, bytes / 100 * percent + bytes % 100 * percent / 100);
 }
 
 }  // namespace
+
+Platform Platform::Here() {
+  utsname kernel{};
+  return {::uname(&kernel) == 0 ? kernel.release : ""};
+}
 
 cuda::CUmemAllocationProp CudaGpu::ShareableMemoryOf(CUdevice ordinal) {
   cuda::CUmemAllocationProp properties{};
@@ -128,7 +139,8 @@ void CudaGpu::WhenLost(std::function<void()> told) {
   if (told_ && lost_.load()) std::exchange(told_, nullptr)();
 }
 
-Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent) {
+Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent,
+                                                           const Platform& platform) {
   auto loaded = Driver::Load(path);
   if (!loaded.ok()) return loaded.status();
   const auto driver = std::make_shared<const Driver>(*std::move(loaded));
@@ -136,7 +148,7 @@ Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& pa
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
   std::vector<std::shared_ptr<CudaGpu>> gpus;
   for (int index = 0; index < count; ++index) {
-    auto gpu = Describe(driver, index, percent);
+    auto gpu = Describe(driver, index, percent, platform);
     if (!gpu.ok()) return gpu.status();
     gpus.push_back(*std::move(gpu));
   }

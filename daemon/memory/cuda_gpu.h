@@ -73,8 +73,16 @@ class CudaGpu {
   mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;
 };
 
+// What the driver does not say of where it runs.
+struct Platform {
+  std::string kernel_release;
+
+  static Platform Here();
+};
+
 // Every GPU that the driver at `path` shows (empty: the system's), each with `percent` of its memory to hand out.
 // UNAVAILABLE says why there is none: no library, no device, too old (proto/boundary/driver.h).
-Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent);
+Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent,
+                                                           const Platform& platform = Platform::Here());
 
 }  // namespace arraybridge

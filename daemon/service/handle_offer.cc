@@ -24,6 +24,24 @@ std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsA
   return {};
 }
 
+// Handles that the stated driver came too early for; 0: it was not stated.
+struct Since {
+  HandleKind kind;
+  uint32_t version;
+  const char* text;
+};
+constexpr Since kSince[] = {{HandleKind::kCudaVmm, 10020, "10.2"}, {HandleKind::kCudaIpc, 4010, "4.1"}};
+
+// Empty: its driver is new enough, or it does not say.
+std::string WhyTooOld(uint32_t version, HandleKind kind) {
+  for (const Since& since : kSince) {
+    if (since.kind != kind || version == 0 || version >= since.version) continue;
+    return Concat("its driver is one of CUDA ", version / 1000, ".", version % 1000 / 10, ", before ", since.text,
+                  " none opens it");
+  }
+  return {};
+}
+
 }  // namespace
 
 RunsAt RunsAt::Here() {
@@ -40,14 +58,16 @@ void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here
   peer.refused.clear();
   for (const int kind : capabilities.kinds()) {
     if (kind == v1::HANDLE_KIND_UNSPECIFIED || !v1::HandleKind_IsValid(kind)) continue;
-    std::string why;
-    if (kind == v1::HANDLE_KIND_CUDA_IPC) why = WhyNoCudaIpc(capabilities, here, peer);
+    const auto of = static_cast<HandleKind>(kind);
+    std::string why = WhyTooOld(capabilities.cuda_driver_version(), of);
+    if (why.empty() && of == HandleKind::kCudaIpc) why = WhyNoCudaIpc(capabilities, here, peer);
     if (why.empty()) {
-      peer.kinds.push_back(static_cast<HandleKind>(kind));
+      peer.kinds.push_back(of);
     } else {
-      peer.refused = Concat(NameOf(HandleKind::kCudaIpc), " is refused: ", why);
+      peer.refused += Concat(peer.refused.empty() ? "" : "; ", NameOf(of), " is refused: ", why);
     }
   }
+  peer.gpus.assign(capabilities.gpu_uuids().begin(), capabilities.gpu_uuids().end());
   if (peer.kinds.empty() && peer.refused.empty()) peer.kinds.push_back(HandleKind::kMemfd);
 }
 

@@ -1,5 +1,6 @@
 // Which kinds of handle a session is offered: those that it says it opens and that will work between its process and
-// this one. What is refused is refused with a reason, never silently.
+// this one; of GPU memory, that of the GPUs which it says it sees, if it says so. What is refused is refused with a
+// reason, never silently.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct RunsAt {
   static RunsAt Here();
 };
 
-// Fills the peer's `kinds` and `refused`. REQUIRES: its `process` is known, if it ever will be.
+// Fills the peer's `kinds`, `refused` and `gpus`. REQUIRES: its `process` is known, if it ever will be.
 void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer);
 
 // Fills the peer's `events`: a driver finds an interprocess event through its maker's process id and /dev/shm, so both

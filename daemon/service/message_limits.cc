@@ -17,6 +17,7 @@ constexpr uint64_t kTokenBytesMax = 256;
 constexpr uint64_t kPageTokenBytesMax = 512;
 constexpr int kHandleKindsMax = 16;
 constexpr int kGpusMax = 256;
+constexpr uint64_t kGpuUuidBytesMax = 96;
 
 ShareLimits ShareLimitsOf(const Limits& limits) {
   return {limits.frame_bytes_max, limits.name_bytes_max,      limits.arrays_per_share_max, limits.rank_max,
@@ -73,7 +74,12 @@ Status CheckHello(const Limits&, const v1::OpenSessionRequest& request) {
   AB_RETURN_IF_ERROR(CheckBytes("the token", request.token().size(), "maximum", kTokenBytesMax));
   AB_RETURN_IF_ERROR(CheckCount("handle kinds", static_cast<uint64_t>(request.capabilities().kinds_size()), "maximum",
                                 kHandleKindsMax));
-  return CheckCount("GPUs", static_cast<uint64_t>(request.capabilities().gpu_uuids_size()), "maximum", kGpusMax);
+  const auto& gpus = request.capabilities().gpu_uuids();
+  AB_RETURN_IF_ERROR(CheckCount("GPUs", static_cast<uint64_t>(gpus.size()), "maximum", kGpusMax));
+  for (const std::string& gpu : gpus) {
+    AB_RETURN_IF_ERROR(CheckBytes("the UUID of a GPU", gpu.size(), "maximum", kGpuUuidBytesMax));
+  }
+  return Ok();
 }
 
 Status CheckNamespace(const Limits& limits, std::string_view ns) {

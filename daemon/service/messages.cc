@@ -185,6 +185,7 @@ void Fill(v1::Offer* message, const OfferRow& offer) {
   message->set_uid(offer.who.uid);
   message->set_why_not(offer.why_not);
   message->set_waits(offer.waits);
+  message->set_gpus_unsaid(offer.gpus_unsaid);
 }
 
 void Fill(v1::InspectResponse* message, const Inspected& inspected) {

@@ -41,6 +41,7 @@
   X(StreamCreate, 2000, kRequired, (CUstream * stream, unsigned int flags))                                            \
   X(StreamDestroy, 4000, kRequired, (CUstream stream))                                                                 \
   X(StreamSynchronize, 2000, kRequired, (CUstream stream))                                                             \
+  X(StreamIsCapturing, 10000, kRequired, (CUstream stream, CUstreamCaptureStatus * status))                            \
   X(StreamWaitEvent, 3020, kRequired, (CUstream stream, CUevent event, unsigned int flags))                            \
   X(StreamWriteValue64, 11070, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags))      \
   X(StreamWaitValue64, 11070, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags))       \

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from arraybridge.array_api import array_namespace
     from arraybridge.broker import Broker
+    from arraybridge.capture import capturing
     from arraybridge.channel import Channel
     from arraybridge.cleanup import *  # noqa: F403
     from arraybridge.convert import Converter, convert_memory, get_converter
@@ -103,6 +104,7 @@ __all__ = [
     "ZeroCopyUnavailable",
     "array_namespace",
     "asdlpack",
+    "capturing",
     "cleanup_all_gpu_frameworks",
     "cleanup_cupy_gpu",
     "cleanup_jax_gpu",
@@ -138,6 +140,7 @@ _HOMES = {
         "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
         "array_api": "array_namespace",
         "broker": "Broker",
+        "capture": "capturing",
         "channel": "Channel",
         "cleanup": (
             "MEMORY_TYPE_CLEANUP_REGISTRY cleanup_all_gpu_frameworks cleanup_cupy_gpu cleanup_jax_gpu "

@@ -232,6 +232,10 @@ def wrap_cuda_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
 def gpus() -> list[str]:
     """The UUIDs of the CUDA GPUs that this process sees, by number; empty without a driver."""
 
+@final
+class CaptureScope:
+    """While one lives, nothing in this process asks a GPU whether all of its work has ended."""
+
 def copy_to_heap(view: View, /) -> View:
     """A private, writable, compact, 256-byte aligned copy in this process's host memory, also of a GPU's. MemoryError if
     there is no room."""

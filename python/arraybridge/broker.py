@@ -424,7 +424,10 @@ class Broker(Session):
         return {**numbers, **client, **{f"convert_{name}": number for name, number in counts.totals().items()}}
 
     def flush(self) -> None:
-        """Tells the broker now what this process no longer reads; otherwise it learns in batches."""
+        """Tells the broker now what this process no longer reads; otherwise it learns in batches.
+
+        Waits for the GPU work that still may use it, but not for the end of a graph's capture (`arraybridge.capturing`).
+        """
         self._connection.ask(lambda core: core.flush())
 
     def views(self, share: Share, *, private: bool = False) -> _Views:

@@ -66,7 +66,7 @@ def wished(
         kind, _, text = device.partition(":")
         if device in gpus:
             number = gpus.index(device)
-        elif kind == "GPU" or device.startswith("GPU-"):
+        elif kind == "GPU" or device.startswith(("GPU-", "MIG-")):
             raise _absent(device, gpus, source, target)
         else:
             number = int(text) if kind == "cuda" and text.isdecimal() else 0 if device == "cuda" else None

@@ -1,4 +1,5 @@
 // The extension: bytes and arrays, no policy, no framework. View and ShareInfo are raw C types, Core is pybind11's.
+#include <arraybridge/device.h>
 #include <dlpack/dlpack.h>
 #include <pybind11/pybind11.h>
 
@@ -40,5 +41,8 @@ PYBIND11_MODULE(_core, module) {
       PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+  // Made without the GIL: it waits for a question that is on its way.
+  pybind11::class_<arraybridge::CaptureScope>(module, "CaptureScope", pybind11::is_final())
+      .def(pybind11::init<>(), pybind11::call_guard<pybind11::gil_scoped_release>());
   ab::AddCore(module);
 }

@@ -260,6 +260,18 @@ def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., D
     assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (WSL2 does not)")
 
 
+def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
+    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", "devices=2;integrated=0;mig=1")
+    driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+    code, found = findings("-H", start("--cuda-driver", driver).directory)
+    assert code == 0
+    gpus = {what[:9]: finding["finding"] for what, finding in found.items() if what.startswith("cuda:")}
+    assert gpus["cuda:GPU-"].endswith("not as cuda_ipc: an integrated GPU has no cudaIpcMemHandle")
+    assert gpus["cuda:MIG-"].startswith("shared as cuda_vmm,cuda_ipc,")
+
+
 @pytest.mark.parametrize(
     ("driver", "machine", "why"),
     [

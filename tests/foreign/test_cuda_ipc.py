@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from foreign_client import BUILD, PATIENCE_S, Daemon, Session, eventually, refused
+from foreign_client import BUILD, CTL, PATIENCE_S, Daemon, Session, eventually, refused
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 # As the C++ tests: $ARRAYBRIDGE_CUDA_DRIVER is another library, of a card maybe.
@@ -103,6 +104,32 @@ def test_a_reader_of_another_kind_is_told(gpu_daemon: Daemon, open_session: Call
     writer.communicate("done\n", timeout=PATIENCE_S)
     listed = open_session(gpu_daemon).call("List", page_size=10).shares[0].share.handle
     assert (listed.kind, listed.opaque) == (CUDA_IPC, b""), "64 bytes are full rights"
+
+
+def test_explain_never_says_yes_of_a_gpu_that_a_session_does_not_see(
+    gpu_daemon: Daemon, open_session: Callable[..., Session]
+) -> None:
+    writer = client(gpu_daemon, "put", "tensor")
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "ok\n"
+    first, second = (gpu.device.uuid for gpu in gpus(open_session(gpu_daemon, client="asker")))
+    sees = {"seeing": [second, first], "blind": [second], "mute": []}
+    for name, seen in sees.items():
+        open_session(gpu_daemon, client=name, capabilities={"kinds": [CUDA_IPC], **HERE, "gpu_uuids": seen})
+    old = {"kinds": [CUDA_VMM, CUDA_IPC], **HERE, "gpu_uuids": [first], "cuda_driver_version": 4000}
+    open_session(gpu_daemon, client="old", capabilities=old)
+    command = [CTL, "-H", gpu_daemon.directory, "-o", "csv", "explain", "tensor"]
+    rows = csv.DictReader(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+    said = {row["CLIENT"]: (row["OFFERED"], row["WHY"]) for row in rows}
+    assert said["seeing"] == ("yes", "")
+    assert said["mute"] == ("maybe", "if it sees that GPU: it has not said which it does")
+    assert said["blind"] == ("no", f"it lies on GPU {first}, which this session does not see; it sees {second}")
+    assert said["old"][0] == "no"
+    assert "cuda_ipc is refused: its driver is one of CUDA 4.0, before 4.1 none opens it" in said["old"][1]
+    blind = open_session(gpu_daemon, capabilities={"kinds": [CUDA_IPC], **HERE, "gpu_uuids": [second]})
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, f"share 'tensor' lies on GPU {first}, which this session does not see"):
+        blind.call("Acquire", namespace="default", shares=[{"name": "tensor"}])
+    writer.communicate("done\n", timeout=PATIENCE_S)
 
 
 def test_an_unknown_device_is_named_beside_those_that_are_there(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:

@@ -26,9 +26,12 @@ const Device kFirstGpu{kDeviceCuda, 0, {}};
 
 class Client {
  public:
-  Client(const std::string& address, const std::string& driver)
+  Client(const std::string& address, const std::string& driver, uint64_t arenas)
       : driver_path_(driver),
-        broker_({.address = address, .timeout = std::chrono::seconds(3), .cuda_driver = driver}) {}
+        broker_({.address = address,
+                 .timeout = std::chrono::seconds(3),
+                 .cuda_driver = driver,
+                 .read_arenas_max = arenas}) {}
 
   std::string Do(const std::string& verb, const std::string& name, int value) {
     const auto byte = static_cast<uint8_t>(value);
@@ -49,6 +52,7 @@ class Client {
     if (verb == "pending") return std::to_string(broker_.GetStats()->pending_fences);
     if (verb == "lost") return std::to_string(broker_.GetStats()->lost_fences_total);
     if (verb == "close") return broker_ = Broker(broker_.options()), "ok";
+    if (verb == "dying") return std::to_string(broker_.GetStats()->dying_arenas);
     if (verb == "arenas") return std::to_string(broker_.GetStats()->arenas + broker_.GetStats()->dying_arenas);
     return "no such command";
   }
@@ -180,8 +184,8 @@ class Client {
   std::map<std::string, Acquired> arrays_;
 };
 
-int Main(const std::string& address, const std::string& driver) {
-  Client client(address, driver);
+int Main(const std::string& address, const std::string& driver, uint64_t arenas) {
+  Client client(address, driver, arenas);
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string verb;
@@ -196,4 +200,7 @@ int Main(const std::string& address, const std::string& driver) {
 }  // namespace
 }  // namespace arraybridge
 
-int main(int count, char** words) { return count == 3 ? arraybridge::Main(words[1], words[2]) : 64; }
+int main(int count, char** words) {
+  constexpr uint64_t kArenas = 256;
+  return count < 3 ? 64 : arraybridge::Main(words[1], words[2], count == 3 ? kArenas : std::stoull(words[3]));
+}

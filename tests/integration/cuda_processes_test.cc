@@ -1,7 +1,9 @@
 // Arrays in GPU memory through a real arraybridged, between exec'd processes, on the simulated driver: by descriptor
 // and by cudaIpcMemHandle. Freeing what somebody has open, or touching what nobody has mapped, ends the process that
 // does. On a card (build_tree.h) what needs another machine than the one there is left out.
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/integration/processes.h"
 
@@ -29,15 +31,19 @@ std::string WithoutVmm(bool vmm) { return vmm ? "" : ";off=103"; }
 
 class CudaProcessesTest : public ::testing::WithParamInterface<bool>, SimulatedMachine, public DaemonTest {
  protected:
-  CudaProcessesTest() : SimulatedMachine(WithoutVmm(GetParam())), DaemonTest({"--cuda-driver", Library()}) {}
+  explicit CudaProcessesTest(const std::string& arena_idle = "100ms")
+      : SimulatedMachine(WithoutVmm(GetParam())),
+        DaemonTest({"--cuda-driver", Library(), "--arena-idle", arena_idle}) {}
 
   void SetUp() override {
     if (!GetParam() && OnACard()) GTEST_SKIP() << "a card that exports descriptors is shared by them";
   }
 
-  std::unique_ptr<Process> Client(const std::string& machine = "devices=2") {
+  // `arenas`: how many may stay mapped that no array uses.
+  std::unique_ptr<Process> Client(const std::string& machine = "devices=2", const std::string& arenas = "256") {
     Of(machine);
-    return std::make_unique<Process>(std::vector<std::string>{Built(CUDA_CLIENT_PROGRAM), directory_, Library()});
+    return std::make_unique<Process>(
+        std::vector<std::string>{Built(CUDA_CLIENT_PROGRAM), directory_, Library(), arenas});
   }
   static std::string Do(const std::unique_ptr<Process>& client, const std::string& command) {
     client->Say(command);
@@ -163,6 +169,53 @@ TEST_P(CudaProcessesTest, MappedMemoryStaysWhenTheDaemonIsKilled) {
   EXPECT_EQ(Do(writer, "put frame 52"), "ok");
   EXPECT_EQ(Do(writer, "get frame"), "52");
 }
+
+// Nothing is old enough here to be unmapped for its age.
+class CudaKeptArenasTest : public CudaProcessesTest {
+ protected:
+  CudaKeptArenasTest() : CudaProcessesTest("1h") {}
+};
+
+TEST_P(CudaKeptArenasTest, NoMoreStayMappedThanTheReaderWants) {
+  const auto frugal = Client("devices=2", "2");
+  const auto plain = Client();
+  std::vector<std::unique_ptr<Process>> writers;  // each has an arena of its own
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    writers.push_back(Client());
+    EXPECT_EQ(Do(writers.back(), "put " + name + " 60"), "ok");
+    for (const auto* const reader : {&frugal, &plain}) {
+      EXPECT_EQ(Do(*reader, "get " + name), "60");
+      EXPECT_EQ(Do(*reader, "drop " + name), "ok");
+    }
+  }
+  WaitUntil(frugal, "mapped", "2");
+  EXPECT_EQ(Do(plain, "mapped"), "4");
+  EXPECT_EQ(Do(frugal, "get a"), "60") << "what was unmapped is mapped again";
+}
+
+// Nobody names it any more, and the driver would let a descriptor's memory go, or take a handle's from under the
+// reader.
+TEST_P(CudaKeptArenasTest, WhatAReaderKeepsMappedIsNotFreed) {
+  auto writer = Client();
+  const auto reader = Client();
+  const auto other = Client();
+  EXPECT_EQ(Do(writer, "put frame 61"), "ok");
+  EXPECT_EQ(Do(reader, "get frame"), "61");
+  EXPECT_EQ(Do(reader, "drop frame"), "ok");
+  EXPECT_EQ(Do(reader, "withdraw frame"), "OK");
+  writer->Kill();
+  WaitUntil(reader, "dying", "1");
+  EXPECT_EQ(Do(other, "put next 62"), "ok");
+  EXPECT_EQ(Do(other, "withdraw next"), "OK");
+  EXPECT_EQ(Do(other, "flush"), "OK");
+  WaitUntil(reader, "arenas", "1");  // the same sweep would have freed both
+  EXPECT_EQ(Do(reader, "mapped"), "1");
+  EXPECT_EQ(Do(reader, "flush"), "OK");
+  WaitUntil(reader, "arenas", "0");
+}
+
+INSTANTIATE_TEST_SUITE_P(HandleKinds, CudaKeptArenasTest, ::testing::Bool(),
+                         [](const auto& param) { return param.param ? "Vmm" : "Ipc"; });
 
 INSTANTIATE_TEST_SUITE_P(Both, CudaProcessesTest, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "Vmm" : "Ipc"; });

@@ -1,6 +1,7 @@
 // A real arraybridged in a directory of its own, and programs exec'd beside it.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -40,13 +41,13 @@ class DaemonTest : public ::testing::Test {
                                    "3",
                                    "--cache",
                                    "0",
-                                   "--arena-idle",
-                                   "100ms",
                                    "--listen",
                                    "off",
                                    "--log-level",
                                    "error"};
     words.insert(words.end(), options_.begin(), options_.end());
+    const bool said = std::find(options_.begin(), options_.end(), "--arena-idle") != options_.end();
+    if (!said) words.insert(words.end(), {"--arena-idle", "100ms"});
     daemon_ = std::make_unique<Process>(words, ready[1]);
     ::close(ready[1]);
     char line[6] = {};

@@ -22,7 +22,7 @@ BrokerUnavailable BrokerTimeout InvalidRequest DeviceFallbackWarning CopyWarning
 stack_slices unstack_slices process_slices SCALING_FUNCTIONS scale_dtype cleanup_all_gpu_frameworks cleanup_numpy_gpu
 cleanup_cupy_gpu cleanup_torch_gpu cleanup_tensorflow_gpu cleanup_jax_gpu cleanup_pyclesperanto_gpu
 MEMORY_TYPE_CLEANUP_REGISTRY is_oom_error clear_cache execute_with_oom_recovery optional_import ensure_module
-supports_dlpack supports_cuda_array_interface get_device_id array_namespace
+supports_dlpack supports_cuda_array_interface get_device_id array_namespace capturing
 """.split()
 DECORATORS = ("numpy", "cupy", "torch", "tensorflow", "jax", "pyclesperanto")
 ALIASES = {

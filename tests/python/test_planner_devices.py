@@ -47,7 +47,7 @@ def test_what_is_no_device_is_refused(wish):
         devices.wished(wish, GPUS, "numpy", "torch")
 
 
-@pytest.mark.parametrize("wish", ["cuda:2", 2, "GPU-cc"])
+@pytest.mark.parametrize("wish", ["cuda:2", 2, "GPU-cc", "MIG-cc"])
 def test_a_device_that_is_not_here_is_named_beside_those_that_are(wish):
     with pytest.raises(DeviceUnavailable, match=r"\['cpu', 'cuda:0', 'cuda:1'\]"):
         devices.wished(wish, GPUS, "numpy", "torch")

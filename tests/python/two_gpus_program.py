@@ -1,6 +1,8 @@
 """Two simulated GPUs, their order, their streams, and a capture: ``two_gpus_program.py ADDRESS NAME [ARGUMENT]``."""
 
+import contextlib
 import ctypes
+import itertools
 import os
 import sys
 import warnings
@@ -97,14 +99,19 @@ def a_consumers_stream_waits_for_its_producers(broker: arraybridge.Broker, _: st
 
 def a_capture_outlives_what_is_released_in_it(broker: arraybridge.Broker, _: str) -> None:
     driver = ctypes.CDLL("libcuda.so.1")
-    stream, graph = ctypes.c_void_p(gpu.stream()), ctypes.c_void_p()
     share = broker.put(on_gpu(0, "torch"), "captured")
-    for release in ("a share's array", "a View"):
+    for release, blocking in itertools.product(("a share's array", "a View"), (True, False)):
+        stream, graph = ctypes.c_void_p(gpu.stream(blocking=blocking)), ctypes.c_void_p()
         held = broker.get("captured", "torch") if release == "a share's array" else arraybridge.asdlpack(share)
-        gpu.checked(driver.cuStreamBeginCapture_v2(stream, 0))
-        del held
+        # One that the default stream would wait for can be seen; of others somebody has to say.
+        with contextlib.nullcontext() if blocking else arraybridge.capturing():
+            gpu.checked(driver.cuStreamBeginCapture_v2(stream, 0))
+            del held
+            broker.flush()
+            leases = broker.stats()["leases"]
+            gpu.checked(driver.cuStreamEndCapture(stream, ctypes.byref(graph)))
         broker.flush()
-        gpu.checked(driver.cuStreamEndCapture(stream, ctypes.byref(graph)))
+        assert broker.stats()["leases"] < leases, "what was dropped in the capture is given back after it"
     assert (broker.get("captured", "torch").values() == VALUES).all()
 
 

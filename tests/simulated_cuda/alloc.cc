@@ -138,6 +138,7 @@ SIM_API cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   }
   if (call.process.Off(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) return CUDA_ERROR_NOT_SUPPORTED;
   const Range& range = found->second;
+  if (call.process.config.integrated.contains(range.block->device())) return CUDA_ERROR_INVALID_VALUE;
   const MemoryBlock& block = *range.block;
   const MemoryHandleBytes bytes{kMagic, block.header().id, NonceOf(range), range.offset, getpid(), block.descriptor(),
                                 {}};

@@ -40,6 +40,7 @@
   X(cuStreamCreate, 2000, cuStreamCreate, (CUstream * stream, unsigned int flags))                                     \
   X(cuStreamDestroy, 4000, cuStreamDestroy_v2, (CUstream stream))                                                      \
   X(cuStreamSynchronize, 2000, cuStreamSynchronize, (CUstream stream))                                                 \
+  X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status))                \
   X(cuStreamWaitEvent, 3020, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                  \
   X(cuMemcpyHtoDAsync, 3020, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))  \
   X(cuMemcpyDtoHAsync, 3020, cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, size_t bytes, CUstream stream))        \
@@ -102,7 +103,6 @@
   X(cuStreamGetFlags, 5050, cuStreamGetFlags, (CUstream stream, unsigned int* flags))                            \
   X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))           \
   X(cuStreamEndCapture, 10000, cuStreamEndCapture, (CUstream stream, void** graph))                              \
-  X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, (CUstream stream, unsigned int* status))                    \
   X(cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags)) \
   X(cuMemcpy, 4000, cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                  \
   X(cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes))                       \

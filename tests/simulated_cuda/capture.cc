@@ -60,6 +60,30 @@ bool Capture::Forbids(const char* symbol) {
   return true;
 }
 
+bool Capture::ForbidsContext(const void* asked) {
+  if (!open || asked != context) return false;
+  invalidated = true;
+  return true;
+}
+
+CUresult Capture::RefusalToUse(const Stream& used) {
+  if (!open || !blocking || !used.legacy || used.context != context) return CUDA_SUCCESS;
+  invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+CUresult Capture::RefusalToWaitFor(const Stream& awaited) {
+  if (!awaited.capturing) return RefusalToUse(awaited);
+  invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult Capture::RefusalToWaitFor(const Event& awaited) {
+  if (!awaited.captured) return CUDA_SUCCESS;
+  invalidated = true;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 SIM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   const Call call(__func__);
   if (call.refused()) return call.refused();
@@ -68,7 +92,6 @@ SIM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return CUDA_SUCCESS;
 }
 
-// Forbidden while a capture of that context is open, whatever the thread's mode.
 SIM_API cuCtxRecordEvent(CUcontext context, CUevent event) {
   Call call(__func__);
   if (call.refused()) return call.refused();
@@ -77,11 +100,11 @@ SIM_API cuCtxRecordEvent(CUcontext context, CUevent event) {
   const auto found = call.process.FindEvent(__func__, event);
   if (known == nullptr || !known->alive()) return CUDA_ERROR_INVALID_CONTEXT;
   if (found == nullptr || found->imported || found->context != known) return CUDA_ERROR_INVALID_HANDLE;
-  if (call.process.capture.open) {
-    call.process.capture.invalidated = true;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  Record(found, call.process.StreamsOf(*known));
+  if (call.process.capture.ForbidsContext(known)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  auto streams = call.process.StreamsOf(*known);
+  std::erase_if(streams, [](const auto& stream) { return stream->idle(); });
+  found->captured = false;
+  Record(found, streams);
   return CUDA_SUCCESS;
 }
 
@@ -94,7 +117,7 @@ SIM_API cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   found->capturing = true;
-  call.process.capture = {true, false, mode, std::this_thread::get_id(), stream};
+  call.process.capture = {true, false, mode, std::this_thread::get_id(), found->context, found->blocking};
   return CUDA_SUCCESS;
 }
 
@@ -109,14 +132,21 @@ SIM_API cuStreamEndCapture(CUstream stream, void** graph) {
   return call.process.capture.invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
-SIM_API cuStreamIsCapturing(CUstream stream, unsigned int* status) {
+SIM_API cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
   const auto found = call.process.FindStream(__func__, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const bool invalidated = found->capturing && call.process.capture.invalidated;
-  *status = invalidated ? 2 : found->capturing ? 1 : 0;
+  const Capture& open = call.process.capture;
+  // The one question about a capture elsewhere that does not harm it.
+  if (found->legacy && open.open && open.blocking && open.context == found->context) {
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  const bool invalidated = found->capturing && open.invalidated;
+  *status = invalidated        ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+            : found->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                               : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 

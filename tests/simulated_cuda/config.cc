@@ -86,6 +86,14 @@ void Apply(Config& config, const std::string& item) {
        [&] {
          for (const auto& part : Split(value, ',')) config.visible.push_back(Int(part));
        }},
+      {"integrated",
+       [&] {
+         for (const auto& part : Split(value, ',')) config.integrated.insert(Int(part));
+       }},
+      {"mig",
+       [&] {
+         for (const auto& part : Split(value, ',')) config.mig.insert(Int(part));
+       }},
       {"off",
        [&] {
          for (const auto& part : Split(value, ',')) config.off.insert(static_cast<uint32_t>(Number(part)));

@@ -5,6 +5,8 @@
 //   devices=2                 physical devices in the machine, 1 unless given; 0 makes cuInit answer 100
 //   visible=1,0               which of them this process sees, in which order; all unless given
 //   uuid=0:00112233...ff      the UUID of a physical device, 32 hexadecimal digits
+//   integrated=0,1            physical devices that are part of the processor, as on Jetson: no legacy handles
+//   mig=0                     physical devices that are instances of a partitioned one: their name says so
 //   memory=268435456          bytes per device
 //   address_space=68719476736 bytes that one process may reserve
 //   version=13000             what the driver supports
@@ -44,6 +46,8 @@ struct Config {
   int devices = 1;
   std::vector<int> visible;
   std::map<int, cuda::CUuuid> uuids;
+  std::set<int> integrated;
+  std::set<int> mig;
   uint64_t memory = uint64_t{256} << 20;
   uint64_t address_space = uint64_t{64} << 30;
   int version = 13000;

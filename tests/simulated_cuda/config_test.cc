@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "proto/boundary/driver_uuid.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge::cuda {
@@ -33,6 +34,34 @@ TEST_F(ConfigTest, OrdinalsAreOnesOwnAndUuidsEverybodys) {
     EXPECT_STREQ(name, "Sim");
     EXPECT_EQ(name[4], 'x');
     EXPECT_EQ(driver->DeviceGetName(name, 0, 0), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST_F(ConfigTest, AnIntegratedGpuHasNoLegacyHandles) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("devices=2;integrated=1");
+    ASSERT_TRUE(driver.ok());
+    for (const CUdevice device : {0, 1}) {
+      int value = -1;
+      ASSERT_CUDA(driver->DeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device));
+      EXPECT_EQ(value, device);
+      CUcontext context = nullptr;
+      ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, device));
+      ASSERT_CUDA(driver->CtxSetCurrent(context));
+      CUdeviceptr memory = 0;
+      ASSERT_CUDA(driver->MemAlloc(&memory, kBlock));
+      CUipcMemHandle handle{};
+      EXPECT_EQ(driver->IpcGetMemHandle(&handle, memory), device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    }
+  });
+}
+
+TEST_F(ConfigTest, AnInstanceOfAPartitionedGpuIsOneByItsName) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("devices=2;mig=1");
+    ASSERT_TRUE(driver.ok());
+    EXPECT_EQ(*UuidOf(*driver, 0), "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00");
+    EXPECT_EQ(*UuidOf(*driver, 1), "MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01");
   });
 }
 

@@ -143,6 +143,7 @@ SIM_API cuCtxGetCurrent(CUcontext* context) {
 SIM_API cuCtxSynchronize() {
   Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
+  if (call.process.capture.ForbidsContext(call.context())) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   for (const auto& stream : call.process.StreamsOf(*call.context())) {
     const CUresult result = stream->Run(call.lock, stream->tail(), call.process.changed);
     if (result != CUDA_SUCCESS) return result;

@@ -75,6 +75,7 @@ CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
   Process& process = call.process;
   const auto found = process.FindStream(copy.symbol, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = process.capture.RefusalToUse(*found)) return captured;
   copy.ordinal = call.context()->ordinal;
   if (copy.bytes == 0) return CUDA_SUCCESS;
   if (copy.kind == CopyKind::kByAddress) {

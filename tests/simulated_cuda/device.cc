@@ -55,6 +55,7 @@ int Attribute(const Process& process, CUdevice_attribute attribute, int ordinal)
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
       return process.devices.Physical(ordinal) + 1;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+      return process.config.integrated.contains(process.devices.Physical(ordinal)) ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
     case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
@@ -124,7 +125,9 @@ SIM_API cuDeviceGetName(char* name, int size, CUdevice device) {
   if (call.refused()) return call.refused();
   if (name == nullptr || size < 1) return CUDA_ERROR_INVALID_VALUE;
   if (!call.process.devices.Has(device)) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(name, static_cast<size_t>(size), "Simulated GPU %d", call.process.devices.Physical(device));
+  const int physical = call.process.devices.Physical(device);
+  const char* const instance = call.process.config.mig.contains(physical) ? " MIG 1g.10gb" : "";
+  std::snprintf(name, static_cast<size_t>(size), "Simulated GPU %d%s", physical, instance);
   return CUDA_SUCCESS;
 }
 

@@ -72,22 +72,27 @@ CUresult Complete(Lock& lock, const std::shared_ptr<Event>& event, uint64_t reco
   return cuda::CUDA_SUCCESS;
 }
 
+void Event::Happened(uint64_t record) {
+  done = std::max(done, record);
+  records.erase(record);
+  if (EventSlot* const shared = slot()) {
+    shared->done = done;
+    ++shared->word;
+    Wake(shared->word);
+  }
+}
+
 void Record(const std::shared_ptr<Event>& event, const std::vector<std::shared_ptr<Stream>>& streams) {
   const uint64_t record = ++event->recorded;
   event->queried = false;
   if (event->slot() != nullptr) event->slot()->recorded = record;
+  if (streams.empty()) return event->Happened(record);
   const auto missing = std::make_shared<size_t>(streams.size());
   for (const auto& stream : streams) {
     Work work{.symbol = "record", .run = {}};
     work.run = [event, record, missing](Lock&) {
       if (--*missing != 0) return cuda::CUDA_SUCCESS;
-      event->done = std::max(event->done, record);
-      event->records.erase(record);
-      if (EventSlot* slot = event->slot()) {
-        slot->done = event->done;
-        ++slot->word;
-        Wake(slot->word);
-      }
+      event->Happened(record);
       return cuda::CUDA_SUCCESS;
     };
     Process::Get().Enqueue(stream, std::move(work));

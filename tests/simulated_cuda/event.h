@@ -22,7 +22,8 @@ struct Event {
   uint32_t flags = 0;
   const void* context = nullptr;
   std::thread::id maker;
-  bool queried = false;  // since the latest record
+  bool queried = false;   // since the latest record
+  bool captured = false;  // that is one in a graph, and never happens
   uint64_t recorded = 0;
   uint64_t done = 0;
   std::map<uint64_t, std::vector<Point>> records;  // those that have not happened
@@ -42,6 +43,8 @@ struct Event {
   bool OwnerKeepsIt() const { return !imported || (slot()->alive != 0 && slot()->nonce == nonce); }
   // True if the process that made an imported event is dead.
   bool OwnerIsDead() const;
+  // Record number `record` has. REQUIRES: not imported.
+  void Happened(uint64_t record);
 };
 
 // Makes record number `record` true, wherever that has to happen, and returns when it is. Drops the lock while another

@@ -43,8 +43,10 @@ SIM_API cuEventRecord(CUevent event, CUstream stream) {
   if (recorded == nullptr || found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (recorded->imported) Violation(__func__, "this project never records an imported event");
   if (recorded->context != found->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToUse(*found)) return captured;
   const EventSlot* slot = recorded->slot();
   if (slot != nullptr && slot->importers.Any(recorded->slot_number)) ++call.process.recorded_while_imported;
+  recorded->captured = found->capturing;
   Record(recorded, {found});
   return CUDA_SUCCESS;
 }
@@ -54,6 +56,7 @@ SIM_API cuEventQuery(CUevent event) {
   if (call.refused()) return call.refused();
   const auto found = call.process.FindEvent(__func__, event);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   const uint64_t record = found->Latest();
   if (found->Done() >= record) return CUDA_SUCCESS;
@@ -70,6 +73,7 @@ SIM_API cuEventSynchronize(CUevent event) {
   if (call.refused()) return call.refused();
   const auto found = call.process.FindEvent(__func__, event);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   return Complete(call.lock, found, found->Latest());
 }

@@ -35,6 +35,7 @@ SIM_API cuStreamSynchronize(CUstream stream) {
   if (call.refused()) return call.refused();
   const auto found = call.process.FindStream(__func__, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   const uint64_t tail = found->tail();
   if (!found->legacy) return found->Run(call.lock, tail, call.process.changed);
   // The legacy stream orders itself after the others only where it has work of its own.
@@ -52,6 +53,7 @@ SIM_API cuStreamQuery(CUstream stream) {
   if (call.refused()) return call.refused();
   const auto found = call.process.FindStream(__func__, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   if (found->idle()) return CUDA_SUCCESS;
   if (call.process.config.held) return CUDA_ERROR_NOT_READY;
   const CUresult result = found->RunOne(call.lock, call.process.changed);
@@ -65,6 +67,7 @@ SIM_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
   const auto waiting = call.process.FindStream(__func__, stream, call.context());
   const auto awaited = call.process.FindEvent(__func__, event);
   if (waiting == nullptr || awaited == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = call.process.capture.RefusalToUse(*waiting)) return captured;
   if (!awaited->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   const uint64_t record = awaited->Latest();
   if (record == 0) return CUDA_SUCCESS;  // never recorded counts as complete

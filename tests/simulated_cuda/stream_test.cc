@@ -1,4 +1,5 @@
 // Late execution: work happens when something waits for it, in the order that streams and events give it.
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -257,13 +258,24 @@ class CaptureTest : public StreamTest {
   Function Find(const char* name) {
     return reinterpret_cast<Function>(::dlsym(::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD), name));
   }
-  void Begin() {
+  void Begin() { Begin(first_, CU_STREAM_CAPTURE_MODE_GLOBAL); }
+  void Begin(CUstream stream, CUstreamCaptureMode mode) {
     const auto begin = Find<CUresult (*)(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
-    ASSERT_CUDA(begin(first_, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ASSERT_CUDA(begin(stream, mode));
   }
-  CUresult End() {
+  CUresult End() { return End(first_); }
+  CUresult End(CUstream stream) {
     void* graph = nullptr;
-    return Find<CUresult (*)(CUstream, void**)>("cuStreamEndCapture")(first_, &graph);
+    return Find<CUresult (*)(CUstream, void**)>("cuStreamEndCapture")(stream, &graph);
+  }
+  // Calls it as a thread that disturbs no capture by what is only potentially unsafe.
+  template <class Function>
+  CUresult Relaxed(Function function) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    EXPECT_EQ(driver_->ThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    const CUresult result = function();
+    EXPECT_EQ(driver_->ThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    return result;
   }
 };
 
@@ -280,12 +292,81 @@ TEST_F(CaptureTest, AnyOtherThreadInvalidatesIt) {
 }
 
 TEST_F(CaptureTest, AnEventOfTheContextInvalidatesItEvenWhenRelaxed) {
-  Begin();
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  ASSERT_CUDA(driver_->ThreadExchangeStreamCaptureMode(&mode));
-  EXPECT_EQ(driver_->CtxRecordEvent(context_, event_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  ASSERT_CUDA(driver_->ThreadExchangeStreamCaptureMode(&mode));
+  Begin(first_, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(Relaxed([&] { return driver_->CtxRecordEvent(context_, event_); }), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(CaptureTest, WaitingForTheContextInvalidatesItEvenWhenRelaxed) {
+  Begin(first_, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(Relaxed([&] { return driver_->CtxSynchronize(); }), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(CaptureTest, WaitingForWhatIsOnlyRecordedInvalidatesIt) {
+  Begin();
+  EXPECT_EQ(Relaxed([&] { return driver_->StreamSynchronize(first_); }), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(CaptureTest, AskingForWhatIsOnlyRecordedInvalidatesIt) {
+  for (const auto ask : {&Driver::EventQuery, &Driver::EventSynchronize}) {
+    Begin();
+    ASSERT_CUDA(driver_->EventRecord(event_, first_));
+    EXPECT_EQ(Relaxed([&] { return ((*driver_).*ask)(event_); }), CUDA_ERROR_CAPTURED_EVENT);
+    EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    ASSERT_CUDA(driver_->EventRecord(event_, first_));
+    EXPECT_EQ(driver_->EventSynchronize(event_), CUDA_SUCCESS);
+  }
+}
+
+TEST_F(CaptureTest, AnotherGpuIsNoneOfItsBusiness) {
+  Begin();
+  CUcontext other = nullptr;
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
+  ASSERT_CUDA(driver_->CtxSetCurrent(other));
+  EXPECT_EQ(Relaxed([&] { return driver_->CtxSynchronize(); }), CUDA_SUCCESS);
+  CUevent event = nullptr;
+  ASSERT_CUDA(driver_->EventCreate(&event, kEventDisableTiming));
+  EXPECT_EQ(Relaxed([&] { return driver_->CtxRecordEvent(other, event); }), CUDA_SUCCESS);
+  EXPECT_EQ(Relaxed([&] { return driver_->CtxSynchronize(); }), CUDA_SUCCESS);  // no work may be left there
+  ASSERT_CUDA(Relaxed([&] { return driver_->EventDestroy(event); }));
+  ASSERT_CUDA(driver_->CtxSetCurrent(context_));
+  EXPECT_EQ(End(), CUDA_SUCCESS);
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRelease(1));
+}
+
+// What the default stream is asked about a capture that it would have to wait for is the one question that is free.
+TEST_F(CaptureTest, TheDefaultStreamTellsOfABlockingCaptureAndUsingItInvalidatesIt) {
+  CUstream blocking = nullptr;
+  ASSERT_CUDA(driver_->StreamCreate(&blocking, 0));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  ASSERT_CUDA(driver_->StreamIsCapturing(nullptr, &status));
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  Begin(blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(driver_->StreamIsCapturing(nullptr, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  ASSERT_CUDA(driver_->StreamIsCapturing(blocking, &status));
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_EQ(End(blocking), CUDA_SUCCESS);
+
+  const std::vector<std::function<CUresult()>> uses = {
+      [&] { return driver_->StreamSynchronize(nullptr); },
+      [&] { return driver_->EventRecord(event_, nullptr); },
+      [&] { return driver_->StreamWaitEvent(nullptr, event_, 0); },
+      [&] { return driver_->MemsetD8Async(memory_, 1, 16, nullptr); },
+  };
+  for (const auto& use : uses) {
+    Begin(blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+    EXPECT_EQ(Relaxed(use), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    EXPECT_EQ(End(blocking), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+  // A stream that waits for nobody is none that the default stream would tell of.
+  Begin(first_, CU_STREAM_CAPTURE_MODE_RELAXED);
+  ASSERT_CUDA(driver_->StreamIsCapturing(nullptr, &status));
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(Relaxed([&] { return driver_->StreamSynchronize(nullptr); }), CUDA_SUCCESS);
+  EXPECT_EQ(End(), CUDA_SUCCESS);
+  ASSERT_CUDA(driver_->StreamDestroy(blocking));
 }
 
 }  // namespace

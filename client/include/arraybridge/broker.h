@@ -86,6 +86,11 @@ class Broker {
     // The path of the CUDA driver library; empty: the system's libcuda.so.1. The first in a process that uses it
     // decides.
     std::string cuda_driver{};
+    // What was read stays mapped for the next Acquire, until it has not been used for as long as the broker says. While
+    // more arenas than this are mapped for reading, or more bytes, those that no array uses go before that, the least
+    // recently used first. Each of host memory costs a descriptor, each of a GPU's keeps its memory.
+    uint64_t read_arenas_max = 256;
+    uint64_t read_bytes_max = uint64_t{64} << 30;
     // Shares are found and held without calls where that is possible. False: every Acquire is a call.
     bool holds = true;
     // Send to, and receive from, one process without calls, where that is possible (docs/fast-path.md).

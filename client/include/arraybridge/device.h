@@ -26,4 +26,16 @@ Status WaitForProducer(const View& view);
 // there.
 Status OrderAfterProducer(const View& view, uintptr_t stream);
 
+// While one lives, nothing in this process asks a GPU whether all of its work has ended. Hold one around the capture of
+// a graph: that question, which a release of GPU memory needs, would invalidate it, and captures on streams that do not
+// wait for the default stream cannot be seen from outside. What is dropped meanwhile is given back afterwards.
+// Thread-safe.
+class CaptureScope {
+ public:
+  CaptureScope();
+  ~CaptureScope();
+  CaptureScope(const CaptureScope&) = delete;
+  CaptureScope& operator=(const CaptureScope&) = delete;
+};
+
 }  // namespace arraybridge

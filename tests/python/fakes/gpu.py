@@ -35,10 +35,10 @@ def current() -> int:
     return number.value
 
 
-def stream() -> int:
-    """A new one that waits for no other."""
+def stream(*, blocking: bool = False) -> int:
+    """A new one that waits for no other, or, `blocking`, for the default stream, as that does for it."""
     made = ctypes.c_void_p()
-    checked(_driver.cuStreamCreate(ctypes.byref(made), 1))
+    checked(_driver.cuStreamCreate(ctypes.byref(made), 0 if blocking else 1))
     assert made.value is not None
     return made.value
 

@@ -37,6 +37,35 @@ TEST_F(KindsTest, AShareOfAnotherKindIsNotLeased) {
   EXPECT_TRUE(Acquire(Open({HandleKind::kMemfd, HandleKind::kCudaVmm})).ok());
 }
 
+// CUDA_VISIBLE_DEVICES may differ between processes.
+TEST_F(KindsTest, MemoryOfAGpuThatASessionDoesNotSeeIsNotLeasedToIt) {
+  const auto writer = Open({HandleKind::kCudaVmm});
+  const auto arena = Allocated(writer);
+  Publish(writer, arena);
+  Peer peer{.uid = 1000, .client = "test"};
+  peer.kinds = {HandleKind::kMemfd, HandleKind::kCudaVmm};
+  peer.gpus = {"GPU-2", "GPU-3"};
+  const auto blind = broker_.OpenSession(peer)->session;
+  const auto refused = Acquire(blind);
+  EXPECT_THAT(refused, FailsWith(Code::kFailedPrecondition, "DEVICE_NOT_VISIBLE"));
+  EXPECT_EQ(refused.status().message(),
+            "share 'on-gpu' lies on GPU GPU-1, which this session does not see; it sees GPU-2, GPU-3");
+  EXPECT_EQ(broker_.TakeSnapshot().leases, 0u);
+  EXPECT_THAT(broker_.Allocate(blind, {"default", kGpu, kPage}),
+              FailsWith(Code::kFailedPrecondition, "DEVICE_NOT_VISIBLE"));
+  peer.gpus = {"GPU-2", "GPU-1"};
+  EXPECT_TRUE(Acquire(broker_.OpenSession(peer)->session).ok());
+
+  std::map<SessionId, OfferRow> offers;
+  const auto inspected = broker_.Inspect(writer, "default", ShareKey{"on-gpu"});
+  ASSERT_TRUE(inspected.ok());
+  for (const OfferRow& offer : inspected->offers) offers[offer.who.session] = offer;
+  EXPECT_THAT(offers[blind].why_not, testing::HasSubstr("it lies on GPU GPU-1, which this session does not see"));
+  EXPECT_FALSE(offers[blind].gpus_unsaid);
+  EXPECT_EQ(offers[writer].why_not, "");
+  EXPECT_TRUE(offers[writer].gpus_unsaid);
+}
+
 TEST_F(KindsTest, OpaqueBytesComeWithEveryLeaseAndNoDescriptorDoes) {
   const auto writer = Open({HandleKind::kCudaIpc});
   const auto arena = Allocated(writer);

@@ -2,7 +2,10 @@
 // and what is left when a call fails. Each body is a process of its own, with its own driver.
 #include <sys/wait.h>
 
+#include <optional>
 #include <thread>
+
+#include <arraybridge/device.h>
 
 #include "client/memory/cuda_ipc_mapper.h"
 #include "client/memory/cuda_vmm_mapper.h"
@@ -225,27 +228,131 @@ TEST_P(CudaMapperTest, AForkedChildNeitherMapsNorUnmaps) {
   });
 }
 
+TEST_P(CudaMapperTest, AnotherInstanceOfAPartitionedGpuIsNamedAsOne) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "devices=2;mig=0,1");
+    Handle handle = owner.Share();
+    handle.device.uuid = "MIG" + handle.device.uuid.substr(3);
+    Machine("devices=2;mig=0,1;visible=1");
+    const auto mapping = MapperOf(GetParam())->Map(handle, handle.device, Access::kRead);
+    EXPECT_EQ(mapping.status().reason(), "DEVICE_NOT_VISIBLE");
+    EXPECT_EQ(mapping.status().message(),
+              "this process does not see GPU MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00; "
+              "visible: MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01");
+  });
+}
+
+// Of a graph, on a stream that waits for the default stream or does not.
+class Capture {
+ public:
+  Capture(const cuda::Driver& driver, uint32_t stream_flags) : driver_(driver) {
+    EXPECT_EQ(driver.StreamCreate(&stream_, stream_flags), cuda::CUDA_SUCCESS);
+    using BeginCapture = cuda::CUresult (*)(cuda::CUstream, cuda::CUstreamCaptureMode);
+    EXPECT_EQ(Find<BeginCapture>("cuStreamBeginCapture_v2")(stream_, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL),
+              cuda::CUDA_SUCCESS);
+  }
+  // What the driver says of it.
+  cuda::CUresult End() {
+    using EndCapture = cuda::CUresult (*)(cuda::CUstream, void**);
+    const cuda::CUresult ended = Find<EndCapture>("cuStreamEndCapture")(stream_, nullptr);
+    EXPECT_EQ(driver_.StreamDestroy(stream_), cuda::CUDA_SUCCESS);
+    return ended;
+  }
+
+ private:
+  template <class Function>
+  static Function Find(const char* name) {
+    return reinterpret_cast<Function>(::dlsym(::dlopen(kLibrary.c_str(), RTLD_NOW | RTLD_NOLOAD), name));
+  }
+
+  const cuda::Driver& driver_;
+  cuda::CUstream stream_ = nullptr;
+};
+
+// Maps, reads, waits and unmaps in another thread, as the reaper is one.
+void UseMeanwhile(const Handle& handle, Code drained) {
+  std::thread([&] {
+    auto mapping = MapperOf(handle.kind)->Map(handle, handle.device, Access::kRead);
+    ASSERT_TRUE(mapping.ok()) << mapping.status().ToString();
+    EXPECT_EQ(All(**mapping, handle.device), 'A');
+    EXPECT_EQ((*mapping)->Drain().code(), drained);
+  }).join();
+}
+
 TEST_P(CudaMapperTest, ACaptureInTheProcessIsNotDisturbed) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     CudaOwner owner(GetParam(), "");
-    const Handle handle = owner.Share();
     const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
     const auto inside = devices.Enter(0);
-    void* const library = ::dlopen(kLibrary.c_str(), RTLD_NOW | RTLD_NOLOAD);
-    using Begin = cuda::CUresult (*)(cuda::CUstream, cuda::CUstreamCaptureMode);
-    using End = cuda::CUresult (*)(cuda::CUstream, void**);
-    const auto begin = reinterpret_cast<Begin>(::dlsym(library, "cuStreamBeginCapture_v2"));
-    const auto end = reinterpret_cast<End>(::dlsym(library, "cuStreamEndCapture"));
+    for (const uint32_t flags : {0u, cuda::kStreamNonBlocking}) {
+      std::optional<CaptureScope> declared;
+      if (flags == cuda::kStreamNonBlocking) declared.emplace();  // nobody could see it from outside
+      Capture capture(devices.driver(), flags);
+      UseMeanwhile(owner.Share(), Code::kUnavailable);
+      EXPECT_EQ(capture.End(), cuda::CUDA_SUCCESS);
+      declared.reset();
+      UseMeanwhile(owner.Share(), Code::kOk);
+    }
+    ExpectNothingLeft();  // what a capture kept from being unmapped has been, with the next
+  });
+}
+
+TEST_P(CudaMapperTest, AfterACaptureThatItCouldNotSeeItAsksLessOften) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    const auto inside = devices.Enter(0);
+    auto mapping = Mapped(owner.Share());
+    Capture unseen(devices.driver(), cuda::kStreamNonBlocking);
+    EXPECT_EQ(mapping->Drain().code(), Code::kUnavailable);
+    const long asked = cuda::Counter("cuCtxRecordEvent");
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(mapping->Drain().code(), Code::kUnavailable);
+    EXPECT_EQ(cuda::Counter("cuCtxRecordEvent"), asked);
+    EXPECT_EQ(unseen.End(), cuda::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    while (!mapping->Drain().ok()) std::this_thread::yield();
+  });
+}
+
+TEST_P(CudaMapperTest, WaitingForADeviceBlocksNobody) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "held");
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    const auto inside = devices.Enter(0);
+    auto mapping = Mapped(owner.Share());
+    uint8_t byte = 0;
     cuda::CUstream stream = nullptr;
     ASSERT_CUDA(devices.driver().StreamCreate(&stream, cuda::kStreamNonBlocking));
-    ASSERT_CUDA(begin(stream, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL));
-    std::thread([&] {
-      auto mapping = Mapped(handle);
-      EXPECT_EQ(All(*mapping, handle.device), 'A');
-      EXPECT_TRUE(mapping->Drain().ok());
-    }).join();
-    EXPECT_EQ(end(stream, nullptr), cuda::CUDA_SUCCESS);
+    const auto address = reinterpret_cast<cuda::CUdeviceptr>(mapping->data());
+    ASSERT_CUDA(devices.driver().MemcpyDtoHAsync(&byte, address, 1, stream));
+    const auto first = mapping->Now();
+    const auto second = mapping->Now();
+    EXPECT_EQ(first, second) << "one question for all that came before it";
+    EXPECT_EQ(*first->Look(), Moment::State::kPending);
+    EXPECT_EQ(*first->Look(), Moment::State::kPending);
+    EXPECT_NE(mapping->Now(), first) << "work may have been queued since";
+    EXPECT_EQ(byte, 0) << "nobody waited";
+    ASSERT_CUDA(devices.driver().StreamSynchronize(stream));
+    EXPECT_EQ(*first->Look(), Moment::State::kPassed);
+    EXPECT_EQ(byte, 'A');
+    EXPECT_EQ(cuda::Counter("cuCtxSynchronize"), 0);
     ASSERT_CUDA(devices.driver().StreamDestroy(stream));
+  });
+}
+
+TEST_P(CudaMapperTest, AnOlderDriverIsWaitedFor) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "version=12040");
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    auto mapping = Mapped(owner.Share());
+    const auto inside = devices.Enter(0);
+    uint8_t byte = 0;
+    const auto own = devices.OwnStream(0);
+    const auto address = reinterpret_cast<cuda::CUdeviceptr>(mapping->data());
+    ASSERT_CUDA(devices.driver().MemcpyDtoHAsync(&byte, address, 1, *own));
+    EXPECT_TRUE(mapping->Drain().ok());
+    EXPECT_EQ(byte, 'A');
+    EXPECT_GT(cuda::Counter("cuCtxSynchronize"), 0);
   });
 }
 

@@ -89,6 +89,64 @@ TEST(ReaperTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReaper) {
   EXPECT_EQ(graveyard.numbers().count(200), 1u) << "who collects everything waits";
 }
 
+// Its device says when.
+struct AtDevice : Numbered {
+  AtDevice(int of, const std::atomic<Moment::State>& says) : Numbered(of, true), state(says) {}
+  Moment::State LookAtDevice() override { return state; }
+  const std::atomic<Moment::State>& state;
+};
+
+TEST(ReaperTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
+  Graveyard graveyard;
+  std::atomic<Moment::State> busy{Moment::State::kPending};
+  std::atomic<Moment::State> idle{Moment::State::kPassed};
+  const auto reaper = Reaper::Make(graveyard.bury());
+  auto first = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
+  auto second = reaper->Adopt(std::make_unique<AtDevice>(2, idle));
+  ASSERT_TRUE(first.ok() && second.ok());
+  first->reset();
+  second->reset();
+  Adopt(*reaper, 3).reset();
+  graveyard.WaitFor(2);
+  EXPECT_EQ(graveyard.numbers().count(1), 0u);
+  busy = Moment::State::kPassed;
+  graveyard.WaitFor(3);
+}
+
+TEST(ReaperTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
+  Graveyard graveyard;
+  std::atomic<Moment::State> busy{Moment::State::kPending};
+  std::atomic<Moment::State> idle{Moment::State::kPassed};
+  const auto reaper = Reaper::Make(graveyard.bury());
+  auto first = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
+  auto second = reaper->Adopt(std::make_unique<AtDevice>(2, idle));
+  ASSERT_TRUE(first.ok() && second.ok());
+  first->reset();
+  std::thread collects([&] {
+    reaper->Collect();
+    EXPECT_EQ(graveyard.numbers().count(1), 1u);
+  });
+  second->reset();
+  Adopt(*reaper, 3).reset();
+  graveyard.WaitFor(2);
+  EXPECT_EQ(graveyard.numbers(), (std::multiset<int>{2, 3}));
+  busy = Moment::State::kPassed;
+  collects.join();
+}
+
+TEST(ReaperTest, WhoCollectsDoesNotWaitForTheEndOfACapture) {
+  Graveyard graveyard;
+  std::atomic<Moment::State> state{Moment::State::kHeldUp};
+  const auto reaper = Reaper::Make(graveyard.bury());
+  auto held_up = reaper->Adopt(std::make_unique<AtDevice>(1, state));
+  ASSERT_TRUE(held_up.ok());
+  held_up->reset();
+  reaper->Collect();
+  EXPECT_EQ(graveyard.numbers().count(1), 0u);
+  state = Moment::State::kPassed;
+  graveyard.WaitFor(1);  // without being asked again
+}
+
 TEST(ReaperTest, BuriesWhatForeignThreadsDropExactlyOnce) {
   constexpr int kThreads = 8;
   constexpr int kEach = 2000;

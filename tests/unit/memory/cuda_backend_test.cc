@@ -149,6 +149,39 @@ TEST_F(CudaGpuTest, WhatADeviceCannotDoIsSaidAndNotServed) {
   });
 }
 
+TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedByDescriptorsAlone) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(HandleKind::kCudaIpc, "devices=2;integrated=1");
+    EXPECT_EQ(made.gpus[0]->refusals().ipc, "");
+    EXPECT_EQ(made.gpus[1]->refusals().ipc, "an integrated GPU has no cudaIpcMemHandle");
+    EXPECT_EQ(made.gpus[1]->refusals().vmm, "");
+    ASSERT_EQ(made.backend->devices().size(), 1u);
+    EXPECT_EQ(made.backend->devices()[0].id, 0);
+    EXPECT_EQ(MakeCudaVmmBackend(made.gpus)->devices().size(), 2u);
+  });
+}
+
+TEST_F(CudaGpuTest, UnderWsl2NothingOfAGpuIsShared) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "off=103", 1);
+    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, 90, {"5.15.153.1-microsoft-standard-WSL2"});
+    ASSERT_TRUE(gpus.ok());
+    EXPECT_EQ((*gpus)[0]->refusals().vmm, "the driver exports no descriptors (WSL2 does not)");
+    EXPECT_EQ((*gpus)[0]->refusals().ipc, "under WSL2 a cudaIpcMemHandle cannot be relied on");
+    EXPECT_TRUE(MakeCudaIpcBackend(*gpus)->devices().empty());
+    EXPECT_TRUE(MakeCudaVmmBackend(*gpus)->devices().empty());
+  });
+}
+
+TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuIsKnownByItsOwnUuid) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(HandleKind::kCudaVmm, "devices=2;mig=0,1;uuid=1:00112233445566778899aabbccddeeff");
+    ASSERT_EQ(made.backend->devices().size(), 2u);
+    EXPECT_EQ(made.backend->devices()[0].uuid, "MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00");
+    EXPECT_EQ(made.backend->devices()[1].uuid, "MIG-00112233-4455-6677-8899-aabbccddeeff");
+  });
+}
+
 TEST_F(CudaGpuTest, WithoutADriverThereIsAReasonAndNoGpu) {
   const auto absent = FindCudaGpus("/nowhere/libcuda.so.1", 90);
   EXPECT_EQ(absent.status().code(), Code::kUnavailable);

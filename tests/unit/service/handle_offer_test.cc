@@ -88,5 +88,30 @@ TEST(HandleOffer, ACudaIpcMemHandleIsRefusedWhereItWouldNotWorkOrNotEnd) {
   }
 }
 
+TEST(HandleOffer, WhatItsDriverIsTooOldForIsRefusedWithTheReason) {
+  v1::ClientCapabilities capabilities = All();
+  capabilities.set_cuda_driver_version(10010);
+  Peer peer = Neighbour();
+  OfferHandles(capabilities, kHere, peer);
+  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaIpc));
+  EXPECT_THAT(peer.refused, HasSubstr("cuda_vmm is refused: its driver is one of CUDA 10.1, before 10.2"));
+  capabilities.set_boot_id("other");
+  OfferHandles(capabilities, kHere, peer);
+  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
+  EXPECT_THAT(peer.refused, HasSubstr("10.2 none opens it; cuda_ipc is refused: it runs under another kernel"));
+  capabilities = All();
+  capabilities.set_cuda_driver_version(10020);
+  OfferHandles(capabilities, kHere, peer);
+  EXPECT_EQ(peer.refused, "");
+}
+
+TEST(HandleOffer, TheGpusThatItSeesAreNoted) {
+  v1::ClientCapabilities capabilities = All();
+  capabilities.add_gpu_uuids("GPU-1");
+  Peer peer = Neighbour();
+  OfferHandles(capabilities, kHere, peer);
+  EXPECT_THAT(peer.gpus, ElementsAre("GPU-1"));
+}
+
 }  // namespace
 }  // namespace arraybridge

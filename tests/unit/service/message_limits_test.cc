@@ -173,6 +173,15 @@ TEST(MessageLimitsTest, AHelloNamesBothProtocolRanges) {
   EXPECT_TRUE(CheckHello(kLimits, hello).ok());
   hello.set_client(std::string(65, 'c'));
   ExpectRefused(CheckHello(kLimits, hello), "client's name");
+  hello.clear_client();
+  v1::ClientCapabilities& capabilities = *hello.mutable_capabilities();
+  for (int i = 0; i < 256; ++i) capabilities.add_gpu_uuids(std::string(96, 'G'));
+  EXPECT_TRUE(CheckHello(kLimits, hello).ok());
+  capabilities.mutable_gpu_uuids(255)->push_back('G');
+  ExpectRefused(CheckHello(kLimits, hello), "UUID of a GPU");
+  capabilities.mutable_gpu_uuids(255)->pop_back();
+  capabilities.add_gpu_uuids("G");
+  ExpectRefused(CheckHello(kLimits, hello), "257 GPUs");
 }
 
 }  // namespace

@@ -1,0 +1,227 @@
+#include "client/memory/cuda_moment.h"
+
+#include <arraybridge/device.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+using cuda::CUevent;
+using cuda::CUresult;
+using cuda::Driver;
+
+namespace {
+
+using Instant = std::chrono::steady_clock::time_point;
+
+// An unforeseen capture has been spoilt; its next attempt shall not be. Doubled each time.
+constexpr std::chrono::milliseconds kPauseMin{100};
+constexpr std::chrono::milliseconds kPauseMax{5000};
+constexpr uint32_t kEventFlags = cuda::kEventDisableTiming | cuda::kEventBlockingSync;
+
+bool IsCapture(CUresult result) {
+  return result == cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || result == cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+// What is known of captures in this process.
+class Captures {
+ public:
+  static Captures& Get() {
+    static auto* const captures = new Captures;  // never destroyed: arrays may outlive everything else
+    return *captures;
+  }
+
+  void Enter() {
+    declared_.fetch_add(1, std::memory_order_seq_cst);
+    // Who is asking just now has not seen it. In a forked child nobody asks, and the lock may be held for ever.
+    if (CudaDevices::IfUsed() != nullptr) MutexLock until_answered(asking_);
+  }
+  void Leave() { declared_.fetch_sub(1, std::memory_order_seq_cst); }
+
+  bool Known() {
+    return declared_.load(std::memory_order_seq_cst) > 0 ||
+           std::chrono::steady_clock::now().time_since_epoch().count() < pause_until_.load();
+  }
+  // Asks a context unless a capture is known: then 900. Held while the driver answers, unlike other locks of ours: who
+  // declares a capture must know that no question is on its way. REQUIRES: inside the context.
+  template <class Question>
+  CUresult Ask(const Driver& driver, Question question) {
+    MutexLock lock(asking_);
+    if (Known()) return cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    cuda::CUstreamCaptureStatus status{};
+    if (driver.StreamIsCapturing(nullptr, &status) == cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+      return cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    const CUresult answer = question();
+    if (!IsCapture(answer)) {
+      pause_ = kPauseMin;
+      return answer;
+    }
+    pause_until_ = (std::chrono::steady_clock::now() + pause_).time_since_epoch().count();
+    pause_ = std::min(2 * pause_, kPauseMax);
+    return answer;
+  }
+
+ private:
+  Mutex asking_;
+  std::atomic<int64_t> declared_{0};
+  std::atomic<Instant::rep> pause_until_{0};
+  std::chrono::milliseconds pause_ AB_GUARDED_BY(asking_) = kPauseMin;
+};
+
+class CudaMoment final : public Moment {
+ public:
+  CudaMoment(const CudaDevices& devices, int32_t ordinal) : devices_(devices), ordinal_(ordinal) {}
+  ~CudaMoment() override {
+    if (event_ == nullptr) return;
+    const auto inside = devices_.Enter(ordinal_);
+    if (inside.ok()) devices_.driver().EventDestroy(event_);
+  }
+  CudaMoment(const CudaMoment&) = delete;
+  CudaMoment& operator=(const CudaMoment&) = delete;
+
+  Result<State> Look() override;
+  Status Wait() override;
+
+ private:
+  Result<State> Query() AB_REQUIRES(mutex_);
+
+  const CudaDevices& devices_;
+  const int32_t ordinal_;
+  Mutex mutex_;  // held while the driver answers: a moment is asked once, and nobody else's business
+  bool recorded_ AB_GUARDED_BY(mutex_) = false;
+  CUevent event_ = nullptr;  // written under the lock, before it is recorded
+  std::atomic<bool> passed_{false};
+};
+
+// The moments that can still be joined, and what a capture kept from being unmapped.
+struct Table {
+  struct Kept {
+    std::shared_ptr<Moment> moment;
+    std::shared_ptr<const void> memory;
+  };
+  static Table& Get() {
+    static auto* const table = new Table;  // never destroyed, as above
+    return *table;
+  }
+
+  std::shared_ptr<Moment> Join(const CudaDevices& devices, int32_t ordinal) {
+    MutexLock lock(mutex);
+    auto open = joinable[ordinal].lock();
+    if (open == nullptr) joinable[ordinal] = open = std::make_shared<CudaMoment>(devices, ordinal);
+    return open;
+  }
+  // REQUIRES: the caller owns the moment.
+  void Close(int32_t ordinal, const CudaMoment* moment) {
+    MutexLock lock(mutex);
+    const auto open = joinable[ordinal].lock();
+    if (open.get() == moment) joinable.erase(ordinal);
+  }
+  // False: nobody can tell yet.
+  static bool LetGo(Kept& one) {
+    const Status passed = one.moment->Wait();
+    if (passed.code() == Code::kUnavailable) return false;
+    if (!passed.ok()) new std::shared_ptr<const void>(std::move(one.memory));  // nobody ever will
+    one.memory.reset();
+    return true;
+  }
+  void Add(Kept one) {
+    MutexLock lock(mutex);
+    kept.push_back(std::move(one));
+  }
+  void Retry() {
+    std::vector<Kept> waiting;
+    {
+      MutexLock lock(mutex);
+      waiting.swap(kept);
+    }
+    for (Kept& one : waiting) {
+      if (!LetGo(one)) Add(std::move(one));
+    }
+  }
+
+  Mutex mutex;
+  std::map<int32_t, std::weak_ptr<CudaMoment>> joinable AB_GUARDED_BY(mutex);
+  std::vector<Kept> kept AB_GUARDED_BY(mutex);
+};
+
+Result<Moment::State> CudaMoment::Look() {
+  if (passed_.load()) return State::kPassed;
+  const auto inside = devices_.Enter(ordinal_);  // refused in a forked child, before any lock
+  if (!inside.ok()) return inside.status();
+  MutexLock lock(mutex_);
+  if (recorded_) return Query();
+  if (Captures::Get().Known()) return State::kHeldUp;
+  // Work of those who join from now on may come after the record.
+  Table::Get().Close(ordinal_, this);
+  const Driver& driver = devices_.driver();
+  // Who can have no event is waited for.
+  bool with_event = driver.CtxRecordEvent != nullptr &&
+                    (event_ != nullptr || driver.EventCreate(&event_, kEventFlags) == cuda::CUDA_SUCCESS);
+  const cuda::CUcontext context = devices_.ContextOf(ordinal_);
+  const CUresult answer = Captures::Get().Ask(driver, [&] {
+    const CUresult recorded = with_event ? driver.CtxRecordEvent(context, event_) : cuda::CUDA_ERROR_NOT_SUPPORTED;
+    with_event = recorded != cuda::CUDA_ERROR_NOT_SUPPORTED;
+    return with_event ? recorded : driver.CtxSynchronize();
+  });
+  if (IsCapture(answer)) return State::kHeldUp;
+  // A context that failed for good does no work.
+  if (cuda::IsSticky(answer) || (!with_event && answer == cuda::CUDA_SUCCESS)) {
+    passed_.store(true);
+    return State::kPassed;
+  }
+  AB_RETURN_IF_ERROR(driver.Check(answer, with_event ? "cuCtxRecordEvent" : "cuCtxSynchronize"));
+  recorded_ = true;
+  return Query();
+}
+
+Result<Moment::State> CudaMoment::Query() {
+  const Driver& driver = devices_.driver();
+  const CUresult answer = driver.EventQuery(event_);
+  if (answer == cuda::CUDA_ERROR_NOT_READY || IsCapture(answer)) return State::kPending;
+  if (!cuda::IsSticky(answer)) AB_RETURN_IF_ERROR(driver.Check(answer, "cuEventQuery"));
+  passed_.store(true);
+  return State::kPassed;
+}
+
+// Outside the lock: who only looks is not kept waiting.
+Status CudaMoment::Wait() {
+  const auto state = Look();
+  if (!state.ok() || *state == State::kPassed) return state.status();
+  if (*state == State::kHeldUp) {
+    return Unavailable("a graph is being captured: what was queued on the device cannot be asked for until it ends");
+  }
+  const auto inside = devices_.Enter(ordinal_);
+  if (!inside.ok()) return inside.status();
+  const Driver& driver = devices_.driver();
+  const CUresult answer = driver.EventSynchronize(event_);
+  if (!cuda::IsSticky(answer)) AB_RETURN_IF_ERROR(driver.Check(answer, "cuEventSynchronize"));
+  passed_.store(true);
+  return Ok();
+}
+
+}  // namespace
+
+std::shared_ptr<Moment> MomentOf(const CudaDevices& devices, int32_t ordinal) {
+  return Table::Get().Join(devices, ordinal);
+}
+
+void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory) {
+  if (CudaDevices::IfUsed() == nullptr) return;  // a forked child: the lock may be held for ever
+  Table& table = Table::Get();
+  table.Retry();
+  Table::Kept last{MomentOf(devices, ordinal), std::move(memory)};
+  if (!Table::LetGo(last)) table.Add(std::move(last));
+}
+
+CaptureScope::CaptureScope() { Captures::Get().Enter(); }
+CaptureScope::~CaptureScope() { Captures::Get().Leave(); }
+
+}  // namespace arraybridge

@@ -152,10 +152,18 @@ def test_a_hold_can_be_interrupted_while_it_reads(daemon: Daemon, tmp_path: Path
         env={**os.environ, "LD_PRELOAD": str(tmp_path / "slow.so")},
     )  # fmt: skip
     assert process.stderr is not None and process.stderr.readline() == "reads\n"
-    process.send_signal(by)
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, out) == (-by, "")
+    assert ended(process, by) == (-by, "")
     nothing_is_left(daemon)
+
+
+def ended(process: subprocess.Popen[str], by: signal.Signals) -> tuple[int, str]:
+    """By this signal: its status and what it wrote. It is gone in any case."""
+    process.send_signal(by)
+    try:
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out
+    finally:
+        process.kill()
 
 
 def nothing_is_left(daemon: Daemon) -> None:
@@ -175,9 +183,7 @@ def test_a_hold_can_be_interrupted_while_it_waits_for_memory(daemon: Daemon, tmp
     words: list[str | Path] = [CTL, "-H", daemon.directory, "--timeout", "60s", "put", full, "second", "--hold"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     eventually("it waits", lambda: json.loads(ctl(daemon, "-o", "json", "stats").stdout)["waiting"] == "1")
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, out) == (-signal.SIGINT, "")
+    assert ended(process, signal.SIGINT) == (-signal.SIGINT, "")
     assert set(shares(daemon)) == {"full"}
 
 

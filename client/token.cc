@@ -1,17 +1,13 @@
-#include <cstdlib>
 #include <fstream>
 
 #include <arraybridge/token.h>
+
+#include "proto/boundary/environment.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr size_t kTokenBytesMax = 256;
-
-std::string Environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 }  // namespace
 

@@ -258,7 +258,8 @@ Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, co
 
 // Null where no manager watches. What clients need is asked: the accepting thread, the lifelines' thread, and on it the
 // broker's lock. What allocates and seals may rightly take longer than any manager's patience, and is not.
-std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener, LocalDoor& local_door) {
+std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener, LocalDoor& local_door,
+                                        Metrics& metrics) {
   const auto patience = Watchdog::Wanted();
   if (!patience) return nullptr;
   const auto accepting = [&listener](std::function<void()> task) { listener.Post(std::move(task)); };
@@ -268,8 +269,10 @@ std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener
       task();
     });
   };
-  return std::make_unique<Watchdog>(*patience, std::vector<Watchdog::Loop>{accepting, serving},
-                                    [] { NotifyManager("WATCHDOG=1"); });
+  return std::make_unique<Watchdog>(*patience, std::vector<Watchdog::Loop>{accepting, serving}, [&metrics] {
+    NotifyManager("WATCHDOG=1");
+    metrics.CountWatchdogPing();
+  });
 }
 
 // Null where there is no door over TCP.
@@ -341,7 +344,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     log::Info({log::Topic::kServing, {{"device", gpu->device().uuid}, {"bytes", std::to_string(bytes)}}},
               "serving {} bytes of {}", bytes, gpu->device().uuid);
   }
-  const auto watchdog = StartWatchdog(broker, **listener, local_door);
+  const auto watchdog = StartWatchdog(broker, **listener, local_door, metrics);
   SayReady(config);
 
   const std::string_view reason = ending->Wait();

@@ -85,6 +85,7 @@ Status CommandLine::Finish() {
   rounds_.clear = !batch_;
   if (once_) rounds_.count = 1;
   put_.lifetime = std::chrono::milliseconds{lifetime_ms_};
+  watching_.since = std::chrono::milliseconds{since_ms_};
   AB_RETURN_IF_ERROR(CheckSelection(listed_));
   if (all_) {
     asked_.listed = listed_;
@@ -146,7 +147,11 @@ void CommandLine::DeclareLooking() {
   Add(app_, "ping", "is it up? Prints ok", Ping);
   Add(app_, "info", "version, state, devices, limits", Info);
   Add(app_, "stats", "totals: sessions, shares, fences, bytes by device", ShowStats);
-  AddLocal(app_, "doctor", "what this host and the broker can share, and why not the rest", Doctor);
+  AddLocal(app_, "doctor", "what this host and the broker can share, and why not the rest",
+           [this](const Options& options, std::ostream& out) {
+             return conversions_ ? DoctorWithConversions(options) : Doctor(options, out);
+           })
+      ->add_flag("--conversions", conversions_, "also the frameworks of a Python: python3 -m arraybridge doctor");
 }
 
 void CommandLine::DeclareLs() {
@@ -273,6 +278,8 @@ void CommandLine::DeclareWatch() {
       ->check(CLI::IsMember(EventKinds()));
   watch->add_option("--prefix", watching_.name_prefix, "only events of shares whose names start so");
   watch->add_option("--count", watching_.count, "end after so many; 0 (default): never");
+  TakeTime(watch->add_option("--since", since_ms_, "first what began so long ago or later and is still there"), 1,
+           kAgeMax);
 }
 
 void CommandLine::DeclareShell() {

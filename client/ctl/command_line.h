@@ -74,6 +74,7 @@ class CommandLine {
 
   Selection listed_;
   bool all_ = false;
+  bool conversions_ = false;
 
   Rounds rounds_;
   uint64_t interval_ms_ = 2000;
@@ -89,6 +90,7 @@ class CommandLine {
   DumpWishes dump_;
   BenchWishes bench_;
   WatchWishes watching_;
+  uint64_t since_ms_ = 0;
   std::string config_file_;
   std::string shell_;
 };

@@ -4,11 +4,14 @@
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <ostream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "client/ctl/child.h"
 #include "client/ctl/doctor.h"
 #include "client/ctl/listing.h"
 #include "client/ctl/print.h"
@@ -16,6 +19,15 @@
 
 namespace arraybridge::ctl {
 namespace {
+
+// A path, or a bare name for $PATH.
+std::string FindPython() {
+  std::error_code failed;
+  auto folder = std::filesystem::read_symlink("/proc/self/exe", failed);
+  while (!failed && folder.has_relative_path() && folder.filename() != "site-packages") folder = folder.parent_path();
+  const auto found = folder.parent_path().parent_path().parent_path() / "bin/python3";  // above lib/pythonX.Y
+  return folder.has_relative_path() && ::access(found.c_str(), X_OK) == 0 ? found.string() : "python3";
+}
 
 // `interval`: since `before`, which is this round's then.
 Status ShowRound(Connection& connection, const Options& options, std::chrono::milliseconds interval,
@@ -124,6 +136,21 @@ Status Doctor(const Options& options, std::ostream& out) {
   for (const Finding& finding : findings) problems += finding.health == Health::kProblem ? 1 : 0;
   if (problems == 0) return Ok();
   return FailedPrecondition(problems, problems == 1 ? " problem" : " problems");
+}
+
+Status DoctorWithConversions(const Options& options) {
+  if (options.output != Output::kTable && options.output != Output::kJson) {
+    return InvalidArgument("--conversions prints a table or json").Because(kUsageReason);
+  }
+  std::vector<std::string> words = {FindPython(), "-m", "arraybridge", "doctor"};
+  if (!options.address.empty()) words.insert(words.end(), {"--address", options.address});
+  if (IsJson(options)) words.insert(words.end(), {"--output", "json"});
+  const std::string python = words.front();
+  const auto ended = RunChild(std::move(words));
+  if (!ended.ok()) return Status(ended.status().code(), Concat("conversions are Python's: ", ended.status().message()));
+  if (*ended == 0) return Ok();
+  return FailedPrecondition(python, " -m arraybridge doctor: it found a problem, or that Python has no arraybridge ",
+                            "(exit status ", *ended, ")");
 }
 
 Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {

@@ -60,6 +60,9 @@ Status Info(Connection& connection, const Options& options, std::ostream& out);
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out);
 // Of a host whose broker may not answer: it says so. FAILED_PRECONDITION if it found a problem.
 Status Doctor(const Options& options, std::ostream& out);
+// The same and what the frameworks of a Python speak: what `python -m arraybridge doctor` says, of the Python that this
+// program was installed into, else of the one in $PATH. NOT_FOUND: there is none.
+Status DoctorWithConversions(const Options& options);
 
 // Of a live view: each asks on a connection of its own, so that a broker that restarts is found again.
 struct Rounds {
@@ -85,7 +88,8 @@ Status Withdraw(Connection& connection, const Options& options, const ShareArgum
 struct WatchWishes {
   std::vector<std::string> kinds;  // none: all
   std::string name_prefix;
-  uint64_t count = 0;  // then it ends; 0: never
+  uint64_t count = 0;                  // then it ends; 0: never
+  std::chrono::milliseconds since{0};  // first what is known of so long before; 0: nothing
 };
 // The kinds of events, as people write them: "publish", "session_end".
 std::vector<std::string> EventKinds();

@@ -1,17 +1,14 @@
 #include "client/ctl/config.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <ostream>
 #include <system_error>
+#include <utility>
 #include <vector>
 
-extern char** environ;
+#include "client/ctl/child.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -30,18 +27,12 @@ std::string FindDaemon() {
 Status CheckConfig(const std::string& file, std::ostream& out) {
   std::vector<std::string> words = {FindDaemon(), "--check-config"};
   if (!file.empty()) words.insert(words.end(), {"--config", file});
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t process = 0;
-  const int error = ::posix_spawnp(&process, arguments[0], nullptr, nullptr, arguments.data(), environ);
-  if (error == ENOENT) return NotFound("there is no ", kDaemon, " beside this program or in $PATH to read it");
-  if (error != 0) return Internal(kDaemon, ": ", std::strerror(error));
-  int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  const auto ended = RunChild(std::move(words));
+  if (ended.status().code() == Code::kNotFound) {
+    return NotFound("there is no ", kDaemon, " beside this program or in $PATH to read it");
   }
-  if (!WIFEXITED(status)) return Internal(kDaemon, " was ended by signal ", WTERMSIG(status));
-  if (WEXITSTATUS(status) != 0) return FailedPrecondition("no broker starts with this configuration");
+  if (!ended.ok()) return ended.status();
+  if (*ended != 0) return FailedPrecondition("no broker starts with this configuration");
   out << "ok\n";
   return Ok();
 }

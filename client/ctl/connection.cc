@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "proto/boundary/endpoint.h"
+#include "proto/boundary/environment.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
@@ -23,11 +23,6 @@ namespace {
 std::string SocketIn(std::string directory, const std::string& socket) {
   if (!directory.ends_with('/')) directory += '/';
   return directory + socket;
-}
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string{} : std::string{value};
 }
 
 Result<std::string> SocketOf(const std::string& address, const std::string& socket) {
@@ -133,23 +128,24 @@ Result<v1::WithdrawResponse> Connection::Withdraw(const v1::WithdrawRequest& req
   return Ask(&v1::Broker::Stub::Withdraw, request);
 }
 
-Status Connection::Watch(const v1::WatchRequest& request, const std::function<bool(const v1::Event&)>& take) {
+Status Connection::Watch(const v1::WatchRequest& request, const std::function<Result<bool>()>& opened,
+                         const std::function<bool(const v1::Event&)>& take) {
   if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // in time
   AB_RETURN_IF_ERROR(OpenSession(true));
   grpc::ClientContext context;
   context.AddMetadata("arraybridge-session", session_);
   const auto stream = stub_->Watch(&context, request);
   v1::WatchResponse response;
-  bool wanted = true;
-  while (wanted && stream->Read(&response)) {
-    for (const v1::Event& event : response.events()) {
-      wanted = take(event);
-      if (!wanted) break;
-    }
+  Result<bool> wanted = true;
+  // The first answer has no events: it is open.
+  for (bool first = true; wanted.ok() && *wanted && stream->Read(&response); first = false) {
+    if (first) wanted = opened();
+    for (int i = 0; wanted.ok() && *wanted && i < response.events_size(); ++i) wanted = take(response.events(i));
   }
-  if (!wanted) context.TryCancel();
+  const bool ended_it = !wanted.ok() || !*wanted;
+  if (ended_it) context.TryCancel();
   const auto status = stream->Finish();
-  if (!wanted) return Ok();
+  if (ended_it) return wanted.status();
   return status.ok() || status.error_code() == grpc::StatusCode::CANCELLED ? Unavailable("the broker ended the watch")
                                                                            : FromGrpc(status);
 }
@@ -182,6 +178,7 @@ Status Connection::OpenSession(bool lasting) {
   v1::SessionEvent event;
   if (stream_->Read(&event) && event.has_opened()) {
     session_ = Hex(event.opened().token());
+    session_number_ = event.opened().session();
     return Ok();
   }
   stream_context_.TryCancel();  // if it said something else; a refusal has ended it already

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,11 +40,15 @@ class Connection {
   Result<v1::GetStatsResponse> GetStats();
   Result<v1::InspectResponse> Inspect(const v1::InspectRequest& request);
   Result<v1::WithdrawResponse> Withdraw(const v1::WithdrawRequest& request);
-  // Until `take` wants no more, or the broker ends it: that is an error. The connection's time is for the beginning
-  // alone: a watch takes as long as it takes. REQUIRES: nothing was asked before that needs a session.
-  Status Watch(const v1::WatchRequest& request, const std::function<bool(const v1::Event&)>& take);
+  // Until `take` wants no more, or the broker ends it: that is an error. `opened`: called once it is open, before there
+  // are events; whether to go on. The connection's time is for the beginning alone: a watch takes as long as it takes.
+  // REQUIRES: nothing was asked before that needs a session.
+  Status Watch(const v1::WatchRequest& request, const std::function<Result<bool>()>& opened,
+               const std::function<bool(const v1::Event&)>& take);
   // Every page, as one answer.
   Result<v1::ListResponse> List(v1::ListRequest request);
+  // Its number; 0: none is open yet.
+  uint64_t session() const { return session_number_; }
 
  private:
   Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline, std::string token);
@@ -58,6 +63,7 @@ class Connection {
   const std::chrono::system_clock::time_point deadline_;  // of everything this command does
   const std::string token_;                               // that the session states
   std::string session_;                                   // hex of its token; empty: none yet
+  uint64_t session_number_ = 0;
   grpc::ClientContext stream_context_;
   std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> stream_;
 };

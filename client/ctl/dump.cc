@@ -1,29 +1,17 @@
-#include <fcntl.h>
 #include <google/protobuf/struct.pb.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <functional>
 #include <ostream>
-#include <utility>
 
+#include "client/ctl/draft.h"
 #include "client/ctl/npy.h"
 #include "client/ctl/transfer.h"
 #include "proto/boundary/handle.h"
-#include "proto/boundary/unique_fd.h"
 
 namespace arraybridge::ctl {
 namespace {
-
-Status Failed(const std::string& path, int why) {
-  const bool denied = why == EACCES || why == EPERM || why == EROFS;
-  return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
-}
 
 // Of the file that is replaced; of a new one as everybody's.
 mode_t ModeOf(const std::string& path) {
@@ -31,62 +19,22 @@ mode_t ModeOf(const std::string& path) {
   return ::lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? found.st_mode & 0777 : 0666;
 }
 
-// A file under another name beside its own until it is whole, and gone if it never is.
-class Draft {
- public:
-  explicit Draft(std::string path)
-      : path_(std::move(path)),
-        draft_(std::filesystem::path(path_).replace_filename(
-            Concat(".", std::filesystem::path(path_).filename().string(), ".", ::getpid()))),
-        file_(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, ModeOf(path_))),
-        why_not_(errno) {}
-  ~Draft() {
-    if (file_.valid()) ::unlink(draft_.c_str());
-  }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
+// ALREADY_EXISTS: something has the name, and is not to be replaced, or is no file.
+Status CheckName(const std::string& path, bool force) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return Ok();
+  if (!force) return AlreadyExists(path, ": is there already (--force replaces it)");
+  return S_ISREG(found.st_mode) ? Ok() : AlreadyExists(path, ": is there already, and no file");
+}
 
-  // ALREADY_EXISTS: something has the name, and is not to be replaced, or is no file.
-  Status Check(bool force) const {
-    struct stat found {};
-    if (::lstat(path_.c_str(), &found) != 0) return Ok();
-    if (!force) return AlreadyExists(path_, ": is there already (--force replaces it)");
-    return S_ISREG(found.st_mode) ? Ok() : AlreadyExists(path_, ": is there already, and no file");
+// Who could not read what was there does not read what comes in its place.
+Status Finish(Draft& draft, const DumpWishes& wishes) {
+  struct stat before {};
+  if (wishes.force && ::lstat(wishes.file.c_str(), &before) == 0) {
+    AB_RETURN_IF_ERROR(draft.SetMode(before.st_mode & 0777));
   }
-
-  Status Write(const void* bytes, uint64_t count) {
-    if (!file_.valid()) return Failed(path_, why_not_);
-    for (uint64_t at = 0; at < count;) {
-      const ssize_t part =
-          ::write(file_.get(), static_cast<const char*>(bytes) + at, std::min(kPieceBytes, count - at));
-      if (part < 0 && errno == EINTR) continue;
-      if (part < 0) return Failed(path_, errno);
-      at += static_cast<uint64_t>(part);
-    }
-    return Ok();
-  }
-
-  Status Finish(bool force) {
-    struct stat before {};
-    // Who could not read what was there does not read what comes in its place.
-    const bool narrow =
-        force && ::lstat(path_.c_str(), &before) == 0 && ::fchmod(file_.get(), before.st_mode & 0777) != 0;
-    if (narrow || ::fsync(file_.get()) != 0) return Failed(path_, errno);
-    if (force && ::rename(draft_.c_str(), path_.c_str()) == 0) return Ok();
-    if (!force && ::renameat2(AT_FDCWD, draft_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return Ok();
-    if (!force && errno == EINVAL) {  // a file system that cannot be asked so
-      AB_RETURN_IF_ERROR(Check(false));
-      if (::rename(draft_.c_str(), path_.c_str()) == 0) return Ok();
-    }
-    return errno == EEXIST ? Check(false) : Failed(path_, errno);
-  }
-
- private:
-  const std::string path_;
-  const std::string draft_;
-  const UniqueFd file_;
-  const int why_not_;  // if there is no file
-};
+  return draft.Finish(wishes.force);
+}
 
 using TakeBytes = std::function<Status(const void* bytes, uint64_t count)>;
 
@@ -174,12 +122,12 @@ Status Dump(const Options& options, const DumpWishes& wishes, std::ostream& out)
   if (!index.ok()) return index.status();
   const auto head = NpyHead(share.arrays[*index]);
   if (!head.ok()) return head.status();
-  Draft draft(wishes.file);
-  AB_RETURN_IF_ERROR(draft.Check(wishes.force));
+  AB_RETURN_IF_ERROR(CheckName(wishes.file, wishes.force));
+  Draft draft(wishes.file, ModeOf(wishes.file));
   AB_RETURN_IF_ERROR(draft.Write(head->data(), head->size()));
   const View& view = acquired->views[*index];
   AB_RETURN_IF_ERROR(ForEachPiece(view, [&](const void* bytes, uint64_t count) { return draft.Write(bytes, count); }));
-  AB_RETURN_IF_ERROR(draft.Finish(wishes.force));
+  AB_RETURN_IF_ERROR(Finish(draft, wishes));
   return Tell(share, share.arrays[*index], view.nbytes(), options, wishes, out);
 }
 

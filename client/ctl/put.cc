@@ -86,6 +86,20 @@ Status Fill(const Source& source, std::byte* to) {
   return Ok();
 }
 
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
+  return signals;
+}
+
+// For Hold to take; what threads are made later inherit it, and those of the client take none. Before this they end the
+// command as any: its session ends with it, and nothing is left.
+void KeepEndSignals() {
+  const sigset_t signals = EndSignals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 Result<Share> PutSource(Broker& broker, const Source& source, const PutWishes& wishes) {
   Broker::PublishOptions how;
   how.name = wishes.name.empty() ? std::filesystem::path(wishes.file).stem().string() : wishes.name;
@@ -96,6 +110,7 @@ Result<Share> PutSource(Broker& broker, const Source& source, const PutWishes& w
   if (!placed.ok()) return placed.status();
   const Status filled = Fill(source, static_cast<std::byte*>(placed->views().at(0).data));
   if (!filled.ok()) return Status(filled.code(), Concat(wishes.file, ": ", filled.message()));
+  if (wishes.hold) KeepEndSignals();
   return broker.Publish(*placed, how);
 }
 
@@ -130,21 +145,23 @@ Status Tell(const v1::ShareInfo& info, const Options& options, const PutWishes& 
   return Ok();
 }
 
-sigset_t EndSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
-  return signals;
+// What fails once the share is there: an error leaves none, or says that it may have.
+Status TakenBack(Broker& broker, const Share& share, const Status& why) {
+  const Status gone = broker.Withdraw({.name = share.name, .generation = share.generation});
+  const std::string_view now =
+      gone.ok() || gone.code() == Code::kNotFound ? "and is withdrawn again" : "and may be there still";
+  return Status(why.code(), Concat("'", share.name, "' was published as generation ", share.generation, ", ", now, ": ",
+                                   why.message()));
 }
 
-// Until it is told to end, or the share has gone. REQUIRES: EndSignals are blocked.
+// Until it is told to end, or the share has gone. REQUIRES: EndSignals are kept.
 Status Hold(Broker& broker, const Share& share) {
   constexpr timespec kLookEvery{0, 500'000'000};
   const sigset_t signals = EndSignals();
   const ShareRef meant{.name = share.name, .generation = share.generation};
   while (::sigtimedwait(&signals, nullptr, &kLookEvery) < 0) {
     const auto listed = broker.List(share.name);
-    if (!listed.ok()) return listed.status();
+    if (!listed.ok()) return TakenBack(broker, share, listed.status());
     const bool there = std::ranges::any_of(*listed, [&](const ListedShare& one) {
       return one.share.name == share.name && one.share.generation == share.generation;
     });
@@ -156,11 +173,6 @@ Status Hold(Broker& broker, const Share& share) {
 }  // namespace
 
 Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
-  if (wishes.hold) {
-    // Before there are threads: they inherit it, and the signal is for this one to take.
-    const sigset_t signals = EndSignals();
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  }
   const auto source = OpenSource(wishes.file);
   if (!source.ok()) return Status(source.status().code(), Concat(wishes.file, ": ", source.status().message()));
   auto broker = ClientOf(options);
@@ -168,16 +180,17 @@ Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
   const auto share = PutSource(*broker, *source, wishes);
   if (!share.ok()) return share.status();
   const auto info = InfoOf(options, *share);
-  if (!info.ok()) return info.status();
+  if (!info.ok()) return TakenBack(*broker, *share, info.status());
   if (info->goes_with_maker() && !wishes.hold) {
     AB_RETURN_IF_ERROR(broker->Withdraw({.name = share->name, .generation = share->generation}));
     return FailedPrecondition("namespace '", share->ns, "' withdraws a share when its maker's session ends ",
                               "(on_publisher_exit), so '", share->name, "' has gone with this command: say --hold");
   }
-  AB_RETURN_IF_ERROR(Tell(*info, options, wishes, out));
-  if (!wishes.hold) return Ok();
-  out.flush();
-  return Hold(*broker, *share);
+  const Status told = Tell(*info, options, wishes, out);
+  if (!told.ok() || !out.flush()) {
+    return TakenBack(*broker, *share, told.ok() ? Internal("the output could not be written") : told);
+  }
+  return !wishes.hold ? Ok() : Hold(*broker, *share);
 }
 
 }  // namespace arraybridge::ctl

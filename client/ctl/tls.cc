@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -23,6 +22,7 @@
 #include <utility>
 
 #include "proto/boundary/endpoint.h"
+#include "proto/boundary/environment.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge::ctl {
@@ -39,11 +39,7 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-std::string Or(std::string said, const char* variable) {
-  if (!said.empty()) return said;
-  const char* const value = std::getenv(variable);
-  return value == nullptr ? std::string() : std::string(value);
-}
+std::string Or(std::string said, const char* variable) { return said.empty() ? Environment(variable) : said; }
 
 Result<std::string> ReadFile(const std::string& path, std::string_view flag, std::string_view variable) {
   if (path.empty()) return InvalidArgument("over TCP ", flag, " (or $", variable, ") names a file that is needed");

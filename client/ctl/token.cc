@@ -12,11 +12,13 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <ostream>
 #include <string_view>
-#include <utility>
+#include <system_error>
 #include <vector>
 
+#include "client/ctl/draft.h"
 #include "client/ctl/table.h"
 #include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
@@ -28,11 +30,6 @@ std::string FreshToken() {
   std::array<uint8_t, 16> random{};
   AB_CHECK(::getrandom(random.data(), random.size(), 0) == static_cast<ssize_t>(random.size()));
   return Hex({reinterpret_cast<const char*>(random.data()), random.size()}) + "\n";
-}
-
-Status Failed(const std::string& path, int why) {
-  const bool denied = why == EACCES || why == EPERM || why == EROFS;
-  return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
 }
 
 // One entry of one namespace's access list.
@@ -85,22 +82,36 @@ std::string StateOf(const std::string& file) {
   return S_ISREG(found.st_mode) ? "is there" : "is no file";
 }
 
-// In one step: whoever reads the file meanwhile reads the old one or the new one.
-Status Replace(const std::string& path, const std::string& text) {
-  struct stat old {};
-  if (::lstat(path.c_str(), &old) != 0) return Failed(path, errno);
-  if (!S_ISREG(old.st_mode)) return FailedPrecondition(path, ": is no file of its own");
-  const std::string draft = Concat(path, ".", ::getpid());
-  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return Failed(draft, errno);
-  const bool written = ::fchown(file.get(), old.st_uid, old.st_gid) == 0 &&
-                       ::fchmod(file.get(), old.st_mode & 07777) == 0 &&
-                       ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       ::fsync(file.get()) == 0 && ::rename(draft.c_str(), path.c_str()) == 0;
-  if (written) return Ok();
-  const int why = errno;
-  ::unlink(draft.c_str());
-  return Failed(path, why);
+// Whether they are one file, whatever it is called: by a link, or through one.
+bool IsSameFile(const std::string& left, const struct stat& right) {
+  struct stat found {};
+  return ::stat(left.c_str(), &found) == 0 && found.st_dev == right.st_dev && found.st_ino == right.st_ino;
+}
+
+// Whether a broker would take what is in it for a token: what is none is not to be written over.
+bool HoldsToken(const std::string& path) {
+  constexpr size_t kBytesMin = 16, kBytesMax = 256;
+  std::string text(kBytesMax + 3, '\0');
+  std::ifstream from(path, std::ios::binary);
+  from.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(from.gcount()));
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  return text.size() >= kBytesMin && text.size() <= kBytesMax && text.find('\n') == std::string::npos;
+}
+
+// In one step: whoever reads the file meanwhile reads the old one or the new one. REQUIRES: no symbolic link.
+Status Replace(const std::string& path, const struct stat& old, const std::string& text) {
+  if (!S_ISREG(old.st_mode)) return FailedPrecondition(path, ": is not a file");
+  if (old.st_nlink != 1) {
+    return FailedPrecondition(path, ": the file has ", old.st_nlink,
+                              " names (hard links), and under the others the old token would stay: leave it one");
+  }
+  if (!HoldsToken(path)) return FailedPrecondition(path, ": holds no token, which is 16 to 256 bytes in one line");
+  Draft draft(path, 0600);
+  AB_RETURN_IF_ERROR(draft.SetOwner(old.st_uid, old.st_gid));
+  AB_RETURN_IF_ERROR(draft.SetMode(old.st_mode & 07777));
+  AB_RETURN_IF_ERROR(draft.Write(text.data(), text.size()));
+  return draft.Finish(true);
 }
 
 Status PrintEntries(const std::vector<Entry>& entries, const Options& options, std::ostream& out) {
@@ -141,19 +152,25 @@ Status CreateToken(const std::string& file, std::ostream& out) {
 Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
   auto all = Entries(connection);
   if (!all.ok()) return all.status();
-  const std::string path = std::filesystem::absolute(asked.subject).lexically_normal();
-  std::erase_if(*all, [&](const Entry& entry) {
-    return std::filesystem::path(entry.file).lexically_normal() != std::filesystem::path(path);
-  });
+  // A link stays one: what it leads to is replaced.
+  std::error_code failed;
+  const std::string path = std::filesystem::weakly_canonical(asked.subject, failed);
+  struct stat old {};
+  if (failed || ::stat(path.c_str(), &old) != 0) return FileFailed(asked.subject, failed ? failed.value() : errno);
+  std::erase_if(*all, [&](const Entry& entry) { return !IsSameFile(entry.file, old); });
   if (all->empty()) return NotFound(path, ": opens no namespace of this broker");
-  AB_RETURN_IF_ERROR(Replace(path, FreshToken()));
+  AB_RETURN_IF_ERROR(Replace(path, old, FreshToken()));
+  const Status kept = SyncFolderOf(path);
   v1::ReloadResponse reloaded;
   const Status told = connection.Ask(&v1::Admin::Stub::Reload, v1::ReloadRequest(), &reloaded);
   if (!told.ok()) {
     return Status(told.code(), Concat("the old token opens all that it did, until the broker reloads: ", path,
                                       " holds another one now, but the broker was not to be told: ", told.message()));
   }
-  return PrintEntries(*all, options, out);
+  AB_RETURN_IF_ERROR(PrintEntries(*all, options, out));
+  if (kept.ok()) return Ok();
+  return Status(kept.code(), Concat("the old token opens nothing, but may be back in the file after a power failure: ",
+                                    kept.message()));
 }
 
 Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {

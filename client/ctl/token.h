@@ -17,7 +17,8 @@ Status CreateToken(const std::string& file, std::ostream& out);
 
 // Puts a fresh one, which nobody is told, in the place of what the file holds, and has the broker reload: from then on
 // the old one opens nothing, and sessions that stated it and use what it opened have ended. Owner and mode of the file
-// stay. NOT_FOUND: no namespace of this broker names the file, and nothing has changed.
+// stay, and so do symbolic links to it. NOT_FOUND: no namespace of this broker names the file, and nothing has changed.
+// FAILED_PRECONDITION: it is no file, holds no token, or has another name (a hard link), which would keep the old one.
 Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 
 // Which files open which namespaces, for reading or writing, and where that is said.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/ctl/commands.h"
+#include "client/ctl/past.h"
 #include "client/ctl/print.h"
 #include "client/ctl/table.h"
 
@@ -101,10 +102,19 @@ Status Watch(Connection& connection, const Options& options, const WatchWishes& 
   for (const std::string& kind : wishes.kinds) request.add_kinds(KindOf(kind));
   Printer printer(options, out);
   uint64_t seen = 0;
-  return connection.Watch(request, [&](const v1::Event& event) {
+  Past past;
+  const auto print = [&](const v1::Event& event) {
     printer.Print(event);
     return out.good() && ++seen != wishes.count;
-  });
+  };
+  const auto tell_past = [&]() -> Result<bool> {
+    if (wishes.since.count() == 0) return true;
+    auto known = Past::Since(wishes.since, request, connection);
+    if (!known.ok()) return known.status();
+    past = *std::move(known);
+    return std::ranges::all_of(past.events(), print);
+  };
+  return connection.Watch(request, tell_past, [&](const v1::Event& event) { return past.Has(event) || print(event); });
 }
 
 }  // namespace arraybridge::ctl

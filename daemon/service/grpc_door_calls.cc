@@ -43,14 +43,16 @@ bool SessionStreams::Cancel(SessionId session) {
 
 void SessionStream::Step(bool SessionStream::*happened) {
   bool over = false;
+  EndCause cause = EndCause::kDrain;
   {
     MutexLock lock(mutex_);
     if (happened != nullptr) this->*happened = true;
     if (finished_ || writing_ || !(over_ || draining_)) return;
     finished_ = true;
     over = over_;
+    if (over) cause = cut_ ? EndCause::kLimit : EndCause::kClean;
   }
-  verbs_.EndSession(session_);
+  verbs_.EndSession(session_, cause);
   if (over) return Finish(grpc::Status::CANCELLED);
   event_.set_draining(true);
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);

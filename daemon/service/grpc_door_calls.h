@@ -119,7 +119,13 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
   void Drain() { Step(&SessionStream::draining_); }
   SessionId session() const { return session_; }
   // REQUIRES: gRPC is not done with it.
-  void Cancel() { context_->TryCancel(); }
+  void Cancel() {
+    {
+      MutexLock lock(mutex_);
+      cut_ = true;
+    }
+    context_->TryCancel();
+  }
 
  private:
   void OnCancel() override { Step(&SessionStream::over_); }
@@ -144,6 +150,7 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
   Mutex mutex_;
   bool writing_ AB_GUARDED_BY(mutex_) = true;
   bool over_ AB_GUARDED_BY(mutex_) = false;
+  bool cut_ AB_GUARDED_BY(mutex_) = false;  // and not by its client
   bool draining_ AB_GUARDED_BY(mutex_) = false;
   bool finished_ AB_GUARDED_BY(mutex_) = false;
 };

@@ -15,12 +15,11 @@
 #include "daemon/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
+#include "daemon/service/tallies.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
-
-enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain };
 
 // Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
 class Lifeline {

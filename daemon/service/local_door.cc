@@ -325,7 +325,7 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (cut) verbs_.CountCut();
   // It has published what stands in its ring, whoever ended it after that.
   if (!cut && line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, ring::kEntries);
-  if (line->session && !line->joined) verbs_.EndSession(*line->session);
+  if (line->session && !line->joined) verbs_.EndSession(*line->session, cause);
 }
 
 }  // namespace arraybridge

@@ -7,6 +7,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <climits>
 #include <memory>
 #include <mutex>
@@ -134,6 +136,11 @@ spdlog::logger& Logger() {
   return logger;
 }
 
+std::atomic<uint64_t>& CountOf(Level level) {
+  static std::array<std::atomic<uint64_t>, static_cast<size_t>(Level::kOff) + 1> counts{};
+  return counts[static_cast<size_t>(level)];
+}
+
 int PriorityOf(Level level) {
   constexpr int kErrorPriority = 3;
   constexpr int kWarningPriority = 4;
@@ -184,9 +191,12 @@ Status Start(std::string_view level, std::string_view format, const std::string&
   return Ok();
 }
 
+uint64_t Written(Level level) { return CountOf(level).load(std::memory_order_relaxed); }
+
 void Write(Level level, const About& about, fmt::string_view format, fmt::format_args arguments) {
   const auto threshold = ToSpdlog(level);
   if (!Logger().should_log(threshold)) return;
+  CountOf(level).fetch_add(1, std::memory_order_relaxed);
   const std::string text = fmt::vformat(format, arguments);
   {
     ToJournal& to = TheJournal();

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
 // json). INVALID_ARGUMENT names what is unknown, UNAVAILABLE the journal: then nothing changes. Call it before threads
 // start, or on a reload; what is logged before goes out as text.
 Status Start(std::string_view level, std::string_view format, const std::string& journal = kJournalSocket);
+
+// So many lines of this level there were, dropped ones too; of levels that are not logged there are none.
+uint64_t Written(Level level);
 
 // Thread-safe. Never waits: a line that standard error does not take at once is dropped, and counted in a later one.
 void Write(Level level, const About& about, fmt::string_view format, fmt::format_args arguments);

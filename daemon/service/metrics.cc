@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
+#include <utility>
 
+#include "daemon/service/log.h"
 #include "daemon/service/overview.h"
 
 namespace arraybridge {
@@ -139,6 +141,30 @@ void AddTraffic(Page& page, const std::vector<Traffic::Row>& rows) {
   }
 }
 
+void AddCounts(Page& page, std::string_view name, std::string_view help, std::string_view label,
+               const Tallies::Counts& counts) {
+  page.Family(name, "counter", help);
+  for (const auto& [value, count] : counts) page.Sample(fmt::format("{}=\"{}\"", label, value), count);
+}
+
+void AddTallies(Page& page, const Tallies& tallies) {
+  AddCounts(page, "arraybridge_session_ends_total", "Sessions that ended, by how.", "cause", tallies.ends());
+  AddCounts(page, "arraybridge_limit_hits_total", "Requests refused for a limit, a quota or want of memory, by which.",
+            "limit", tallies.limit_hits());
+  AddCounts(page, "arraybridge_auth_failures_total", "Requests refused for want of a right, by why.", "reason",
+            tallies.auth_failures());
+  AddCounts(page, "arraybridge_allocation_failures_total", "Allocations that failed, by what there was none of.",
+            "reason", tallies.allocation_failures());
+}
+
+void AddLog(Page& page) {
+  page.Family("arraybridge_log_messages_total", "counter", "Lines of the log, by level.");
+  for (const auto& [name, level] : {std::pair{"debug", log::Level::kDebug}, std::pair{"info", log::Level::kInfo},
+                                    std::pair{"warn", log::Level::kWarn}, std::pair{"error", log::Level::kError}}) {
+    page.Sample(fmt::format("level=\"{}\"", name), log::Written(level));
+  }
+}
+
 uint64_t OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc/self/fd"), ::closedir);
   uint64_t count = 0;
@@ -189,13 +215,19 @@ std::string Metrics::Text() const {
   AddDevices(page, broker_.Devices());
   AddNamespaces(page, config_, broker_.Namespaces());
   AddTraffic(page, verbs_.traffic().Rows());
+  AddTallies(page, verbs_.tallies());
+  AddLog(page);
+  page.Only("arraybridge_watchdog_pings_total", "counter", "Times the service manager was told that the daemon works.",
+            watchdog_pings_.load());
   page.Family("arraybridge_config_reloads_total", "counter", "Times the configuration was read again, by result.");
   page.Sample("result=\"ok\"", reloads_.load());
   page.Sample("result=\"refused\"", reloads_refused_.load());
   page.Only("arraybridge_config_last_reload_success_timestamp_seconds", "gauge",
             "When the configuration that holds was read.", last_reload_.load());
   const auto up = std::chrono::duration<double>(Clock::now() - verbs_.started());
-  AddProcess(page, NowSeconds() - up.count());
+  const double started = NowSeconds() - up.count();
+  page.Only("arraybridge_start_time_seconds", "gauge", "When it began to serve, in seconds since 1970.", started);
+  AddProcess(page, started);
   return page.Take();
 }
 

@@ -83,7 +83,8 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
 }
 
 // In this order: who comes to wait after its waiters were dropped must hear that the session has gone.
-void Verbs::EndSession(SessionId session) {
+void Verbs::EndSession(SessionId session, EndCause cause) {
+  tallies_.CountEnd(cause);
   for (const auto& road : broker_.RoadsOf(session)) EndRoad(road);
   const std::vector<ChannelId> channels = broker_.EndSession(session);
   sweeper_.WatchHolds();

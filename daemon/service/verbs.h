@@ -16,6 +16,7 @@
 #include "daemon/config.h"
 #include "daemon/service/handle_offer.h"
 #include "daemon/service/sweeper.h"
+#include "daemon/service/tallies.h"
 #include "daemon/service/traffic.h"
 #include "daemon/service/waiting_line.h"
 #include "daemon/service/worker.h"
@@ -59,7 +60,7 @@ class Verbs {
   // A lifeline joins the session that this token names, to redeem its tickets. NOT_FOUND unless it is the same uid's.
   Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
   // Ends it in the broker, drops its waiters, asks for a sweep.
-  void EndSession(SessionId session);
+  void EndSession(SessionId session, EndCause cause = EndCause::kClean);
 
   WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, const Reply<v1::AllocateResponse>& reply);
   Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
@@ -133,6 +134,7 @@ class Verbs {
   // What the doors count.
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }
+  const Tallies& tallies() const { return tallies_; }
   // Its door ends it soon. NOT_FOUND.
   Status CutSession(SessionId session, std::string_view why);
   // Gives cached memory back to the system, and what nobody names any more; tells how many bytes, on another thread.
@@ -205,6 +207,7 @@ class Verbs {
   const RunsAt here_;
   const std::string no_gpu_;
   Traffic traffic_;
+  Tallies tallies_;
   Mutex cut_mutex_;
   std::array<std::function<void(SessionId, std::string_view why)>, 2> cut_ AB_GUARDED_BY(cut_mutex_);  // by door
   std::atomic<bool> draining_{false};

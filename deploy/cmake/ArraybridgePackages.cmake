@@ -1,10 +1,11 @@
-# Debian packages: cpack -G DEB in a build tree. arraybridged (daemon and tool), libarraybridge1 (the C API) and
-# libarraybridge-dev (headers, archives).
+# Debian packages: cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
+# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives). None of the Python package: it needs a newer
+# NumPy than Debian 12 has.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)
 set(CPACK_PACKAGE_CONTACT "arraybridge maintainers <maintainers@arraybridge.org>")
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL daemon library development)
+set(CPACK_COMPONENTS_ALL daemon tools library development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -15,9 +16,15 @@ set(debian ${CMAKE_CURRENT_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME arraybridged)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_SECTION utils)
 set(CPACK_COMPONENT_DAEMON_DESCRIPTION
-  "broker of arrays shared between processes\narraybridged owns host and GPU memory and hands out shares of it, so that\nprocesses of different frameworks use the same array without copying it.\n\nThis package has the daemon, its systemd units and arraybridgectl.")
+  "broker of arrays shared between processes\narraybridged owns host and GPU memory and hands out shares of it, so that\nprocesses of different frameworks use the same array without copying it.\n\nThis package has the daemon and its systemd units.")
+set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS "arraybridge-tools (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME arraybridge-tools)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
+set(CPACK_COMPONENT_TOOLS_DESCRIPTION
+  "command line of arraybridged\narraybridgectl asks a running arraybridged, of this host or over TLS: what is\nshared, who holds it and why not otherwise; and tells it what to do. For\noperators, and for containers that have no broker of their own.")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libarraybridge1)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
@@ -35,18 +42,17 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
 # What every Debian package has: who owns it, and what changed.
 string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/debian)
-foreach(package IN ITEMS arraybridged libarraybridge1 libarraybridge-dev)
+set(package_of_daemon arraybridged)
+set(package_of_tools arraybridge-tools)
+set(package_of_library libarraybridge1)
+set(package_of_development libarraybridge-dev)
+foreach(component IN LISTS CPACK_COMPONENTS_ALL)
+  set(package ${package_of_${component}})
   set(changelog ${CMAKE_CURRENT_BINARY_DIR}/debian/${package}.changelog)
   file(WRITE ${changelog} "arraybridge (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${today}\n")
   execute_process(COMMAND gzip -9nf ${changelog})
+  install(FILES ${debian}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
+  install(FILES ${changelog}.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME changelog.gz
+    COMPONENT ${component})
 endforeach()
-install(FILES ${debian}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/arraybridged COMPONENT daemon)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/debian/arraybridged.changelog.gz
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/arraybridged RENAME changelog.gz COMPONENT daemon)
-install(FILES ${debian}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libarraybridge1 COMPONENT library)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/debian/libarraybridge1.changelog.gz
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libarraybridge1 RENAME changelog.gz COMPONENT library)
-install(FILES ${debian}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libarraybridge-dev COMPONENT development)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/debian/libarraybridge-dev.changelog.gz
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libarraybridge-dev RENAME changelog.gz COMPONENT development)
 include(CPack)

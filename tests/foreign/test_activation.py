@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -191,10 +192,16 @@ def test_the_watchdog_is_fed_while_the_daemon_works(
     directory: Path, manager: Manager, monkeypatch: pytest.MonkeyPatch, open_session: Callable[..., Session]
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "200000")
-    daemon = subprocess.Popen([DAEMON, "--directory", directory], stderr=subprocess.PIPE, text=True)
+    words = [DAEMON, "--directory", directory, "--http", "127.0.0.1:0", "--log-format", "text"]
+    daemon = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     heard = [manager.next() for _ in range(4)]
     assert {"READY": "1", "STATUS": "serving"} in heard
     assert heard.count({"WATCHDOG": "1"}) == 3
+    assert daemon.stderr is not None
+    port = next(found[1] for line in daemon.stderr if (found := re.search(r"http port (\d+)", line)))
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        pings = re.search(r"^arraybridge_watchdog_pings_total (\d+)$", page.read().decode(), re.MULTILINE)
+    assert pings is not None and int(pings[1]) >= 2  # the third may be told of before it is counted
     # Nobody feeds it while the daemon stands still.
     os.kill(daemon.pid, signal.SIGSTOP)
     manager.socket.settimeout(0.3)

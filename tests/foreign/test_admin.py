@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -265,11 +266,66 @@ def test_a_revocation_that_the_broker_does_not_hear_of(start: Callable[..., Daem
     assert "the old token opens all that it did" in told.stderr and f"{config}:3:1" in told.stderr
     file.unlink()
     assert [row["state"] for row in answered(daemon, "token", "ls")] == ["is gone"]
+    told = ctl(daemon, "token", "revoke", file)
+    assert (told.returncode, told.stderr) == (ERROR, f"arraybridgectl: {file}: No such file or directory\n")
     file.symlink_to(config)
     told = ctl(daemon, "token", "revoke", file)
-    assert (told.returncode, "is no file of its own" in told.stderr) == (ERROR, True)
+    assert (told.returncode, f"{config}: holds no token" in told.stderr) == (ERROR, True)
     assert "nonsense" in config.read_text()
     assert subprocess.run([CTL, "-H", tmp_path, "token", "revoke", file], capture_output=True).returncode == CANNOT_CONNECT
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    """A folder with a token, "real", and a symbolic link to it; a configuration names each, of one namespace."""
+    folder = tmp_path / "tokens"
+    folder.mkdir()
+    assert subprocess.run([CTL, "token", "create", folder / "real"]).returncode == 0
+    (folder / "link").symlink_to("real")
+    access = "".join(f'[namespace.{name}]\naccess = ["token:{folder}/{name}"]\n' for name in ("real", "link"))
+    (tmp_path / "config.toml").write_text(access)
+    return folder
+
+
+@pytest.mark.parametrize("said", ["real", "link", "../tokens/./link"])
+def test_a_token_is_one_however_its_file_is_called(
+    start: Callable[..., Daemon], open_session: Callable[..., Session], tokens: Path, said: str
+) -> None:
+    daemon = start("--config", str(tokens.parent / "config.toml"))
+    old = (tokens / "real").read_text()
+    assert {row["namespace"] for row in answered(daemon, "token", "revoke", tokens / said)} == {"real", "link"}
+    assert (tokens / "link").is_symlink() and (tokens / "link").read_text() == (tokens / "real").read_text() != old
+    assert sorted(path.name for path in tokens.iterdir()) == ["link", "real"]
+    session = open_session(daemon, token=old.strip().encode())
+    for namespace in ("real", "link"):
+        with refused(grpc.StatusCode.PERMISSION_DENIED):
+            session.call("Acquire", namespace=namespace, shares=[{"name": "a"}])
+
+
+def test_a_token_with_a_second_name_is_not_revoked_by_half(start: Callable[..., Daemon], tokens: Path) -> None:
+    daemon = start("--config", str(tokens.parent / "config.toml"))
+    other = tokens / "other"
+    other.hardlink_to(tokens / "real")
+    for name in ("real", "link", "other"):
+        told = ctl(daemon, "token", "revoke", tokens / name)
+        assert (told.returncode, "has 2 names (hard links)" in told.stderr) == (ERROR, True), told.stderr
+    other.unlink()
+    assert ctl(daemon, "token", "revoke", tokens / "real").returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize(("when", "why"), [(1, "Input/output error"), (2, "may be back in the file after a power failure")])
+def test_a_revocation_is_on_the_disk(start: Callable[..., Daemon], tokens: Path, when: int, why: str) -> None:
+    """First the file is, then the folder with its name; a disk that fails is told of."""
+    daemon = start("--config", str(tokens.parent / "config.toml"))
+    old = (tokens / "real").read_text()
+    words = ["strace", "-f", "-o", tokens.parent / "trace", "-e", "trace=fsync,rename", "-e", f"inject=fsync:error=EIO:when={when}"]
+    told = subprocess.run([*words, CTL, "-H", daemon.directory, "token", "revoke", tokens / "real"], capture_output=True, text=True)
+    assert (told.returncode, why in told.stderr) == (ERROR, True), told.stderr
+    calls = re.findall(r" (fsync|rename)\(", (tokens.parent / "trace").read_text())
+    assert calls == ["fsync", "rename", "fsync"][: 1 if when == 1 else 3]
+    assert ((tokens / "real").read_text() == old) == (when == 1)
+    assert sorted(path.name for path in tokens.iterdir()) == ["link", "real"]
 
 
 def test_a_token_is_made(tmp_path: Path) -> None:

@@ -301,6 +301,39 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
         assert found[socket]["mend"] == f"arraybridged --directory {tmp_path}"
 
 
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """A Python that tells how it was called."""
+    program = tmp_path / "bin/python3"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_doctor_hands_conversions_over_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(python.parent), prepend=":")
+    assert ctl("doctor", "--conversions").stdout == "-m arraybridge doctor\n"
+    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-m arraybridge doctor --address /there --output json\n"
+    wrong = ctl("-o", "csv", "doctor", "--conversions")
+    assert (wrong.returncode, "a table or json" in wrong.stderr) == (USAGE, True)
+    python.write_text("#!/bin/sh\nexit 1\n")
+    found = ctl("doctor", "--conversions")
+    assert (found.returncode, "python3 -m arraybridge doctor" in found.stderr) == (ERROR, True)
+    monkeypatch.setenv("PATH", "/nowhere")
+    none = ctl("doctor", "--conversions")
+    assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: conversions are Python's: there is no python3\n")
+
+
+def test_doctor_asks_the_python_that_it_was_installed_into(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = python.parents[1] / "lib/python3.11/site-packages/arraybridge/bin/arraybridgectl"
+    inside.parent.mkdir(parents=True)
+    shutil.copy(CTL, inside)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = subprocess.run([inside, "doctor", "--conversions"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "-m arraybridge doctor\n"), done.stderr
+
+
 def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:
     _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}", "--memlock=65536:"])
     assert (found["locked memory"]["health"], "lock 64 KiB" in found["locked memory"]["finding"]) == ("note", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from foreign_client import Daemon, Session, refused
+from foreign_client import CTL, PATIENCE_S, Daemon, Lifeline, Session, eventually, refused
 
 
 def url(daemon: Daemon) -> str:
@@ -53,6 +54,43 @@ def test_numbers_are_those_of_what_happened(daemon: Daemon, open_session: Callab
     assert sum(charged) > 0
     assert found["process_open_fds"] > 3
     assert found["process_resident_memory_bytes"] > 1 << 20
+
+
+def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    """What is counted beside the verbs: by whom nothing was granted, and how sessions end, at both doors."""
+    daemon = start("--http", "127.0.0.1:0", "--log-format", "json", "--namespace-quota", "1MiB", watchers_per_uid="1")
+    before = samples(read(daemon, "/metrics"))
+    assert before["arraybridge_start_time_seconds"] == pytest.approx(time.time(), abs=60)
+    assert before['arraybridge_log_messages_total{level="error"}'] == 0
+    assert before['arraybridge_log_messages_total{level="info"}'] > 0
+    session, ends, cut = (open_session(daemon) for _ in range(3))
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+        session.call("Allocate", namespace="default", size=8 << 20)
+    watches = [session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S) for _ in range(2)]
+    next(watches[0])
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "watchers_per_uid"):
+        next(watches[1])
+    with refused(grpc.StatusCode.UNAUTHENTICATED):
+        session.stub.GetStats(session.messages.GetStatsRequest())
+    ends.close()
+    ctl = subprocess.run([CTL, "-H", daemon.directory, "end", str(cut.opened.session)], capture_output=True, text=True)
+    assert ctl.returncode == 0, ctl.stderr
+    lifeline = Lifeline(daemon, session.messages)
+    lifeline.socket.send(b"nonsense")
+
+    def told() -> dict[str, float]:
+        return {name.removeprefix("arraybridge_"): value for name, value in samples(read(daemon, "/metrics")).items()}
+
+    causes = ("clean", "limit", "protocol")
+    eventually("all three ends are told", lambda: all(told()[f'session_ends_total{{cause="{cause}"}}'] for cause in causes))
+    now = told()
+    assert now['session_ends_total{cause="limit"}'] == now['session_ends_total{cause="protocol"}'] == 1
+    assert (now['session_ends_total{cause="killed"}'], now['session_ends_total{cause="drain"}']) == (0, 0)
+    assert now['limit_hits_total{limit="watchers_per_uid"}'] == now['limit_hits_total{limit="quota_too_small"}'] == 1
+    assert now['allocation_failures_total{reason="quota"}'] == 1 and now['allocation_failures_total{reason="driver"}'] == 0
+    assert sum(value for name, value in now.items() if name.startswith("auth_failures_total")) >= 1
+    assert now['log_messages_total{level="warn"}'] >= 1
+    assert now["watchdog_pings_total"] == 0  # nobody watches it
 
 
 @pytest.mark.parametrize("told", ["false", "true"])
@@ -125,3 +163,11 @@ def test_alert_rules_fire_when_they_should() -> None:
     for command in (["check", "rules", "rules.yml"], ["test", "rules", "rules_test.yml"]):
         answer = subprocess.run([promtool, *command], cwd=RULES, capture_output=True, text=True)
         assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_the_documentation_lists_every_metric_and_no_other(daemon: Daemon) -> None:
+    page = (RULES.parents[1] / "docs/operations.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page[page.index("| `arraybridge_…` |") :].split("\n\n")[0], re.MULTILINE)
+    told = {f"arraybridge_{name}" for row in rows[1:] for name in re.findall(r"`(\w+)`", row)}
+    served = set(re.findall(r"^# TYPE (arraybridge_\S+)", read(daemon, "/metrics"), re.MULTILINE))
+    assert told == served

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import subprocess
@@ -26,22 +27,28 @@ def subcommands_in(text: str) -> list[str]:
     return re.findall(r"^  (\w+) ", text[text.index("Subcommands:") :], re.MULTILINE)
 
 
-def tagged(page: Path) -> list[str]:
-    """What stands behind .TP, as it reads without its fonts."""
-    text = re.sub(r"\\f[BIR]", "", page.read_text()).replace("\\-", "-")
-    return [re.sub(r'^\.[BIR]+ |"', "", line) for line in re.findall(r"^\.TP\n(.*)$", text, re.MULTILINE)]
+def plain(text: str) -> str:
+    """As it reads, without its fonts and what escapes them."""
+    return re.sub(r"\\(.)|\*|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", lambda found: found[1] or "", text)
+
+
+def tagged(page: Path) -> list[tuple[str, str]]:
+    """What stands above deeper lines, and the first of these, each with its indentation."""
+    lines = page.read_text().splitlines()
+    return [(line, below) for line, below in zip(lines, lines[1:]) if re.match(r"\t*", below)[0] == re.match(r"\t*", line)[0] + "\t"]  # type: ignore[index]
 
 
 def options_of(page: Path) -> set[str]:
-    return {word for tag in tagged(page) if tag.startswith("-") for word in re.findall(r"(?<![\w-])--?\w[\w-]*", tag)}
+    tags = [plain(tag.strip()) for tag, _ in tagged(page)]
+    return {word for tag in tags if tag.startswith("-") for word in re.findall(r"(?<![\w-])--?\w[\w-]*", tag)}
 
 
 def test_the_daemons_page_has_every_option_and_no_other() -> None:
-    assert options_of(PAGES / "arraybridged.8") == options_in(helped(DAEMON))
+    assert options_of(PAGES / "arraybridged.8.scd") == options_in(helped(DAEMON))
 
 
 def test_the_tools_page_has_every_option_and_command_and_no_other() -> None:
-    page, top = PAGES / "arraybridgectl.1", helped(CTL)
+    page, top = PAGES / "arraybridgectl.1.scd", helped(CTL)
     commands = subcommands_in(top)
     helps = {command: helped(CTL, command) for command in commands}
     said = options_in(top).union(*map(options_in, helps.values()))
@@ -49,17 +56,18 @@ def test_the_tools_page_has_every_option_and_command_and_no_other() -> None:
         inner = subcommands_in(text) if "Subcommands:" in text else []
         said = said.union(*(options_in(helped(CTL, command, each)) for each in inner))
     assert options_of(page) == said
-    assert sorted(tag.split()[0] for tag in tagged(page) if re.match(r"[a-z]", tag)) == sorted(commands)
+    assert sorted(tag.split()[0].strip("*") for tag, _ in tagged(page) if re.match(r"\*[a-z]", tag)) == sorted(commands)
 
 
 def test_the_files_page_has_every_key_with_its_default_and_no_other() -> None:
-    text = (PAGES / "arraybridged.toml.5").read_text().replace("\\-", "-")
-    tables = dict(re.findall(r"^\.SS \[(\S+)\]\n(.*?)(?=^\.S)", text, re.MULTILINE | re.DOTALL))
-    assert re.findall(r"^\.B (\w+)", tables.pop("namespace.NAME"), re.MULTILINE) == ["access"]
+    text = (PAGES / "arraybridged.toml.5.scd").read_text()
+    tables = dict(re.findall(r"^## \[(\S+)\]\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL))
+    rows = {table: re.findall(r"^\*(\w+)\*\n((?:\t.*\n)+)", body, re.MULTILINE) for table, body in tables.items()}
+    assert [key for key, _ in rows.pop("namespace.NAME")] == ["access"]
     said = {
-        f"{table}.{key}": set(re.findall(r"Default: \\fB(.*?)\\fR", rest))
-        for table, body in tables.items()
-        for key, rest in re.findall(r"^\.TP\n\.B (\w+)\n(.*)$", body, re.MULTILINE)
+        f"{table}.{key}": set(re.findall(r"Default:\s\*(.*?)\*", " ".join(told.split())))
+        for table, keys in rows.items()
+        for key, told in keys
     }
     defaults: dict[str, str] = {}
     table = ""
@@ -77,6 +85,31 @@ def test_the_files_page_has_every_key_with_its_default_and_no_other() -> None:
 
 @pytest.mark.parametrize("page", sorted(PAGES.iterdir()), ids=lambda page: page.name)
 def test_the_page_is_well_formed(page: Path) -> None:
-    formatter = shutil.which("groff") or pytest.skip("groff is not installed")
-    done = subprocess.run([formatter, "-man", "-ww", "-z", "-Tutf8", str(page)], capture_output=True, text=True)
+    made = subprocess.run([program("scdoc")], input=page.read_text(), capture_output=True, text=True)
+    assert (made.returncode, made.stderr) == (0, "")
+    formatter = [program("groff"), "-man", "-ww", "-z", "-Tutf8"]
+    done = subprocess.run(formatter, input=made.stdout, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def program(name: str) -> str:
+    return shutil.which(name) or pytest.skip(f"{name} is not installed")
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["scdoc", "no scdoc"])
+def test_the_pages_are_installed_where_they_can_be_made(tmp_path: Path, there: bool) -> None:
+    folder = Path(program("scdoc")).parent
+    lines = ["cmake_minimum_required(VERSION 3.25)", "project(pages NONE)", "set(CMAKE_INSTALL_MANDIR share/man)"]
+    (tmp_path / "CMakeLists.txt").write_text("\n".join([*lines, f"include({ROOT}/deploy/cmake/ArraybridgeManuals.cmake)\n"]))
+    words = ["cmake", "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={program('ninja')}", "-S", tmp_path, "-B", tmp_path / "build"]
+    without = [] if there else [f"-DCMAKE_IGNORE_PATH={folder};/usr/bin;/bin"]
+    made = subprocess.run([*words, *without], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert ("scdoc is not installed: no manual pages" in made.stdout) == (not there)
+    subprocess.run(["cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "out"], check=True, capture_output=True)
+    pages = {path.name: gzip.decompress(path.read_bytes()).decode() for path in (tmp_path / "out").rglob("*.gz")}
+    assert set(pages) == ({path.stem + ".gz" for path in PAGES.iterdir()} if there else set())
+    for name, text in pages.items():
+        page, section = name.removesuffix(".gz").rsplit(".", 1)
+        assert f'.TH "{page}" "{section}"' in text
+        assert (tmp_path / f"out/share/man/man{section}/{name}").exists()

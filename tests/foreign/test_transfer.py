@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy
 import pytest
 from cuda_client import PATTERN
@@ -121,6 +125,126 @@ def test_a_share_is_held_as_long_as_the_command_runs(
     process.send_signal(by)
     assert process.wait(PATIENCE_S) == 0
     assert shares(daemon) == {}
+
+
+SLOW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t pread(int fd, void* to, size_t count, off_t at) {
+  if (at >= 128) {  // behind the head: never comes
+    (void)!write(2, "reads\n", 6);
+    for (;;) pause();
+  }
+  return ((ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread"))(fd, to, count, at);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_hold_can_be_interrupted_while_it_reads(daemon: Daemon, tmp_path: Path, by: signal.Signals) -> None:
+    (tmp_path / "slow.c").write_text(SLOW)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "slow.so", tmp_path / "slow.c"], check=True)
+    file = save(tmp_path / "frame.npy", ARRAYS["matrix"])
+    process = subprocess.Popen(
+        [CTL, "-H", daemon.directory, "put", file, "--hold"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "LD_PRELOAD": str(tmp_path / "slow.so")},
+    )  # fmt: skip
+    assert process.stderr is not None and process.stderr.readline() == "reads\n"
+    assert ended(process, by) == (-by, "")
+    nothing_is_left(daemon)
+
+
+def ended(process: subprocess.Popen[str], by: signal.Signals) -> tuple[int, str]:
+    """By this signal: its status and what it wrote. It is gone in any case."""
+    process.send_signal(by)
+    try:
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out
+    finally:
+        process.kill()
+
+
+def nothing_is_left(daemon: Daemon) -> None:
+    assert shares(daemon) == {}
+
+    def settled() -> bool:
+        stats = json.loads(ctl(daemon, "-o", "json", "stats").stdout)
+        return stats["sessions"] == "1" and stats["leases"] == "0"  # the command that asks
+
+    eventually("only who asks is there", settled)
+
+
+def test_a_hold_can_be_interrupted_while_it_waits_for_memory(daemon: Daemon, tmp_path: Path) -> None:
+    assert ctl(daemon, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "6MiB").returncode == 0
+    full = save(tmp_path / "full.npy", numpy.zeros(4 * MiB, "u1"))
+    assert ctl(daemon, "put", full).returncode == 0
+    words: list[str | Path] = [CTL, "-H", daemon.directory, "--timeout", "60s", "put", full, "second", "--hold"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually("it waits", lambda: json.loads(ctl(daemon, "-o", "json", "stats").stdout)["waiting"] == "1")
+    assert ended(process, signal.SIGINT) == (-signal.SIGINT, "")
+    assert set(shares(daemon)) == {"full"}
+
+
+class Contrary:
+    """A gRPC door beside a lifeline that is a real daemon's: it opens sessions, and tells nothing of any share."""
+
+    def __init__(self, folder: Path, daemon: Daemon, messages: Any, service: Any, before: Callable[[], None]) -> None:
+        folder.mkdir()
+        (folder / "lifeline.sock").symlink_to(daemon.directory / "lifeline.sock")
+
+        class Door(service.BrokerServicer):  # type: ignore[misc, name-defined]
+            def OpenSession(self, request: Any, context: Any) -> Iterator[Any]:
+                opened = messages.OpenSessionResponse(token=bytes(16), protocol=1)
+                yield messages.SessionEvent(opened=opened)
+                ended = threading.Event()
+                context.add_callback(ended.set)
+                ended.wait()
+
+            def Inspect(self, request: Any, context: Any) -> None:
+                before()
+                context.abort(grpc.StatusCode.INTERNAL, "out of order")
+
+        self.server = grpc.server(ThreadPoolExecutor(4))
+        service.add_BrokerServicer_to_server(Door(), self.server)
+        self.server.add_insecure_port(f"unix:{folder}/broker.sock")
+        self.server.start()
+
+
+@pytest.mark.parametrize("hold", [[], ["--hold"]], ids=["", "hold"])
+@pytest.mark.parametrize("stops", [False, True], ids=["", "stops"])
+def test_a_put_that_fails_after_all_leaves_nothing_or_says_so(
+    daemon: Daemon, generated: tuple[Any, Any], tmp_path: Path, hold: list[str], stops: bool
+) -> None:
+    file = save(tmp_path / "frame.npy", ARRAYS["matrix"])
+
+    def before() -> None:
+        assert set(shares(daemon)) == {"frame"}
+        if stops:
+            daemon.process.send_signal(signal.SIGSTOP)
+
+    contrary = Contrary(tmp_path / "contrary", daemon, *generated, before)
+    timeout = "1s" if stops else "30s"
+    words = [CTL, "-H", tmp_path / "contrary", "--timeout", timeout, "put", file, *hold]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=PATIENCE_S)
+    daemon.process.send_signal(signal.SIGCONT)
+    then = "may be there still" if stops else "is withdrawn again"
+    assert done.stderr == f"arraybridgectl: 'frame' was published as generation 1, and {then}: out of order\n"
+    assert (done.returncode, done.stdout) == (ERROR, "")
+    contrary.server.stop(None).wait()
+    if not stops:
+        nothing_is_left(daemon)
+
+
+def test_a_put_whose_answer_cannot_be_written_leaves_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    file = save(tmp_path / "frame.npy", ARRAYS["matrix"])
+    for hold in ([], ["--hold"]):
+        with open("/dev/full", "wb") as full:
+            words = [CTL, "-H", daemon.directory, "put", file, *hold]
+            done = subprocess.run(list(map(str, words)), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+        assert (done.returncode, "could not be written" in done.stderr) == (ERROR, True), done.stderr
+        nothing_is_left(daemon)
 
 
 def test_a_hold_ends_when_the_share_has_gone(daemon: Daemon, tmp_path: Path) -> None:

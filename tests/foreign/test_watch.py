@@ -8,6 +8,7 @@ import re
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,43 @@ def test_ctl_watch_prints_a_line_for_each_event(daemon: Daemon, session: Session
     header, line = out.splitlines()
     assert header.split()[:3] == ["TIME", "KIND", "SESSION"]
     assert line.split()[1] == "publish" and " b " in line and line.endswith("how")
+
+
+def test_ctl_watch_begins_with_what_is_known_of_before(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
+    """What is there yet, once each and in order; then what happens."""
+
+    def names(*words: str) -> list[tuple[str, str]]:
+        told = ctl(daemon, "-o", "jsonl", "watch", *words).stdout.splitlines()
+        return [(event["kind"].removeprefix("EVENT_KIND_"), event["name"] or event["note"]) for event in map(json.loads, told)]
+
+    session.publish("a", bytes(100))
+    session.publish("b", bytes(200), namespace="other")
+    session.publish("gone", bytes(1))
+    session.call("Withdraw", namespace="default", shares=[{"name": "gone"}])
+    assert sorted(names("--since", "1h", "--count", "3")) == [("PUBLISH", "a"), ("PUBLISH", "b"), ("SESSION_BEGIN", "foreign")]
+    assert names("--since", "1h", "--count", "3")[0] == ("SESSION_BEGIN", "foreign")
+    assert names("--since", "1h", "--prefix", "b", "--count", "1") == [("PUBLISH", "b")]
+    assert names("-n", "other", "--since", "1h", "--kind", "publish", "--count", "1") == [("PUBLISH", "b")]
+    assert ctl(daemon, "watch", "--since", "0s").returncode == 2
+
+    eventually("a is a while ago", lambda: int(session.call("List").shares[0].age_ms) > 20)
+    words = [CTL, "-H", daemon.directory, "-o", "jsonl", "watch", "--since", "1h", "--kind", "publish", "--count", "3"]
+    watch = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert watch.stdout is not None
+    past = [json.loads(watch.stdout.readline()) for _ in range(2)]
+    (known,) = session.call("List", name_prefix="a").shares
+    assert (past[0]["share"], past[0]["bytes"]) == (str(known.share.id), "100")
+    told = int(past[0]["time_ns"]) / 1e9
+    assert abs(time.time() - known.age_ms / 1e3 - told) < 5  # clocks are read twice, milliseconds apart
+    session.publish("now", bytes(1))
+    out, _ = watch.communicate()
+    assert [json.loads(line)["name"] for line in out.splitlines()] == ["now"]
+
+    young = subprocess.Popen([*words[:6], "--since", "10ms", "--kind", "session_begin", "--count", "1"], stdout=subprocess.PIPE, text=True)
+    eventually("it watches", lambda: session.call("GetStats").watchers == 1)
+    open_session(daemon, client="young")
+    out, _ = young.communicate()
+    assert json.loads(out)["note"] == "young"
 
 
 def test_ctl_watch_outlives_its_timeout_and_ends_with_the_broker(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:

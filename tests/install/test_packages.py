@@ -35,13 +35,22 @@ def field(package: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-f", str(package), name], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_there_are_three_that_need_the_runtime_alone(packages: dict[str, Path]) -> None:
-    assert set(packages) == {"arraybridged", "libarraybridge1", "libarraybridge-dev"}
+def test_there_are_four_that_need_the_runtime_alone(packages: dict[str, Path]) -> None:
+    assert set(packages) == {"arraybridged", "arraybridge-tools", "libarraybridge1", "libarraybridge-dev"}
     library = {each.split()[0] for each in field(packages["libarraybridge1"], "Depends").split(",")}
     assert library == {"libc6", "libgcc-s1", "libstdc++6"}
     assert field(packages["libarraybridge-dev"], "Depends").startswith("libarraybridge1 (= ")
-    needed = {each.split()[0] for each in field(packages["arraybridged"], "Depends").split(",")}
-    assert needed == {"libc6", "libgcc-s1"}
+    for program in ("arraybridged", "arraybridge-tools"):
+        needed = {each.split()[0] for each in field(packages[program], "Depends").split(",")}
+        assert needed == {"libc6", "libgcc-s1"}
+    assert field(packages["arraybridged"], "Recommends").startswith("arraybridge-tools (= ")
+
+
+def test_the_tool_can_be_had_without_the_daemon(packages: dict[str, Path], tmp_path: Path) -> None:
+    subprocess.run(["dpkg-deb", "-x", str(packages["arraybridge-tools"]), str(tmp_path)], check=True)
+    assert {path.name for path in (tmp_path / "usr/bin").iterdir()} == {"arraybridgectl"}
+    told = subprocess.run([tmp_path / "usr/bin/arraybridgectl", "completion", "bash"], capture_output=True, text=True)
+    assert told.returncode == 0 and "arraybridgectl" in told.stdout
 
 
 def test_nothing_lies_where_it_should_not(root: Path) -> None:
@@ -58,14 +67,14 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/lib/sysusers.d/arraybridge.conf",
         "usr/lib/tmpfiles.d/arraybridge.conf",
         "usr/share/arraybridge/arraybridged.toml",
-        "usr/share/man/man8/arraybridged.8.gz",
-        "usr/share/man/man1/arraybridgectl.1.gz",
-        "usr/share/man/man5/arraybridged.toml.5.gz",
-        "usr/share/man/man7/arraybridge.7.gz",
         "usr/include/arraybridge/arraybridge.h",
         "usr/share/doc/libarraybridge1/copyright",
+        "usr/share/doc/arraybridge-tools/changelog.gz",
     ):
         assert wanted in found
+    pages = {"man8/arraybridged.8", "man1/arraybridgectl.1", "man5/arraybridged.toml.5", "man7/arraybridge.7"}
+    made = pages if (BUILD / "arraybridged.8.gz").exists() else set()  # without scdoc there are none
+    assert {path for path in found if path.startswith("usr/share/man/")} == {f"usr/share/man/{page}.gz" for page in made}
     assert not [path for path in found if "simulated" in path or "gtest" in path]
 
 

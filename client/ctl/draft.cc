@@ -1,0 +1,89 @@
+#include "client/ctl/draft.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace arraybridge::ctl {
+namespace {
+
+std::string DraftNameOf(const std::filesystem::path& path) {
+  return std::filesystem::path(path).replace_filename(Concat(".", path.filename().string(), ".", ::getpid()));
+}
+
+bool IsThere(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0;
+}
+
+// As rename(), but to a name that nothing has. Sets errno.
+bool RenameToNew(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL) return false;
+  // A file system that cannot be asked so.
+  if (IsThere(to)) {
+    errno = EEXIST;
+    return false;
+  }
+  return ::rename(from.c_str(), to.c_str()) == 0;
+}
+
+}  // namespace
+
+Status FileFailed(const std::string& path, int why) {
+  const bool denied = why == EACCES || why == EPERM || why == EROFS;
+  return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
+}
+
+Draft::Draft(std::string path, mode_t mode)
+    : path_(std::move(path)),
+      draft_(DraftNameOf(path_)),
+      file_(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode)),
+      why_not_(errno) {}
+
+Draft::~Draft() {
+  if (file_.valid() && !finished_) ::unlink(draft_.c_str());
+}
+
+Status Draft::SetOwner(uid_t user, gid_t group) {
+  if (!file_.valid()) return FileFailed(path_, why_not_);
+  return ::fchown(file_.get(), user, group) == 0 ? Ok() : FileFailed(path_, errno);
+}
+
+Status Draft::SetMode(mode_t mode) {
+  if (!file_.valid()) return FileFailed(path_, why_not_);
+  return ::fchmod(file_.get(), mode) == 0 ? Ok() : FileFailed(path_, errno);
+}
+
+Status Draft::Write(const void* bytes, uint64_t count) {
+  if (!file_.valid()) return FileFailed(path_, why_not_);
+  for (uint64_t at = 0; at < count;) {
+    const ssize_t part = ::write(file_.get(), static_cast<const char*>(bytes) + at, count - at);
+    if (part < 0 && errno == EINTR) continue;
+    if (part < 0) return FileFailed(path_, errno);
+    at += static_cast<uint64_t>(part);
+  }
+  return Ok();
+}
+
+Status Draft::Finish(bool replace) {
+  if (!file_.valid()) return FileFailed(path_, why_not_);
+  if (::fsync(file_.get()) != 0) return FileFailed(path_, errno);
+  finished_ = replace ? ::rename(draft_.c_str(), path_.c_str()) == 0 : RenameToNew(draft_, path_);
+  if (finished_) return Ok();
+  return errno == EEXIST ? AlreadyExists(path_, ": is there already") : FileFailed(path_, errno);
+}
+
+Status SyncFolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  const UniqueFd opened(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return opened.valid() && ::fsync(opened.get()) == 0 ? Ok() : FileFailed(folder, errno);
+}
+
+}  // namespace arraybridge::ctl

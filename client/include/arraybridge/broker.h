@@ -156,8 +156,9 @@ class Broker {
   // itself where events do not work. A process that ends before loses the share, so destroy the Broker, or Settle,
   // before an exit. REQUIRES: what else writes to the placement has ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
-  // Place and Publish: copies of `sources`, which lie in host memory or on one device. The quickest way for host arrays,
-  // since no Placement is made for what nobody will write; with `wait = false` and a new name, nobody is asked either.
+  // Place and Publish: copies of `sources`, which lie in host memory or on one device. The quickest way for host
+  // arrays, since no Placement is made for what nobody will write; with `wait = false` and a new name, nobody is asked
+  // either.
   Result<Share> Put(std::span<const View> sources, const PublishOptions& options);
   // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
   // this session that is not yet published. NOT_FOUND if not: then Place them.

@@ -183,7 +183,7 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {
     if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeLateErrors());
-    auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->Timeout());
+    auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->options().timeout);
     if (share) return *std::move(share);
   }
   const auto placement = Place(sources, {.own = options.sealed, .device = {}, .purpose = options});

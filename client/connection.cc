@@ -103,7 +103,7 @@ Status Connection::Confirm(Deadline deadline) {
 }
 
 Status Connection::Flush(Deadline deadline) {
-  reaper_->Collect();
+  if (!reaper_->Collect(deadline)) return DeadlineExceeded("a GPU has not done with what was given back in time");
   const auto session = current();
   if (!session || session->lifeline().lost()) return Ok();
   AB_RETURN_IF_ERROR(session->SyncFences(deadline));

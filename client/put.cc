@@ -57,7 +57,8 @@ void Fill(codec::Publish& request, std::span<const View> sources, std::byte* ran
 
 // Nothing: the request was not sent.
 std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::Publish request,
-                                  const std::shared_ptr<WrittenArena>& arena, Unpublished& range, Deadline deadline) {
+                                  const std::shared_ptr<WrittenArena>& arena, Unpublished& range,
+                                  std::chrono::milliseconds timeout) {
   // The lifeline, and what waits in it, dies with the session.
   const auto heard = [&session, arena](const codec::Published& published) {
     session.written().Return(published.returned);
@@ -71,7 +72,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
   const std::string message = codec::Encode(request);
   // Until the answer says otherwise, even if that comes too late.
   range.Keep();
-  auto answer = session.Call(Verb::kPublish, message, deadline, late);
+  auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, late);
   if (!answer.ok()) {
     Status why = answer.status();
     if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.offset);
@@ -87,7 +88,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
 }  // namespace
 
 std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns, std::span<const View> sources,
-                                          const Broker::PublishOptions& options, Deadline deadline) {
+                                          const Broker::PublishOptions& options, std::chrono::milliseconds timeout) {
   if (options.sealed || (!options.wait && !IsForRing(session, ns, options))) return std::nullopt;
   if (!options.wait) session.ring().Foresee(session);
   if (!options.wait && !session.ring().ready()) return std::nullopt;
@@ -101,7 +102,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   Unpublished range(session, *carving);
   codec::Publish request = RequestFor(session, options, *arena, carving->offset, *size);
   Fill(request, sources, arena->data() + carving->offset);
-  if (options.wait) return Call(session, ns, std::move(request), arena, range, deadline);
+  if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
   // A ring is no way to say that an arena is mapped.
   if (!arena->published_of.load(std::memory_order_relaxed)) return std::nullopt;
   if (!session.ring().Enter(session, codec::Encode(request), options.name, arena->id, carving->offset)) {

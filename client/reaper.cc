@@ -178,7 +178,7 @@ Moment::State Reaper::CollectPassed() {
 }
 
 // Others bury between the looks, too: who waits for a device keeps nobody else waiting.
-void Reaper::Collect() {
+bool Reaper::Collect(std::chrono::steady_clock::time_point until) {
   CollectReady();
   uint64_t count = 0;
   auto left = Moment::State::kPassed;
@@ -188,13 +188,16 @@ void Reaper::Collect() {
     BuryPassed(count);  // as above
     left = BuryPassed(count);
   }
-  for (auto step = kDeviceStepMin; left == Moment::State::kPending; step = std::min(2 * step, kDeviceStepMax)) {
+  const auto in_time = [until] { return std::chrono::steady_clock::now() < until; };
+  for (auto step = kDeviceStepMin; left == Moment::State::kPending && in_time();
+       step = std::min(2 * step, kDeviceStepMax)) {
     std::this_thread::sleep_for(step);
     MutexLock one_at_a_time(burying_what_waits_);
     left = BuryPassed(count);
   }
   // The reaper may have looked before these were there.
   if (left != Moment::State::kPassed) Wake();
+  return left != Moment::State::kPending;
 }
 
 void Reaper::Run() {

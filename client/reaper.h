@@ -66,8 +66,9 @@ class Reaper : public ForkParticipant, public std::enable_shared_from_this<Reape
     return std::shared_ptr<T>(remains.release(), [](T* dropped) { Drop(dropped); });
   }
 
-  // Buries what was dropped until now; when it returns, all of that is buried but what a capture of a graph holds up.
-  void Collect();
+  // Buries what was dropped until now; then all of that is buried but what a capture of a graph holds up. False: not in
+  // time, some device has not done with its part, which is left to the reaper's thread.
+  bool Collect(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
   // As Collect, but what waits for a device is left to the reaper's thread.
   void CollectReady();
   // Runs the idle work soon.

@@ -142,7 +142,11 @@ Status DoctorWithConversions(const Options& options) {
   if (options.output != Output::kTable && options.output != Output::kJson) {
     return InvalidArgument("--conversions prints a table or json").Because(kUsageReason);
   }
-  std::vector<std::string> words = {FindPython(), "-m", "arraybridge", "doctor"};
+  // As `python -m arraybridge`, but for what lies in the working directory, which may be anybody's.
+  constexpr char kRun[] =
+      "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
+      "runpy.run_module('arraybridge', run_name='__main__', alter_sys=True)";
+  std::vector<std::string> words = {FindPython(), "-c", kRun, "doctor"};
   if (!options.address.empty()) words.insert(words.end(), {"--address", options.address});
   if (IsJson(options)) words.insert(words.end(), {"--output", "json"});
   const std::string python = words.front();

@@ -1,6 +1,7 @@
 #include "client/ctl/draft.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,8 +14,11 @@
 namespace arraybridge::ctl {
 namespace {
 
+// Random: process numbers come again, above all in containers, and a killed command leaves its draft.
 std::string DraftNameOf(const std::filesystem::path& path) {
-  return std::filesystem::path(path).replace_filename(Concat(".", path.filename().string(), ".", ::getpid()));
+  uint32_t number = 0;
+  AB_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
+  return std::filesystem::path(path).replace_filename(Concat(".", path.filename().string(), ".", number));
 }
 
 bool IsThere(const std::string& path) {

@@ -86,10 +86,14 @@ Status Fill(const Source& source, std::byte* to) {
   return Ok();
 }
 
+// But for those that who started the command has it ignore, as nohup does: one that is blocked comes all the same.
 sigset_t EndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    if (::sigaction(each, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&signals, each);
+  }
   return signals;
 }
 
@@ -177,6 +181,7 @@ Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
   if (!source.ok()) return Status(source.status().code(), Concat(wishes.file, ": ", source.status().message()));
   auto broker = ClientOf(options);
   if (!broker.ok()) return broker.status();
+  std::signal(SIGPIPE, SIG_IGN);  // nobody reads the answer: said by flush()
   const auto share = PutSource(*broker, *source, wishes);
   if (!share.ok()) return share.status();
   const auto info = InfoOf(options, *share);

@@ -143,8 +143,9 @@ Status CreateToken(const std::string& file, std::ostream& out) {
   const UniqueFd made(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!made.valid() && errno == EEXIST) return AlreadyExists(file, ": is there already");
   if (!made.valid()) return PermissionDenied(file, ": ", std::strerror(errno));
-  if (::write(made.get(), token.data(), token.size()) == static_cast<ssize_t>(token.size())) return Ok();
-  const int why = errno;
+  const ssize_t written = ::write(made.get(), token.data(), token.size());
+  if (written == static_cast<ssize_t>(token.size())) return Ok();
+  const int why = written < 0 ? errno : ENOSPC;
   ::unlink(file.c_str());
   return Internal(file, ": ", std::strerror(why));
 }

@@ -43,7 +43,8 @@ class Captures {
     // Who is asking just now has not seen it. In a forked child nobody asks, and the lock may be held for ever.
     if (CudaDevices::IfUsed() != nullptr) MutexLock until_answered(asking_);
   }
-  void Leave() { declared_.fetch_sub(1, std::memory_order_seq_cst); }
+  // True: it was the last.
+  bool Leave() { return declared_.fetch_sub(1, std::memory_order_seq_cst) == 1; }
 
   bool Known() {
     return declared_.load(std::memory_order_seq_cst) > 0 ||
@@ -137,14 +138,21 @@ struct Table {
     kept.push_back(std::move(one));
   }
   void Retry() {
-    std::vector<Kept> waiting;
-    {
-      MutexLock lock(mutex);
-      waiting.swap(kept);
-    }
-    for (Kept& one : waiting) {
+    for (Kept& one : TakeKept()) {
       if (!LetGo(one)) Add(std::move(one));
     }
+  }
+  // As Retry, but only what is done by now, without waiting.
+  void RetryAtOnce() {
+    for (Kept& one : TakeKept()) {
+      auto state = one.moment->Look();  // which may only mark the moment
+      if (state.ok() && *state == Moment::State::kPending) state = one.moment->Look();
+      if (!state.ok() || *state != Moment::State::kPassed) Add(std::move(one));
+    }
+  }
+  std::vector<Kept> TakeKept() {
+    MutexLock lock(mutex);
+    return std::exchange(kept, {});
   }
 
   Mutex mutex;
@@ -222,6 +230,9 @@ void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr
 }
 
 CaptureScope::CaptureScope() { Captures::Get().Enter(); }
-CaptureScope::~CaptureScope() { Captures::Get().Leave(); }
+CaptureScope::~CaptureScope() {
+  // In a forked child the lock may be held for ever.
+  if (Captures::Get().Leave() && CudaDevices::IfUsed() != nullptr) Table::Get().RetryAtOnce();
+}
 
 }  // namespace arraybridge

@@ -40,9 +40,8 @@ Tallies::Lack Tallies::LackOf(const Status& refusal) {
   if (std::ranges::any_of(refusal.metadata(), [](const auto& each) { return each.first == "limit"; }))
     return Lack::kLimit;
   if (reason.starts_with("QUOTA")) return Lack::kQuota;
-  // What was waited for in vain is memory, which others have.
-  const bool memory = reason == "DEVICE_TOO_SMALL" || reason == "SYSTEM_MEMORY" || reason == "WAITED_IN_VAIN";
-  return memory ? Lack::kMemory : Lack::kLimit;
+  // The host's, a device's, or what others have and was waited for in vain.
+  return reason.starts_with("TOO_MANY") ? Lack::kLimit : Lack::kMemory;
 }
 
 void Tallies::CountRefusal(Verb verb, const Status& refusal) {

@@ -297,6 +297,21 @@ TEST_P(CudaMapperTest, ACaptureInTheProcessIsNotDisturbed) {
   });
 }
 
+TEST_P(CudaMapperTest, WhatDiedDuringAnAnnouncedCaptureIsLetGoWithIt) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    CudaOwner owner(GetParam(), "");
+    const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
+    const auto inside = devices.Enter(0);
+    {
+      const CaptureScope declared;
+      Capture capture(devices.driver(), cuda::kStreamNonBlocking);
+      UseMeanwhile(owner.Share(), Code::kUnavailable);
+      EXPECT_EQ(capture.End(), cuda::CUDA_SUCCESS);
+    }
+    ExpectNothingLeft();
+  });
+}
+
 TEST_P(CudaMapperTest, AfterACaptureThatItCouldNotSeeItAsksLessOften) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     CudaOwner owner(GetParam(), "");

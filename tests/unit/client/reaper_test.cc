@@ -134,6 +134,20 @@ TEST(ReaperTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
   collects.join();
 }
 
+TEST(ReaperTest, WhoCollectsHasADeadline) {
+  Graveyard graveyard;
+  std::atomic<Moment::State> busy{Moment::State::kPending};
+  const auto reaper = Reaper::Make(graveyard.bury());
+  auto used = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
+  ASSERT_TRUE(used.ok());
+  used->reset();
+  EXPECT_FALSE(reaper->Collect(std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
+  EXPECT_EQ(graveyard.numbers().count(1), 0u);
+  busy = Moment::State::kPassed;
+  graveyard.WaitFor(1);  // without being asked again
+  EXPECT_TRUE(reaper->Collect());
+}
+
 TEST(ReaperTest, WhoCollectsDoesNotWaitForTheEndOfACapture) {
   Graveyard graveyard;
   std::atomic<Moment::State> state{Moment::State::kHeldUp};

@@ -44,12 +44,14 @@ TEST(TalliesTest, AnAllocationFailsForWantOfSomething) {
   refuse(ResourceExhausted("x").Because("QUOTA_EXCEEDED"));
   refuse(ResourceExhausted("x").Because("QUOTA_TOO_SMALL"));
   refuse(ResourceExhausted("x").Because("QUOTA_EXCEEDED").With("limit", "bytes_per_uid"));
-  refuse(ResourceExhausted("x").Because("WAITED_IN_VAIN"));
+  for (const char* const reason : {"WAITED_IN_VAIN", "DEVICE_FULL", "DEVICE_TOO_SMALL", "CUDA_ERROR_OUT_OF_MEMORY"}) {
+    refuse(ResourceExhausted("x").Because(reason));
+  }
   refuse(Internal("x"));
   refuse(InvalidArgument("the caller's own fault"));
   tallies.CountRefusal(Verb::kPublish, ResourceExhausted("x").Because("QUOTA_EXCEEDED"));
   EXPECT_THAT(tallies.allocation_failures(),
-              UnorderedElementsAre(Pair("quota", 2), Pair("limit", 1), Pair("memory", 1), Pair("driver", 1)));
+              UnorderedElementsAre(Pair("quota", 2), Pair("limit", 1), Pair("memory", 4), Pair("driver", 1)));
 }
 
 }  // namespace

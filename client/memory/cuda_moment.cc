@@ -129,9 +129,14 @@ struct Table {
   static bool LetGo(Kept& one) {
     const Status passed = one.moment->Wait();
     if (passed.code() == Code::kUnavailable) return false;
-    if (!passed.ok()) new std::shared_ptr<const void>(std::move(one.memory));  // nobody ever will
+    if (!passed.ok()) Get().Leave(std::move(one.memory));  // nobody ever will
     one.memory.reset();
     return true;
+  }
+  // As it is, for as long as the process.
+  void Leave(std::shared_ptr<const void> memory) {
+    MutexLock lock(mutex);
+    left.push_back(std::move(memory));
   }
   void Add(Kept one) {
     MutexLock lock(mutex);
@@ -158,6 +163,7 @@ struct Table {
   Mutex mutex;
   std::map<int32_t, std::weak_ptr<CudaMoment>> joinable AB_GUARDED_BY(mutex);
   std::vector<Kept> kept AB_GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<const void>> left AB_GUARDED_BY(mutex);
 };
 
 Result<Moment::State> CudaMoment::Look() {

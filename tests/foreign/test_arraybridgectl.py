@@ -306,15 +306,15 @@ def python(tmp_path: Path) -> Path:
     """A Python that tells how it was called."""
     program = tmp_path / "bin/python3"
     program.parent.mkdir()
-    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.write_text('#!/bin/bash\ncase $2 in *run_module*arraybridge*) echo $1 ${@:3} ;; esac\n')
     program.chmod(0o755)
     return program
 
 
 def test_doctor_hands_conversions_over_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(python.parent), prepend=":")
-    assert ctl("doctor", "--conversions").stdout == "-m arraybridge doctor\n"
-    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-m arraybridge doctor --address /there --output json\n"
+    assert ctl("doctor", "--conversions").stdout == "-c doctor\n"
+    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-c doctor --address /there --output json\n"
     wrong = ctl("-o", "csv", "doctor", "--conversions")
     assert (wrong.returncode, "a table or json" in wrong.stderr) == (USAGE, True)
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -325,13 +325,20 @@ def test_doctor_hands_conversions_over_to_python(python: Path, monkeypatch: pyte
     assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: conversions are Python's: there is no python3\n")
 
 
+def test_doctor_runs_nothing_that_lies_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("arraybridge", "runpy", "numpy"):
+        (tmp_path / f"{module}.py").write_text("print('theirs')")
+    monkeypatch.chdir(tmp_path)
+    assert "theirs" not in ctl("doctor", "--conversions").stdout
+
+
 def test_doctor_asks_the_python_that_it_was_installed_into(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = python.parents[1] / "lib/python3.11/site-packages/arraybridge/bin/arraybridgectl"
     inside.parent.mkdir(parents=True)
     shutil.copy(CTL, inside)
     monkeypatch.setenv("PATH", "/nowhere")
     done = subprocess.run([inside, "doctor", "--conversions"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "-m arraybridge doctor\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "-c doctor\n"), done.stderr
 
 
 def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:

@@ -152,7 +152,11 @@ struct Table {
     for (Kept& one : TakeKept()) {
       auto state = one.moment->Look();  // which may only mark the moment
       if (state.ok() && *state == Moment::State::kPending) state = one.moment->Look();
-      if (!state.ok() || *state != Moment::State::kPassed) Add(std::move(one));
+      if (!state.ok()) {
+        Leave(std::move(one.memory));
+      } else if (*state != Moment::State::kPassed) {
+        Add(std::move(one));
+      }
     }
   }
   std::vector<Kept> TakeKept() {

@@ -15,3 +15,10 @@ def aligned(shape: tuple[int, ...] = (4, 4), dtype: Any = "float32") -> np.ndarr
     made = memory[start : start + nbytes].view(dtype).reshape(shape)
     made[...] = np.arange(count).reshape(shape)
     return made
+
+
+def values_of(array: Any) -> Any:
+    """What an array of any framework holds, as NumPy's."""
+    import torch
+
+    return array.numpy() if isinstance(array, torch.Tensor) else np.asarray(array)

@@ -9,7 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
-from arrays import aligned
+from arrays import aligned, values_of
 
 import arraybridge
 from arraybridge import UnsupportedArray, UnsupportedDtype, detect
@@ -20,10 +20,6 @@ jnp = jax.numpy
 pytestmark = pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 TARGETS = ("numpy", "torch", "tensorflow", "jax")
 LONG = bool(os.environ.get("ARRAYBRIDGE_LONG"))
-
-
-def values_of(array):
-    return array.numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 
 def test_last_references_may_go_on_any_thread(broker):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arrays import values_of
 
 import arraybridge
 from arraybridge import MemoryConversionError, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
@@ -19,10 +20,6 @@ jnp = jax.numpy
 pytestmark = pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 TARGETS = ("numpy", "torch", "tensorflow", "jax")
 LONG = bool(os.environ.get("ARRAYBRIDGE_LONG"))
-
-
-def values_of(array):
-    return array.numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 
 # One process for all that would end it: (source, target) pairs, each converted and worked with.

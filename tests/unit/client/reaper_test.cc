@@ -96,14 +96,20 @@ struct AtDevice : Numbered {
   const std::atomic<Moment::State>& state;
 };
 
-TEST(ReaperTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
+// Remains 1, at a device that is busy, and 2, at one that has done with them.
+class BusyReaperTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(first.ok() && second.ok()); }
+
   Graveyard graveyard;
   std::atomic<Moment::State> busy{Moment::State::kPending};
-  std::atomic<Moment::State> idle{Moment::State::kPassed};
-  const auto reaper = Reaper::Make(graveyard.bury());
-  auto first = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
-  auto second = reaper->Adopt(std::make_unique<AtDevice>(2, idle));
-  ASSERT_TRUE(first.ok() && second.ok());
+  const std::atomic<Moment::State> idle{Moment::State::kPassed};
+  const std::shared_ptr<Reaper> reaper = Reaper::Make(graveyard.bury());
+  Result<std::shared_ptr<AtDevice>> first = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
+  Result<std::shared_ptr<AtDevice>> second = reaper->Adopt(std::make_unique<AtDevice>(2, idle));
+};
+
+TEST_F(BusyReaperTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
   first->reset();
   second->reset();
   Adopt(*reaper, 3).reset();
@@ -113,14 +119,7 @@ TEST(ReaperTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
   graveyard.WaitFor(3);
 }
 
-TEST(ReaperTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
-  Graveyard graveyard;
-  std::atomic<Moment::State> busy{Moment::State::kPending};
-  std::atomic<Moment::State> idle{Moment::State::kPassed};
-  const auto reaper = Reaper::Make(graveyard.bury());
-  auto first = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
-  auto second = reaper->Adopt(std::make_unique<AtDevice>(2, idle));
-  ASSERT_TRUE(first.ok() && second.ok());
+TEST_F(BusyReaperTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
   first->reset();
   std::thread collects([&] {
     reaper->Collect();

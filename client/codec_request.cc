@@ -4,13 +4,6 @@
 namespace arraybridge::codec {
 namespace {
 
-// Most requests fit: growing step by step would cost more than writing.
-std::string Room() {
-  std::string out;
-  out.reserve(192);
-  return out;
-}
-
 void AddRefs(Writer& writer, uint32_t tag, std::span<const ShareRef> shares) {
   for (const ShareRef& ref : shares) {
     Writer entry(writer, tag);
@@ -61,7 +54,7 @@ void AddArrays(Writer& specs, std::span<const PublishedArray> arrays) {
 }  // namespace
 
 std::string Encode(const OpenSession& request) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   writer.add_uint32(1, kProtocolVersion);
   writer.add_uint32(2, kProtocolVersion);
@@ -69,11 +62,11 @@ std::string Encode(const OpenSession& request) {
   AddCapabilities(writer, request.capabilities);
   writer.add_uint64(6, request.process_id);
   AddText(writer, 7, request.token);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string Encode(const Allocate& request) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 1, request.ns);
   {
@@ -83,11 +76,11 @@ std::string Encode(const Allocate& request) {
   }
   writer.add_uint64(3, request.size);
   writer.add_uint64(4, request.timeout_ms);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string Encode(const Publish& request) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 1, request.ns);
   AddText(writer, 2, request.name);
@@ -112,18 +105,18 @@ std::string Encode(const Publish& request) {
   if (request.timeout_ms != 0) writer.add_uint64(14, request.timeout_ms);
   if (request.lifetime_ms != 0) writer.add_uint64(15, request.lifetime_ms);
   AddText(writer, 17, request.note);
-  return out;
+  return std::move(out).Take();
 }
 
 uint64_t SpecBytes(std::span<const PublishedArray> arrays) {
-  std::string out;
+  Out out;
   Writer specs(out);
   AddArrays(specs, arrays);
   return out.size();
 }
 
 std::string Encode(const Release& request) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddNumbers(writer, 1, request.leases);
   AddNumbers(writer, 2, request.arenas);
@@ -137,92 +130,92 @@ std::string Encode(const Release& request) {
     entry.add_uint64(1, share);
     AddText(entry, 2, note);
   }
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeMapped(uint64_t arena) {
-  std::string out;
+  Out out;
   Writer(out).add_uint64(1, arena);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeBrowse(std::string_view ns, BrowsePart part) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 1, ns);
   if (part != BrowsePart::kCatalogue) writer.add_uint32(2, static_cast<uint32_t>(part));
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeHoldsMapped(std::string_view ns) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 2, ns);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeRingMapped() {
-  std::string out;
+  Out out;
   Writer(out).add_bool(3, true);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only,
                           std::string_view note) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 1, ns);
   AddRefs(writer, 2, shares);
   if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
   if (final_only) writer.add_bool(4, true);
   AddText(writer, 5, note);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 1, ns);
   AddText(writer, 2, name);
   writer.add_uint32(3, static_cast<uint32_t>(role));
   if (capacity != 0) writer.add_uint64(4, capacity);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeCloseChannel(uint64_t channel, bool complete) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   writer.add_uint64(1, channel);
   if (!complete) writer.add_bool(2, true);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   writer.add_uint64(1, channel);
   if (timeout_ms != 0) writer.add_uint64(2, timeout_ms);
   if (off_road) writer.add_bool(8, true);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeRoadMapped(uint64_t channel) {
-  std::string out;
+  Out out;
   Writer(out).add_uint64(8, channel);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeBrowseRoad(uint64_t channel, BrowsePart part) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   writer.add_uint32(2, static_cast<uint32_t>(part));
   writer.add_uint64(8, channel);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
                               std::string_view metadata) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   {
     Writer specs(writer, 6);
@@ -230,33 +223,33 @@ std::string EncodeDescription(std::span<const PublishedArray> arrays, std::strin
   }
   AddText(writer, 9, structure);
   AddText(writer, 10, metadata);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   writer.add_uint64(1, arena);
   writer.add_uint64(2, generation);
   if (road_of != 0) writer.add_uint64(8, road_of);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 1, ns);
   AddRefs(writer, 2, shares);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeList(std::string_view ns, std::string_view name_prefix, std::string_view page_token) {
-  std::string out = Room();
+  Out out;
   Writer writer(out);
   AddText(writer, 2, ns);
   AddText(writer, 3, name_prefix);
   AddText(writer, 6, page_token);
-  return out;
+  return std::move(out).Take();
 }
 
 }  // namespace arraybridge::codec

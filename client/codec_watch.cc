@@ -87,30 +87,30 @@ Event ParseEvent(Reader reader) {
 }  // namespace
 
 std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds) {
-  std::string out;
+  Out out;
   Writer writer(out);
   std::vector<uint32_t> numbers;
   for (const EventKind kind : kinds) numbers.push_back(static_cast<uint32_t>(kind));
   if (!numbers.empty()) writer.add_packed_uint32(2, numbers.begin(), numbers.end());
   if (!ns.empty()) writer.add_bytes(3, ns.data(), ns.size());
   if (!name_prefix.empty()) writer.add_bytes(4, name_prefix.data(), name_prefix.size());
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms) {
-  std::string out;
+  Out out;
   Writer writer(out);
   writer.add_uint64(1, watch);
   if (timeout_ms != 0) writer.add_uint64(5, timeout_ms);
-  return out;
+  return std::move(out).Take();
 }
 
 std::string EncodeCloseWatch(uint64_t watch) {
-  std::string out;
+  Out out;
   Writer writer(out);
   writer.add_uint64(1, watch);
   writer.add_bool(6, true);
-  return out;
+  return std::move(out).Take();
 }
 
 Result<uint64_t> DecodeWatch(std::string_view message) {

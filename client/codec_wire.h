@@ -5,18 +5,62 @@
 // does.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <new>
+#include <protozero/basic_pbf_writer.hpp>
 #include <protozero/pbf_reader.hpp>
-#include <protozero/pbf_writer.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/codec.h"
 
 namespace arraybridge::codec {
 
+// A message that is being written. Most requests fit into its first room; a std::string that grows byte by byte takes
+// three times as long.
+class Out {
+ public:
+  Out() : bytes_(kRoom, '\0') {}
+  size_t size() const { return size_; }
+  char* at(size_t position) { return bytes_.data() + position; }
+  void push_back(char byte) {  // so called by protozero itself
+    if (size_ == bytes_.size()) Reserve(1);
+    bytes_[size_++] = byte;
+  }
+  void Append(std::string_view bytes) {
+    Reserve(bytes.size());
+    bytes.copy(at(size_), bytes.size());
+    size_ += bytes.size();
+  }
+  // What lies in the next `count` bytes is anything: whoever asks for them writes them.
+  void Skip(size_t count) {
+    Reserve(count);
+    size_ += count;
+  }
+  void Erase(size_t from, size_t to) {
+    std::memmove(at(from), at(to), size_ - to);
+    size_ -= to - from;
+  }
+  void Cut(size_t size) { size_ = size; }
+  void Reserve(size_t more) {
+    if (more > bytes_.size() - size_) bytes_.resize(std::max(2 * bytes_.size(), size_ + more));
+  }
+  std::string Take() && {
+    bytes_.resize(size_);
+    return std::move(bytes_);
+  }
+
+ private:
+  static constexpr size_t kRoom = 192;
+
+  std::string bytes_;
+  size_t size_ = 0;
+};
+
 using Reader = protozero::pbf_reader;
-using Writer = protozero::pbf_writer;
+using Writer = protozero::basic_pbf_writer<Out>;
 
 constexpr uint32_t Varint(uint32_t tag) { return protozero::tag_and_type(tag, protozero::pbf_wire_type::varint); }
 constexpr uint32_t Bytes(uint32_t tag) {
@@ -77,3 +121,16 @@ Status ParseHandle(Reader reader, Handle& handle);
 Returned ParseReturned(Reader reader);
 
 }  // namespace arraybridge::codec
+
+template <>
+struct protozero::buffer_customization<arraybridge::codec::Out> {
+  using Out = arraybridge::codec::Out;
+  static size_t size(const Out* out) noexcept { return out->size(); }
+  static void append(Out* out, const char* data, size_t count) { out->Append({data, count}); }
+  static void append_zeros(Out* out, size_t count) { out->Skip(count); }
+  static void resize(Out* out, size_t size) { out->Cut(size); }
+  static void reserve_additional(Out* out, size_t more) { out->Reserve(more); }
+  static void erase_range(Out* out, size_t from, size_t to) { out->Erase(from, to); }
+  static char* at_pos(Out* out, size_t position) { return out->at(position); }
+  static void push_back(Out* out, char byte) { out->push_back(byte); }
+};

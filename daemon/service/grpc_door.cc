@@ -121,14 +121,14 @@ class Service final : public v1::Broker::CallbackService {
     return AtOnce(context, {Verb::kMapped}, *request, answer, &Verbs::Mapped);
   }
   Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
-    v1::PublishRequest movable = *request;
-    if (request->channel() != 0) {
-      movable.set_timeout_ms(CappedTimeout(request->timeout_ms(), context->deadline()));
-      return Started(context, {Verb::kPublish}, movable, answer, &Verbs::Send);
-    }
-    if (request->sealed())
-      return Started(context, {Verb::kPublish}, std::as_const(movable), answer, &Verbs::PublishSealed);
-    return AtOnce(context, {Verb::kPublish}, movable, answer, &Verbs::Publish);
+    const std::string bytes = request->SerializeAsString();
+    auto read = ReadPublish(bytes);
+    if (!read.ok()) return Finished(context, {Verb::kPublish}, read.status());
+    read->timeout_ms = CappedTimeout(read->timeout_ms, context->deadline());
+    const PublishAsked& asked = *read;
+    if (asked.channel != 0) return Started(context, {Verb::kPublish}, asked, answer, &Verbs::Send);
+    if (asked.sealed) return Started(context, {Verb::kPublish}, asked, answer, &Verbs::PublishSealed);
+    return AtOnce(context, {Verb::kPublish}, asked, answer, &Verbs::Publish);
   }
   Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
     return AtOnce(context, {Verb::kExport}, *request, answer, &Verbs::Export);

@@ -130,11 +130,11 @@ void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
 
 // The last seal may sleep, so not here.
 void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
-  v1::PublishRequest& request = requests_->publish;
-  if (!Parse(line, frame, &request)) return;
-  if (request.channel() != 0) return Later<v1::PublishResponse>(line, frame, request, &Verbs::Send);
-  if (request.sealed()) return Later<v1::PublishResponse>(line, frame, request, &Verbs::PublishSealed);
-  Tell(line, frame, verbs_.Publish(CallerOf(*line, frame), request));
+  const auto asked = ReadPublish(frame.payload);
+  if (!asked.ok()) return Violation(line, frame.header, asked.status());
+  if (asked->channel != 0) return Later<v1::PublishResponse>(line, frame, *asked, &Verbs::Send);
+  if (asked->sealed) return Later<v1::PublishResponse>(line, frame, *asked, &Verbs::PublishSealed);
+  Tell(line, frame, verbs_.Publish(CallerOf(*line, frame), *asked));
 }
 
 // What is there is answered here and now: a get is the one thing that everybody does all the time.

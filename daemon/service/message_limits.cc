@@ -24,37 +24,36 @@ ShareLimits ShareLimitsOf(const Limits& limits) {
           limits.spec_bytes_max,  limits.structure_bytes_max, limits.metadata_bytes_max};
 }
 
-Status CheckShape(const ShareLimits& limits, const v1::ArraySpec& spec, int index) {
-  const auto rank = static_cast<uint64_t>(spec.shape_size());
-  AB_RETURN_IF_ERROR(CheckRank(limits, rank, static_cast<uint64_t>(index)));
-  if (spec.strides_size() != 0 && spec.strides_size() != spec.shape_size()) {
-    return InvalidArgument("array ", index, " has ", spec.strides_size(), " strides for rank ", rank);
+Status CheckShape(const ShareLimits& limits, const SpecFacts& spec, uint64_t index) {
+  AB_RETURN_IF_ERROR(CheckRank(limits, spec.rank, index));
+  if (spec.strides != 0 && spec.strides != spec.rank) {
+    return InvalidArgument("array ", index, " has ", spec.strides, " strides for rank ", spec.rank);
   }
-  for (const int64_t extent : spec.shape()) {
-    if (extent < 0) return InvalidArgument("array ", index, " has a negative extent ", extent);
-  }
-  return Ok();
+  if (!spec.negative_extent) return Ok();
+  return InvalidArgument("array ", index, " has a negative extent ", *spec.negative_extent);
 }
 
-Status CheckSpec(const ShareLimits& limits, const v1::ArraySpec& spec, int index, uint64_t share_bytes) {
-  if (spec.lanes() != 1) return InvalidArgument("array ", index, " has ", spec.lanes(), " lanes; only 1 is known");
-  if (spec.bits() == 0) return InvalidArgument("array ", index, " has elements of 0 bits");
+Status CheckSpec(const ShareLimits& limits, const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
+  if (spec.lanes != 1) return InvalidArgument("array ", index, " has ", spec.lanes, " lanes; only 1 is known");
+  if (spec.bits == 0) return InvalidArgument("array ", index, " has elements of 0 bits");
   AB_RETURN_IF_ERROR(CheckShape(limits, spec, index));
-  if (spec.offset() % kArrayAlignment != 0) {
-    return InvalidArgument("array ", index, " starts at byte ", spec.offset(), ", not a multiple of ", kArrayAlignment);
+  if (spec.offset % kArrayAlignment != 0) {
+    return InvalidArgument("array ", index, " starts at byte ", spec.offset, ", not a multiple of ", kArrayAlignment);
   }
-  if (spec.offset() > share_bytes || spec.size() > share_bytes - spec.offset()) {
-    return InvalidArgument("array ", index, " spans ", spec.size(), " bytes from byte ", spec.offset(),
-                           " of a share of ", share_bytes, " bytes");
+  if (spec.offset > share_bytes || spec.size > share_bytes - spec.offset) {
+    return InvalidArgument("array ", index, " spans ", spec.size, " bytes from byte ", spec.offset, " of a share of ",
+                           share_bytes, " bytes");
   }
   return Ok();
 }
 
-Status CheckFence(const v1::Fence& fence) {
-  if (!v1::Fence::Kind_IsValid(fence.kind())) return InvalidArgument("fence kind ", fence.kind(), " is unknown");
-  const size_t wanted = fence.kind() == v1::Fence::EVENT ? kEventBytes : 0;
-  if (fence.opaque().size() == wanted) return Ok();
-  return InvalidArgument("the fence has ", fence.opaque().size(), " bytes where its kind has ", wanted)
+Status CheckFence(const PublishAsked& asked) {
+  if (!v1::Fence::Kind_IsValid(asked.fence_kind)) {
+    return InvalidArgument("fence kind ", asked.fence_kind, " is unknown");
+  }
+  const size_t wanted = asked.fence_kind == v1::Fence::EVENT ? kEventBytes : 0;
+  if (asked.fence_event.size() == wanted) return Ok();
+  return InvalidArgument("the fence has ", asked.fence_event.size(), " bytes where its kind has ", wanted)
       .Because("BAD_FENCE");
 }
 
@@ -86,20 +85,23 @@ Status CheckNamespace(const Limits& limits, std::string_view ns) {
   return CheckBytes("the namespace", ns.size(), "limits.name_bytes_max", limits.name_bytes_max);
 }
 
-Status CheckPublish(const Limits& limits, const v1::PublishRequest& request) {
+Status CheckPublish(const Limits& limits, const PublishAsked& asked) {
   const ShareLimits share_limits = ShareLimitsOf(limits);
   ShareSizes share;
-  share.namespace_bytes = request.namespace_().size();
-  share.name_bytes = request.name().size();
-  share.arrays = static_cast<uint64_t>(request.specs().arrays_size());
-  share.spec_bytes = request.specs().ByteSizeLong();
-  share.structure_bytes = request.structure().size();
-  share.metadata_bytes = request.metadata().size();
+  share.namespace_bytes = asked.ns.size();
+  share.name_bytes = asked.name.size();
+  share.arrays = asked.arrays;
+  share.spec_bytes = asked.specs.size();
+  share.structure_bytes = asked.structure.size();
+  share.metadata_bytes = asked.metadata.size();
   AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
-  AB_RETURN_IF_ERROR(CheckNote(limits, request.note()));
-  AB_RETURN_IF_ERROR(CheckFence(request.fence()));
-  for (int i = 0; i < request.specs().arrays_size(); ++i) {
-    AB_RETURN_IF_ERROR(CheckSpec(share_limits, request.specs().arrays(i), i, request.size()));
+  AB_RETURN_IF_ERROR(CheckNote(limits, asked.note));
+  AB_RETURN_IF_ERROR(CheckFence(asked));
+  SpecsReader specs(asked.specs);
+  for (uint64_t index = 0; index < asked.arrays; ++index) {
+    const auto spec = specs.Next();
+    if (!spec.ok()) return spec.status();
+    AB_RETURN_IF_ERROR(CheckSpec(share_limits, *spec, index, asked.size));
   }
   return Ok();
 }
@@ -146,8 +148,8 @@ Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& requ
   return InvalidArgument("role ", static_cast<int>(role), " is neither SENDER nor RECEIVER");
 }
 
-Status CheckSend(const v1::PublishRequest& request) {
-  if (request.name().empty() && !request.replace() && !request.sealed()) return Ok();
+Status CheckSend(const PublishAsked& asked) {
+  if (asked.name.empty() && !asked.replace && !asked.sealed) return Ok();
   return InvalidArgument("what is sent into a channel has no name, replaces nothing and is not sealed");
 }
 

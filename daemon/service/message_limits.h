@@ -6,6 +6,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/config.h"
+#include "daemon/service/publish_wire.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
@@ -15,7 +16,7 @@ size_t AnswerBytesMax(const Limits& limits);
 
 Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
 Status CheckNamespace(const Limits& limits, std::string_view ns);
-Status CheckPublish(const Limits& limits, const v1::PublishRequest& request);
+Status CheckPublish(const Limits& limits, const PublishAsked& asked);
 // Names or ids of Acquire and Withdraw.
 Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
 // What is said for who traces: nothing, or a text.
@@ -23,7 +24,7 @@ Status CheckNote(const Limits& limits, std::string_view note);
 Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request);
 // Beside CheckPublish, of a Publish into a channel.
-Status CheckSend(const v1::PublishRequest& request);
+Status CheckSend(const PublishAsked& asked);
 Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request);
 Status CheckList(const Limits& limits, const v1::ListRequest& request);
 

@@ -11,7 +11,6 @@
 namespace arraybridge {
 namespace {
 
-using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 
 constexpr uint8_t kVarint = 0;
@@ -124,36 +123,42 @@ char* Grow(std::string* text, size_t bytes) {
   return text->data() + before;
 }
 
-}  // namespace
+template <class Sink>
+void PutDescription(const PublishAsked& asked, Sink& sink) {
+  sink.Bytes(v1::Share::kSpecsFieldNumber, asked.specs);
+  sink.Bytes(v1::Share::kStructureFieldNumber, asked.structure);
+  sink.Bytes(v1::Share::kMetadataFieldNumber, asked.metadata);
+}
 
-std::string DescriptionOf(v1::PublishRequest& request) {
-  v1::Share said;
-  said.mutable_structure()->swap(*request.mutable_structure());
-  said.mutable_metadata()->swap(*request.mutable_metadata());
-  // Borrowed, so that the request keeps its messages for the next frame.
-  said.unsafe_arena_set_allocated_specs(request.mutable_specs());
-  std::string description = said.SerializeAsString();
-  said.unsafe_arena_release_specs();
+// The bytes of a v1.Share that holds what its maker said, and nothing else.
+std::string DescriptionOf(const PublishAsked& asked) {
+  Counter whole;
+  PutDescription(asked, whole);
+  std::string description;
+  Writer writer(Grow(&description, whole.bytes()));
+  PutDescription(asked, writer);
   return description;
 }
 
-PublishCall CallOf(v1::PublishRequest& request) {
+}  // namespace
+
+PublishCall CallOf(const PublishAsked& asked) {
   PublishCall call;
-  call.ns = request.namespace_();
-  call.name = request.name();
-  call.arena = ArenaId{request.arena()};
-  call.arena_generation = request.arena_generation();
-  call.offset = request.offset();
-  call.size = request.size();
-  call.description = DescriptionOf(request);
-  call.replace = request.replace();
-  call.sealed = request.sealed();
+  call.ns = asked.ns;
+  call.name = asked.name;
+  call.arena = ArenaId{asked.arena};
+  call.arena_generation = asked.arena_generation;
+  call.offset = asked.offset;
+  call.size = asked.size;
+  call.description = DescriptionOf(asked);
+  call.replace = asked.replace;
+  call.sealed = asked.sealed;
   // More milliseconds than a clock can count are for ever.
   constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max() / 1'000'000;
-  call.lifetime = std::chrono::milliseconds(std::min(request.lifetime_ms(), kLongest));
-  if (request.fence().kind() == v1::Fence::EVENT) call.fence.event = request.fence().opaque();
-  call.channel = ChannelEndId{request.channel()};
-  call.note = request.note();
+  call.lifetime = std::chrono::milliseconds(std::min(asked.lifetime_ms, kLongest));
+  if (asked.fence_kind == v1::Fence::EVENT) call.fence.event = asked.fence_event;
+  call.channel = ChannelEndId{asked.channel};
+  call.note = asked.note;
   return call;
 }
 
@@ -174,12 +179,8 @@ void AppendLeased(const LeasedShare& leased, std::string* response) {
 }
 
 v1::AcquireResponse ReadBack(const std::string& response) {
-  // Unknown fields may be nested as deep as the door's parser took them, and lie deeper here than in their request.
-  constexpr int kDepthMax = 2 * 100;
-  CodedInputStream input(reinterpret_cast<const uint8_t*>(response.data()), static_cast<int>(response.size()));
-  input.SetRecursionLimit(kDepthMax);
   v1::AcquireResponse message;
-  AB_CHECK(message.ParseFromCodedStream(&input));
+  AB_CHECK(message.ParseFromString(response));
   return message;
 }
 

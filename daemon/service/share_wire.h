@@ -7,14 +7,12 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
+#include "daemon/service/publish_wire.h"
 
 namespace arraybridge {
 
-// The bytes of a v1.Share that holds what its maker said, and nothing else: specs, structure, metadata. The last
-// two are taken out of the request.
-// What a Publish asks for; views into the request, from which structure and metadata are taken.
-PublishCall CallOf(v1::PublishRequest& request);
-std::string DescriptionOf(v1::PublishRequest& request);
+// What a Publish asks of the Broker; views into the same bytes.
+PublishCall CallOf(const PublishAsked& asked);
 
 // Appends one v1.LeasedShare to the bytes of a v1.AcquireResponse.
 void AppendLeased(const LeasedShare& leased, std::string* response);

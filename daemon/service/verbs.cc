@@ -107,20 +107,20 @@ Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1:
   return Answer<v1::MappedResponse>{};
 }
 
-Result<PublishedShare> Verbs::Enter(SessionId session, v1::PublishRequest& request) {
+Result<PublishedShare> Verbs::Enter(SessionId session, const PublishAsked& asked) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
-  AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
-  auto published = broker_.Publish(session, CallOf(request));
+  AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
+  auto published = broker_.Publish(session, CallOf(asked));
   if (published.ok() && published->sweep_at) sweeper_.At(*published->sweep_at);
   return published;
 }
 
-Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, v1::PublishRequest& request) {
-  DrainRings(caller.session, request.namespace_());
-  auto published = Enter(caller.session, request);
+Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, const PublishAsked& asked) {
+  DrainRings(caller.session, asked.ns);
+  auto published = Enter(caller.session, asked);
   if (!published.ok()) return published.status();
-  if (line_.waits_for_names()) TellWhoWaitsFor(caller.session, request.namespace_(), published->name);
-  if (request.replace()) Reclaim();  // the name's former bytes may be nobody's now
+  if (line_.waits_for_names()) TellWhoWaitsFor(caller.session, asked.ns, published->name);
+  if (asked.replace) Reclaim();  // the name's former bytes may be nobody's now
   return Told(caller, *std::move(published));
 }
 

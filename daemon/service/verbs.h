@@ -16,6 +16,7 @@
 #include "daemon/config.h"
 #include "daemon/service/handle_offer.h"
 #include "daemon/service/passed_fd.h"
+#include "daemon/service/publish_wire.h"
 #include "daemon/service/sweeper.h"
 #include "daemon/service/tallies.h"
 #include "daemon/service/traffic.h"
@@ -64,16 +65,15 @@ class Verbs {
 
   WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, const Reply<v1::AllocateResponse>& reply);
   Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
-  Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, v1::PublishRequest& request);
+  Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const PublishAsked& asked);
   // For a request that says `sealed`: the kernel may sleep over that seal. It has no place in the line to cancel.
-  WaiterId PublishSealed(const Caller& caller, const v1::PublishRequest& request,
-                         const Reply<v1::PublishResponse>& reply);
+  WaiterId PublishSealed(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
   WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, const Reply<v1::AcquireResponse>& reply);
   // Channels (verbs_channel.cc).
   Result<Answer<v1::OpenChannelResponse>> OpenChannel(const Caller& caller, const v1::OpenChannelRequest& request);
   Result<Answer<v1::CloseChannelResponse>> CloseChannel(const Caller& caller, const v1::CloseChannelRequest& request);
   // A Publish that names a channel.
-  WaiterId Send(const Caller& caller, v1::PublishRequest& request, const Reply<v1::PublishResponse>& reply);
+  WaiterId Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
   WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
   // As AcquireAtOnce. Not if others wait there: then it is not this caller's turn.
   Result<PassedFd> ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
@@ -160,7 +160,7 @@ class Verbs {
   Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
   Answer<v1::PublishResponse> Told(const Caller& caller, PublishedShare published);
   // What every Publish is, whichever way it came.
-  Result<PublishedShare> Enter(SessionId session, v1::PublishRequest& request);
+  Result<PublishedShare> Enter(SessionId session, const PublishAsked& asked);
   // Takes what waits in the rings of this namespace, or of all of the user's: names are there from the moment they
   // stand in one. Whether anything did.
   bool DrainRings(SessionId session, std::optional<std::string_view> ns);

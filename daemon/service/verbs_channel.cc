@@ -60,12 +60,12 @@ Result<Answer<v1::CloseChannelResponse>> Verbs::CloseChannel(const Caller& calle
   return Answer<v1::CloseChannelResponse>{};
 }
 
-WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Reply<v1::PublishResponse>& reply) {
+WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply) {
   const auto check = [&]() -> Result<ChannelId> {
     AB_RETURN_IF_ERROR(CheckNotDraining());
-    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
-    AB_RETURN_IF_ERROR(CheckSend(request));
-    return broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kSender);
+    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
+    AB_RETURN_IF_ERROR(CheckSend(asked));
+    return broker_.ChannelOf(caller.session, ChannelEndId{asked.channel}, ChannelRole::kSender);
   };
   const auto channel = check();
   if (!channel.ok()) return reply(channel.status()), WaiterId{};
@@ -76,7 +76,7 @@ WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Re
     Reply<v1::PublishResponse> reply;
     Status full;
   };
-  const auto wait = std::make_shared<Wait>(Wait{request.namespace_(), CallOf(request), reply, OthersWait()});
+  const auto wait = std::make_shared<Wait>(Wait{std::string(asked.ns), CallOf(asked), reply, OthersWait()});
   wait->call.ns = wait->ns;
   wait->call.name = {};
   const auto attempt = [this, caller, wait, channel = *channel]() -> Result<Answer<v1::PublishResponse>> {
@@ -88,7 +88,7 @@ WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Re
   const uint64_t queue = QueueOf(*channel, ChannelRole::kSender);
   if (!line_.waits_in(queue)) {
     auto sent = attempt();
-    if (sent.ok() || !IsFull(sent.status()) || request.timeout_ms() == 0) {
+    if (sent.ok() || !IsFull(sent.status()) || asked.timeout_ms == 0) {
       if (sent.ok()) return reply(std::move(sent)), WaiterId{};
       return reply(InTime(sent.status())), WaiterId{};
     }
@@ -96,7 +96,7 @@ WaiterId Verbs::Send(const Caller& caller, v1::PublishRequest& request, const Re
   }
   Waiter waiter;
   waiter.session = caller.session;
-  waiter.deadline = DeadlineOf(request.timeout_ms());
+  waiter.deadline = DeadlineOf(asked.timeout_ms);
   waiter.retry = [this, caller, wait](bool) -> Deliver {
     if (draining()) return nullptr;
     auto published = PublishInto(caller, wait->call);

@@ -11,8 +11,8 @@ namespace arraybridge {
 namespace {
 
 // What may sleep, or wait, is not done while others wait for the ring.
-Status CheckEntry(const v1::PublishRequest& request) {
-  if (!request.sealed() && request.channel() == 0) return Ok();
+Status CheckEntry(const PublishAsked& asked) {
+  if (!asked.sealed && asked.channel == 0) return Ok();
   return InvalidArgument("a share that is sealed, or sent into a channel, is published by a call")
       .Because("NEEDS_A_CALL");
 }
@@ -26,20 +26,20 @@ std::shared_ptr<const SessionRing> Verbs::RingOf(SessionId session) const {
 
 // Who waits for a name is told when the ring is free again: its turn may lead anywhere.
 uint64_t Verbs::DrainRing(const SessionRing& of, uint64_t most) {
-  v1::PublishRequest request;
   std::vector<std::string> names;
   bool replaced = false;
   Clock::time_point begun = Clock::now();
   const auto take = [&](std::string_view message) -> std::optional<Status> {
-    if (!request.ParseFromArray(message.data(), static_cast<int>(message.size()))) return std::nullopt;
-    request.set_namespace_(of.ns);
-    Status checked = CheckEntry(request);
-    auto published = checked.ok() ? Enter(of.session, request) : Result<PublishedShare>(std::move(checked));
+    auto asked = ReadPublish(message);
+    if (!asked.ok()) return std::nullopt;
+    asked->ns = of.ns;
+    Status checked = CheckEntry(*asked);
+    auto published = checked.ok() ? Enter(of.session, *asked) : Result<PublishedShare>(std::move(checked));
     const auto now = Clock::now();
     traffic_.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(), now - begun);
     begun = now;
     if (!published.ok()) return CountRefusal(of.session, Verb::kPublish, published.status()), published.status();
-    replaced = replaced || request.replace();
+    replaced = replaced || asked->replace;
     if (line_.waits_for_names()) names.push_back(std::move(published->name));
     return Ok();
   };

@@ -11,22 +11,17 @@
 namespace arraybridge {
 namespace {
 
-// False: the description is none.
-bool Fill(v1::PublishRequest* request, const ChannelRoad& of, const road::Message& entry) {
-  v1::Share said;
-  const std::string_view text = entry.text();
-  if (!said.ParseFromArray(text.data(), static_cast<int>(text.size()))) return false;
-  request->Clear();
-  request->set_namespace_(of.ns);
-  request->set_arena(entry.arena);
-  request->set_arena_generation(entry.generation);
-  request->set_offset(entry.offset);
-  request->set_size(entry.size);
-  request->set_channel(Number(of.sending));
-  request->mutable_specs()->Swap(said.mutable_specs());
-  request->mutable_structure()->swap(*said.mutable_structure());
-  request->mutable_metadata()->swap(*said.mutable_metadata());
-  return true;
+// INVALID_ARGUMENT: the description is none.
+Result<PublishAsked> AskedBy(const ChannelRoad& of, const road::Message& entry) {
+  auto asked = ReadDescription(entry.text());
+  if (!asked.ok()) return asked;
+  asked->ns = of.ns;
+  asked->arena = entry.arena;
+  asked->arena_generation = entry.generation;
+  asked->offset = entry.offset;
+  asked->size = entry.size;
+  asked->channel = Number(of.sending);
+  return asked;
 }
 
 }  // namespace
@@ -35,12 +30,12 @@ bool Verbs::IsOnRoad(const Status& refusal) { return refusal.reason() == "CHANNE
 
 // What was sent is published even if the broker drains: it was sent before.
 bool Verbs::Enter(const ChannelRoad& of, const road::Message& entry) {
-  v1::PublishRequest request;
-  if (!Fill(&request, of, entry)) return false;
+  const auto asked = AskedBy(of, entry);
+  if (!asked.ok()) return false;
   const Clock::time_point begun = Clock::now();
   const auto published = [&]() -> Result<PublishedShare> {
-    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
-    PublishCall call = CallOf(request);
+    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, *asked));
+    PublishCall call = CallOf(*asked);
     call.from_road = true;
     return broker_.Publish(of.sender, std::move(call));
   }();

@@ -199,19 +199,20 @@ void Verbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {
   static_cast<void>(broker_.Release(caller.session, {}, {}, {&arena, 1}));
 }
 
-WaiterId Verbs::PublishSealed(const Caller& caller, const v1::PublishRequest& request,
+WaiterId Verbs::PublishSealed(const Caller& caller, const PublishAsked& asked,
                               const Reply<v1::PublishResponse>& reply) {
   const auto uid = broker_.UidOf(caller.session);
   if (!uid.ok()) return reply(uid.status()), WaiterId{};
-  const auto asked = std::make_shared<v1::PublishRequest>(request);
+  const auto bytes = std::make_shared<const std::string>(asked.bytes);
   Waiter waiter;  // without a deadline: all it waits for is its turn
   waiter.session = caller.session;
-  waiter.retry = [this, caller, asked, reply](bool) -> Deliver {
-    const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *asked));
+  waiter.retry = [this, caller, bytes, reply](bool) -> Deliver {
+    const auto again = ReadPublish(*bytes);
+    const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *again));
     return [reply, result] { reply(std::move(*result)); };
   };
   waiter.expire = [this, reply] { reply(CheckNotDraining()); };  // nothing else ends its wait
-  const auto place = to_seal_.WaitForMemory(*uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
+  const auto place = to_seal_.WaitForMemory(*uid, NamespaceNameOf(asked.ns), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   if (seal_posted_.exchange(true)) return WaiterId{};
   sealer_.Post([this] {

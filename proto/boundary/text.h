@@ -16,6 +16,13 @@ inline std::string_view FirstBytes(std::string_view text, size_t bytes_max) {
   return text.substr(0, end);
 }
 
+inline constexpr char32_t kBadText = 0xFFFFFFFF;
+
+// Decodes one character and drops it from `text`, which is not empty; kBadText if it is not UTF-8 (overlong, surrogate,
+// cut short).
+char32_t TakeCharacter(std::string_view* text);
+bool IsUtf8(std::string_view text);
+
 // Two digits a byte, lower case.
 inline std::string Hex(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";

@@ -274,9 +274,12 @@ class Stranger {
   }
 
   // As the doors do.
-  void Publish(v1::PublishRequest& request) {
-    if (request.channel() == 0) return (void)verbs_.Publish(caller_, request);
-    last_waiter_ = verbs_.Send(caller_, request, [](auto) {});
+  void Publish(const v1::PublishRequest& request) {
+    const std::string bytes = request.SerializeAsString();
+    const auto asked = ReadPublish(bytes);
+    if (!asked.ok()) return;
+    if (asked->channel == 0) return (void)verbs_.Publish(caller_, *asked);
+    last_waiter_ = verbs_.Send(caller_, *asked, [](auto) {});
   }
 
   // Ends are numbered through, so a fuzzer guesses them.

@@ -39,7 +39,7 @@ MAY_INCLUDE = {
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
     "daemon/service/": [
         "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config.h", "daemon/tls_files.h", "proto/",
-        "arraybridge/v1/", "google/protobuf/", "grpc", "fmt/", "spdlog/", "event2/",
+        "arraybridge/v1/", "google/protobuf/", "protozero/", "grpc", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
     "client/": ["client/", "proto/boundary/", "arraybridge/", "protozero/", "dlpack/"],

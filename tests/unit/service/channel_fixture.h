@@ -29,8 +29,8 @@ class VerbsChannelTest : public VerbsTest {
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::PublishResponse>>();
-    awaited->waiter =
-        verbs().Send(caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().Send(caller, Asked(request),
+                                   [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   Received Receive(const Caller& caller, uint64_t end, uint64_t timeout_ms = 0) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "proto/boundary/frame.h"
+#include "tests/unit/service/asked.h"
 
 namespace arraybridge {
 namespace {
@@ -36,93 +37,93 @@ void ExpectRefused(const Status& status, const std::string& named) {
 
 const Limits kLimits;
 
-TEST(MessageLimitsTest, AGoodPublishPasses) { EXPECT_TRUE(CheckPublish(kLimits, GoodPublish()).ok()); }
+TEST(MessageLimitsTest, AGoodPublishPasses) { EXPECT_TRUE(CheckPublish(kLimits, Asked(GoodPublish())).ok()); }
 
 TEST(MessageLimitsTest, EachSizeOfAPublishHasItsLimit) {
   auto request = GoodPublish();
   request.set_name(std::string(kLimits.name_bytes_max + 1, 'n'));
-  ExpectRefused(CheckPublish(kLimits, request), "name_bytes_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "name_bytes_max");
   request = GoodPublish();
   request.set_namespace_(std::string(kLimits.name_bytes_max + 1, 'n'));
-  ExpectRefused(CheckPublish(kLimits, request), "name_bytes_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "name_bytes_max");
   request = GoodPublish();
   request.set_structure(std::string(kLimits.structure_bytes_max + 1, 's'));
-  ExpectRefused(CheckPublish(kLimits, request), "structure_bytes_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "structure_bytes_max");
   request = GoodPublish();
   request.set_metadata(std::string(kLimits.metadata_bytes_max + 1, 'm'));
-  ExpectRefused(CheckPublish(kLimits, request), "metadata_bytes_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "metadata_bytes_max");
   request = GoodPublish();
   Spec(request).set_dtype(std::string(kLimits.spec_bytes_max + 1, 'd'));
-  ExpectRefused(CheckPublish(kLimits, request), "spec_bytes_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "spec_bytes_max");
   request = GoodPublish();
   request.mutable_fence()->set_opaque("f");
-  ExpectRefused(CheckPublish(kLimits, request), "the fence has 1 bytes where its kind has 0");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "the fence has 1 bytes where its kind has 0");
   request.mutable_fence()->set_kind(v1::Fence::EVENT);
   for (const size_t bytes : {size_t{0}, size_t{63}, size_t{65}}) {
     request.mutable_fence()->set_opaque(std::string(bytes, 'f'));
-    ExpectRefused(CheckPublish(kLimits, request), "bytes where its kind has 64");
+    ExpectRefused(CheckPublish(kLimits, Asked(request)), "bytes where its kind has 64");
   }
   request.mutable_fence()->set_opaque(std::string(64, 'f'));
-  EXPECT_TRUE(CheckPublish(kLimits, request).ok());
+  EXPECT_TRUE(CheckPublish(kLimits, Asked(request)).ok());
 }
 
 TEST(MessageLimitsTest, WhatIsPublishedFitsIntoOneAnswer) {
   auto request = GoodPublish();
   request.set_structure(std::string(kLimits.structure_bytes_max, 's'));
   request.set_metadata(std::string(kLimits.metadata_bytes_max, 'm'));
-  EXPECT_TRUE(CheckPublish(kLimits, request).ok());
+  EXPECT_TRUE(CheckPublish(kLimits, Asked(request)).ok());
   for (int i = 0; i < 16; ++i) {
     *request.mutable_specs()->add_arrays() = Spec(request);
     request.mutable_specs()->mutable_arrays(i)->set_dtype(std::string(1000, 'd'));
   }
-  ExpectRefused(CheckPublish(kLimits, request), "the description");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "the description");
 }
 
 TEST(MessageLimitsTest, TheNumberOfArraysAndTheirRankHaveLimits) {
   auto request = GoodPublish();
   request.mutable_specs()->clear_arrays();
-  ExpectRefused(CheckPublish(kLimits, request), "at least one array");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "at least one array");
   request = GoodPublish();
   for (uint64_t i = 0; i < kLimits.arrays_per_share_max; ++i) *request.mutable_specs()->add_arrays() = Spec(request);
-  ExpectRefused(CheckPublish(kLimits, request), "arrays_per_share_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "arrays_per_share_max");
   request = GoodPublish();
   for (uint64_t i = 0; i < kLimits.rank_max; ++i) Spec(request).add_shape(1);
-  ExpectRefused(CheckPublish(kLimits, request), "rank_max");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "rank_max");
 }
 
 TEST(MessageLimitsTest, ArraysLieInsideTheirShare) {
   auto request = GoodPublish();
   Spec(request).set_offset(257);
-  ExpectRefused(CheckPublish(kLimits, request), "multiple of 256");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "multiple of 256");
   request = GoodPublish();
   Spec(request).set_size(4096);
-  ExpectRefused(CheckPublish(kLimits, request), "share of 4096 bytes");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "share of 4096 bytes");
   request = GoodPublish();
   Spec(request).set_size(std::numeric_limits<uint64_t>::max());  // offset + size would wrap to 255
-  ExpectRefused(CheckPublish(kLimits, request), "share of 4096 bytes");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "share of 4096 bytes");
   request = GoodPublish();
   Spec(request).set_offset(8192);
   Spec(request).set_size(0);
-  ExpectRefused(CheckPublish(kLimits, request), "share of 4096 bytes");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "share of 4096 bytes");
 }
 
 TEST(MessageLimitsTest, FormsThatNoClientReadsAreRefused) {
   auto request = GoodPublish();
   Spec(request).set_lanes(4);
-  ExpectRefused(CheckPublish(kLimits, request), "lanes");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "lanes");
   request = GoodPublish();
   Spec(request).set_bits(0);
-  ExpectRefused(CheckPublish(kLimits, request), "0 bits");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "0 bits");
   request = GoodPublish();
   Spec(request).set_shape(0, -1);
-  ExpectRefused(CheckPublish(kLimits, request), "negative extent");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "negative extent");
   request = GoodPublish();
   Spec(request).add_strides(1);
   Spec(request).add_strides(1);
-  ExpectRefused(CheckPublish(kLimits, request), "strides");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "strides");
   request = GoodPublish();
   request.mutable_fence()->set_kind(static_cast<v1::Fence::Kind>(7));
-  ExpectRefused(CheckPublish(kLimits, request), "fence kind");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "fence kind");
 }
 
 TEST(MessageLimitsTest, RefsAreCountedAndNameSomething) {

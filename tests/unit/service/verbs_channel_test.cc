@@ -159,7 +159,7 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
     request.set_channel(sends);
     change(request);
     Status refused;
-    verbs().Send(maker, request, [&](auto answer) { refused = answer.status(); });
+    verbs().Send(maker, Asked(request), [&](auto answer) { refused = answer.status(); });
     return refused.code();
   };
   EXPECT_EQ(refusal([](auto& request) { request.set_name("a"); }), Code::kInvalidArgument);

@@ -15,6 +15,7 @@
 #include "daemon/memory/host_backend.h"
 #include "daemon/service/verbs.h"
 #include "tests/unit/broker/fake_backend.h"
+#include "tests/unit/service/asked.h"
 
 namespace arraybridge {
 
@@ -77,7 +78,7 @@ class VerbsTest : public ::testing::Test {
                                               uint64_t offset = 0, uint64_t size = 4096, size_t metadata = 0) {
     v1::PublishRequest request = PublishOf(arena, name, false, offset, size);
     request.set_metadata(std::string(metadata, 'm'));
-    return verbs().Publish(caller, request);
+    return verbs().Publish(caller, Asked(request));
   }
   static v1::PublishRequest PublishOf(const v1::Handle& arena, const std::string& name, bool sealed,
                                       uint64_t offset = 0, uint64_t size = 4096) {

@@ -95,7 +95,7 @@ TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
   spec->add_shape(300);
   spec->set_size(300);
   const v1::PublishRequest said = publish;
-  const auto published = verbs().Publish(maker, publish);
+  const auto published = verbs().Publish(maker, Asked(publish));
   ASSERT_TRUE(published.ok()) << published.status().ToString();
 
   v1::AcquireRequest request;
@@ -131,26 +131,6 @@ TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
   EXPECT_EQ(grpc->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
   v1::ListRequest list;
   EXPECT_EQ(verbs().List(maker, list)->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
-}
-
-TEST_F(VerbsTest, UnknownFieldsAsDeepAsAParserTakesThemDoNoHarm) {
-  const Caller maker = Open();
-  const v1::Handle arena = Arena(maker, kMiB);
-  constexpr int kDepth = 97;
-  std::string groups(kDepth, '\x7b');  // field 15: so many begin
-  groups.append(kDepth, '\x7c');       // and end
-  v1::ArraySpec known;
-  known.set_bits(8);
-  known.set_lanes(1);
-  v1::PublishRequest publish;
-  publish.set_name("x");
-  publish.set_arena(arena.arena());
-  publish.set_arena_generation(arena.generation());
-  publish.set_size(256);
-  ASSERT_TRUE(publish.mutable_specs()->add_arrays()->ParseFromString(known.SerializeAsString().append(groups)));
-  ASSERT_TRUE(v1::PublishRequest().ParseFromString(publish.SerializeAsString())) << "as a door would";
-  ASSERT_TRUE(verbs().Publish(maker, publish).ok());
-  EXPECT_TRUE(StartAcquire(maker, {"x"})->Get().ok());
 }
 
 TEST_F(VerbsTest, WhatComesBackIsKeptForWhoHears) {

@@ -209,7 +209,7 @@ TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
   const v1::Handle arena = Arena(caller, kMiB);
   const v1::Handle other = Arena(caller, kMiB);
   Awaited<v1::PublishResponse> published;
-  verbs().PublishSealed(caller, PublishOf(arena, "sealed", true),
+  verbs().PublishSealed(caller, Asked(PublishOf(arena, "sealed", true)),
                         [&](auto answer) { published.promise.set_value(std::move(answer)); });
   sealing.get_future().wait();
   EXPECT_TRUE(StartAllocate(caller, kMiB)->Get().ok());

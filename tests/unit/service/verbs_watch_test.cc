@@ -115,11 +115,11 @@ TEST_F(VerbsWatchTest, ANoteIsAShortTextOrRefused) {
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
   publish.set_note(std::string(65, 'x'));
-  const auto refused = verbs().Publish(caller, publish);
+  const auto refused = verbs().Publish(caller, Asked(publish));
   EXPECT_NE(refused.status().message().find("limits.note_bytes_max 64"), std::string::npos)
       << refused.status().message();
   publish.set_note(std::string(64, 'x'));
-  EXPECT_TRUE(verbs().Publish(caller, publish).ok());
+  EXPECT_TRUE(verbs().Publish(caller, Asked(publish)).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   acquire.set_note(std::string(65, 'x'));
@@ -132,7 +132,7 @@ TEST_F(VerbsWatchTest, NotesThatCannotBeDoNotKeepAReleaseFromItsWork) {
   const Caller caller = Open();
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
-  ASSERT_TRUE(verbs().Publish(caller, publish).ok());
+  ASSERT_TRUE(verbs().Publish(caller, Asked(publish)).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   std::string response;
@@ -155,7 +155,7 @@ TEST_F(VerbsWatchTest, WhatIsInspectedSaysHowItWasRead) {
   const v1::Handle arena = Arena(maker, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
   publish.set_note("numpy place");
-  ASSERT_TRUE(verbs().Publish(maker, publish).ok());
+  ASSERT_TRUE(verbs().Publish(maker, Asked(publish)).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   acquire.set_note("torch hand_over");

@@ -1,0 +1,218 @@
+#include "daemon/service/publish_wire.h"
+
+#include <protozero/pbf_reader.hpp>
+#include <utility>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "proto/boundary/text.h"
+
+namespace arraybridge {
+namespace {
+
+using Reader = protozero::pbf_reader;
+
+// Fields are matched with their wire type: a known field of another one is skipped like an unknown one, as libprotobuf
+// does.
+constexpr uint32_t Varint(int field) {
+  return protozero::tag_and_type(static_cast<uint32_t>(field), protozero::pbf_wire_type::varint);
+}
+constexpr uint32_t Bytes(int field) {
+  return protozero::tag_and_type(static_cast<uint32_t>(field), protozero::pbf_wire_type::length_delimited);
+}
+
+Status NoMessage(std::string_view what) { return InvalidArgument("these bytes are no ", what); }
+
+std::string_view View(Reader& reader) {
+  const auto view = reader.get_view();
+  return {view.data(), view.size()};
+}
+
+// Where libprotobuf takes no tag, protozero would cut it to 32 bits.
+bool Advance(Reader& reader) {
+  constexpr size_t kTagBytesMax = 5;
+  const size_t before = reader.length();
+  if (!reader.next()) return false;
+  if (before - reader.length() > kTagBytesMax) throw protozero::varint_too_long_exception{};
+  return true;
+}
+
+Reader ReaderOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
+
+// libprotobuf would merge the second into the first.
+bool TakeOnce(Reader& reader, std::string_view* part) {
+  if (part->data() != nullptr) return false;
+  *part = View(reader);
+  return true;
+}
+
+bool ReadSpecs(Reader& reader, PublishAsked& asked) {
+  if (!TakeOnce(reader, &asked.specs)) return false;
+  for (Reader specs = ReaderOf(asked.specs); Advance(specs); specs.skip()) {
+    if (specs.tag_and_type() == Bytes(v1::ArraySpecs::kArraysFieldNumber)) ++asked.arrays;
+  }
+  return true;
+}
+
+void ReadFence(Reader fence, PublishAsked& asked) {
+  while (Advance(fence)) {
+    switch (fence.tag_and_type()) {
+      case Varint(v1::Fence::kKindFieldNumber):
+        asked.fence_kind = static_cast<int32_t>(fence.get_uint64());
+        break;
+      case Bytes(v1::Fence::kOpaqueFieldNumber):
+        asked.fence_event = View(fence);
+        break;
+      default:
+        fence.skip();
+    }
+  }
+}
+
+bool ReadField(Reader& reader, PublishAsked& asked) {
+  using Field = v1::PublishRequest;
+  switch (reader.tag_and_type()) {
+    case Bytes(Field::kNamespaceFieldNumber):
+      asked.ns = View(reader);
+      return IsUtf8(asked.ns);
+    case Bytes(Field::kNameFieldNumber):
+      asked.name = View(reader);
+      return IsUtf8(asked.name);
+    case Varint(Field::kArenaFieldNumber):
+      asked.arena = reader.get_uint64();
+      return true;
+    case Varint(Field::kArenaGenerationFieldNumber):
+      asked.arena_generation = reader.get_uint64();
+      return true;
+    case Varint(Field::kOffsetFieldNumber):
+      asked.offset = reader.get_uint64();
+      return true;
+    case Varint(Field::kSizeFieldNumber):
+      asked.size = reader.get_uint64();
+      return true;
+    case Bytes(Field::kSpecsFieldNumber):
+      return ReadSpecs(reader, asked);
+    case Varint(Field::kReplaceFieldNumber):
+      asked.replace = reader.get_uint64() != 0;
+      return true;
+    case Varint(Field::kSealedFieldNumber):
+      asked.sealed = reader.get_uint64() != 0;
+      return true;
+    case Bytes(Field::kFenceFieldNumber):
+      return ReadFence(reader.get_message(), asked), true;
+    case Bytes(Field::kStructureFieldNumber):
+      asked.structure = View(reader);
+      return true;
+    case Bytes(Field::kMetadataFieldNumber):
+      asked.metadata = View(reader);
+      return true;
+    case Varint(Field::kChannelFieldNumber):
+      asked.channel = reader.get_uint64();
+      return true;
+    case Varint(Field::kTimeoutMsFieldNumber):
+      asked.timeout_ms = reader.get_uint64();
+      return true;
+    case Varint(Field::kLifetimeMsFieldNumber):
+      asked.lifetime_ms = reader.get_uint64();
+      return true;
+    case Bytes(Field::kNoteFieldNumber):
+      asked.note = View(reader);
+      return IsUtf8(asked.note);
+    default:
+      reader.skip();
+      return true;
+  }
+}
+
+bool ReadDescriptionField(Reader& reader, PublishAsked& asked) {
+  switch (reader.tag_and_type()) {
+    case Bytes(v1::Share::kSpecsFieldNumber):
+      return ReadSpecs(reader, asked);
+    case Bytes(v1::Share::kStructureFieldNumber):
+      asked.structure = View(reader);
+      return true;
+    case Bytes(v1::Share::kMetadataFieldNumber):
+      asked.metadata = View(reader);
+      return true;
+    default:
+      reader.skip();
+      return true;
+  }
+}
+
+template <class ReadOne>
+Result<PublishAsked> ReadAll(std::string_view bytes, std::string_view what, ReadOne read_one) {
+  PublishAsked asked;
+  asked.bytes = bytes;
+  try {
+    for (Reader reader = ReaderOf(bytes); Advance(reader);) {
+      if (!read_one(reader, asked)) return NoMessage(what);
+    }
+  } catch (const protozero::exception&) {
+    return NoMessage(what);
+  }
+  return asked;
+}
+
+void Extent(int64_t extent, SpecFacts& facts) {
+  ++facts.rank;
+  if (extent < 0 && !facts.negative_extent) facts.negative_extent = extent;
+}
+
+bool ReadSpecField(Reader& spec, SpecFacts& facts) {
+  using Field = v1::ArraySpec;
+  switch (spec.tag_and_type()) {
+    case Varint(Field::kBitsFieldNumber):
+      facts.bits = static_cast<uint32_t>(spec.get_uint64());
+      return true;
+    case Varint(Field::kLanesFieldNumber):
+      facts.lanes = static_cast<uint32_t>(spec.get_uint64());
+      return true;
+    case Bytes(Field::kDtypeFieldNumber):
+      return IsUtf8(View(spec));
+    case Bytes(Field::kShapeFieldNumber):
+      for (const int64_t extent : spec.get_packed_int64()) Extent(extent, facts);
+      return true;
+    case Varint(Field::kShapeFieldNumber):
+      return Extent(spec.get_int64(), facts), true;
+    case Bytes(Field::kStridesFieldNumber):
+      for ([[maybe_unused]] const int64_t stride : spec.get_packed_int64()) ++facts.strides;
+      return true;
+    case Varint(Field::kStridesFieldNumber):
+      static_cast<void>(spec.get_int64());
+      ++facts.strides;
+      return true;
+    case Varint(Field::kOffsetFieldNumber):
+      facts.offset = spec.get_uint64();
+      return true;
+    case Varint(Field::kSizeFieldNumber):
+      facts.size = spec.get_uint64();
+      return true;
+    default:
+      spec.skip();
+      return true;
+  }
+}
+
+}  // namespace
+
+Result<PublishAsked> ReadPublish(std::string_view bytes) { return ReadAll(bytes, "PublishRequest", ReadField); }
+
+Result<PublishAsked> ReadDescription(std::string_view bytes) { return ReadAll(bytes, "Share", ReadDescriptionField); }
+
+Result<SpecFacts> SpecsReader::Next() {
+  SpecFacts facts;
+  try {
+    Reader specs = ReaderOf(left_);
+    AB_CHECK(specs.next(v1::ArraySpecs::kArraysFieldNumber, protozero::pbf_wire_type::length_delimited));
+    Reader spec = specs.get_message();
+    left_.remove_prefix(left_.size() - specs.length());
+    while (Advance(spec)) {
+      if (!ReadSpecField(spec, facts)) return NoMessage("ArraySpec");
+    }
+  } catch (const protozero::exception&) {
+    return NoMessage("ArraySpec");
+  }
+  return facts;
+}
+
+}  // namespace arraybridge

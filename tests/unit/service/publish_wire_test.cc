@@ -1,0 +1,177 @@
+#include "daemon/service/publish_wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/service/message_limits.h"
+#include "daemon/service/share_wire.h"
+
+namespace arraybridge {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::PublishRequest Everything() {
+  v1::PublishRequest request;
+  request.set_namespace_("ns");
+  request.set_name("n\xc3\xa4me");
+  request.set_arena(UINT64_MAX);
+  request.set_arena_generation(2);
+  request.set_offset(256);
+  request.set_size(4096);
+  for (const int bits : {8, 64}) {
+    v1::ArraySpec* spec = request.mutable_specs()->add_arrays();
+    spec->set_code(1);
+    spec->set_bits(static_cast<uint32_t>(bits));
+    spec->set_lanes(1);
+    spec->set_dtype("\xc2\xb5");
+    for (const int64_t extent : {3, 500}) spec->add_shape(extent);
+    for (const int64_t stride : {-500, 1}) spec->add_strides(stride);
+    spec->set_offset(512);
+    spec->set_size(1500);
+  }
+  request.set_replace(true);
+  request.set_sealed(true);
+  request.mutable_fence()->set_kind(v1::Fence::EVENT);
+  request.mutable_fence()->set_opaque(std::string(64, 'e'));
+  request.set_structure(std::string("tr\0ee", 5));
+  request.set_metadata("\xff");
+  request.set_channel(7);
+  request.set_timeout_ms(8);
+  request.set_lifetime_ms(9);
+  request.set_note("note");
+  return request;
+}
+
+TEST(PublishWireTest, ReadsEveryField) {
+  const v1::PublishRequest request = Everything();
+  const std::string bytes = request.SerializeAsString();
+  const auto asked = ReadPublish(bytes);
+  ASSERT_TRUE(asked.ok()) << asked.status().ToString();
+  EXPECT_EQ(asked->bytes, bytes);
+  EXPECT_EQ(asked->ns, request.namespace_());
+  EXPECT_EQ(asked->name, request.name());
+  EXPECT_EQ(asked->arena, request.arena());
+  EXPECT_EQ(asked->arena_generation, request.arena_generation());
+  EXPECT_EQ(asked->offset, request.offset());
+  EXPECT_EQ(asked->size, request.size());
+  EXPECT_EQ(asked->specs, request.specs().SerializeAsString());
+  EXPECT_EQ(asked->arrays, 2u);
+  EXPECT_TRUE(asked->replace);
+  EXPECT_TRUE(asked->sealed);
+  EXPECT_EQ(asked->fence_kind, v1::Fence::EVENT);
+  EXPECT_EQ(asked->fence_event, request.fence().opaque());
+  EXPECT_EQ(asked->structure, request.structure());
+  EXPECT_EQ(asked->metadata, request.metadata());
+  EXPECT_EQ(asked->channel, 7u);
+  EXPECT_EQ(asked->timeout_ms, 8u);
+  EXPECT_EQ(asked->lifetime_ms, 9u);
+  EXPECT_EQ(asked->note, "note");
+
+  SpecsReader specs(asked->specs);
+  for (const uint32_t bits : {8u, 64u}) {
+    const auto spec = specs.Next();
+    ASSERT_TRUE(spec.ok()) << spec.status().ToString();
+    EXPECT_EQ(spec->bits, bits);
+    EXPECT_EQ(spec->lanes, 1u);
+    EXPECT_EQ(spec->rank, 2u);
+    EXPECT_EQ(spec->strides, 2u);
+    EXPECT_EQ(spec->negative_extent, std::nullopt);
+    EXPECT_EQ(spec->offset, 512u);
+    EXPECT_EQ(spec->size, 1500u);
+  }
+}
+
+TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
+  // A field that is new in the .proto and not here would be lost on the way.
+  EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 16);
+  EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
+  EXPECT_EQ(v1::ArraySpec::descriptor()->field_count(), 8);
+}
+
+TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
+  const v1::PublishRequest request = Everything();
+  const std::string bytes = request.SerializeAsString();
+  const std::string description = CallOf(*ReadPublish(bytes)).description;
+  v1::Share share;
+  ASSERT_TRUE(share.ParseFromString(description));
+  EXPECT_EQ(share.specs().SerializeAsString(), request.specs().SerializeAsString());
+  EXPECT_EQ(share.structure(), request.structure());
+  EXPECT_EQ(share.metadata(), request.metadata());
+  const auto asked = ReadDescription(description);
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(asked->specs, request.specs().SerializeAsString());
+  EXPECT_EQ(asked->arrays, 2u);
+  EXPECT_EQ(asked->structure, request.structure());
+  EXPECT_EQ(asked->metadata, request.metadata());
+}
+
+TEST(PublishWireTest, NumbersThatAreNotPackedAreRead) {
+  // Fields 5 and 6, each a varint of its own, as protobuf 2 wrote them; the second extent is -1.
+  const std::string minus_one = std::string(9, '\xff') + '\x01';
+  const std::string spec = "\x28\x02\x28" + minus_one + "\x30\x01\x10\x08";
+  const std::string bytes = "\x3a\x13\x0a\x11" + spec;
+  const auto asked = ReadPublish(bytes);
+  ASSERT_TRUE(asked.ok());
+  const auto facts = SpecsReader(asked->specs).Next();
+  ASSERT_TRUE(facts.ok());
+  EXPECT_EQ(facts->rank, 2u);
+  EXPECT_EQ(facts->negative_extent, -1);
+  EXPECT_EQ(facts->strides, 1u);
+  EXPECT_EQ(facts->bits, 8u);
+}
+
+TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
+  v1::PublishRequest request = Everything();
+  const std::string unknown =
+      "\xa2\x06\x03"
+      "abc";  // field 100, three bytes
+  const std::string specs = request.specs().SerializeAsString() + unknown;
+  request.clear_specs();
+  const std::string bytes = unknown + request.SerializeAsString() + "\x3a" + static_cast<char>(specs.size()) + specs;
+  const auto asked = ReadPublish(bytes);
+  ASSERT_TRUE(asked.ok()) << asked.status().ToString();
+  EXPECT_EQ(asked->specs, specs);
+  EXPECT_EQ(asked->arrays, 2u);
+  EXPECT_TRUE(SpecsReader(asked->specs).Next().ok());
+}
+
+void ExpectNone(const std::string& bytes) {
+  const auto asked = ReadPublish(bytes);
+  ASSERT_FALSE(asked.ok());
+  EXPECT_EQ(asked.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(asked.status().message(), HasSubstr("PublishRequest"));
+}
+
+TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
+  const std::string whole = Everything().SerializeAsString();
+  ExpectNone("\xff");
+  ExpectNone(whole.substr(0, whole.size() - 1));
+  ExpectNone("\x12\x01\xff");                                  // a name that is not UTF-8
+  ExpectNone("\x8a\x01\x01\x80");                              // a note that is not
+  ExpectNone("\x7b\x7c");                                      // groups
+  ExpectNone(std::string("\xf8\x80\x80\x80\x80\x00\x01", 7));  // a tag of six bytes
+  ExpectNone("\x3a\x02\x0a\x05");                              // specs that end within a spec
+  const std::string specs = "\x3a\x04\x0a\x02\x10\x08";
+  EXPECT_TRUE(ReadPublish(specs).ok());
+  ExpectNone(specs + specs);  // which of the two?
+}
+
+TEST(PublishWireTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
+  // The single array's: a dtype that is not UTF-8, then one that is; a shape that ends within a number; a group.
+  for (const std::string spec : {"\x22\x01\xff\x22\x01x", "\x2a\x01\x80", "\x7b\x7c"}) {
+    const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
+    const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;
+    const auto asked = ReadPublish(bytes);
+    ASSERT_TRUE(asked.ok());
+    const Status refused = CheckPublish(Limits{}, *asked);
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+    EXPECT_THAT(refused.message(), HasSubstr("ArraySpec"));
+  }
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -136,14 +136,17 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   }
   const auto generation = RandomBytes<uint64_t>();
   std::shared_ptr<MemoryBlock> block;  // with the Charge dies after the lock below if the session has gone
+  const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
     auto allocated = backend.Allocate(device, call.size);
     if (!allocated.ok()) return allocated.status();
     block = *std::move(allocated);
     return block->Export(Access::kWrite);
   }();
+  const auto took = Clock::now() - begun;
 
   const MutexLock lock(state.mutex);
+  if (writable.ok()) state.flows.Took(device, backend.kind(), took);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
   --found->allocating;

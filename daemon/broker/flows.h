@@ -1,6 +1,7 @@
 // Flows are the bytes that came and went: arenas given out and freed, by the memory they are of.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,6 +17,8 @@ class Flows {
   explicit Flows(std::span<MemoryBackend* const> backends);
 
   void Came(const Device& device, HandleKind kind, uint64_t bytes);
+  // An arena of it was made in this time.
+  void Took(const Device& device, HandleKind kind, std::chrono::nanoseconds time);
   void Went(const Device& device, HandleKind kind, uint64_t bytes, FreeCause cause);
 
   const std::vector<MemoryFlow>& rows() const { return rows_; }

@@ -51,6 +51,21 @@ struct DeviceFacts {
   uint64_t quarantined_bytes = 0;  // of blocks that nobody names any more and somebody may still have mapped
 };
 
+// Upper ends of buckets, a factor of about 3 apart. What took longer is in none.
+inline constexpr std::array<std::chrono::nanoseconds, 15> kDurationBuckets = {
+    std::chrono::microseconds(1),    std::chrono::microseconds(3),    std::chrono::microseconds(10),
+    std::chrono::microseconds(30),   std::chrono::microseconds(100),  std::chrono::microseconds(300),
+    std::chrono::milliseconds(1),    std::chrono::milliseconds(3),    std::chrono::milliseconds(10),
+    std::chrono::milliseconds(30),   std::chrono::milliseconds(100),  std::chrono::milliseconds(300),
+    std::chrono::milliseconds(1000), std::chrono::milliseconds(3000), std::chrono::milliseconds(10000)};
+
+// How long something took, and how often.
+struct Durations {
+  std::array<uint64_t, kDurationBuckets.size()> within{};  // cumulative
+  uint64_t count = 0;
+  std::chrono::nanoseconds sum{};
+};
+
 // What let an arena go, of which nobody could read any more then: its writer or a reader gave it back, a session ended,
 // a name was taken away, an administrator did that or changed whose it is.
 enum class FreeCause : uint8_t { kRelease, kSessionEnd, kWithdraw, kAdmin, kLast = kAdmin };
@@ -63,6 +78,7 @@ struct MemoryFlow {
   uint64_t allocations_total = 0;
   uint64_t allocated_bytes_total = 0;
   std::array<uint64_t, static_cast<size_t>(FreeCause::kLast) + 1> freed_bytes_total{};  // by FreeCause
+  Durations took;  // until the device had given an arena out
 };
 
 struct ListFilter {

@@ -96,6 +96,18 @@ void AddDevices(Page& page, const std::vector<DeviceFacts>& devices) {
 constexpr std::array<std::string_view, static_cast<size_t>(FreeCause::kLast) + 1> kFreeNames = {
     "release", "session_end", "withdraw", "admin"};
 
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// Of the family that is being written.
+void AddDurations(Page& page, const std::string& labels, const Durations& took) {
+  for (size_t i = 0; i < took.within.size(); ++i) {
+    page.Sample(fmt::format("{},le=\"{}\"", labels, Seconds(kDurationBuckets[i])), took.within[i], "_bucket");
+  }
+  page.Sample(labels + ",le=\"+Inf\"", took.count, "_bucket");
+  page.Sample(labels, Seconds(took.sum), "_sum");
+  page.Sample(labels, took.count, "_count");
+}
+
 void AddFlows(Page& page, const std::vector<MemoryFlow>& flows) {
   const auto labels = [](const MemoryFlow& flow) { return LabelsOf(flow.device, NameOf(flow.kind)); };
   const auto add = [&](std::string_view name, std::string_view help, uint64_t MemoryFlow::*number) {
@@ -105,6 +117,9 @@ void AddFlows(Page& page, const std::vector<MemoryFlow>& flows) {
   add("arraybridge_allocations_total", "Arenas ever given out.", &MemoryFlow::allocations_total);
   add("arraybridge_allocated_bytes_total", "Footprints of all arenas ever given out.",
       &MemoryFlow::allocated_bytes_total);
+  page.Family("arraybridge_allocation_duration_seconds", "histogram",
+              "Until the device had given an arena out, without the wait for room.");
+  for (const MemoryFlow& flow : flows) AddDurations(page, labels(flow), flow.took);
   page.Family("arraybridge_freed_bytes_total", "counter", "Footprints of arenas that were freed, by what let them go.");
   for (const MemoryFlow& flow : flows) {
     for (size_t i = 0; i < kFreeNames.size(); ++i) {
@@ -146,8 +161,6 @@ void AddNamespaces(Page& page, const Config& config, const std::vector<Namespace
   add("arraybridge_share_bytes", "Bytes of those shares.", &NamespaceRow::share_bytes);
 }
 
-double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 std::string LabelsOf(const Traffic::Row& row) {
   return fmt::format("door=\"{}\",verb=\"{}\"", NameOf(row.door), row.verb);
 }
@@ -168,15 +181,7 @@ void AddTraffic(Page& page, const Traffic& traffic) {
     }
   }
   page.Family("arraybridge_request_duration_seconds", "histogram", "From a request's arrival to its answer.");
-  for (const Traffic::Row& row : rows) {
-    const std::string labels = LabelsOf(row);
-    for (size_t i = 0; i < row.within.size(); ++i) {
-      page.Sample(fmt::format("{},le=\"{}\"", labels, Seconds(Traffic::kBuckets[i])), row.within[i], "_bucket");
-    }
-    page.Sample(labels + ",le=\"+Inf\"", row.count, "_bucket");
-    page.Sample(labels, Seconds(row.sum), "_sum");
-    page.Sample(labels, row.count, "_count");
-  }
+  for (const Traffic::Row& row : rows) AddDurations(page, LabelsOf(row), row);
 }
 
 void AddCounts(Page& page, std::string_view name, std::string_view help, std::string_view label,

@@ -20,14 +20,6 @@ namespace arraybridge {
 // Thread-safe; counting takes no lock.
 class Traffic {
  public:
-  // Upper ends of the buckets, a factor of about 3 apart. What took longer is in none.
-  static constexpr std::array<std::chrono::nanoseconds, 15> kBuckets = {
-      std::chrono::microseconds(1),    std::chrono::microseconds(3),    std::chrono::microseconds(10),
-      std::chrono::microseconds(30),   std::chrono::microseconds(100),  std::chrono::microseconds(300),
-      std::chrono::milliseconds(1),    std::chrono::milliseconds(3),    std::chrono::milliseconds(10),
-      std::chrono::milliseconds(30),   std::chrono::milliseconds(100),  std::chrono::milliseconds(300),
-      std::chrono::milliseconds(1000), std::chrono::milliseconds(3000), std::chrono::milliseconds(10000)};
-
   // A request that has come and has no answer yet, until this ends. It outlives no Traffic.
   class InFlight {
    public:
@@ -63,13 +55,10 @@ class Traffic {
     std::string_view code;
     uint64_t count = 0;
   };
-  struct Row {
+  struct Row : Durations {
     Door door{};
     std::string_view verb;
-    std::vector<Answered> answers;                   // those that occurred
-    std::array<uint64_t, kBuckets.size()> within{};  // cumulative
-    uint64_t count = 0;
-    std::chrono::nanoseconds sum{};
+    std::vector<Answered> answers;  // those that occurred
     uint64_t in_flight = 0;
   };
   // The verbs of each door that were asked for at all.
@@ -81,7 +70,8 @@ class Traffic {
   static constexpr size_t kCodes = 17;
   struct OfVerb {
     std::array<std::atomic<uint64_t>, kCodes> answers{};
-    std::array<std::atomic<uint64_t>, kBuckets.size() + 1> within{};  // not cumulative; the last: longer than all
+    std::array<std::atomic<uint64_t>, kDurationBuckets.size() + 1>
+        within{};  // not cumulative; the last: longer than all
     std::atomic<uint64_t> sum_ns{0};
     std::atomic<uint64_t> in_flight{0};
   };

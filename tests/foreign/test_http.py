@@ -91,6 +91,7 @@ def test_bytes_tickets_and_descriptors_are_told(start: Callable[..., Daemon], op
     assert counted(daemon, "allocations_total") == counted(daemon, "tickets_total") == counted(daemon, "descriptors_passed_total") == {}
     allocated = session.call("Allocate", namespace="default", size=1 << 20)
     assert counted(daemon, "allocations") == counted(daemon, "allocations_total") == {f"{{{host}}}": 1}
+    assert counted(daemon, "allocation_duration_seconds_count") == {f"{{{host}}}": 1}
     assert counted(daemon, "allocated_bytes_total") == {f"{{{host}}}": 1 << 20}
     _, descriptor = session.lifeline.redeem(allocated.ticket)
     os.close(descriptor)

@@ -268,6 +268,8 @@ TEST_F(ReclaimTest, WhatLetAnArenaGoIsToldWithItsBytes) {
   EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(9 * kPage, 16 * kPage, 2 * kPage, 4 * kPage));
   EXPECT_EQ(flow().allocations, 0u);
   EXPECT_EQ(flow().allocations_total, 5u);
+  EXPECT_EQ(flow().took.count, 5u);
+  EXPECT_EQ(flow().took.within.back(), 5u);
   EXPECT_EQ(flow().allocated_bytes_total, 31 * kPage);
   ExpectEmpty();
 }

@@ -22,6 +22,7 @@
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
+#include "daemon/revision.h"
 #include "daemon/service/admin.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/grpc_door.h"
@@ -203,6 +204,8 @@ class Ending {
 struct Gpus {
   std::vector<std::shared_ptr<CudaGpu>> all;
   std::string why_none;
+
+  std::string driver() const { return all.empty() ? "none" : all.front()->driver_version(); }
 };
 
 // None is no error, but one line says why.
@@ -312,7 +315,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   LocalDoor local_door(config, verbs);
   GrpcDoor grpc_door(config, broker, verbs, certificates->get());
   const HealthOfGpus health(gpus.all, grpc_door);
-  Metrics metrics(config, broker, verbs);
+  Metrics metrics(config, broker, verbs, {kRevision, gpus.driver()});
   const auto http = OpenHttp(std::move(http_socket), config, broker, verbs, metrics);
   if (!http.ok()) {
     log::Error(log::Topic::kCannotStart, "cannot start: {}", http.status().message());

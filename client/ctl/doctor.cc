@@ -9,6 +9,9 @@
 namespace arraybridge::ctl {
 namespace {
 
+// Of a broker that will not come back to what it should be by itself; where systemd does not run it, as it was started.
+constexpr char kRestart[] = "sudo systemctl restart arraybridged";
+
 Finding OnDevice(const v1::DeviceInfo& device) {
   Finding finding{DeviceName(device.device()), Health::kOk, "", ""};
   finding.text = Concat("shared as ", device.kinds().empty() ? "nothing" : KindNames(device.kinds()), ", ",
@@ -22,6 +25,7 @@ Finding OnDevice(const v1::DeviceInfo& device) {
   }
   if (!device.refused().empty()) finding.health = Health::kNote;
   if (device.out_of_service() || device.kinds().empty()) finding.health = Health::kProblem;
+  if (device.out_of_service()) finding.mend = kRestart;
   return finding;
 }
 
@@ -39,11 +43,15 @@ Finding PidNamespace(uint64_t of_broker) {
 }  // namespace
 
 std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info) {
-  if (!info.ok()) return {{"broker", Health::kProblem, info.status().message(), ""}};
+  if (!info.ok()) {
+    const bool silent = info.status().code() == Code::kUnavailable || info.status().code() == Code::kDeadlineExceeded;
+    return {{"broker", Health::kProblem, info.status().message(), silent ? kRestart : ""}};
+  }
   std::vector<Finding> findings;
   findings.push_back(
       {"broker", info->draining() ? Health::kProblem : Health::kOk,
-       Concat(info->version(), info->draining() ? " drains" : " serves", ", up ", HumanAge(info->uptime_ms())), ""});
+       Concat(info->version(), info->draining() ? " drains" : " serves", ", up ", HumanAge(info->uptime_ms())),
+       info->draining() ? kRestart : ""});
   findings.push_back(PidNamespace(info->pid_namespace()));
   for (const v1::DeviceInfo& device : info->devices()) findings.push_back(OnDevice(device));
   if (!info->no_gpu().empty()) findings.push_back({"GPUs", Health::kNote, "none served: " + info->no_gpu(), ""});

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "proto/boundary/failpoint.h"
+
 namespace arraybridge::ctl {
 namespace {
 
@@ -20,6 +22,8 @@ std::string DraftNameOf(const std::filesystem::path& path) {
   AB_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
   return std::filesystem::path(path).replace_filename(Concat(".", path.filename().string(), ".", number));
 }
+
+constexpr char kOpenFiles[] = "/proc/self/fd";
 
 bool IsThere(const std::string& path) {
   struct stat found {};
@@ -38,6 +42,12 @@ bool RenameToNew(const std::string& from, const std::string& to) {
   return ::rename(from.c_str(), to.c_str()) == 0;
 }
 
+// Sets errno.
+bool Link(const UniqueFd& file, const std::string& to) {
+  const std::string from = Concat(kOpenFiles, "/", file.get());
+  return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
 }  // namespace
 
 Status FileFailed(const std::string& path, int why) {
@@ -45,14 +55,23 @@ Status FileFailed(const std::string& path, int why) {
   return MakeStatus(denied ? Code::kPermissionDenied : Code::kInternal, path, ": ", std::strerror(why));
 }
 
-Draft::Draft(std::string path, mode_t mode)
-    : path_(std::move(path)),
-      draft_(DraftNameOf(path_)),
-      file_(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode)),
-      why_not_(errno) {}
+Draft::Draft(std::string path, mode_t mode) : path_(std::move(path)), draft_(DraftNameOf(path_)) {
+  const std::string folder = std::filesystem::path(draft_).parent_path();
+  // Without /proc nothing could give it a name.
+  if (!Failpoint("unnamed_draft") && IsThere(kOpenFiles)) {
+    file_.reset(::open(folder.empty() ? "." : folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
+  }
+  if (!file_.valid()) OpenNamed(mode);
+}
+
+void Draft::OpenNamed(mode_t mode) {
+  named_.emplace();
+  file_.reset(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  why_not_ = errno;
+}
 
 Draft::~Draft() {
-  if (file_.valid() && !finished_) ::unlink(draft_.c_str());
+  if (named_ && file_.valid() && !finished_) ::unlink(draft_.c_str());
 }
 
 Status Draft::SetOwner(uid_t user, gid_t group) {
@@ -68,6 +87,7 @@ Status Draft::SetMode(mode_t mode) {
 Status Draft::Write(const void* bytes, uint64_t count) {
   if (!file_.valid()) return FileFailed(path_, why_not_);
   for (uint64_t at = 0; at < count;) {
+    if (named_ && named_->asked()) return MakeStatus(Code::kAborted, path_, ": the command was ended");
     const ssize_t part = ::write(file_.get(), static_cast<const char*>(bytes) + at, count - at);
     if (part < 0 && errno == EINTR) continue;
     if (part < 0) return FileFailed(path_, errno);
@@ -76,10 +96,24 @@ Status Draft::Write(const void* bytes, uint64_t count) {
   return Ok();
 }
 
+// Sets errno.
+bool Draft::TakeName() const { return named_ ? RenameToNew(draft_, path_) : Link(file_, path_); }
+
+// What has no name cannot take one that is taken: for the moment between the two steps, nobody ends the command.
+bool Draft::ReplaceName() const {
+  const EndLater meanwhile;
+  if (!named_ && !Link(file_, draft_)) return false;
+  if (::rename(draft_.c_str(), path_.c_str()) == 0) return true;
+  const int why = errno;
+  if (!named_) ::unlink(draft_.c_str());
+  errno = why;
+  return false;
+}
+
 Status Draft::Finish(bool replace) {
   if (!file_.valid()) return FileFailed(path_, why_not_);
   if (::fsync(file_.get()) != 0) return FileFailed(path_, errno);
-  finished_ = replace ? ::rename(draft_.c_str(), path_.c_str()) == 0 : RenameToNew(draft_, path_);
+  finished_ = replace ? ReplaceName() : TakeName();
   if (finished_) return Ok();
   return errno == EEXIST ? AlreadyExists(path_, ": is there already") : FileFailed(path_, errno);
 }

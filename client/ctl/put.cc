@@ -10,6 +10,7 @@
 #include <ostream>
 #include <utility>
 
+#include "client/ctl/end_signals.h"
 #include "client/ctl/npy.h"
 #include "client/ctl/print.h"
 #include "client/ctl/transfer.h"
@@ -84,17 +85,6 @@ Status Fill(const Source& source, std::byte* to) {
     at += piece;
   }
   return Ok();
-}
-
-// But for those that who started the command has it ignore, as nohup does: one that is blocked comes all the same.
-sigset_t EndSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction now {};
-    if (::sigaction(each, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&signals, each);
-  }
-  return signals;
 }
 
 // For Hold to take; what threads are made later inherit it, and those of the client take none. Before this they end the

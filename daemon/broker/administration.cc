@@ -50,7 +50,10 @@ Result<uint32_t> Broker::Withdraw(const NamespaceOf& of, std::span<const ShareKe
   const MutexLock lock(state.mutex);
   const auto key = state.MeantBy(of);
   if (!key.ok()) return key.status();
-  return state.WithdrawFrom(*key, keys, nullptr);
+  state.because = FreeCause::kAdmin;
+  const auto withdrawn = state.WithdrawFrom(*key, keys, nullptr);
+  state.because = FreeCause::kRelease;
+  return withdrawn;
 }
 
 Result<uint64_t> Broker::Trim(const std::optional<Device>& only) {

@@ -11,6 +11,7 @@
 
 #include "daemon/broker/charge.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/snapshot.h"
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
@@ -56,6 +57,7 @@ class Arena {
   Session* maker = nullptr;
   // Sessions that were given a read descriptor and have not said that they dropped the mapping.
   std::unordered_set<Session*> readers;
+  FreeCause freed_by = FreeCause::kRelease;  // once it is dying
 
  private:
   const ArenaId id_;

@@ -136,14 +136,17 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   }
   const auto generation = RandomBytes<uint64_t>();
   std::shared_ptr<MemoryBlock> block;  // with the Charge dies after the lock below if the session has gone
+  const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
     auto allocated = backend.Allocate(device, call.size);
     if (!allocated.ok()) return allocated.status();
     block = *std::move(allocated);
     return block->Export(Access::kWrite);
   }();
+  const auto took = Clock::now() - begun;
 
   const MutexLock lock(state.mutex);
+  if (writable.ok()) state.flows.Took(device, backend.kind(), took);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return NoSession();
   --found->allocating;
@@ -159,6 +162,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   answer.handle.opaque = arena->opaque = std::move(writable->opaque);
   state.AddHolder(*arena, *found, Access::kWrite);
   state.TellArena(*found, *arena);
+  state.flows.Came(device, backend.kind(), arena->footprint());
   found->arenas.emplace(id, arena.get());
   state.arenas.emplace(id, std::move(arena));
   return answer;
@@ -236,6 +240,10 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
   }
 }
 
+void Broker::State::DropLateTickets(Session& session, Clock::time_point now) {
+  tickets_expired_total += session.tickets.DropLate(now);
+}
+
 Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access access) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
@@ -248,7 +256,7 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
   if ((writes ? state.FindWritable(*found, arena) : state.FindReadable(*found, arena)) == nullptr) {
     return NoArena(arena);
   }
-  found->tickets.DropLate(now);
+  state.DropLateTickets(*found, now);
   if (found->tickets.size() >= limits.tickets_per_session_max) {
     return AtLimit("TOO_MANY_TICKETS", "tickets_per_session_max", limits.tickets_per_session_max);
   }
@@ -264,14 +272,20 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
     const MutexLock lock(state.mutex);
     Session* const found = state.FindSession(session);
     if (found == nullptr) return NoSession();
-    const auto ticket = found->tickets.Take(token, Clock::now());
+    const auto now = Clock::now();
+    state.DropLateTickets(*found, now);
+    const auto ticket = found->tickets.Take(token, now);
     redeemed.writable = ticket.has_value() && ticket->access == Access::kWrite;
     Arena* arena = nullptr;
     if (ticket.has_value()) {
       // Asked again: the lease that justified the ticket may have ended since.
       arena = redeemed.writable ? state.FindWritable(*found, ticket->arena) : state.FindReadable(*found, ticket->arena);
     }
-    if (arena == nullptr) return NotFound("no such ticket").Because("TICKET_NOT_FOUND");
+    if (arena == nullptr) {
+      ++state.tickets_refused_total;
+      return NotFound("no such ticket").Because("TICKET_NOT_FOUND");
+    }
+    ++state.tickets_redeemed_total;
     redeemed.handle = arena->Describe();
     block = arena->block();
     if (!redeemed.writable) state.Give(*found, *arena);

@@ -167,7 +167,10 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
   state.DropRing(*ended);
   roads = state.TakeRoads(session);
+  state.because = FreeCause::kSessionEnd;
   state.Abandon(*ended, Clock::now());
+  state.because = FreeCause::kRelease;
+  state.tickets_expired_total += ended->tickets.size();
   state.events.CloseAll(session);
   state.TellSession(EventKind::kSessionEnd, *ended);
   return channels;
@@ -260,10 +263,15 @@ Snapshot Broker::TakeSnapshot() const {
   snapshot.sessions_total = state.last_session;
   snapshot.publishes_total = state.publishes_total;
   snapshot.acquires_total = state.acquires_total;
+  snapshot.withdrawals_total = state.withdrawals_total;
+  snapshot.tickets_redeemed_total = state.tickets_redeemed_total;
+  snapshot.tickets_expired_total = state.tickets_expired_total;
+  snapshot.tickets_refused_total = state.tickets_refused_total;
   snapshot.pending_fences = state.pending_fences;
   snapshot.lost_fences_total = state.lost_fences_total;
   snapshot.watchers = state.events.watchers();
   snapshot.events_dropped_total = state.events.dropped_total();
+  snapshot.flows = state.flows.rows();
   return snapshot;
 }
 

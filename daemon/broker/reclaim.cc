@@ -37,10 +37,16 @@ void Broker::State::TakeName(Share& share) {
 }
 
 void Broker::State::Withdraw(Share& share, const Session* who, std::string_view why) {
-  if (!share.withdrawn) TellShare(EventKind::kWithdraw, who, share, why);
+  if (!share.withdrawn) {
+    TellShare(EventKind::kWithdraw, who, share, why);
+    ++withdrawals_total;
+  }
+  const FreeCause before = because;
+  if (because == FreeCause::kRelease) because = FreeCause::kWithdraw;
   TakeName(share);
   share.ns->holding.Retire(share);
   Settle(share);
+  because = before;
 }
 
 // The share may be gone after this, and its arena among the dying.
@@ -116,6 +122,7 @@ void Broker::State::RetireIfIdle(Arena& arena) {
   for (Session* reader : arena.readers) reader->uses.erase(&arena);
   if (arena.maker != nullptr) arena.maker->arenas.erase(arena.id());
   to_enforce.erase(&arena);
+  arena.freed_by = because;
   auto node = arenas.extract(arena.id());
   dying.push_back(std::move(node.mapped()));
   sweep_wanted.store(true);
@@ -132,6 +139,7 @@ void Broker::State::Lose(Share& share) {
   ++lost_fences_total;
   if (!share.withdrawn) {
     TellShare(EventKind::kWithdraw, FindSession(share.maker), share, "lost");
+    ++withdrawals_total;
     TakeName(share);
   }
   Finish(share);
@@ -240,7 +248,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
     state.WithdrawOrphans(now);
     state.WithdrawExpired(now);
     state.DropLingering(now);
-    for (const auto& [id, session] : state.sessions) session->tickets.DropLate(now);
+    for (const auto& [id, session] : state.sessions) state.DropLateTickets(*session, now);
     for (const auto& [arena, enforcement] : state.to_enforce) {
       if (enforcement.due <= now) unsealed.emplace_back(arena->id(), arena->block());
     }
@@ -268,15 +276,26 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
     return mapped || arena->block().use_count() > 1 || arena->block()->HeldElsewhere();
   });
   Swept swept;
-  std::vector<ArenaId> freed;
-  for (auto arena = dead; arena != dying.end(); ++arena) {
-    swept.freed_bytes += (*arena)->footprint();
-    freed.push_back((*arena)->id());
+  struct Freed {
+    ArenaId arena{};
+    Device device;
+    HandleKind kind{};
+    uint64_t bytes = 0;
+    FreeCause by{};
+  };
+  std::vector<Freed> freed;
+  for (auto at = dead; at != dying.end(); ++at) {
+    const Arena& arena = **at;
+    swept.freed_bytes += arena.footprint();
+    freed.push_back({arena.id(), arena.device(), arena.kind(), arena.footprint(), arena.freed_by});
   }
   dying.erase(dead, dying.end());  // O(bytes)
 
   const MutexLock lock(state.mutex);
-  for (const ArenaId arena : freed) state.holders.erase(arena);
+  for (const Freed& one : freed) {
+    state.holders.erase(one.arena);
+    state.flows.Went(one.device, one.kind, one.bytes, one.by);
+  }
   state.being_swept -= taken;
   std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
   for (const auto& [id, sealed] : seals) state.NoteSeal(id, sealed, now);

@@ -131,7 +131,9 @@ Broker::Adopted Broker::AdoptNamespaces() {
       if (!share->withdrawn) stranded.push_back(share.get());
     }
   }
+  state.because = FreeCause::kAdmin;
   for (Share* const share : stranded) state.Withdraw(*share, nullptr, "reload");
+  state.because = FreeCause::kRelease;
   adopted.withdrawn = stranded.size();
   for (const auto& [id, session] : state.sessions) {
     if (!state.UsesOnlyWhatItMay(*session)) adopted.without_right.push_back(id);

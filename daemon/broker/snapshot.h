@@ -1,6 +1,7 @@
 // A Snapshot is what the broker tells about itself: plain numbers and names, taken under the lock, read without it.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,36 @@ struct DeviceFacts {
   std::vector<Refused> refused;
   bool out_of_service = false;
   uint64_t quarantined_bytes = 0;  // of blocks that nobody names any more and somebody may still have mapped
+};
+
+// Upper ends of buckets, a factor of about 3 apart. What took longer is in none.
+inline constexpr std::array<std::chrono::nanoseconds, 15> kDurationBuckets = {
+    std::chrono::microseconds(1),    std::chrono::microseconds(3),    std::chrono::microseconds(10),
+    std::chrono::microseconds(30),   std::chrono::microseconds(100),  std::chrono::microseconds(300),
+    std::chrono::milliseconds(1),    std::chrono::milliseconds(3),    std::chrono::milliseconds(10),
+    std::chrono::milliseconds(30),   std::chrono::milliseconds(100),  std::chrono::milliseconds(300),
+    std::chrono::milliseconds(1000), std::chrono::milliseconds(3000), std::chrono::milliseconds(10000)};
+
+// How long something took, and how often.
+struct Durations {
+  std::array<uint64_t, kDurationBuckets.size()> within{};  // cumulative
+  uint64_t count = 0;
+  std::chrono::nanoseconds sum{};
+};
+
+// What let an arena go, of which nobody could read any more then: its writer or a reader gave it back, a session ended,
+// a name was taken away, an administrator did that or changed whose it is.
+enum class FreeCause : uint8_t { kRelease, kSessionEnd, kWithdraw, kAdmin, kLast = kAdmin };
+
+// Arenas of one kind of memory of one device; bytes are footprints.
+struct MemoryFlow {
+  Device device;
+  HandleKind kind{};
+  uint64_t allocations = 0;  // that there are, dying ones included
+  uint64_t allocations_total = 0;
+  uint64_t allocated_bytes_total = 0;
+  std::array<uint64_t, static_cast<size_t>(FreeCause::kLast) + 1> freed_bytes_total{};  // by FreeCause
+  Durations took;  // until the device had given an arena out
 };
 
 struct ListFilter {
@@ -142,10 +173,15 @@ struct Snapshot {
   uint64_t sessions_total = 0;
   uint64_t publishes_total = 0;
   uint64_t acquires_total = 0;
-  uint64_t pending_fences = 0;     // shares whose bytes are still being made
-  uint64_t lost_fences_total = 0;  // shares that went because their bytes never came
+  uint64_t withdrawals_total = 0;  // names taken away, by whomever
+  uint64_t tickets_redeemed_total = 0;
+  uint64_t tickets_expired_total = 0;  // or gone with their session
+  uint64_t tickets_refused_total = 0;  // to redeem them: late, used, invented, or of what may not be read any more
+  uint64_t pending_fences = 0;         // shares whose bytes are still being made
+  uint64_t lost_fences_total = 0;      // shares that went because their bytes never came
   uint64_t watchers = 0;
   uint64_t events_dropped_total = 0;
+  std::vector<MemoryFlow> flows;  // one for each device and kind that is served
 };
 
 }  // namespace arraybridge

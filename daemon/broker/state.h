@@ -17,6 +17,7 @@
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/events.h"
+#include "daemon/broker/flows.h"
 #include "daemon/broker/namespace.h"
 #include "daemon/broker/road_table.h"
 #include "daemon/broker/session.h"
@@ -59,7 +60,11 @@ struct ListPosition {
 
 struct Broker::State {
   State(const Config& chosen, std::vector<MemoryBackend*> all)
-      : config(chosen), backends(std::move(all)), policies(chosen.namespaces), default_policy(DefaultPolicy()) {}
+      : config(chosen),
+        backends(std::move(all)),
+        policies(chosen.namespaces),
+        default_policy(DefaultPolicy()),
+        flows(backends) {}
 
   // Lookups: null for what is not there. What is another session's or another uid's is not there.
   Session* FindSession(SessionId id) const AB_REQUIRES(mutex);
@@ -114,6 +119,7 @@ struct Broker::State {
   };
   Belongings BelongingsOf(uint32_t uid) const AB_REQUIRES(mutex);
   const std::shared_ptr<Quota>& PayerOf(uint32_t uid) AB_REQUIRES(mutex);
+  void DropLateTickets(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
 
   // Shares and leases (shares.cc).
   Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
@@ -263,6 +269,13 @@ struct Broker::State {
   uint64_t last_channel_end AB_GUARDED_BY(mutex) = 0;
   uint64_t publishes_total AB_GUARDED_BY(mutex) = 0;
   uint64_t acquires_total AB_GUARDED_BY(mutex) = 0;
+  uint64_t withdrawals_total AB_GUARDED_BY(mutex) = 0;
+  uint64_t tickets_redeemed_total AB_GUARDED_BY(mutex) = 0;
+  uint64_t tickets_expired_total AB_GUARDED_BY(mutex) = 0;
+  uint64_t tickets_refused_total AB_GUARDED_BY(mutex) = 0;
+  Flows flows AB_GUARDED_BY(mutex);
+  // On whose account arenas go for as long as the lock is held; kRelease between verbs.
+  FreeCause because AB_GUARDED_BY(mutex) = FreeCause::kRelease;
 };
 
 }  // namespace arraybridge

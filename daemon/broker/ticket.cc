@@ -15,17 +15,16 @@ bool SameToken(const std::array<uint8_t, 16>& ours, std::span<const uint8_t> the
 }  // namespace
 
 std::optional<Ticket> Tickets::Take(std::span<const uint8_t> token, std::chrono::steady_clock::time_point now) {
-  DropLate(now);
-  const auto found =
-      std::ranges::find_if(tickets_, [&](const Ticket& ticket) { return SameToken(ticket.token, token); });
+  const auto found = std::ranges::find_if(
+      tickets_, [&](const Ticket& ticket) { return SameToken(ticket.token, token) && ticket.deadline > now; });
   if (found == tickets_.end()) return std::nullopt;
   const Ticket taken = *found;
   tickets_.erase(found);
   return taken;
 }
 
-void Tickets::DropLate(std::chrono::steady_clock::time_point now) {
-  std::erase_if(tickets_, [&](const Ticket& ticket) { return ticket.deadline <= now; });
+size_t Tickets::DropLate(std::chrono::steady_clock::time_point now) {
+  return std::erase_if(tickets_, [&](const Ticket& ticket) { return ticket.deadline <= now; });
 }
 
 }  // namespace arraybridge

@@ -25,9 +25,10 @@ class Tickets {
  public:
   size_t size() const { return tickets_.size(); }
   void Add(const Ticket& ticket) { tickets_.push_back(ticket); }
-  // It is used up by this. Compares in constant time.
+  // It is used up by this; a late one is none. Compares in constant time.
   std::optional<Ticket> Take(std::span<const uint8_t> token, std::chrono::steady_clock::time_point now);
-  void DropLate(std::chrono::steady_clock::time_point now);
+  // How many there were.
+  size_t DropLate(std::chrono::steady_clock::time_point now);
 
  private:
   std::vector<Ticket> tickets_;  // at most limits.tickets_per_session_max

@@ -95,6 +95,8 @@ CudaGpu::~CudaGpu() {
   driver_->DevicePrimaryCtxRelease(ordinal_);
 }
 
+std::string CudaGpu::driver_version() const { return cuda::Dotted(driver_->version); }
+
 Result<ContextGuard> CudaGpu::Enter() const {
   AB_RETURN_IF_ERROR(CheckServing());
   const MutexLock lock(mutex_);

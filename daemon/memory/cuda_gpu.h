@@ -37,6 +37,8 @@ class CudaGpu {
   static cuda::CUmemAllocationProp ShareableMemoryOf(cuda::CUdevice ordinal);
 
   const cuda::Driver& driver() const { return *driver_; }
+  // The CUDA version that the driver supports, as "12.8".
+  std::string driver_version() const;
   cuda::CUdevice ordinal() const { return ordinal_; }
   const Device& device() const { return device_; }
   const Refusals& refusals() const { return refusals_; }

@@ -73,16 +73,23 @@ class Service final : public v1::Broker::CallbackService {
   using Context = grpc::CallbackServerContext;
   using Unary = grpc::ServerUnaryReactor;
 
+  // In flight for as long as it takes.
+  template <class Serve>
+  auto Serving(const Asked& asked, Serve serve) {
+    const auto flight = verbs_.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
+    return serve();
+  }
+
   Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
     const Asked asked{Verb::kGetServerInfo};
     if (const Status may = callers_.CheckMayAsk(*context); !may.ok()) return Finished(context, asked, may);
-    *answer = verbs_.GetServerInfo();
+    *answer = Serving(asked, [&] { return verbs_.GetServerInfo(); });
     return Finished(context, asked, Ok());
   }
   grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(Context* context,
                                                           const v1::OpenSessionRequest* request) override {
     const Asked asked{Verb::kOpenSession};
-    auto opened = Open(*context, *request);
+    auto opened = Serving(asked, [&] { return Open(*context, *request); });
     Count(asked, opened.status().code());
     if (!opened.ok()) {
       CountRefusal(*context, asked, opened.status());
@@ -156,7 +163,7 @@ class Service final : public v1::Broker::CallbackService {
                 Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
     const auto caller = CallerOf(*context);
     if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto result = (verbs_.*verb)(*caller, request);
+    auto result = Serving(asked, [&] { return (verbs_.*verb)(*caller, request); });
     if (!result.ok()) return Finished(context, asked, result.status(), caller->session);
     *answer = std::move(result->message);
     return Finished(context, asked, Ok());

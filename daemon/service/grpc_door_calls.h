@@ -28,7 +28,11 @@ template <class Message>
 class LateAnswer final : public grpc::ServerUnaryReactor {
  public:
   LateAnswer(Verbs& verbs, Asked asked, grpc::CallbackServerContext* context, Message* message)
-      : verbs_(verbs), asked_(asked), context_(context), message_(message) {}
+      : verbs_(verbs),
+        asked_(asked),
+        context_(context),
+        message_(message),
+        flight_(verbs.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))) {}
 
   // Answers exactly once: when it is called or, if the verb drops it (cancelled, session ended), when it is destroyed.
   Reply<Message> MakeReply(const Caller& caller) {
@@ -46,7 +50,9 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
     Promise(const Promise&) = delete;
     Promise& operator=(const Promise&) = delete;
     ~Promise() {
-      if (call_ != nullptr) call_->Finish({grpc::StatusCode::CANCELLED, "the call or its session has ended"});
+      if (call_ == nullptr) return;
+      call_->flight_.End();
+      call_->Finish({grpc::StatusCode::CANCELLED, "the call or its session has ended"});
     }
     void Keep(Result<Answer<Message>> result) { std::exchange(call_, nullptr)->Deliver(caller_, std::move(result)); }
 
@@ -56,6 +62,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   };
 
   void Deliver(const Caller& caller, Result<Answer<Message>> result) {
+    flight_.End();
     verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
                            Clock::now() - asked_.begun);
     if (!result.ok()) {
@@ -85,6 +92,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   const Asked asked_;
   grpc::CallbackServerContext* const context_;
   Message* const message_;
+  Traffic::InFlight flight_;
   WaiterId waiter_{};
 };
 

@@ -89,6 +89,7 @@ void WatchStream::OnCancel() {
 }
 
 void WatchStream::End(const Status& status) {
+  flight_.End();
   verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(), Clock::now() - asked_.begun);
   if (status.code() != Code::kCancelled) verbs_.CountRefusal(caller_.session, asked_.verb, status);
   if (request_.watch() != 0) verbs_.CloseWatch(caller_, WatcherId{request_.watch()});

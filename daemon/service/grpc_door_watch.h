@@ -19,7 +19,11 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
   // Begins at once: the first message says that the watch is open. gRPC's from here on.
   static WatchStream* Begin(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request);
   WatchStream(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request)
-      : verbs_(verbs), asked_(asked), caller_(caller), request_(request) {}
+      : verbs_(verbs),
+        asked_(asked),
+        flight_(verbs.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
+        caller_(caller),
+        request_(request) {}
 
  private:
   class Promise;
@@ -35,6 +39,7 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
 
   Verbs& verbs_;
   const Asked asked_;
+  Traffic::InFlight flight_;  // as long as the stream lives
   const Caller caller_;
   v1::WatchRequest request_;
   v1::WatchResponse message_;  // that is being written

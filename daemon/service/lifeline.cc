@@ -31,7 +31,7 @@ FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_want
 }  // namespace
 
 Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
-                   std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered)
+                   std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered, Traffic& traffic)
     : key_(key),
       limits_(limits),
       epoll_(epoll),
@@ -39,9 +39,10 @@ Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, in
       takes_no_descriptors_(connection.takes_no_descriptors),
       in_flight_(std::move(in_flight)),
       undelivered_(undelivered),
+      traffic_(traffic),
       socket_(std::move(connection.socket)) {}
 
-void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,
+void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
                       bool memory_wanted) {
   if ((request.flags & kFrameNoReply) != 0) return;
   const size_t bytes = message.ByteSizeLong();
@@ -55,7 +56,7 @@ void Lifeline::Answer(const FrameHeader& request, const google::protobuf::Messag
   AnswerBytes(request, {Scratch().data(), bytes}, std::move(descriptor), memory_wanted);
 }
 
-void Lifeline::AnswerBytes(const FrameHeader& request, std::string_view payload, UniqueFd descriptor,
+void Lifeline::AnswerBytes(const FrameHeader& request, std::string_view payload, PassedFd descriptor,
                            bool memory_wanted) {
   if ((request.flags & kFrameNoReply) != 0) return;
   Send(AnswerHeader(request, Code::kOk, memory_wanted), payload, std::move(descriptor));
@@ -72,7 +73,7 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
   Send(AnswerHeader(request, status.code(), memory_wanted), payload, {});
 }
 
-void Lifeline::Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) {
+void Lifeline::Send(const FrameHeader& header, std::string_view payload, PassedFd descriptor) {
   MutexLock lock(mutex_);
   if (closed_ || cut_ != kNotCut) return;
   Outgoing frame{header, payload, std::move(descriptor), {}};
@@ -123,7 +124,10 @@ void Lifeline::BecomeRefusal(Outgoing* frame, std::string_view message) {
 SendOutcome Lifeline::SendNow(Outgoing* frame) {
   if (!frame->descriptor.valid()) return SendFrame(socket_.get(), frame->header, frame->payload, -1, false);
   const SendOutcome outcome = SendFrame(socket_.get(), frame->header, frame->payload, frame->descriptor.get(), false);
-  if (outcome == SendOutcome::kSent) in_flight_->NoteSent(socket_.get());
+  if (outcome == SendOutcome::kSent) {
+    in_flight_->NoteSent(socket_.get());
+    traffic_.CountPassed(frame->descriptor.kind());
+  }
   if (outcome != SendOutcome::kTooManyDescriptors) return outcome;
   in_flight_->NoteDropped(socket_.get());
   BecomeRefusal(frame, kNoneLeft);

@@ -15,7 +15,9 @@
 #include "daemon/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
+#include "daemon/service/passed_fd.h"
 #include "daemon/service/tallies.h"
+#include "daemon/service/traffic.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 
@@ -30,7 +32,7 @@ class Lifeline {
 
   // Asks the loop for EPOLLOUT through `epoll`, which outlives the socket, as (2 * key).
   Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
-           std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered);
+           std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered, Traffic& traffic);
 
   uint64_t key() const { return key_; }
   int socket() const { return socket_.get(); }
@@ -46,10 +48,10 @@ class Lifeline {
   bool watched = false;                     // the loop looks into the ring by itself
 
   // Nothing is sent when the request wanted no answer. Never blocks.
-  void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, UniqueFd descriptor,
+  void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
               bool memory_wanted) AB_EXCLUDES(mutex_);
   // `payload`: the bytes of the message. REQUIRES: they fit into a frame.
-  void AnswerBytes(const FrameHeader& request, std::string_view payload, UniqueFd descriptor, bool memory_wanted)
+  void AnswerBytes(const FrameHeader& request, std::string_view payload, PassedFd descriptor, bool memory_wanted)
       AB_EXCLUDES(mutex_);
   void Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) AB_EXCLUDES(mutex_);
   // The socket takes more. Sends what waits.
@@ -65,16 +67,16 @@ class Lifeline {
   struct Outgoing {
     FrameHeader header;
     std::string_view payload;
-    UniqueFd descriptor;
+    PassedFd descriptor;
     std::string refusal;  // the payload, if it became one
   };
   struct Owed {
     FrameHeader header;
     std::string payload;
-    UniqueFd descriptor;
+    PassedFd descriptor;
   };
 
-  void Send(const FrameHeader& header, std::string_view payload, UniqueFd descriptor) AB_EXCLUDES(mutex_);
+  void Send(const FrameHeader& header, std::string_view payload, PassedFd descriptor) AB_EXCLUDES(mutex_);
   SendOutcome SendNow(Outgoing* frame) AB_REQUIRES(mutex_);
   void BecomeRefusal(Outgoing* frame, std::string_view message) AB_REQUIRES(mutex_);
   void Owe(Outgoing frame) AB_REQUIRES(mutex_);
@@ -89,6 +91,7 @@ class Lifeline {
   const bool takes_no_descriptors_;
   const std::shared_ptr<DescriptorsInFlight> in_flight_;  // of its user
   const Undelivered& undelivered_;
+  Traffic& traffic_;
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);

@@ -172,7 +172,7 @@ void LocalDoor::Admit(Connection connection) {
   User& user = of_uid_[connection.peer.uid];
   if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits, epoll_.get());
   const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
-                                               undelivered_);
+                                               undelivered_, verbs_.traffic());
   const uint64_t others = user.lifelines++;
   lifelines_.emplace(key, line);
   if (others >= config_.limits.connections_per_uid) {
@@ -257,6 +257,7 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
 }
 
 void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
+  serving_ = verbs_.traffic().Begin(Door::kLifeline, frame.header.verb);
   const size_t bytes = sizeof(FrameHeader) + frame.payload.size();
   if (bytes > config_.limits.frame_bytes_max) {
     return Violation(line, frame.header,
@@ -279,6 +280,7 @@ void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, c
 }
 
 void LocalDoor::Count(const FrameHeader& header, Code code) {
+  serving_.End();
   verbs_.traffic().Count(Door::kLifeline, header.verb, code, Clock::now() - begun_);
 }
 

@@ -103,7 +103,8 @@ class LocalDoor {
   std::unique_ptr<Requests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
-  Clock::time_point begun_;  // when what is being served came
+  Clock::time_point begun_;    // when what is being served came
+  Traffic::InFlight serving_;  // until it is answered, or waits
   LogThrottle violations_;
   std::unordered_map<uint64_t, LifelinePointer> lifelines_;
   std::unordered_map<uint32_t, User> of_uid_;

@@ -106,18 +106,20 @@ void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Ans
 // The answer may come from another thread, after this client has gone.
 template <class Response, class Request, class Verb>
 void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb) {
-  Reply<Response> reply = [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header,
-                           session = *line->session, begun = begun_](Result<Answer<Response>> answer) {
-    verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
-    const LifelinePointer waiting = caller.lock();
-    if (!waiting) return;
-    if (answer.ok()) {
-      return waiting->Answer(header, answer->message, std::move(answer->descriptor),
-                             verbs.memory_wanted(waiting->peer().uid));
-    }
-    verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
-    waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
-  };
+  Reply<Response> reply =
+      [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header, session = *line->session, begun = begun_,
+       flight = std::make_shared<Traffic::InFlight>(std::move(serving_))](Result<Answer<Response>> answer) {
+        flight->End();
+        verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
+        const LifelinePointer waiting = caller.lock();
+        if (!waiting) return;
+        if (answer.ok()) {
+          return waiting->Answer(header, answer->message, std::move(answer->descriptor),
+                                 verbs.memory_wanted(waiting->peer().uid));
+        }
+        verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
+        waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
+      };
   std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
 }
 

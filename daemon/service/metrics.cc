@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <string_view>
@@ -58,18 +59,20 @@ std::string Escaped(std::string_view value) {
 }
 
 // What joins with the exporters of GPU makers: the number and the UUID.
+std::string LabelsOf(const Device& device, std::string_view kind) {
+  const std::string name = device.type == kDeviceCpu ? "host" : fmt::format("cuda:{}", device.id);
+  return fmt::format("device=\"{}\",uuid=\"{}\",kind=\"{}\"", name, Escaped(device.uuid), kind);
+}
+
 std::string LabelsOf(const DeviceFacts& device) {
-  const Device& of = device.device;
-  const std::string name = of.type == kDeviceCpu ? "host" : fmt::format("cuda:{}", of.id);
-  const std::string_view kind = device.kinds.empty() ? "none" : NameOf(device.kinds.front());
-  return fmt::format("device=\"{}\",uuid=\"{}\",kind=\"{}\"", name, Escaped(of.uuid), kind);
+  return LabelsOf(device.device, device.kinds.empty() ? "none" : NameOf(device.kinds.front()));
 }
 
 // One family of a number that every row has.
 template <class Rows, class LabelsOfRow, class Number>
 void AddEach(Page& page, std::string_view name, std::string_view help, const Rows& rows, LabelsOfRow labels,
              Number number) {
-  page.Family(name, "gauge", help);
+  page.Family(name, name.ends_with("_total") ? "counter" : "gauge", help);
   for (const auto& row : rows) page.Sample(labels(row), number(row));
 }
 
@@ -88,6 +91,48 @@ void AddDevices(Page& page, const std::vector<DeviceFacts>& devices) {
       [](const DeviceFacts& device) { return device.quarantined_bytes; });
   add("arraybridge_device_up", "1, or 0 once a call to the device failed for good.",
       [](const DeviceFacts& device) { return device.out_of_service ? 0 : 1; });
+}
+
+constexpr std::array<std::string_view, static_cast<size_t>(FreeCause::kLast) + 1> kFreeNames = {
+    "release", "session_end", "withdraw", "admin"};
+
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// Of the family that is being written.
+void AddDurations(Page& page, const std::string& labels, const Durations& took) {
+  for (size_t i = 0; i < took.within.size(); ++i) {
+    page.Sample(fmt::format("{},le=\"{}\"", labels, Seconds(kDurationBuckets[i])), took.within[i], "_bucket");
+  }
+  page.Sample(labels + ",le=\"+Inf\"", took.count, "_bucket");
+  page.Sample(labels, Seconds(took.sum), "_sum");
+  page.Sample(labels, took.count, "_count");
+}
+
+void AddFlows(Page& page, const std::vector<MemoryFlow>& flows) {
+  const auto labels = [](const MemoryFlow& flow) { return LabelsOf(flow.device, NameOf(flow.kind)); };
+  const auto add = [&](std::string_view name, std::string_view help, uint64_t MemoryFlow::*number) {
+    AddEach(page, name, help, flows, labels, [number](const MemoryFlow& flow) { return flow.*number; });
+  };
+  add("arraybridge_allocations", "Arenas given out that are not freed.", &MemoryFlow::allocations);
+  add("arraybridge_allocations_total", "Arenas ever given out.", &MemoryFlow::allocations_total);
+  add("arraybridge_allocated_bytes_total", "Footprints of all arenas ever given out.",
+      &MemoryFlow::allocated_bytes_total);
+  page.Family("arraybridge_allocation_duration_seconds", "histogram",
+              "Until the device had given an arena out, without the wait for room.");
+  for (const MemoryFlow& flow : flows) AddDurations(page, labels(flow), flow.took);
+  page.Family("arraybridge_freed_bytes_total", "counter", "Footprints of arenas that were freed, by what let them go.");
+  for (const MemoryFlow& flow : flows) {
+    for (size_t i = 0; i < kFreeNames.size(); ++i) {
+      page.Sample(fmt::format("{},cause=\"{}\"", labels(flow), kFreeNames[i]), flow.freed_bytes_total[i]);
+    }
+  }
+}
+
+void AddTickets(Page& page, const Snapshot& snapshot) {
+  page.Family("arraybridge_tickets_total", "counter", "Tickets by what became of them, and refusals to redeem one.");
+  page.Sample("outcome=\"redeemed\"", snapshot.tickets_redeemed_total);
+  page.Sample("outcome=\"expired\"", snapshot.tickets_expired_total);
+  page.Sample("outcome=\"refused\"", snapshot.tickets_refused_total);
 }
 
 void AddCounters(Page& page, const v1::GetStatsResponse& stats) {
@@ -116,13 +161,19 @@ void AddNamespaces(Page& page, const Config& config, const std::vector<Namespace
   add("arraybridge_share_bytes", "Bytes of those shares.", &NamespaceRow::share_bytes);
 }
 
-double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 std::string LabelsOf(const Traffic::Row& row) {
   return fmt::format("door=\"{}\",verb=\"{}\"", NameOf(row.door), row.verb);
 }
 
-void AddTraffic(Page& page, const std::vector<Traffic::Row>& rows) {
+void AddTraffic(Page& page, const Traffic& traffic) {
+  const std::vector<Traffic::Row> rows = traffic.Rows();
+  page.Family("arraybridge_requests_inflight", "gauge", "Requests without an answer yet, those that wait included.");
+  for (const Traffic::Row& row : rows) page.Sample(LabelsOf(row), row.in_flight);
+  page.Family("arraybridge_descriptors_passed_total", "counter",
+              "Descriptors that went to clients, by what they are of.");
+  for (const FdKind kind : {FdKind::kMemfd, FdKind::kCudaVmm, FdKind::kPages}) {
+    page.Sample(fmt::format("kind=\"{}\"", NameOf(kind)), traffic.passed(kind));
+  }
   page.Family("arraybridge_requests_total", "counter", "Requests answered, by how.");
   for (const Traffic::Row& row : rows) {
     for (const Traffic::Answered& answer : row.answers) {
@@ -130,15 +181,7 @@ void AddTraffic(Page& page, const std::vector<Traffic::Row>& rows) {
     }
   }
   page.Family("arraybridge_request_duration_seconds", "histogram", "From a request's arrival to its answer.");
-  for (const Traffic::Row& row : rows) {
-    const std::string labels = LabelsOf(row);
-    for (size_t i = 0; i < row.within.size(); ++i) {
-      page.Sample(fmt::format("{},le=\"{}\"", labels, Seconds(Traffic::kBuckets[i])), row.within[i], "_bucket");
-    }
-    page.Sample(labels + ",le=\"+Inf\"", row.count, "_bucket");
-    page.Sample(labels, Seconds(row.sum), "_sum");
-    page.Sample(labels, row.count, "_count");
-  }
+  for (const Traffic::Row& row : rows) AddDurations(page, LabelsOf(row), row);
 }
 
 void AddCounts(Page& page, std::string_view name, std::string_view help, std::string_view label,
@@ -209,12 +252,19 @@ void Metrics::CountReload(bool ok) {
 std::string Metrics::Text() const {
   Page page;
   page.Family("arraybridge_build_info", "gauge", "Always 1; its labels say what runs.");
-  page.Sample(fmt::format("version=\"{}\"", Escaped(ARRAYBRIDGE_VERSION)), 1);
+  page.Sample(fmt::format("version=\"{}\",revision=\"{}\",driver=\"{}\"", Escaped(ARRAYBRIDGE_VERSION),
+                          Escaped(build_.revision), Escaped(build_.driver)),
+              1);
   page.Only("arraybridge_ready", "gauge", "1 while the doors are open, 0 while draining.", verbs_.draining() ? 0 : 1);
-  AddCounters(page, verbs_.Stats());
+  const Snapshot snapshot = broker_.TakeSnapshot();
+  AddCounters(page, verbs_.Stats(snapshot));
+  page.Only("arraybridge_withdrawals_total", "counter", "Names ever taken away, by whomever or by time.",
+            snapshot.withdrawals_total);
+  AddTickets(page, snapshot);
   AddDevices(page, broker_.Devices());
+  AddFlows(page, snapshot.flows);
   AddNamespaces(page, config_, broker_.Namespaces());
-  AddTraffic(page, verbs_.traffic().Rows());
+  AddTraffic(page, verbs_.traffic());
   AddTallies(page, verbs_.tallies());
   AddLog(page);
   page.Only("arraybridge_watchdog_pings_total", "counter", "Times the service manager was told that the daemon works.",

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
@@ -15,9 +16,14 @@ namespace arraybridge {
 // Thread-safe.
 class Metrics {
  public:
+  // What runs, for who compares hosts.
+  struct Build {
+    std::string revision;
+    std::string driver;  // the CUDA version that the GPUs' driver supports, or "none"
+  };
   // What they tell of outlives them.
-  Metrics(const Config& config, const Broker& broker, const Verbs& verbs)
-      : config_(config), broker_(broker), verbs_(verbs) {}
+  Metrics(const Config& config, const Broker& broker, const Verbs& verbs, Build build)
+      : config_(config), broker_(broker), verbs_(verbs), build_(std::move(build)) {}
 
   // The configuration was read again, or what was to be read was refused.
   void CountReload(bool ok);
@@ -32,6 +38,7 @@ class Metrics {
   const Config& config_;
   const Broker& broker_;
   const Verbs& verbs_;
+  const Build build_;
   std::atomic<uint64_t> reloads_{0};
   std::atomic<uint64_t> reloads_refused_{0};
   std::atomic<uint64_t> watchdog_pings_{0};

@@ -111,15 +111,17 @@ std::string Counts(const v1::GetStatsResponse& stats) {
 
 std::string Requests(const std::vector<Traffic::Row>& rows) {
   std::string out =
-      "<h2>Requests</h2><table><tr><th>door<th>verb<th class=n>answered<th class=n>refused<th class=n>mean\n";
+      "<h2>Requests</h2><table><tr><th>door<th>verb<th class=n>in flight<th class=n>answered<th class=n>refused<th "
+      "class=n>mean\n";
   for (const Traffic::Row& row : rows) {
     uint64_t refused = 0;
     for (const Traffic::Answered& answer : row.answers) refused += answer.code == "OK" ? 0 : answer.count;
-    const double mean_us = static_cast<double>(row.sum.count()) / 1e3 / static_cast<double>(row.count);
-    out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{:.1f} us\n", NameOf(row.door),
-                       row.verb, row.count, refused, mean_us);
+    const double mean_us =
+        static_cast<double>(row.sum.count()) / 1e3 / static_cast<double>(std::max<uint64_t>(row.count, 1));
+    out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{:.1f} us\n",
+                       NameOf(row.door), row.verb, row.in_flight, row.count, refused, mean_us);
   }
-  if (rows.empty()) out += "<tr><td colspan=5>none yet\n";
+  if (rows.empty()) out += "<tr><td colspan=6>none yet\n";
   return out + "</table>\n";
 }
 

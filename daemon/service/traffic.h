@@ -1,4 +1,5 @@
-// Traffic is what came through the doors: how many requests of each verb were answered how, and how long that took.
+// Traffic is what goes through the doors: how many requests of each verb are being served, how many were answered how,
+// and how long that took; and the descriptors that went out.
 #pragma once
 
 #include <array>
@@ -6,9 +7,11 @@
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/broker/snapshot.h"
+#include "daemon/service/passed_fd.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/result.h"
 
@@ -17,44 +20,68 @@ namespace arraybridge {
 // Thread-safe; counting takes no lock.
 class Traffic {
  public:
-  // Upper ends of the buckets, a factor of about 3 apart. What took longer is in none.
-  static constexpr std::array<std::chrono::nanoseconds, 15> kBuckets = {
-      std::chrono::microseconds(1),    std::chrono::microseconds(3),    std::chrono::microseconds(10),
-      std::chrono::microseconds(30),   std::chrono::microseconds(100),  std::chrono::microseconds(300),
-      std::chrono::milliseconds(1),    std::chrono::milliseconds(3),    std::chrono::milliseconds(10),
-      std::chrono::milliseconds(30),   std::chrono::milliseconds(100),  std::chrono::milliseconds(300),
-      std::chrono::milliseconds(1000), std::chrono::milliseconds(3000), std::chrono::milliseconds(10000)};
+  // A request that has come and has no answer yet, until this ends. It outlives no Traffic.
+  class InFlight {
+   public:
+    InFlight() = default;
+    explicit InFlight(std::atomic<uint64_t>* of) : of_(of) { of_->fetch_add(1, std::memory_order_relaxed); }
+    InFlight(InFlight&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    InFlight& operator=(InFlight&& other) noexcept {
+      if (this == &other) return *this;
+      End();
+      of_ = std::exchange(other.of_, nullptr);
+      return *this;
+    }
+    InFlight(const InFlight&) = delete;
+    InFlight& operator=(const InFlight&) = delete;
+    ~InFlight() { End(); }
 
-  // `verb`: also one that does not exist; `took`: from the request's arrival to its answer.
+    // Idempotent.
+    void End() {
+      if (auto* const of = std::exchange(of_, nullptr)) of->fetch_sub(1, std::memory_order_relaxed);
+    }
+
+   private:
+    std::atomic<uint64_t>* of_ = nullptr;
+  };
+  // `verb`: also one that does not exist.
+  InFlight Begin(Door door, uint16_t verb) { return InFlight(&Of(door, verb).in_flight); }
+  // `took`: from the request's arrival to its answer.
   void Count(Door door, uint16_t verb, Code code, std::chrono::nanoseconds took);
+  // One of these went to a client.
+  void CountPassed(FdKind kind) { passed_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed); }
 
   struct Answered {
     std::string_view code;
     uint64_t count = 0;
   };
-  struct Row {
+  struct Row : Durations {
     Door door{};
     std::string_view verb;
-    std::vector<Answered> answers;                   // those that occurred
-    std::array<uint64_t, kBuckets.size()> within{};  // cumulative
-    uint64_t count = 0;
-    std::chrono::nanoseconds sum{};
+    std::vector<Answered> answers;  // those that occurred
+    uint64_t in_flight = 0;
   };
   // The verbs of each door that were asked for at all.
   std::vector<Row> Rows() const;
+  uint64_t passed(FdKind kind) const { return passed_[static_cast<size_t>(kind)].load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kVerbs = static_cast<size_t>(Verb::kLast) + 1;  // 0: unknown
   static constexpr size_t kCodes = 17;
   struct OfVerb {
     std::array<std::atomic<uint64_t>, kCodes> answers{};
-    std::array<std::atomic<uint64_t>, kBuckets.size() + 1> within{};  // not cumulative; the last: longer than all
+    std::array<std::atomic<uint64_t>, kDurationBuckets.size() + 1>
+        within{};  // not cumulative; the last: longer than all
     std::atomic<uint64_t> sum_ns{0};
+    std::atomic<uint64_t> in_flight{0};
   };
 
   static Row RowOf(Door door, size_t verb, const OfVerb& from);
 
+  OfVerb& Of(Door door, uint16_t verb) { return doors_[door == Door::kLifeline ? 0 : 1][verb < kVerbs ? verb : 0]; }
+
   std::array<std::array<OfVerb, kVerbs>, 2> doors_;
+  std::array<std::atomic<uint64_t>, static_cast<size_t>(FdKind::kLast) + 1> passed_{};
 };
 
 }  // namespace arraybridge

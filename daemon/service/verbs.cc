@@ -203,7 +203,7 @@ Result<Answer<v1::BrowseResponse>> Verbs::Browse(const Caller& caller, const v1:
   auto descriptor = Exported(caller, request);
   if (!descriptor.ok()) return descriptor.status();
   Answer<v1::BrowseResponse> answer;
-  answer.descriptor = *std::move(descriptor);
+  answer.descriptor = PassedFd(*std::move(descriptor), FdKind::kPages);
   return answer;
 }
 
@@ -236,7 +236,7 @@ Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1:
   Answer<v1::RedeemResponse> answer;
   Fill(answer.message.mutable_handle(), redeemed->handle);
   answer.message.set_writable(redeemed->writable);
-  answer.descriptor = std::move(redeemed->handle.descriptor);
+  answer.descriptor = PassedFd(std::move(redeemed->handle.descriptor), redeemed->handle.kind);
   return answer;
 }
 
@@ -347,7 +347,7 @@ Result<v1::Ticket> Verbs::TicketFor(SessionId session, ArenaId arena, Access acc
 Result<Verbs::Handed> Verbs::HandOver(const Caller& caller, Handle& handle, Access access) {
   Handed handed;
   if (caller.door == Door::kLifeline) {
-    handed.descriptor = std::move(handle.descriptor);
+    handed.descriptor = PassedFd(std::move(handle.descriptor), handle.kind);
     return handed;
   }
   if (!handle.descriptor.valid()) return handed;

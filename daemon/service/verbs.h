@@ -15,6 +15,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
 #include "daemon/service/handle_offer.h"
+#include "daemon/service/passed_fd.h"
 #include "daemon/service/publish_wire.h"
 #include "daemon/service/sweeper.h"
 #include "daemon/service/tallies.h"
@@ -23,7 +24,6 @@
 #include "daemon/service/worker.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
-#include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
 
@@ -37,7 +37,7 @@ struct Caller {
 template <class Message>
 struct Answer {
   Message message;
-  UniqueFd descriptor;  // rides along on a lifeline; always invalid at the gRPC door
+  PassedFd descriptor;  // rides along on a lifeline; always invalid at the gRPC door
 };
 
 // Called exactly once, on any thread, maybe before the verb returns; not at all after Cancel or the session's end.
@@ -76,14 +76,14 @@ class Verbs {
   WaiterId Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
   WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
   // As AcquireAtOnce. Not if others wait there: then it is not this caller's turn.
-  Result<UniqueFd> ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
+  Result<PassedFd> ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
   static bool MayArrive(const Status& refusal);
   WaiterId ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
                         const Reply<v1::AcquireResponse>& reply);
 
   // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse; the descriptor rides along on a
   // lifeline. The caller waits if it wants to and MayCome says so of the refusal.
-  Result<UniqueFd> AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
+  Result<PassedFd> AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
   // `timeout_ms`: how long the request would wait for a name. Bytes that are being made right now are always waited
   // for.
   static bool MayCome(const Status& refusal, uint64_t timeout_ms);
@@ -94,7 +94,8 @@ class Verbs {
   // The same of all users, for an administrator.
   Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request);
   // The numbers alone, for whoever watches the daemon from inside.
-  v1::GetStatsResponse Stats() const;
+  v1::GetStatsResponse Stats() const { return Stats(broker_.TakeSnapshot()); }
+  v1::GetStatsResponse Stats(const Snapshot& snapshot) const;
   Clock::time_point started() const { return started_; }
   // The descriptor rides along: for lifelines only.
   Result<Answer<v1::BrowseResponse>> Browse(const Caller& caller, const v1::BrowseRequest& request);
@@ -155,7 +156,7 @@ class Verbs {
   Status CheckNotDraining() const;
   Clock::time_point DeadlineOf(uint64_t timeout_ms) const;
   // Leases as the bytes of an AcquireResponse, and their descriptor. What cannot be told is taken back.
-  Result<UniqueFd> Told(const Caller& caller, AcquiredShares acquired, std::string* response);
+  Result<PassedFd> Told(const Caller& caller, AcquiredShares acquired, std::string* response);
   Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
   Answer<v1::PublishResponse> Told(const Caller& caller, PublishedShare published);
   // What every Publish is, whichever way it came.
@@ -173,7 +174,7 @@ class Verbs {
   void ServeChannel(ChannelId channel);
   // AcquireAtOnce without a look into the rings. Who waits for a name is told when it comes: draining for it would be
   // draining inside of draining.
-  Result<UniqueFd> AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
+  Result<PassedFd> AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
   Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
   Result<v1::WatchResponse> TakeEvents(const Caller& caller, WatcherId watcher);
@@ -184,7 +185,7 @@ class Verbs {
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
   // A lifeline gets the descriptor, gRPC a ticket for it; where opaque bytes are all it takes, neither.
   struct Handed {
-    UniqueFd descriptor;
+    PassedFd descriptor;
     std::optional<v1::Ticket> ticket;
   };
   Result<Handed> HandOver(const Caller& caller, Handle& handle, Access access);

@@ -120,7 +120,7 @@ WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Repl
   return *place;
 }
 
-Result<UniqueFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response) {
+Result<PassedFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
   if (!caller.hears) return InvalidArgument("who receives wants an answer");
   const ChannelEndId end{request.channel()};

@@ -53,9 +53,9 @@ Result<Answer<v1::GetStatsResponse>> Verbs::GetStats(const Caller& caller, const
   return Answer<v1::GetStatsResponse>{Stats(), {}};
 }
 
-v1::GetStatsResponse Verbs::Stats() const {
+v1::GetStatsResponse Verbs::Stats(const Snapshot& snapshot) const {
   v1::GetStatsResponse stats;
-  Fill(&stats, broker_.TakeSnapshot());
+  Fill(&stats, snapshot);
   stats.set_waiting(line_.waiting());
   for (const DeviceFacts& device : broker_.Devices()) Fill(stats.add_devices(), device);
   stats.set_refusals_total(refusals_.load(std::memory_order_relaxed));

@@ -239,14 +239,14 @@ bool Verbs::MayCome(const Status& refusal, uint64_t timeout_ms) {
   return refusal.reason() == kFencePending || (refusal.reason() == kNotThere && timeout_ms > 0);
 }
 
-Result<UniqueFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
+Result<PassedFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
   auto granted = AcquireNow(caller, request, response);
   const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
   if (!missing || !DrainRings(caller.session, request.namespace_())) return granted;
   return AcquireNow(caller, request, response);
 }
 
-Result<UniqueFd> Verbs::AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
+Result<PassedFd> Verbs::AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
@@ -261,14 +261,14 @@ Result<UniqueFd> Verbs::AcquireNow(const Caller& caller, const v1::AcquireReques
   return Told(caller, *std::move(acquired), response);
 }
 
-Result<UniqueFd> Verbs::Told(const Caller& caller, AcquiredShares acquired, std::string* response) {
+Result<PassedFd> Verbs::Told(const Caller& caller, AcquiredShares acquired, std::string* response) {
   response->clear();
   for (const LeasedShare& leased : acquired.shares) AppendLeased(leased, response);
   Status failed = caller.door == Door::kLifeline ? Ok() : AppendTickets(caller.session, acquired, response);
-  UniqueFd descriptor;
+  PassedFd descriptor;
   if (acquired.descriptor) {
     AppendDescriptorArena(acquired.descriptor->arena, response);
-    descriptor = std::move(acquired.descriptor->descriptor);
+    descriptor = PassedFd(std::move(acquired.descriptor->descriptor), acquired.descriptor->kind);
   }
   if (failed.ok() && response->size() > AnswerBytesMax(config_.limits)) {
     failed = ResourceExhausted("the answer has ", response->size(), " bytes (limits.frame_bytes_max ",

@@ -39,8 +39,6 @@ std::string WhyNotLoaded() {
   return end_of_path == std::string::npos ? why : why.substr(end_of_path + 2);
 }
 
-std::string Dotted(int version) { return Concat(version / 1000, ".", version % 1000 / 10); }
-
 Status TooOld(int version) {
   return Unavailable("the CUDA driver supports CUDA ", Dotted(version), "; at least ", Dotted(Driver::kVersionMin),
                      " is needed")
@@ -103,6 +101,8 @@ Code CodeOf(CUresult result, Code refused) {
 }
 
 }  // namespace
+
+std::string Dotted(int version) { return Concat(version / 1000, ".", version % 1000 / 10); }
 
 bool IsSticky(CUresult result) {
   switch (result) {

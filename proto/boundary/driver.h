@@ -13,6 +13,9 @@
 
 namespace arraybridge::cuda {
 
+// A version as people write it: 12080 is "12.8".
+std::string Dotted(int version);
+
 struct Driver {
   // Loads `path`, or the system's libcuda.so.1 if it is empty, resolves every call and initialises the driver.
   // UNAVAILABLE with the reason CUDA_LIBRARY_ABSENT, CUDA_DRIVER_TOO_OLD (below kVersionMin), CUDA_SYMBOL_MISSING, or

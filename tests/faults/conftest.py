@@ -8,7 +8,10 @@ from typing import Any
 
 import harness
 import pytest
-from harness import Daemon, Ledger, daemon_in
+from harness import SIMULATED_CUDA, Daemon, Ledger, Memory, daemon_in
+
+KINDS = ("host", "cuda_vmm", "cuda_ipc")
+OVER_ALL_KINDS = ("test_death", "test_full")  # the other files are about sockets, pages and descriptors, but for storms
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,11 +21,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--calls"):
         harness.client_flags.append("calls")
+    config.addinivalue_line("markers", "not_over(kinds, why): a law that does not hold for these kinds of memory")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    whole_file = metafunc.module.__name__.rpartition(".")[2] in OVER_ALL_KINDS
+    if (whole_file or "storm" in metafunc.function.__name__) and "memory" in metafunc.fixturenames:
+        metafunc.parametrize("memory", KINDS, indirect=True)
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with daemon_in(tmp_path / "broker") as running:
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
+    """Where the arrays lie."""
+    kind = getattr(request, "param", "host")
+    for mark in request.node.iter_markers("not_over"):
+        kinds, why = mark.args
+        if kind in kinds:
+            pytest.skip(f"{kind}: {why}")
+    if kind != "host" and not SIMULATED_CUDA.exists():
+        pytest.skip("the simulated driver is not built")
+    return Memory(kind, tmp_path / "machine")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, memory: Memory) -> Iterator[Daemon]:
+    with daemon_in(tmp_path / "broker", memory=memory) as running:
         yield running
 
 

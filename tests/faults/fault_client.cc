@@ -3,10 +3,12 @@
 //
 //   put NAME BYTES SEED [replace] [sealed] [late]   place and publish words that depend on SEED and their index; late:
 //                                            nobody waits for the broker
-//   storm PREFIX BYTES SEED ROUNDS           put PREFIX/0, PREFIX/1 ... late; withdraw all but the newest few
+//   tree NAME BYTES SEED COUNT               place and publish COUNT arrays as one share; the n-th has the words of
+//   SEED + n storm PREFIX BYTES SEED ROUNDS           put PREFIX/0, PREFIX/1 ... late; withdraw all but the newest few
 //   place BYTES                              place and keep, never publish
 //   get NAME SEED [private] [wait MS]        acquire, check every word, keep
 //   many SEED NAME...                        acquire several at once, check and keep
+//   kinds                                    by which handles the memory of kept arrays came
 //   check                                    check every kept array again
 //   scribble                                 write over every kept private array
 //   drop                                     drop every kept array and placement
@@ -14,15 +16,20 @@
 //   churn SEED NAMES ROUNDS                  get and drop "churn/<random below NAMES>"
 //   fork                                     a child that inherits everything and waits for a signal
 //   fork_get NAME SEED                       a child that gets NAME on a connection of its own, drops what it inherited
+//
+// With $FAULT_CLIENT_GPU, the path of a CUDA driver, every array lies on its first GPU.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -39,16 +46,25 @@ uint64_t Word(uint64_t seed, uint64_t index) {
 }
 
 Status CheckWords(const View& view, uint64_t seed) {
-  const auto* words = static_cast<const uint64_t*>(view.data);
+  const auto copy = view.device.type == kDeviceCpu ? Result<View>(view) : CopyToHeap(view);
+  if (!copy.ok()) return copy.status();
+  const auto* words = static_cast<const uint64_t*>(copy->data);
   for (uint64_t i = 0; i < view.elements(); ++i) {
     if (words[i] != Word(seed, i)) return Internal("word ", i, " of ", view.elements(), " is wrong");
   }
   return Ok();
 }
 
+// The n-th array of a share has the words of `seed` + n.
+Status CheckWords(const std::vector<View>& views, uint64_t seed) {
+  for (const View& view : views) AB_RETURN_IF_ERROR(CheckWords(view, seed++));
+  return Ok();
+}
+
 class FaultClient {
  public:
-  explicit FaultClient(Broker broker) : broker_(std::move(broker)) {}
+  // `gpu`: arrays lie on it, not in host memory.
+  FaultClient(Broker broker, std::optional<Device> gpu) : broker_(std::move(broker)), gpu_(std::move(gpu)) {}
 
   // The answer's text after "ok".
   Result<std::string> Do(std::istringstream& words) {
@@ -67,13 +83,32 @@ class FaultClient {
     bool written = false;
   };
 
-  Result<Placement> PlaceWords(uint64_t bytes, uint64_t seed, bool own) {
-    const ArraySpec spec{{1, 64, 1}, "uint64", {static_cast<int64_t>(bytes / 8)}, {}, 0};
-    auto placed = broker_.Empty({&spec, 1}, own);
+  static void Fill(const View& view, uint64_t seed) {
+    auto* const words = static_cast<uint64_t*>(view.data);
+    for (uint64_t i = 0; i < view.elements(); ++i) words[i] = Word(seed, i);
+  }
+
+  Result<Placement> PlaceWords(uint64_t bytes, uint64_t seed, bool own, size_t count = 1) {
+    const std::vector<ArraySpec> specs(count, {{1, 64, 1}, "uint64", {static_cast<int64_t>(bytes / 8)}, {}, 0});
+    if (gpu_.has_value()) return CopyWords(specs, seed, own);
+    auto placed = broker_.Empty(specs, own);
     if (!placed.ok()) return placed;
-    auto* data = static_cast<uint64_t*>(placed->views()[0].data);
-    for (uint64_t i = 0; i < bytes / 8; ++i) data[i] = Word(seed, i);
+    for (const View& view : placed->views()) Fill(view, seed++);
     return placed;
+  }
+
+  Result<Placement> CopyWords(const std::vector<ArraySpec>& specs, uint64_t seed, bool own) {
+    std::vector<std::vector<uint64_t>> words;
+    std::vector<View> views;
+    for (const ArraySpec& spec : specs) {
+      words.emplace_back(static_cast<size_t>(spec.shape[0]));
+      auto view = Describe(words.back().data(), spec.type, spec.shape, {}, {}, true, nullptr);
+      if (!view.ok()) return view.status();
+      view->dtype = spec.dtype;
+      Fill(*view, seed++);
+      views.push_back(*std::move(view));
+    }
+    return broker_.Place(views, own, *gpu_);
   }
 
   Result<std::string> Put(std::istringstream& words) {
@@ -87,7 +122,6 @@ class FaultClient {
       options.sealed |= flag == "sealed";
       options.wait &= flag != "late";
     }
-    std::vector<View> views;
     auto share = [&]() -> Result<Share> {
       auto placed = PlaceWords(bytes, seed, options.sealed);
       if (!placed.ok()) return placed.status();
@@ -95,6 +129,18 @@ class FaultClient {
     }();
     if (!share.ok()) return share.status();
     return Concat(share->generation, " ", share->immutability == Immutability::kEnforced ? "enforced" : "by_contract");
+  }
+
+  Result<std::string> Tree(std::istringstream& words) {
+    Broker::PublishOptions options;
+    uint64_t bytes = 0, seed = 0, count = 0;
+    words >> options.name >> bytes >> seed >> count;
+    options.replace = true;
+    options.structure = Concat("tree of ", count);
+    auto placed = PlaceWords(bytes, seed, false, count);
+    if (!placed.ok()) return placed.status();
+    const auto share = broker_.Publish(*placed, options);
+    return share.ok() ? Result<std::string>(Concat(share->generation)) : share.status();
   }
 
   Result<std::string> Storm(std::istringstream& words) {
@@ -139,7 +185,10 @@ class FaultClient {
     }
     auto acquired = broker_.Acquire({name, 0, 0}, options);
     if (!acquired.ok()) return acquired.status();
-    AB_RETURN_IF_ERROR(CheckWords(acquired->views[0], seed));
+    AB_RETURN_IF_ERROR(CheckWords(acquired->views, seed));
+    if (acquired->views.size() > 1 && acquired->share->structure != Concat("tree of ", acquired->views.size())) {
+      return Internal("the structure is another's: ", acquired->share->structure);
+    }
     const uint64_t generation = acquired->share->generation;
     kept_.push_back({*std::move(acquired), seed});
     return Concat(generation, " ", kept_.size());
@@ -153,15 +202,23 @@ class FaultClient {
     auto acquired = broker_.AcquireMany(refs, {});
     if (!acquired.ok()) return acquired.status();
     for (auto& each : *acquired) {
-      AB_RETURN_IF_ERROR(CheckWords(each.views[0], seed));
+      AB_RETURN_IF_ERROR(CheckWords(each.views, seed));
       kept_.push_back({std::move(each), seed});
     }
     return Concat(refs.size());
   }
 
+  Result<std::string> Kinds() const {
+    std::set<std::string_view> kinds;
+    for (const Kept& each : kept_) kinds.insert(NameOf(each.acquired.share->kind));
+    std::string names;
+    for (const std::string_view kind : kinds) names += Concat(names.empty() ? "" : " ", kind);
+    return names;
+  }
+
   Result<std::string> Check() {
     for (const Kept& each : kept_) {
-      if (!each.written) AB_RETURN_IF_ERROR(CheckWords(each.acquired.views[0], each.seed));
+      if (!each.written) AB_RETURN_IF_ERROR(CheckWords(each.acquired.views, each.seed));
     }
     return Concat(kept_.size());
   }
@@ -261,14 +318,17 @@ class FaultClient {
   }
 
   Broker broker_;
+  const std::optional<Device> gpu_;
   std::vector<Placement> placements_;
   std::vector<Kept> kept_;
   const std::map<std::string, Verb> verbs_ = {
       {"put", [this](auto& words) { return Put(words); }},
+      {"tree", [this](auto& words) { return Tree(words); }},
       {"storm", [this](auto& words) { return Storm(words); }},
       {"place", [this](auto& words) { return Place(words); }},
       {"get", [this](auto& words) { return Get(words); }},
       {"many", [this](auto& words) { return Many(words); }},
+      {"kinds", [this](auto&) { return Kinds(); }},
       {"check", [this](auto&) { return Check(); }},
       {"scribble", [this](auto&) { return Scribble(); }},
       {"drop", [this](auto&) { return Drop(); }},
@@ -298,7 +358,12 @@ int Serve(int argc, char** argv) {
   options.client = "fault_client";
   if (argc > 3) options.timeout = std::chrono::milliseconds(std::atoi(argv[3]));
   options.holds = argc <= 4;  // "calls": nothing is acquired without one
-  FaultClient client{Broker(options)};
+  std::optional<Device> gpu;
+  if (const char* const driver = std::getenv("FAULT_CLIENT_GPU"); driver != nullptr) {
+    options.cuda_driver = driver;
+    gpu = Device{kDeviceCuda, 0, {}};
+  }
+  FaultClient client(Broker(options), gpu);
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     const auto answer = client.Do(words);

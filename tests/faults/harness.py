@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
 CLIENT = BUILD / "tests/faults/fault_client"
+SIMULATED_CUDA = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
 HELPERS = 2  # threads that start when they are first needed, and stay: one closes what is slow to close
 PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
 
@@ -30,6 +31,37 @@ HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
 BROWSE, RING = 13, 17
 client_flags: list[str] = []  # what every client is told; ["calls"]: nothing is acquired without one
+
+
+class Memory:
+    """Where the arrays of a test lie: in host memory, or on the simulated GPU, shared as descriptors or as handles."""
+
+    def __init__(self, kind: str, folder: Path | None = None) -> None:
+        self.kind = kind
+        self.folder = folder  # where the processes of a simulated machine find each other
+
+    @property
+    def is_host(self) -> bool:
+        return self.kind == "host"
+
+    def machine(self, capacity: int | None) -> dict[str, str]:
+        """The environment of the daemon and of every client: the same machine for all."""
+        if self.is_host:
+            return {}
+        assert self.folder is not None
+        self.folder.mkdir(exist_ok=True)
+        words = ["devices=1", f"dir={self.folder}", f"memory={capacity or 1 << 30}"]
+        if self.kind == "cuda_ipc":
+            words.append("off=103")  # a driver that exports no descriptors
+        return {"SIMULATED_CUDA": ";".join(words), "FAULT_CLIENT_GPU": str(SIMULATED_CUDA)}
+
+    def flags(self, capacity: int | None) -> list[str]:
+        if self.is_host:
+            return ["--host-capacity", str(capacity)] if capacity else []
+        return ["--cuda-driver", str(SIMULATED_CUDA), "--cuda-capacity", "100%"]
+
+
+HOST = Memory("host")
 
 
 class Refused(Exception):
@@ -62,13 +94,21 @@ def eventually(what: str, test: Any) -> Any:
 class Client:
     """An exec'd fault_client."""
 
-    def __init__(self, address: Path, namespace: str = "default", timeout_ms: int = 30_000, prefix: list[str] | None = None):
+    def __init__(
+        self,
+        address: Path,
+        namespace: str = "default",
+        timeout_ms: int = 30_000,
+        prefix: list[str] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
             [*(prefix or []), str(CLIENT), str(address), namespace, str(timeout_ms), *client_flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            env={**os.environ, **(environment or {})},
         )
 
     @property
@@ -130,13 +170,26 @@ class Client:
 
 
 class Daemon:
-    """A real arraybridged in a directory of its own. `warden` is a client that reads its numbers."""
+    """A real arraybridged in a directory of its own. `warden` is a client that reads its numbers.
 
-    def __init__(self, directory: Path, *flags: str, prefix: list[str] | None = None, environment: dict[str, str] | None = None):
+    `capacity`: bytes of `memory`, where its clients' arrays lie; None: as much as there is.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *flags: str,
+        prefix: list[str] | None = None,
+        environment: dict[str, str] | None = None,
+        memory: Memory = HOST,
+        capacity: int | None = None,
+    ) -> None:
         self.directory = directory
-        self.flags = flags
+        self.memory = memory
+        self.machine = memory.machine(capacity)
+        self.flags = [*memory.flags(capacity), *flags]
         self.prefix = prefix or []
-        self.environment = environment or {}
+        self.environment = {**(environment or {}), **self.machine}
         self.clients: list[Client] = []
         self.start()
         self.warden = Client(directory, "warden")
@@ -169,7 +222,7 @@ class Daemon:
         return int(children[0]) if children else self.process.pid
 
     def client(self, namespace: str = "default", timeout_ms: int = 30_000, prefix: list[str] | None = None) -> Client:
-        client = Client(self.directory, namespace, timeout_ms, prefix)
+        client = Client(self.directory, namespace, timeout_ms, prefix, self.machine)
         self.clients.append(client)
         return client
 
@@ -225,6 +278,8 @@ class Ledger:
     def __init__(self, daemon: Daemon):
         self.daemon = daemon
         daemon.warden.insist("stats")  # connected, also after the daemon was started again
+        if not daemon.memory.is_host:
+            self.warm_up()
         self.files = daemon.memory_files()
         self.sockets = daemon.sockets()
         self.descriptors = len(daemon.links())
@@ -232,6 +287,17 @@ class Ledger:
         self.threads = daemon.threads()
         self.private_kib = daemon.private_kib()
         self.warden_descriptors = len(os.listdir(f"/proc/{daemon.warden.pid}/fd"))
+
+    def warm_up(self) -> None:
+        """What the first array on a GPU costs its owner once: a context, and the driver's own files."""
+        client = self.daemon.client("first")
+        client.ask("put first 4096 1")
+        client.ask("get first 1")
+        assert client.ask("kinds") == self.daemon.memory.kind
+        client.ask("withdraw first")
+        client.leave()
+        self.daemon.clients.remove(client)
+        eventually("its bytes are back", lambda: self.daemon.stats()["allocated_bytes"] == 0)
 
     def settle(self, *, sessions: int = 0, shares: int = 0, leases: int = 0, arenas: int | None = None) -> None:
         """sessions: beside the warden's. With no share and no session, every byte must be back."""
@@ -255,7 +321,8 @@ class Ledger:
         assert self.seen["charged_bytes"] == self.seen["allocated_bytes"], self.seen
         if sessions == 0:
             eventually("no socket but the baseline's", lambda: self.daemon.sockets() <= self.sockets)
-        eventually("one memory file an arena", lambda: self.daemon.memory_files() == self.files + self.seen["arenas"])
+        if self.daemon.memory.is_host:  # a GPU's memory is the driver's
+            eventually("one memory file an arena", lambda: self.daemon.memory_files() == self.files + self.seen["arenas"])
         if sessions == 0 and shares == 0:
             eventually("descriptors at the baseline", lambda: len(self.daemon.links()) <= self.descriptors)
             eventually("mappings at the baseline", lambda: self.daemon.mappings() <= self.mappings)

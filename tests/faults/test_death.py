@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import CLIENT, PATIENCE_S, Client, Daemon, Ledger, Refused, daemon_in, eventually
+from harness import CLIENT, PATIENCE_S, Client, Daemon, Ledger, Memory, Refused, daemon_in, eventually
 
 MIB = 1 << 20
+GPUS = ["cuda_vmm", "cuda_ipc"]
+OWNERS = "what a cudaIpcMemHandle opens is the daemon's, and goes with it"
 LONG = bool(os.environ.get("ARRAYBRIDGE_LONG"))
 KERNEL_TICK_S = 0.01  # CONFIG_HZ=100, the slowest
 
@@ -80,6 +82,7 @@ def test_killed_between_place_and_publish(daemon: Daemon, ledger: Ledger) -> Non
 STEPS = {"sendto": 8, "recvmsg": 8, "mmap": 12, "munmap": 2, "poll": 2, "close": 4}
 
 
+@pytest.mark.not_over(GPUS, "a driver makes system calls of its own")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("call", STEPS)
 def test_killed_at_the_nth_system_call(daemon: Daemon, ledger: Ledger, call: str) -> None:
@@ -148,6 +151,7 @@ def test_a_zombie_holds_nothing(daemon: Daemon, ledger: Ledger) -> None:
     ledger.settle()
 
 
+@pytest.mark.not_over(GPUS, "a forked child may make no call of a CUDA driver")
 def test_a_fork_is_a_client_of_its_own(daemon: Daemon, ledger: Ledger) -> None:
     """Fault 6: the child reads what it inherited, connects anew, and releases nothing of its parent's."""
     writer, parent = daemon.client(), daemon.client()
@@ -209,9 +213,10 @@ def test_a_reused_process_id_inherits_nothing(daemon: Daemon, ledger: Ledger) ->
     ledger.settle()
 
 
-def test_sigterm_under_load(tmp_path: Path) -> None:
+@pytest.mark.not_over(["cuda_ipc"], OWNERS)
+def test_sigterm_under_load(tmp_path: Path, memory: Memory) -> None:
     """Fault 8: calls finish or say UNAVAILABLE, mappings stay readable, the exit is clean."""
-    with daemon_in(tmp_path / "broker") as daemon:
+    with daemon_in(tmp_path / "broker", memory=memory) as daemon:
         writer = daemon.client()
         for i in range(8):
             writer.ask(f"put churn/{i} 65536 1")
@@ -232,6 +237,7 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
             reader.ask("check")
 
 
+@pytest.mark.not_over(["cuda_ipc"], OWNERS)
 def test_daemon_killed_and_started_again(daemon: Daemon) -> None:
     """Fault 9 without a descriptor store: arrays in use stay right, clients meet the new life by themselves."""
     writer, reader = daemon.client(), daemon.client()
@@ -254,6 +260,59 @@ def test_daemon_killed_and_started_again(daemon: Daemon) -> None:
     writer.ask("withdraw a")
     reader.leave()
     writer.leave()
+    ledger.settle()
+
+
+def test_the_next_life_of_the_broker_is_met_with_nothing_in_hand(daemon: Daemon) -> None:
+    """Fault 9 for memory that goes with the daemon, too: what was mapped and is used no more is in nobody's way."""
+    writer, reader = daemon.client(), daemon.client()
+    writer.ask("put a 65536 1")
+    reader.ask("get a 1")
+    reader.ask("drop")
+    daemon.process.kill()
+    daemon.process.wait()
+    time.sleep(2 * KERNEL_TICK_S)  # as above
+    daemon.start()
+    ledger = Ledger(daemon)
+    with pytest.raises(Refused, match="NOT_FOUND"):
+        reader.insist("get a 1")
+    writer.insist("put a 65536 2")
+    reader.ask("get a 2")
+    reader.ask("check")
+    writer.ask("withdraw a")
+    reader.leave()
+    writer.leave()
+    ledger.settle()
+
+
+def test_a_tree_is_there_whole_or_not_at_all(daemon: Daemon, ledger: Ledger) -> None:
+    """Arrays that are one share come together, to who waits for them too, and whenever their maker dies."""
+    chance = random.Random(3)
+    reader, steady = daemon.client(), daemon.client()
+    reader.tell("get tree/waited 100 wait 60000")
+    eventually("it waits", lambda: daemon.stats()["waiting"] == 1)
+    steady.ask("tree tree/waited 65536 100 12")
+    reader.answer()
+    for number in range(30):
+        maker = daemon.client()
+        maker.tell(f"tree tree/{number} 65536 {number} 12")
+        if number % 3 == 0:
+            maker.answer()
+        for _ in range(chance.randrange(60)):
+            reader.ask("stats")
+        maker.kill()
+        daemon.clients.remove(maker)
+    found = reader.ask("list tree/").split()
+    assert {"tree/0", "tree/3", "tree/waited"} <= set(found)
+    for name in found:
+        if name != "tree/waited":
+            reader.ask(f"get {name} {name.removeprefix('tree/')}")
+    assert int(reader.ask("check")) == len(found)
+    for name in found:
+        reader.ask(f"withdraw {name}")
+    reader.ask("check")
+    reader.leave()
+    steady.leave()
     ledger.settle()
 
 

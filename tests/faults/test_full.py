@@ -7,15 +7,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import DAEMON, Daemon, Ledger, Refused, daemon_in, eventually, first_to_answer
+from harness import DAEMON, Daemon, Ledger, Memory, Refused, daemon_in, eventually, first_to_answer
 
 MIB = 1 << 20
+LARGE = 18 * MIB  # an arena of its own, and a multiple of what a GPU hands out
 TOO_LONG_MS = 60_000
 
 
-def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path) -> None:
+def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path, memory: Memory) -> None:
     """Fault 20."""
-    with daemon_in(tmp_path / "broker", "--namespace-quota", "8MiB", "--host-capacity", "64MiB") as daemon:
+    with daemon_in(tmp_path / "broker", "--namespace-quota", "8MiB", memory=memory, capacity=64 * MIB) as daemon:
         ledger = Ledger(daemon)
         greedy, modest = daemon.client("greedy", timeout_ms=500), daemon.client("modest")
         with pytest.raises(Refused) as caught:
@@ -39,23 +40,23 @@ def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path) -> No
         ledger.settle()
 
 
-def test_waiters_are_served_first_come_first_served(tmp_path: Path) -> None:
+def test_waiters_are_served_first_come_first_served(tmp_path: Path, memory: Memory) -> None:
     """Fault 21: each freed place goes to who waited longest; the killed and the late leave the line."""
-    with daemon_in(tmp_path / "broker", "--host-capacity", f"{8 * 17}MiB") as daemon:
+    with daemon_in(tmp_path / "broker", memory=memory, capacity=8 * LARGE) as daemon:
         ledger = Ledger(daemon)
         holders = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(8)]
         for i, holder in enumerate(holders):
-            holder.ask(f"put held/{i} {17 * MIB} {i}")
+            holder.ask(f"put held/{i} {LARGE} {i}")
         waiters = []
         for i in range(8):
             waiter = daemon.client(timeout_ms=TOO_LONG_MS)
-            waiter.tell(f"put late/{i} {17 * MIB} {i}")
+            waiter.tell(f"put late/{i} {LARGE} {i}")
             waiters.append(waiter)
             eventually("it waits", lambda i=i: daemon.stats()["waiting"] == i + 1)
         hasty = daemon.client(timeout_ms=200)
         with pytest.raises(Refused) as caught:
-            hasty.ask(f"put hasty {17 * MIB} 1")
-        assert caught.value.code == "RESOURCE_EXHAUSTED" and str(8 * 17 * MIB) in caught.value.message
+            hasty.ask(f"put hasty {LARGE} 1")
+        assert caught.value.code == "RESOURCE_EXHAUSTED" and str(8 * LARGE) in caught.value.message
         waiters[1].kill()
         waiters[4].kill()
         eventually("the dead left the line", lambda: daemon.stats()["waiting"] == 6)
@@ -77,16 +78,16 @@ def test_waiters_are_served_first_come_first_served(tmp_path: Path) -> None:
         ledger.settle()
 
 
-def test_many_waiters_some_killed_none_forgotten(tmp_path: Path) -> None:
+def test_many_waiters_some_killed_none_forgotten(tmp_path: Path, memory: Memory) -> None:
     """Fault 21, the crowd: 60 queued Allocates with deadlines, a quarter killed, and no lost wake-up."""
-    with daemon_in(tmp_path / "broker", "--host-capacity", f"{4 * 17}MiB", "--limit", "sessions_per_uid=200") as daemon:
+    with daemon_in(tmp_path / "broker", "--limit", "sessions_per_uid=200", memory=memory, capacity=4 * LARGE) as daemon:
         ledger = Ledger(daemon)
         holder = daemon.client(timeout_ms=TOO_LONG_MS)
         for i in range(4):
-            holder.ask(f"put held/{i} {17 * MIB} 1")
+            holder.ask(f"put held/{i} {LARGE} 1")
         crowd = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(60)]
         for i, client in enumerate(crowd):
-            client.tell(f"put late/{i} {17 * MIB} 1")
+            client.tell(f"put late/{i} {LARGE} 1")
         eventually("all wait", lambda: daemon.stats()["waiting"] == 60)
         for client in crowd[::4]:
             client.kill()
@@ -139,6 +140,7 @@ def test_memory_is_recycled_not_grown(daemon: Daemon, ledger: Ledger) -> None:
     ledger.settle()
 
 
+@pytest.mark.not_over(["cuda_vmm", "cuda_ipc"], "device memory cannot be sealed")
 def test_sealed_shares_are_enforced(daemon: Daemon, ledger: Ledger) -> None:
     writer = daemon.client()
     assert writer.ask("put a 65536 1 sealed").endswith("enforced")

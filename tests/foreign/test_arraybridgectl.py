@@ -299,6 +299,15 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
     for socket in ("broker.sock", "lifeline.sock"):
         assert found[socket]["health"] == "problem" and "no broker serves" in found[socket]["finding"]
         assert found[socket]["mend"] == f"arraybridged --directory {tmp_path}"
+    assert all(finding.get("mend") for finding in found.values() if finding["health"] == "problem"), found
+
+
+def test_doctor_knows_what_helps_a_broker_that_drains(start: Callable[..., Daemon]) -> None:
+    daemon = start("--drain-timeout", "60s")
+    assert ctl("-H", daemon.directory, "drain").returncode == 0
+    code, found = findings("-H", daemon.directory)
+    assert (code, found["broker"]["health"]) == (1, "problem") and " drains" in found["broker"]["finding"]
+    assert found["broker"]["mend"] == "sudo systemctl restart arraybridged"
 
 
 @pytest.fixture

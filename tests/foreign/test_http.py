@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from foreign_client import CTL, PATIENCE_S, Daemon, Lifeline, Session, eventually, refused
+from foreign_client import BUILD, CTL, PATIENCE_S, ROOT, Daemon, Lifeline, Refused, Session, eventually, refused
 
 
 def url(daemon: Daemon) -> str:
@@ -56,6 +57,78 @@ def test_numbers_are_those_of_what_happened(daemon: Daemon, open_session: Callab
     assert found["process_resident_memory_bytes"] > 1 << 20
 
 
+def counted(daemon: Daemon, family: str) -> dict[str, float]:
+    """The samples of one family that are not 0, by their labels."""
+    found = samples(read(daemon, "/metrics"))
+    return {name.removeprefix(f"arraybridge_{family}"): value for name, value in found.items()
+            if re.match(rf"arraybridge_{family}(?:\{{|$)", name) and value != 0}  # fmt: skip
+
+
+def test_who_waits_is_in_flight(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(daemon)
+    waits = session.begin("Acquire", namespace="default", shares=[{"name": "later"}], timeout_ms=60_000)
+    label = '{door="grpc",verb="Acquire"}'
+    eventually("it waits", lambda: counted(daemon, "waiting_requests"))
+    assert counted(daemon, "requests_inflight") == {label: 1}
+    session.publish("later", bytes(10))
+    assert waits.result().shares
+    assert counted(daemon, "requests_inflight") == {}
+    waits = session.begin("Acquire", namespace="default", shares=[{"name": "never"}], timeout_ms=60_000)
+    eventually("it waits", lambda: counted(daemon, "requests_inflight") == {label: 1})
+    waits.cancel()
+    eventually("nobody waits", lambda: counted(daemon, "requests_inflight") == {})
+    watch = session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S)
+    next(watch)
+    assert counted(daemon, "requests_inflight") == {'{door="grpc",verb="Watch"}': 1}
+    watch.cancel()
+    eventually("nobody watches", lambda: counted(daemon, "requests_inflight") == {})
+
+
+def test_bytes_tickets_and_descriptors_are_told(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    daemon = start("--http", "127.0.0.1:0", "--log-format", "json", ticket_lifetime="10s")
+    session = open_session(daemon)
+    host = 'device="host",uuid="",kind="memfd"'
+    assert counted(daemon, "allocations_total") == counted(daemon, "tickets_total") == counted(daemon, "descriptors_passed_total") == {}
+    allocated = session.call("Allocate", namespace="default", size=1 << 20)
+    assert counted(daemon, "allocations") == counted(daemon, "allocations_total") == {f"{{{host}}}": 1}
+    assert counted(daemon, "allocation_duration_seconds_count") == {f"{{{host}}}": 1}
+    assert counted(daemon, "allocated_bytes_total") == {f"{{{host}}}": 1 << 20}
+    _, descriptor = session.lifeline.redeem(allocated.ticket)
+    os.close(descriptor)
+    with pytest.raises(Refused):
+        session.lifeline.redeem(allocated.ticket)
+    assert counted(daemon, "tickets_total") == {'{outcome="redeemed"}': 1, '{outcome="refused"}': 1}
+    eventually("it went out", lambda: counted(daemon, "descriptors_passed_total") == {'{kind="memfd"}': 1})
+    session.call("Release", arenas=[allocated.handle.arena])
+    eventually("its bytes are free", lambda: counted(daemon, "freed_bytes_total"))
+    assert counted(daemon, "freed_bytes_total") == {f'{{{host},cause="release"}}': 1 << 20}
+    assert counted(daemon, "allocations") == {}
+    session.publish("one", bytes(1000))
+    session.call("Withdraw", namespace="default", shares=[{"name": "one"}])
+    assert counted(daemon, "withdrawals_total") == {"": 1}
+    session.call("Allocate", namespace="default", size=1 << 20)  # a ticket that nobody redeems
+    session.close()
+    eventually("all is free", lambda: counted(daemon, "allocations") == {})
+    assert counted(daemon, "freed_bytes_total")[f'{{{host},cause="session_end"}}'] >= 1 << 20
+    assert sum(counted(daemon, "freed_bytes_total").values()) == sum(counted(daemon, "allocated_bytes_total").values())
+    assert counted(daemon, "tickets_total")['{outcome="expired"}'] == 1
+
+
+def test_what_runs_is_told(daemon: Daemon, start: Callable[..., Daemon]) -> None:
+    (labels,) = counted(daemon, "build_info")
+    build = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+    assert set(build) == {"version", "revision", "driver"}
+    here = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    if here.returncode == 0 and build["revision"] != "unknown":
+        assert re.fullmatch(r"[0-9a-f]{12}(?:-dirty)?", build["revision"])
+    assert build["driver"] == "none" or re.fullmatch(r"\d+\.\d", build["driver"])
+    simulated = start("--http", "127.0.0.1:0", "--log-format", "json", "--cuda-driver", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so"))
+    (labels,) = counted(simulated, "build_info")
+    assert re.search(r'driver="\d+\.\d"', labels)
+    assert {re.sub(r".*kind=.(\w+).*", r"\1", name) for name in samples(read(simulated, "/metrics"))
+            if name.startswith("arraybridge_allocations{")} == {"memfd", "cuda_vmm", "cuda_ipc"}  # fmt: skip
+
+
 def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     """What is counted beside the verbs: by whom nothing was granted, and how sessions end, at both doors."""
     daemon = start("--http", "127.0.0.1:0", "--log-format", "json", "--namespace-quota", "1MiB", watchers_per_uid="1")
@@ -66,8 +139,9 @@ def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open
     session, ends, cut = (open_session(daemon) for _ in range(3))
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         session.call("Allocate", namespace="default", size=8 << 20)
-    watches = [session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S) for _ in range(2)]
-    next(watches[0])
+    watches = [session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S)]
+    next(watches[0])  # before the second is asked for, which might overtake it
+    watches.append(session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S))
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "watchers_per_uid"):
         next(watches[1])
     with refused(grpc.StatusCode.UNAUTHENTICATED):

@@ -47,6 +47,7 @@ def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Ste
         runner.gtest("client's mappers", build / "tests/unit/client/client_cuda_test", 90, only="*" if simulated else MAPPERS_ON_A_CARD),
         runner.gtest("integration, GPU memory", build / "tests/integration/cuda_processes_test", 180),
         runner.gtest("integration, host memory", build / "tests/integration/two_processes_test", 60),
+        runner.gtest("integration, all kinds of memory", build / "tests/integration/all_kinds_test", 90),
     ]
     if machine.has("grpc") and machine.has("pytest"):
         chosen = [] if simulated else ["-k", "two_processes or killed_writer"]

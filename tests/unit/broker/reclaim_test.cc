@@ -218,5 +218,61 @@ TEST_F(ReclaimTest, AnUnusedNamespaceDoesNotStay) {
   EXPECT_TRUE(broker().ListNamespaces(session, {.page_size = 9})->rows.empty());
 }
 
+// Footprints by what let them go, in FreeCause's order.
+TEST_F(ReclaimTest, WhatLetAnArenaGoIsToldWithItsBytes) {
+  const auto flow = [this] {
+    const auto flows = Now().flows;
+    EXPECT_EQ(flows.size(), 1u);
+    EXPECT_EQ(flows.front().kind, HandleKind::kMemfd);
+    return flows.front();
+  };
+  EXPECT_EQ(flow().allocations_total, 0u);  // what is served has its row from the start
+  const auto session = Open();
+  GiveBack(session, Arena(session, kPage));
+  Sweep();
+  EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(kPage, 0, 0, 0));
+
+  const auto withdrawn = Arena(session, 2 * kPage);
+  Publish(session, withdrawn, "withdrawn");
+  GiveBack(session, withdrawn);
+  Sweep();
+  EXPECT_EQ(flow().allocations, 1u);
+  const ShareKey key{.name = "withdrawn"};
+  ASSERT_TRUE(broker().Withdraw(session, "default", {&key, 1}).ok());
+  Sweep();
+  EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(kPage, 0, 2 * kPage, 0));
+  EXPECT_EQ(Now().withdrawals_total, 1u);
+
+  const auto removed = Arena(session, 4 * kPage);
+  Publish(session, removed, "removed");
+  GiveBack(session, removed);
+  const ShareKey other{.name = "removed"};
+  ASSERT_TRUE(broker().Withdraw(NamespaceOf{"default", 1000}, {&other, 1}).ok());
+  Sweep();
+  EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(kPage, 0, 2 * kPage, 4 * kPage));
+
+  const auto leased = Arena(session, 8 * kPage);
+  Publish(session, leased, "leased");
+  GiveBack(session, leased);
+  const auto lease = Lease(session, "leased");
+  const ShareKey read{.name = "leased"};
+  ASSERT_TRUE(broker().Withdraw(session, "default", {&read, 1}).ok());
+  Release(session, lease);  // the last that kept it
+  Sweep();
+  EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(9 * kPage, 0, 2 * kPage, 4 * kPage));
+
+  Arena(session, 16 * kPage);
+  broker().EndSession(session);
+  EXPECT_EQ(flow().allocations, 1u);  // its bytes are still there
+  Sweep();
+  EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(9 * kPage, 16 * kPage, 2 * kPage, 4 * kPage));
+  EXPECT_EQ(flow().allocations, 0u);
+  EXPECT_EQ(flow().allocations_total, 5u);
+  EXPECT_EQ(flow().took.count, 5u);
+  EXPECT_EQ(flow().took.within.back(), 5u);
+  EXPECT_EQ(flow().allocated_bytes_total, 31 * kPage);
+  ExpectEmpty();
+}
+
 }  // namespace
 }  // namespace arraybridge

@@ -45,6 +45,27 @@ TEST_F(TicketTest, IsLateAtItsDeadline) {
   EXPECT_THAT(broker().Redeem(session, *ticket), FailsWith(Code::kNotFound, "TICKET_NOT_FOUND"));
 }
 
+TEST_F(TicketTest, WhatBecomesOfThemIsCounted) {
+  const auto session = Open();
+  const auto arena = Arena(session);
+  const auto issue = [&] { return broker().IssueTicket(session, ArenaId{arena.arena}, Access::kRead); };
+  const auto outcomes = [this] {
+    const Snapshot now = Now();
+    return std::vector<uint64_t>{now.tickets_redeemed_total, now.tickets_expired_total, now.tickets_refused_total};
+  };
+  const auto ticket = issue();
+  ASSERT_TRUE(broker().Redeem(session, *ticket).ok());
+  EXPECT_THAT(outcomes(), testing::ElementsAre(1, 0, 0));
+  ASSERT_FALSE(broker().Redeem(session, *ticket).ok());
+  EXPECT_THAT(outcomes(), testing::ElementsAre(1, 0, 1));
+  ASSERT_TRUE(issue().ok());
+  Sweep(Clock::now() + std::chrono::hours(1));
+  EXPECT_THAT(outcomes(), testing::ElementsAre(1, 1, 1));
+  ASSERT_TRUE(issue().ok());
+  broker().EndSession(session);  // nobody can redeem it any more
+  EXPECT_THAT(outcomes(), testing::ElementsAre(1, 2, 1));
+}
+
 TEST_F(TicketTest, SweepDropsLateOnesAndTheEndOfTheSessionAll) {
   const auto session = Open();
   const auto arena = Arena(session);

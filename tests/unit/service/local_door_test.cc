@@ -122,6 +122,54 @@ TEST_F(LocalDoorTest, AHelloOpensASessionWhoseEndIsTheSockets) {
   AwaitSessions(witness, 1);
 }
 
+TEST_F(LocalDoorTest, WhatWaitsIsInFlightUntilItIsAnsweredOrItsClientIsGone) {
+  LifelineClient witness = Greeted();
+  const auto in_flight = [this] {
+    for (const Traffic::Row& row : verbs().traffic().Rows()) {
+      if (row.verb == "Acquire") return row.in_flight;
+    }
+    return uint64_t{0};
+  };
+  v1::AcquireRequest waits;
+  waits.add_shares()->set_name("not there yet");
+  waits.set_timeout_ms(60'000);
+  v1::AcquireRequest gives_up = waits;
+  gives_up.set_timeout_ms(1);
+  v1::AcquireRequest asks = waits;
+  asks.set_timeout_ms(0);
+
+  LifelineClient client = Greeted();
+  EXPECT_EQ(client.Call(Verb::kAcquire, asks).code(), Code::kNotFound);
+  EXPECT_EQ(in_flight(), 0u);
+  ASSERT_EQ(client.Send(Verb::kAcquire, waits.SerializeAsString(), 7), SendOutcome::kSent);
+  ASSERT_EQ(client.Send(Verb::kAcquire, waits.SerializeAsString(), 8), SendOutcome::kSent);
+  while (Stats(witness).waiting() != 2) ::usleep(100);
+  EXPECT_EQ(in_flight(), 2u);
+  EXPECT_EQ(client.Call(Verb::kAcquire, gives_up, 9).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(in_flight(), 2u);
+  client.Close();
+  AwaitSessions(witness, 1);
+  EXPECT_EQ(Stats(witness).waiting(), 0u);
+  EXPECT_EQ(in_flight(), 0u);
+}
+
+TEST_F(LocalDoorTest, DescriptorsThatWentOutAreCounted) {
+  LifelineClient client = Greeted();
+  const Traffic& traffic = verbs().traffic();
+  v1::AllocateRequest allocate;
+  allocate.mutable_device()->set_type(kDeviceCpu);
+  allocate.set_size(4096);
+  ASSERT_TRUE(client.Call(Verb::kAllocate, allocate).descriptor.valid());
+  while (traffic.passed(FdKind::kMemfd) != 1) ::usleep(100);  // counted once it is sent
+  EXPECT_EQ(traffic.passed(FdKind::kPages), 0u);
+  v1::BrowseRequest browse;
+  ASSERT_TRUE(client.Call(Verb::kBrowse, browse).descriptor.valid());
+  client.Call(Verb::kGetStats, v1::GetStatsRequest());  // answered by the same thread, after that
+  EXPECT_EQ(traffic.passed(FdKind::kPages), 1u);
+  EXPECT_EQ(traffic.passed(FdKind::kMemfd) + traffic.passed(FdKind::kPages), 2u);
+  EXPECT_EQ(traffic.passed(FdKind::kCudaVmm), 0u);
+}
+
 TEST_F(LocalDoorTest, AnswersRepeatVerbAndRequest) {
   LifelineClient client = Greeted();
   const auto got = client.Call(Verb::kGetStats, v1::GetStatsRequest(), 0xfedcba9876543210);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace arraybridge {
@@ -65,6 +66,37 @@ TEST(TrafficTest, EveryVerbHasItsName) {
   const auto rows = traffic.Rows();
   EXPECT_EQ(rows.size(), size_t{Number(Verb::kLast)});
   for (const auto& row : rows) EXPECT_NE(row.verb, "unknown");
+}
+
+TEST(TrafficTest, WhatIsBegunIsInFlightUntilItEnds) {
+  Traffic traffic;
+  const auto in_flight = [&] { return traffic.Rows().empty() ? 0 : traffic.Rows().front().in_flight; };
+  Traffic::InFlight one = traffic.Begin(Door::kLifeline, Number(Verb::kAcquire));
+  ASSERT_EQ(in_flight(), 1u);  // there is a row before anything was answered
+  EXPECT_EQ(traffic.Rows().front().count, 0u);
+  {
+    const Traffic::InFlight dropped = traffic.Begin(Door::kLifeline, Number(Verb::kAcquire));
+    EXPECT_EQ(in_flight(), 2u);
+  }
+  Traffic::InFlight moved = std::move(one);
+  one.End();  // NOLINT(bugprone-use-after-move): it is nobody's any more
+  EXPECT_EQ(in_flight(), 1u);
+  moved = traffic.Begin(Door::kLifeline, Number(Verb::kAcquire));
+  EXPECT_EQ(in_flight(), 1u);
+  moved.End();
+  moved.End();
+  EXPECT_EQ(in_flight(), 0u);
+}
+
+TEST(TrafficTest, DescriptorsAreCountedByWhatTheyAreOf) {
+  Traffic traffic;
+  traffic.CountPassed(PassedFd({}, HandleKind::kCudaVmm).kind());
+  traffic.CountPassed(PassedFd({}, HandleKind::kMemfd).kind());
+  traffic.CountPassed(PassedFd({}, FdKind::kPages).kind());
+  traffic.CountPassed(FdKind::kPages);
+  EXPECT_EQ(traffic.passed(FdKind::kMemfd), 1u);
+  EXPECT_EQ(traffic.passed(FdKind::kCudaVmm), 1u);
+  EXPECT_EQ(traffic.passed(FdKind::kPages), 2u);
 }
 
 TEST(TrafficTest, ThreadsLoseNothing) {

@@ -1,0 +1,27 @@
+# cmake -DSOURCE=… -DOUTPUT=… [-DREVISION=…] -P Revision.cmake: writes the definition of daemon/revision.h, only if it is
+# another one than before. REVISION says it where there is no checkout, for packagers.
+if(NOT REVISION)
+  set(REVISION unknown)
+  find_program(GIT git)
+  if(GIT)
+    execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --show-toplevel
+      OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+    file(REAL_PATH ${SOURCE} source)
+    if(NOT failed AND top STREQUAL source) # and not a repository that this lies in
+      execute_process(COMMAND ${GIT} -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
+        OUTPUT_VARIABLE described OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+      if(NOT failed)
+        set(REVISION ${described})
+      endif()
+    endif()
+  endif()
+endif()
+file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
+#include "daemon/revision.h"
+
+namespace arraybridge {
+
+const char* const kRevision = "@REVISION@";
+
+}  // namespace arraybridge
+]])

@@ -1,0 +1,270 @@
+// What a client may rely on wherever its arrays lie: in host memory, and on the simulated GPU, shared by descriptor or
+// by cudaIpcMemHandle. What needs clients of its own is in two_processes_test and cuda_processes_test.
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <arraybridge/broker.h>
+
+#include "tests/integration/filled.h"
+#include "tests/integration/processes.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::seconds;
+
+const std::string& Library() {
+  static const std::string library = DriverUnderTest(SIMULATED_CUDA_LIBRARY);
+  return library;
+}
+
+struct Kind {
+  HandleKind kind;
+  bool holds;  // shares are acquired without calls where that is possible, or never
+};
+
+// Of the daemon; the test's own process has a driver that can do everything.
+struct Machine {
+  explicit Machine(HandleKind kind) {
+    ::setenv("SIMULATED_CUDA", kind == HandleKind::kCudaIpc ? "devices=1;off=103" : "devices=1", 1);
+  }
+};
+
+class AllKindsTest : public ::testing::WithParamInterface<Kind>, Machine, public DaemonTest {
+ protected:
+  AllKindsTest() : Machine(GetParam().kind), DaemonTest(Flags()) {}
+
+  void SetUp() override {
+    if (kind() == HandleKind::kMemfd) return;
+#if defined(ARRAYBRIDGE_FOREIGN_DAEMON)
+    GTEST_SKIP() << "the daemon is another build's, which cannot load the simulated driver of this one";
+#endif
+    if (!IsSimulated(Library())) GTEST_SKIP() << "cuda_processes_test is what runs on a card";
+  }
+
+  static HandleKind kind() { return GetParam().kind; }
+  static Device device() { return kind() == HandleKind::kMemfd ? Device{} : Device{kDeviceCuda, 0, {}}; }
+  Broker::Options options() const {
+    Broker::Options options{.address = directory_, .timeout = seconds(30), .client = "test"};
+    options.holds = GetParam().holds;
+    if (kind() != HandleKind::kMemfd) options.cuda_driver = Library();
+    return options;
+  }
+  static Result<Share> Put(Broker& broker, const std::string& name, size_t bytes, uint8_t fill,
+                           Broker::PublishOptions options = {}) {
+    const std::vector<uint8_t> content(bytes, fill);
+    const View view = ViewOf(content);
+    auto placed = broker.Place({&view, 1}, false, device());
+    if (!placed.ok()) return placed.status();
+    options.name = name;
+    return broker.Publish(*placed, options);
+  }
+
+ private:
+  static std::vector<std::string> Flags() {
+    if (kind() == HandleKind::kMemfd) return {"--cuda-driver", "none", "--namespace-quota", "32MiB"};
+    return {"--cuda-driver", Library(), "--namespace-quota", "32MiB"};
+  }
+};
+
+TEST_P(AllKindsTest, ItLiesWhereItWasPutAndComesAsItShould) {
+  Broker broker(options());
+  ASSERT_TRUE(Put(broker, "frame", 5000, 3).ok());
+  const auto array = broker.Acquire({.name = "frame"});
+  ASSERT_TRUE(array.ok()) << array.status().ToString();
+  EXPECT_EQ(array->share->kind, kind());
+  EXPECT_EQ(array->views[0].device.type, device().type);
+  EXPECT_TRUE(IsFilled(array->views[0], 5000, 3));
+  EXPECT_FALSE(IsFilled(array->views[0], 5000, 4)) << "the check can fail";
+}
+
+TEST_P(AllKindsTest, WhoWaitsForANameIsToldWhenItComes) {
+  Broker broker(options());
+  const auto in_vain = broker.Acquire({.name = "never"}, {.wait = std::chrono::milliseconds(1)});
+  EXPECT_EQ(in_vain.status().code(), Code::kDeadlineExceeded);
+  std::thread waits([this] {
+    Broker reader(options());
+    const auto array = reader.Acquire({.name = "soon"}, {.wait = seconds(60)});
+    ASSERT_TRUE(array.ok()) << array.status().ToString();
+    EXPECT_TRUE(IsFilled(array->views[0], 70000, 5));
+  });
+  while (broker.GetStats()->waiting == 0) std::this_thread::yield();
+  EXPECT_TRUE(Put(broker, "soon", 70000, 5).ok());
+  waits.join();
+}
+
+TEST_P(AllKindsTest, TheQuotaIsNamedAndWhatIsWithdrawnMakesRoom) {
+  Broker::Options hasty = options();
+  hasty.timeout = std::chrono::milliseconds(500);
+  Broker broker(hasty);
+  constexpr size_t kBytes = 6 << 20;
+  Status refused;
+  int put = 0;
+  for (; refused.ok() && put < 20; ++put) refused = Put(broker, std::to_string(put), kBytes, 1).status();
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted) << refused.ToString();
+  EXPECT_NE(refused.message().find(std::to_string(32 << 20)), std::string::npos) << refused.ToString();
+  EXPECT_GE(put, 4);
+  ASSERT_TRUE(broker.Withdraw({.name = "0"}).ok());
+  ASSERT_TRUE(broker.Withdraw({.name = "1"}).ok());
+  EXPECT_TRUE(Put(broker, "again", kBytes, 2).ok());
+  const auto array = broker.Acquire({.name = "again"});
+  ASSERT_TRUE(array.ok()) << array.status().ToString();
+  EXPECT_TRUE(IsFilled(array->views[0], kBytes, 2));
+}
+
+TEST_P(AllKindsTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
+  if (kind() == HandleKind::kCudaIpc) GTEST_SKIP() << "what its handles open is the daemon's, and goes with it";
+  Broker broker(options());
+  ASSERT_TRUE(Put(broker, "old", 100000, 7).ok());
+  auto shared = broker.Acquire({.name = "old"});
+  auto mine = broker.Acquire({.name = "old"}, {.mode = MapMode::kPrivate});
+  ASSERT_TRUE(shared.ok() && mine.ok());
+  daemon_->Kill();
+  EXPECT_TRUE(IsFilled(shared->views[0], 100000, 7));
+  EXPECT_TRUE(IsFilled(mine->views[0], 100000, 7));
+  EXPECT_EQ(broker.GetStats().status().code(), Code::kUnavailable);
+  Start();
+  const auto lost = broker.Acquire({.name = "old"});
+  EXPECT_EQ(lost.status().code(), Code::kNotFound) << lost.status().ToString();
+  auto share = Put(broker, "new", 1000, 8);
+  ASSERT_TRUE(share.ok()) << share.status().ToString();
+  EXPECT_NE(share->broker_id, shared->share->broker_id);
+  EXPECT_TRUE(IsFilled(shared->views[0], 100000, 7));
+  shared->views.clear();
+  mine->views.clear();
+  EXPECT_TRUE(broker.Flush().ok());
+  EXPECT_EQ(broker.GetStats()->leases, 0u);
+}
+
+TEST_P(AllKindsTest, APlacementOfALostConnectionSaysSo) {
+  Broker broker(options());
+  const std::vector<uint8_t> content(1000, 1);
+  const View view = ViewOf(content);
+  auto placed = broker.Place({&view, 1}, false, device());
+  ASSERT_TRUE(placed.ok());
+  daemon_->Kill();
+  Start();
+  EXPECT_FALSE(broker.Publish(*placed, {.name = "x"}).ok());
+  const auto again = broker.Publish(*placed, {.name = "x"});
+  EXPECT_EQ(again.status().reason(), "PLACEMENT_LOST");
+  if (kind() == HandleKind::kCudaIpc) return;  // they were the daemon's
+  EXPECT_TRUE(IsFilled(placed->views()[0], 1000, 1)) << "the bytes stay";
+}
+
+TEST_P(AllKindsTest, ReplacedRangesAreCarvedAgain) {
+  Broker broker(options());
+  constexpr size_t kBytes = 300000;
+  for (int round = 0; round < 200; ++round) {
+    const auto fill = static_cast<uint8_t>(round);
+    auto share = Put(broker, "frame", kBytes, fill, {.replace = true});
+    ASSERT_TRUE(share.ok()) << share.status().ToString();
+    auto array = broker.Acquire({.name = "frame"});
+    ASSERT_TRUE(array.ok()) << array.status().ToString();
+    ASSERT_TRUE(IsFilled(array->views[0], kBytes, fill));
+  }
+  EXPECT_LE(broker.client_stats().arena_bytes, 16u << 20) << "200 frames of 300 kB went through";
+}
+
+TEST_P(AllKindsTest, BytesOfALiveArrayAreNotCarvedAgain) {
+  Broker broker(options());
+  ASSERT_TRUE(Put(broker, "held", 100000, 1).ok());
+  auto held = broker.Acquire({.name = "held"});
+  ASSERT_TRUE(held.ok());
+  ASSERT_TRUE(broker.Withdraw({.name = "held"}).ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(Put(broker, "other", 100000, 2, {.replace = true}).ok());
+  EXPECT_TRUE(IsFilled(held->views[0], 100000, 1));
+}
+
+TEST_P(AllKindsTest, WhatNobodyUsesIsGivenBack) {
+  Broker broker(options());
+  {
+    ASSERT_TRUE(Put(broker, "x", 5000, 1).ok());
+    auto array = broker.Acquire({.name = "x"});
+    ASSERT_TRUE(array.ok());
+    EXPECT_EQ(broker.client_stats().arenas_mapped, 1u);
+    EXPECT_EQ(broker.client_stats().live_leases, 1u);
+    ASSERT_TRUE(broker.Withdraw({.name = "x"}).ok());
+  }
+  ASSERT_TRUE(broker.Flush().ok());
+  ASSERT_TRUE(broker.Flush().ok());
+  const ClientStats mine = broker.client_stats();
+  EXPECT_EQ(mine.live_leases, 0u);
+  EXPECT_EQ(mine.pending_releases, 0u);
+  EXPECT_EQ(mine.arenas_mapped, 0u);
+  EXPECT_EQ(mine.arenas_written, 0u);
+}
+
+TEST_P(AllKindsTest, WhatLiesInAPlacementIsPublishedInPlace) {
+  Broker broker(options());
+  const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {1000}, .strides = {}};
+  auto placed = broker.Empty({&spec, 1}, false, device());
+  ASSERT_TRUE(placed.ok());
+  View view = placed->views()[0];
+  EXPECT_TRUE(broker.PlacementOf({&view, 1}).ok());
+  std::vector<uint8_t> elsewhere(1000);
+  const View foreign = ViewOf(elsewhere);
+  EXPECT_EQ(broker.PlacementOf({&foreign, 1}).status().code(), Code::kNotFound);
+  ASSERT_TRUE(broker.Publish(*broker.PlacementOf({&view, 1}), {.name = "in place"}).ok());
+  EXPECT_EQ(broker.PlacementOf({&view, 1}).status().code(), Code::kNotFound) << "published once";
+}
+
+TEST_P(AllKindsTest, ManyThreadsShareOneConnection) {
+  Broker broker(options());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 20; ++round) {
+        const std::string name = std::to_string(t);
+        const auto fill = static_cast<uint8_t>(t * 16 + round % 16);
+        auto share = Put(broker, name, 5000, fill, {.replace = true});
+        ASSERT_TRUE(share.ok()) << share.status().ToString();
+        auto array = broker.Acquire({.name = name});
+        ASSERT_TRUE(array.ok()) << array.status().ToString();
+        ASSERT_TRUE(IsFilled(array->views[0], 5000, fill));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(broker.GetStats()->sessions, 1u);
+  EXPECT_EQ(broker.List()->size(), 16u);
+}
+
+TEST_P(AllKindsTest, EmptyAndScalarArraysTravelToo) {
+  Broker broker(options());
+  const int64_t scalar = 77;
+  std::vector<View> views(2);
+  views[0].type = {2, 32, 1};
+  views[0].dtype = "float32";
+  views[0].shape = {3, 0};
+  views[0].strides = {1, 1};
+  views[1].data = const_cast<int64_t*>(&scalar);
+  views[1].type = {0, 64, 1};
+  views[1].dtype = "int64";
+  auto placed = broker.Place(views, false, device());
+  ASSERT_TRUE(placed.ok()) << placed.status().ToString();
+  EXPECT_EQ(placed->views()[0].data, nullptr);
+  auto share = broker.Publish(*placed, {.structure = "tree", .metadata = "mine"});
+  ASSERT_TRUE(share.ok()) << share.status().ToString();
+  EXPECT_TRUE(share->unnamed);
+  auto array = broker.Acquire({.name = {}, .id = share->id});
+  ASSERT_TRUE(array.ok()) << array.status().ToString();
+  EXPECT_EQ(array->views[0].data, nullptr);
+  EXPECT_EQ(array->views[0].shape, (std::vector<int64_t>{3, 0}));
+  const auto copy = CopyToHeap(array->views[1]);
+  ASSERT_TRUE(copy.ok()) << copy.status().ToString();
+  EXPECT_EQ(*static_cast<const int64_t*>(copy->data), 77);
+  EXPECT_EQ(array->share->structure + array->share->metadata, "treemine");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AllKindsTest,
+                         ::testing::Values(Kind{HandleKind::kMemfd, true}, Kind{HandleKind::kMemfd, false},
+                                           Kind{HandleKind::kCudaVmm, true}, Kind{HandleKind::kCudaVmm, false},
+                                           Kind{HandleKind::kCudaIpc, true}, Kind{HandleKind::kCudaIpc, false}),
+                         [](const auto& of) {
+                           return std::string(NameOf(of.param.kind)) + (of.param.holds ? "_Holds" : "_Calls");
+                         });
+
+}  // namespace
+}  // namespace arraybridge

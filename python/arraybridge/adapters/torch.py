@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
@@ -82,7 +82,7 @@ def ordinary(kind: type) -> Callable[[Any], View] | None:
 
 def quick(dtype: str) -> Callable[[View], Any]:
     """What `view` does with compact host memory of this dtype."""
-    return _importer()
+    return _exchanger() or _importer()
 
 
 def _plain(tensor: Any) -> View:
@@ -100,23 +100,33 @@ def _torch() -> Any:
 
 @functools.cache
 def _importer() -> Callable[[View], Any]:
-    """By DLPack's C table where torch has it, which takes a third of the time; tried before it is relied upon."""
     torch = _torch()
+    exchange = _exchanger()
+    if exchange is None:
+        return cast("Callable[[View], Any]", torch.from_dlpack)
 
-    def exchanged(view: View, exchange: Any = _core.exchange, kind: Any = torch.Tensor) -> Any:
+    def exchanged(view: View) -> Any:
         try:
-            return exchange(view, kind)
+            return exchange(view)
         except TypeError:
             return torch.from_dlpack(view)  # of a GPU's memory, which wants a stream
 
+    return exchanged
+
+
+@functools.cache
+def _exchanger() -> Callable[[View], Any] | None:
+    """DLPack's C table, which takes a third of the time of torch's own importer, for host memory; tried before it is relied
+    upon. None: an older torch, or one that has changed its mind."""
+    torch = _torch()
+    exchange = _core.exchanger(torch.Tensor)
     trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(12)))).named("uint8")
     try:
-        made = exchanged(trial)
+        made = exchange(trial)
         right = made.data_ptr() == trial.address and made.tolist() == list(range(12)) and type(made) is torch.Tensor
     except Exception:
-        right = False  # an older torch, or one that has changed its mind
-    found: Callable[[View], Any] = exchanged if right else torch.from_dlpack
-    return found
+        right = False
+    return exchange if right else None
 
 
 def _filler(tensor: Any) -> Any:

@@ -89,6 +89,11 @@ def _plain(tensor: Any) -> View:
     # The exchange table exports all three as if they were nothing; what has no storage it refuses.
     if tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
         raise UnsupportedArray("torch", "any", "hand_over", "there is something to say about it")
+    # Its storage may have been cut under it: surely not if it has room for what begins where it begins.
+    if tensor.untyped_storage().nbytes() < tensor.nbytes or tensor.storage_offset():
+        form = _cut(tensor)
+        if form is not None:
+            raise UnsupportedArray("torch", "any", "hand_over", form)
     return _core.wrap(tensor)
 
 
@@ -160,7 +165,7 @@ def _refuse_formless(tensor: Any) -> None:
     elif tensor.device.type not in ("cpu", "cuda"):
         form = f"a tensor on {tensor.device}"
     else:
-        form = _without_memory(tensor) or _refusing_itself(tensor)
+        form = _without_memory(tensor) or _cut(tensor) or _refusing_itself(tensor)
     if form is not None:
         raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be handed on")
 
@@ -176,6 +181,17 @@ def _without_memory(tensor: Any) -> str | None:
     # What a subclass wraps is somewhere else; its own storage has a size alone.
     wrapper = tensor.untyped_storage().nbytes()
     return f"a wrapper subclass ({type(tensor).__name__})" if wrapper else "a tensor with freed storage"
+
+
+def _cut(tensor: Any) -> str | None:
+    """What a tensor is whose storage was made smaller under it: to read its last elements may end the process, which torch
+    does not check either."""
+    if not tensor.numel():
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    there = tensor.untyped_storage().nbytes()
+    return None if needed <= there else f"a tensor with cut storage ({there} bytes of the {needed} that it reaches)"
 
 
 def _refusing_itself(tensor: Any) -> str | None:

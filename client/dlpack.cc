@@ -120,12 +120,30 @@ DLManagedTensorVersioned* ExportVersioned(const View& view, bool is_copied) {
   return tensor;
 }
 
-Result<DLManagedTensor*> ExportLegacy(const View& view) {
-  if (view.read_only && !view.legacy_may_alias_read_only)
+Result<DLManagedTensor*> ExportLegacy(const View& view, bool may_alias_read_only) {
+  if (view.read_only && !view.legacy_may_alias_read_only && !may_alias_read_only)
     return FailedPrecondition(
         "read-only memory cannot be exported without max_version=(1, 0): "
         "an unversioned capsule cannot say that it is read-only");
   return Export<DLManagedTensor>(view);
+}
+
+bool IsPlain(const DLManagedTensorVersioned& tensor) {
+  const DLTensor& array = tensor.dl_tensor;
+  if (tensor.version.major != DLPACK_MAJOR_VERSION || (tensor.flags & ~kDlpackReadOnly) != 0) return false;
+  if (tensor.deleter == nullptr || array.device.device_type != kDLCPU || array.device.device_id != 0) return false;
+  if (array.data == nullptr || array.byte_offset != 0) return false;
+  if (array.ndim < 0 || static_cast<size_t>(array.ndim) > layout::kRankMax) return false;
+  if (array.ndim > 0 && (array.shape == nullptr || array.strides == nullptr)) return false;
+  const DataType type{array.dtype.code, array.dtype.bits, array.dtype.lanes};
+  if (!layout::CheckType(type).ok()) return false;
+  uint64_t elements = 1;
+  for (int32_t i = array.ndim - 1; i >= 0; --i) {
+    if (array.shape[i] <= 0 || array.strides[i] != static_cast<int64_t>(elements)) return false;
+    if (__builtin_mul_overflow(elements, static_cast<uint64_t>(array.shape[i]), &elements)) return false;
+    if (elements > layout::kBytesMax) return false;
+  }
+  return layout::CompactBytes(elements, type).ok();
 }
 
 Result<View> ImportVersioned(DLManagedTensorVersioned* tensor) {

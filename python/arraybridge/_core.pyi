@@ -3,7 +3,7 @@
 Errors of the broker arrive as StatusError(code, message, reason); arraybridge.errors turns them into classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 dlpack_version: Final[tuple[int, int]]
@@ -204,11 +204,23 @@ class Core:
         """Waits until the broker has taken what was entered; raises what of it failed."""
     def settle(self) -> None: ...
 
-def exchange(view: View, type: type, /) -> Any:
-    """An object of a type that has DLPack's exchange table, over the View's memory. Nothing is copied.
+def exchanger(type: type, /) -> Callable[[View], Any]:
+    """What makes objects of a type that has DLPack's exchange table, over the memory of Views. Nothing is copied.
 
-    Raises:
+    Raises, when it is called:
         TypeError: the type has no table, or the View is of no host memory. What the table's owner itself raises.
+    """
+
+def capsuled(take: Callable[[Any], Any], /) -> Callable[[View], Any]:
+    """What calls `take` with a View's immutable_capsule(), and returns what it returns."""
+
+def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
+    """What becomes of an array that is like one before, and its plan; None: there is none, or anything went wrong.
+
+    Args:
+        roads: as `arraybridge.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
+            plans from View.traits to (plan, show or None, count). A `read` may also return (what is wanted, key of its
+            plan).
     """
 
 def wrap(obj: Any, /) -> View:

@@ -334,6 +334,7 @@ class Broker(Session):
         if (copy is None or copy is False) and require is None and device is None and not allow_downcast:
             alike = self._delivery.alike(array, framework, copy)
             if alike is not None:
+                self._delivery.note(alike[1])
                 return Converted(*alike) if explain else alike[0]
         wanted = Wanted.of(framework, "safe", copy, require, device, allow_downcast)
         return self._delivery.converted(array, wanted, explain=explain, progress=progress)

@@ -185,11 +185,11 @@ def converted(
     stacklevel: int = 4,
 ) -> Any:
     """convert_memory. `stacklevel`: how far above `warnings.warn` its caller is; 4 for whom a public function calls this."""
-    key: shortcut.Key | None = None
+    wishes: tuple[object, ...] | None = None
     plain = (copy is None or copy is False) and not allow_downcast
     if plain and (gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy")):
-        key = type(data), source_type, target_type, copy
-        known = _shortcuts.take(key, data)
+        wishes = source_type, target_type, copy
+        known = _shortcuts.take(data, *wishes)
         if known is not None:
             return known[0]
     check_copy(copy)
@@ -199,8 +199,8 @@ def converted(
     device = _device(gpu_id, target, caps, names, stacklevel)
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
     counts.of_process.note(chosen)
-    if key is not None:
-        _shortcuts.learn(key, data, target, caps, chosen)
+    if wishes is not None:
+        _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
     return result
 
 

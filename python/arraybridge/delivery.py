@@ -85,6 +85,9 @@ class Delivery:
         self._connection = connection
         self._outcomes = Outcomes()
         self._shortcuts = shortcut.Shortcuts()
+        # The short way of `converted`: take(array, framework, copy), and its plan is noted. For hot paths as they are.
+        self.alike: Final = self._shortcuts.take
+        self.note: Final = self._outcomes.note
         self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show, shortcut.Count]] = {}
 
     @property
@@ -125,14 +128,6 @@ class Delivery:
         if plans:
             self._outcomes.told(results, plans, wanted.copy, False)
         return results
-
-    def alike(self, array: Any, framework: str, copy: bool | None) -> tuple[Any, Plan] | None:
-        """The short way of `converted`, if nothing is wished but copy=None or False: an array like one that was converted
-        before, and its plan. None: this one takes the careful way, which says in words what may be wrong with it."""
-        known = self._shortcuts.take((type(array), framework, copy), array)
-        if known is not None:
-            self._outcomes.note(known[1])
-        return known
 
     def converted(
         self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None

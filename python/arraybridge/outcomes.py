@@ -6,7 +6,7 @@ import logging
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from arraybridge import _core, adapters, counts, devices, planner
 from arraybridge.errors import BrokerError, CopyWarning, raised_by
@@ -14,6 +14,7 @@ from arraybridge.planner import Converted, Plan
 
 _log = logging.getLogger("arraybridge")
 _log_is_on = _log.isEnabledFor
+_DEBUG: Final = logging.DEBUG
 
 
 def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
@@ -48,7 +49,7 @@ class Outcomes:
     def note(self, chosen: Plan) -> None:
         """Remembers and logs a plan."""
         self._of_thread.plan = chosen
-        if _log_is_on(logging.DEBUG):
+        if _log_is_on(_DEBUG):
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:

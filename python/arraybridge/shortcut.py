@@ -7,7 +7,8 @@ once for all arrays that are alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
 from arraybridge import _core, adapters, counts
@@ -16,12 +17,15 @@ from arraybridge.detect import memory_type_of
 from arraybridge.planner import Caps, Plan
 
 Maker = Callable[[Any], _core.View]
+# What is wanted, by its source's framework alone, and what its plan depends on; or a View, as a Maker has it.
+Straight = Callable[[Any], tuple[Any, Hashable] | _core.View]
 Show = Callable[[_core.View], Any]
 Key = tuple[Any, ...]  # the array's class first, then whatever else was said
 Count = Iterator[int]  # moved on for every array that goes this way
 # From arrays of one class to those of one framework, as it is configured now: how to read them, its caps now (None: they
-# never change), its caps when the plans were made, and those by View.traits (no Show: the array itself is wanted).
-Road = tuple[Maker, Callable[[], Caps] | None, Caps, dict[int | None, tuple[Plan, Show | None, Count]]]
+# never change), its caps when the plans were made, and those by View.traits (no Show: the array itself is wanted) and by
+# what a Straight says.
+Road = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, dict[Hashable, tuple[Plan, Show | None, Count]]]
 _PLANS_MAX: Final = 1024
 # Array classes of frameworks, which live as long as the process; no class of a user's.
 _makers: dict[type, Maker] = {}
@@ -32,21 +36,9 @@ class Shortcuts:
 
     def __init__(self) -> None:
         self._roads: dict[Key, Road] = {}
-
-    def take(self, key: Key, array: Any) -> tuple[Any, Plan] | None:
-        """What an array becomes that is like one before, and its plan. None: it takes the careful way, which says in words
-        what may be wrong with it. REQUIRES: the key begins with the array's class."""
-        try:
-            read, caps_now, caps, plans = self._roads[key]
-            if caps_now is not None and caps_now() is not caps:
-                return None
-            view = read(array)
-            plan, show, count = plans[view.traits]
-            found = array if show is None else show(view)
-            next(count)
-            return found, plan
-        except Exception:
-            return None
+        # take(array, *wishes): what an array becomes that is like one before, and its plan. None: it takes the careful way,
+        # which says in words what may be wrong with it.
+        self.take: Final = functools.partial(_core.shortcut, self._roads)
 
     def learn(self, key: Key, array: Any, target: Adapter, caps: Caps, plan: Plan) -> None:
         """Of an array that took the careful way. What copies or has a word to say takes it every time."""
@@ -62,11 +54,15 @@ class Shortcuts:
             if len(self._roads) >= _PLANS_MAX:
                 self._roads.clear()
             caps_now = None if caps.settled else target.caps
-            road = self._roads[key] = (_makers[type(array)], caps_now, caps, {})
+            read = _straight(type(array), target) or _makers[type(array)]
+            road = self._roads[key] = (read, caps_now, caps, {})
         plans = road[3]
         if len(plans) >= _PLANS_MAX:
             plans.clear()
-        plans[traits] = plan, show, counts.of_process.free(plan)
+        decided = plans[traits] = plan, show, counts.of_process.free(plan)
+        found = None if road[0] is _makers[type(array)] else road[0](array)
+        if isinstance(found, tuple):
+            plans[found[1]] = decided
 
 
 def quick(target: Adapter, dtype: str) -> Show:
@@ -94,6 +90,13 @@ def _maker(kind: type) -> Maker | None:
     if found is not None:
         _makers[kind] = found
     return found
+
+
+def _straight(kind: type, target: Adapter) -> Straight | None:
+    """How a framework makes another one's arrays of its own, if that is quicker than a View and no less checked."""
+    source = adapters.named(str(memory_type_of(kind)))
+    found: Callable[[str], Straight | None] | None = getattr(source, "straight", None)
+    return None if found is None else found(target.caps().name)
 
 
 def _nothing(kind: type) -> None:

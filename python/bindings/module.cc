@@ -20,8 +20,15 @@ PyCFunction Fast(Function function) {  // functions with other argument lists; t
 PyMethodDef g_functions[] = {
     {"wrap", ab::Wrap, METH_O,
      "wrap($module, obj, /)\n--\n\nA View of anything that speaks DLPack. Nothing is copied."},
-    {"exchange", Fast(ab::Exchange), METH_FASTCALL,
-     "exchange($module, view, type, /)\n--\n\nAn object of a type that has DLPack's exchange table, over host memory."},
+    {"exchanger", ab::Exchanger, METH_O,
+     "exchanger($module, type, /)\n--\n\nWhat makes objects of a type that has DLPack's exchange table of Views of "
+     "host "
+     "memory."},
+    {"capsuled", ab::Capsuled, METH_O,
+     "capsuled($module, take, /)\n--\n\nWhat gives a function Views as unversioned capsules."},
+    {"shortcut", Fast(ab::Shortcut), METH_FASTCALL,
+     "shortcut($module, roads, array, /, *wishes)\n--\n\nWhat becomes of an array that is like one before, and its "
+     "plan."},
     {"wrap_buffer", Fast(ab::WrapBuffer), METH_FASTCALL | METH_KEYWORDS,
      "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
     {"wrap_array_interface", ab::WrapArrayInterface, METH_VARARGS,

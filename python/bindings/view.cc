@@ -42,17 +42,10 @@ PyObject* DeviceOf(PyObject* self, void*) { return ViewDlpackDevice(self, nullpt
 PyObject* ReadOnly(PyObject* self, void*) { return PyBool_FromLong(Self(self).read_only); }
 PyObject* Compact(PyObject* self, void*) { return PyBool_FromLong(Self(self).compact()); }
 
-// All that a plan needs to know of compact host memory, as one number to look a plan up by; None of other memory, and
-// of dtypes that have a name of their own.
 PyObject* Traits(PyObject* self, void*) {
-  const View& view = Self(self);
-  if (view.device.type != kDeviceCpu || !view.compact() || !DlpackSays(view)) Py_RETURN_NONE;
-  const auto address = reinterpret_cast<uintptr_t>(view.data);
-  const uint64_t aligned = static_cast<uint64_t>(address == 0 ? 12 : std::min(std::countr_zero(address), 12));
-  const uint64_t empty = view.data == nullptr ? 1 : 0;
-  return PyLong_FromUnsignedLongLong(uint64_t{view.type.code} | uint64_t{view.type.bits} << 8U |
-                                     uint64_t{view.type.lanes} << 16U | uint64_t{view.read_only} << 32U | empty << 33U |
-                                     aligned << 34U | uint64_t{view.shape.size()} << 40U);
+  const auto traits = TraitsOf(Self(self));
+  if (!traits.has_value()) Py_RETURN_NONE;
+  return PyLong_FromUnsignedLongLong(*traits);
 }
 
 // For consumers that cannot be told a stream. What is complete is itself.
@@ -77,11 +70,7 @@ PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
 }
 
 PyObject* ImmutableCapsule(PyObject* self, PyObject*) {
-  return Guarded<>(static_cast<PyObject*>(nullptr), [self] {
-    View view = Self(self);
-    view.legacy_may_alias_read_only = true;
-    return ViewLegacyCapsule(view);
-  });
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self] { return ViewLegacyCapsule(Self(self)); });
 }
 
 PyObject* Named(PyObject* self, PyObject* arguments, PyObject* keywords) {
@@ -221,6 +210,19 @@ const View* ViewOf(PyObject* object) {
   if (IsView(object)) return &Self(object);
   PyErr_Format(PyExc_TypeError, "expected a View, not %.100s", Py_TYPE(object)->tp_name);
   return nullptr;
+}
+
+std::optional<uint64_t> TraitsOf(const View& view) {
+  if (view.device.type != kDeviceCpu || !view.compact() || !DlpackSays(view)) return std::nullopt;
+  return TraitsOf(view.type, view.data, view.read_only, view.shape.size());
+}
+
+uint64_t TraitsOf(DataType type, const void* data, bool read_only, size_t rank) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const uint64_t aligned = static_cast<uint64_t>(address == 0 ? 12 : std::min(std::countr_zero(address), 12));
+  const uint64_t empty = data == nullptr ? 1 : 0;
+  return uint64_t{type.code} | uint64_t{type.bits} << 8U | uint64_t{type.lanes} << 16U | uint64_t{read_only} << 32U |
+         empty << 33U | aligned << 34U | uint64_t{rank} << 40U;
 }
 
 PyObject* TupleOf(const std::vector<int64_t>& values) {

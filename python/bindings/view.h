@@ -23,6 +23,12 @@ bool IsView(PyObject* object);
 // nullptr with a TypeError if it is no View. Borrowed.
 const View* ViewOf(PyObject* object);
 
+// All that a plan needs to know of compact host memory, as one number to look a plan up by; nothing of other memory,
+// and of dtypes that have a name of their own.
+std::optional<uint64_t> TraitsOf(const View& view);
+// Of compact host memory.
+uint64_t TraitsOf(DataType type, const void* data, bool read_only, size_t rank);
+
 // A tuple of ints; nullptr with a Python error.
 PyObject* TupleOf(const std::vector<int64_t>& values);
 
@@ -33,7 +39,7 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 bool CheckDlpackSays(const View& view);
 // The same, without an error.
 bool DlpackSays(const View& view);
-// An unversioned capsule; no stream is ordered. nullptr with a Python error.
+// An unversioned capsule for a consumer whose arrays are immutable; no stream is ordered. nullptr with a Python error.
 PyObject* ViewLegacyCapsule(const View& view);
 PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
 // Waits for bytes that another process makes. False with a BufferError: they will never be there.
@@ -54,11 +60,27 @@ const void* ExchangeTable();
 
 // wrap.cc: module functions.
 PyObject* Wrap(PyObject* module, PyObject* object);
-PyObject* Exchange(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+PyObject* Exchanger(PyObject* module, PyObject* type);
+PyObject* Capsuled(PyObject* module, PyObject* take);
+// What Capsuled was given; nullptr of anything else. Borrowed.
+PyObject* TakerOfCapsules(PyObject* capsuled);
+// What `take` makes of a View as an unversioned capsule, for a consumer whose arrays are immutable.
+PyObject* TakeCapsule(PyObject* take, const View& view);
+// The type of what Exchanger made; nullptr of anything else.
+PyTypeObject* ExchangedType(PyObject* exchanger);
+// An object of that type over a tensor of host memory. nullptr with a Python error; whether it has taken the tensor
+// over then, nobody knows.
+PyObject* ExchangeTensor(PyTypeObject* type, DLManagedTensorVersioned* tensor);
+// What an object exports that has the exchange table, or `__dlpack__` as a method of its class; the caller's. nullptr,
+// maybe without an error: Wrap says more.
+DLManagedTensorVersioned* TensorOf(PyObject* object);
 PyObject* WrapBuffer(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
 PyObject* WrapArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* WrapCudaArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* Gpus(PyObject* module, PyObject* unused);
 PyObject* CopyToHeapOf(PyObject* module, PyObject* object);
+
+// shortcut.cc
+PyObject* Shortcut(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace arraybridge::python

@@ -214,7 +214,11 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
   });
 }
 
-PyObject* ViewLegacyCapsule(const View& view) { return CheckDlpackSays(view) ? Export(view, false) : nullptr; }
+PyObject* ViewLegacyCapsule(const View& view) {
+  if (!CheckDlpackSays(view)) return nullptr;
+  const auto tensor = ExportLegacy(view, true);
+  return tensor.ok() ? Capsule(*tensor) : RaiseBuffer(tensor.status());
+}
 
 PyObject* ViewDlpackDevice(PyObject* self, PyObject*) {
   const Device& device = reinterpret_cast<ViewObject*>(self)->view.device;

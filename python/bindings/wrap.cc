@@ -108,6 +108,31 @@ PyObject* CallDlpack(PyObject* object) {
   return method == nullptr ? nullptr : CallForGpu(method.get());
 }
 
+// What Exchanger makes: the type is its `self`.
+PyObject* ExchangeTo(PyObject* type, PyObject* object) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    const View* view = ViewOf(object);
+    if (view == nullptr || !CheckDlpackSays(*view)) return nullptr;
+    if (view->device.type != kDeviceCpu) return PyErr_Format(PyExc_TypeError, "no host memory");
+    DLManagedTensorVersioned* tensor = ExportVersioned(*view);
+    PyObject* made = ExchangeTensor(reinterpret_cast<PyTypeObject*>(type), tensor);
+    if (made != nullptr) return made;
+    PyObject *kind = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&kind, &value, &traceback);
+    tensor->deleter(tensor);  // a second call of it finds nothing to do
+    PyErr_Restore(kind, value, traceback);
+    return nullptr;
+  });
+}
+
+// What Capsuled makes: the function is its `self`.
+PyObject* CapsuleTo(PyObject* take, PyObject* object) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    const View* view = ViewOf(object);
+    return view == nullptr ? nullptr : TakeCapsule(take, *view);
+  });
+}
+
 }  // namespace
 
 PyObject* Wrap(PyObject*, PyObject* object) {
@@ -131,25 +156,55 @@ PyObject* Wrap(PyObject*, PyObject* object) {
   return FromCapsule(capsule.get());
 }
 
-PyObject* Exchange(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
-    if (count != 2 || !PyType_Check(arguments[1]))
-      return PyErr_Format(PyExc_TypeError, "exchange takes a View and a type");
-    const View* view = ViewOf(arguments[0]);
-    if (view == nullptr || !CheckDlpackSays(*view)) return nullptr;
-    const DLPackExchangeAPI* table = TableOf(reinterpret_cast<PyTypeObject*>(arguments[1]));
-    if (table == nullptr || table->managed_tensor_to_py_object_no_sync == nullptr || view->device.type != kDeviceCpu)
-      return PyErr_Format(PyExc_TypeError, "no exchange table, or no host memory");
-    DLManagedTensorVersioned* tensor = ExportVersioned(*view);
-    void* made = nullptr;
-    if (table->managed_tensor_to_py_object_no_sync(tensor, &made) == 0) return static_cast<PyObject*>(made);
-    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    tensor->deleter(tensor);  // a second call of it finds nothing to do
-    if (type == nullptr) return PyErr_Format(PyExc_BufferError, "the exchange API failed without an error");
-    PyErr_Restore(type, value, traceback);
-    return nullptr;
-  });
+DLManagedTensorVersioned* TensorOf(PyObject* object) {
+  DLManagedTensorVersioned* tensor = nullptr;
+  if (const DLPackExchangeAPI* table = TableOf(Py_TYPE(object)); table != nullptr)
+    return table->managed_tensor_from_py_object_no_sync(object, &tensor) == 0 ? tensor : nullptr;
+  PyObject* const method = _PyType_Lookup(Py_TYPE(object), Names().method);
+  if (method == nullptr || !PyType_HasFeature(Py_TYPE(method), Py_TPFLAGS_METHOD_DESCRIPTOR)) return nullptr;
+  PyObject* const values[] = {object, Names().version};
+  const Ref capsule(PyObject_VectorcallMethod(Names().method, values, 1, Names().keywords));
+  if (capsule == nullptr || !PyCapsule_IsValid(capsule.get(), "dltensor_versioned")) return nullptr;
+  tensor = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.get(), "dltensor_versioned"));
+  return PyCapsule_SetName(capsule.get(), "used_dltensor_versioned") == 0 ? tensor : nullptr;
+}
+
+PyObject* ExchangeTensor(PyTypeObject* type, DLManagedTensorVersioned* tensor) {
+  const DLPackExchangeAPI* table = TableOf(type);
+  void* made = nullptr;
+  if (table == nullptr || table->managed_tensor_to_py_object_no_sync == nullptr)
+    return PyErr_Format(PyExc_TypeError, "%.100s has no exchange table", type->tp_name);
+  if (table->managed_tensor_to_py_object_no_sync(tensor, &made) == 0) return static_cast<PyObject*>(made);
+  if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_BufferError, "the exchange API failed without an error");
+  return nullptr;
+}
+
+PyObject* Capsuled(PyObject*, PyObject* take) {
+  static PyMethodDef method = {"take", CapsuleTo, METH_O,
+                               "take($self, view, /)\n--\n\nWhat a function makes of an unversioned capsule."};
+  return PyCFunction_New(&method, take);
+}
+
+PyObject* TakeCapsule(PyObject* take, const View& view) {
+  const Ref capsule(ViewLegacyCapsule(view));
+  return capsule == nullptr ? nullptr : PyObject_CallOneArg(take, capsule.get());
+}
+
+PyObject* TakerOfCapsules(PyObject* capsuled) {
+  if (!PyCFunction_CheckExact(capsuled) || PyCFunction_GET_FUNCTION(capsuled) != &CapsuleTo) return nullptr;
+  return PyCFunction_GET_SELF(capsuled);
+}
+
+PyTypeObject* ExchangedType(PyObject* exchanger) {
+  if (!PyCFunction_CheckExact(exchanger) || PyCFunction_GET_FUNCTION(exchanger) != &ExchangeTo) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(PyCFunction_GET_SELF(exchanger));
+}
+
+PyObject* Exchanger(PyObject*, PyObject* type) {
+  static PyMethodDef method = {"exchange", ExchangeTo, METH_O,
+                               "exchange($self, view, /)\n--\n\nAn object of a certain type, over host memory."};
+  if (!PyType_Check(type)) return PyErr_Format(PyExc_TypeError, "exchanger takes a type");
+  return PyCFunction_New(&method, type);
 }
 
 PyObject* CopyToHeapOf(PyObject*, PyObject* object) {

@@ -31,6 +31,8 @@ import torch
 
 import arraybridge
 import jax
+from arraybridge import counts
+
 BATCH_S = 0.002  # long beside the clock, short beside what disturbs
 LOOPS = 20_000
 
@@ -98,12 +100,14 @@ def views(rounds: int) -> list[Row]:
     view = arraybridge.asdlpack(np.arange(1024, dtype="f4"))
     tensor = torch.ones(3)
     empty = (lambda: None)
+    tally = counts.Counts().free(arraybridge.Broker("/nonexistent", start="never").plan(tensor, "numpy"))
     rows = [
         measured("view_dlpack", "View.__dlpack__()", lambda: view.__dlpack__(), empty, rounds, "at most 150"),
         measured(
             "view_dlpack_keywords", "View.__dlpack__(max_version=, stream=None)",
             lambda: view.__dlpack__(max_version=(1, 0), stream=None), empty, rounds, "at most 150",
         ),
+        measured("count", "one more in conversion_counts()", lambda: next(tally), empty, rounds, "at most 50 more"),
         measured(
             "detect", "detect_memory_type", lambda: arraybridge.detect_memory_type(tensor), empty, rounds, "at most 100"
         ),

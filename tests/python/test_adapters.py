@@ -10,6 +10,7 @@ import simulated
 import arraybridge
 from arraybridge import InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, progress
 from arraybridge.adapters import jax as jax_adapter
+from arraybridge.adapters import tensorflow as tensorflow_adapter
 from arraybridge.adapters import torch as torch_adapter
 
 GPU_CASES = [
@@ -203,5 +204,22 @@ def test_private_roads_are_taken_and_left(monkeypatch):
     monkeypatch.setattr(below, "dlpack_managed_tensor_to_buffer", lambda *_: jax.numpy.ones(48, "uint8"))
     assert jax_adapter._importer.__wrapped__(jax).__name__ == "public"
     monkeypatch.undo()
-    monkeypatch.setattr(torch_adapter._core, "exchange", lambda view, kind: torch.ones(12, dtype=torch.uint8))
+    monkeypatch.setattr(torch_adapter._core, "exchanger", lambda kind: lambda view: torch.ones(12, dtype=torch.uint8))
+    assert torch_adapter._exchanger.__wrapped__() is None
+    monkeypatch.setattr(torch_adapter, "_exchanger", lambda: None)
     assert torch_adapter._importer.__wrapped__() is torch.from_dlpack
+
+
+def test_tensorflows_own_alias_is_tried_before_it_is_relied_upon(monkeypatch):
+    pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+    assert tensorflow_adapter.straight("numpy") is not None
+    assert tensorflow_adapter.straight("torch") is None
+
+    class Copies(np.ndarray):
+        def _numpy_internal(self):
+            return np.arange(48, dtype="u1")
+
+    monkeypatch.setattr(tensorflow_adapter, "view", lambda view: np.asarray(view).view(Copies))
+    assert tensorflow_adapter.straight.__wrapped__("numpy") is None, "a copy"
+    monkeypatch.setattr(tensorflow_adapter, "view", lambda view: np.asarray(view))
+    assert tensorflow_adapter.straight.__wrapped__("numpy") is None, "it has no such method"

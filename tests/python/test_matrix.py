@@ -215,3 +215,9 @@ def test_on_a_gpu(gpu_report, source, target, way):
 @pytest.mark.parametrize(("source", "target", "way"), cells(TO_HOST))
 def test_from_a_gpu_to_the_host(gpu_report, source, target, way):
     assert gpu_report[source][target]["cpu"] == way
+
+
+def test_every_layout_of_every_dtype_on_a_gpu():
+    with simulated.daemon() as (address, environment):
+        done, refused = map(int, simulated.run("layouts_gpu_program.py", environment, address).split())
+    assert done > 5000 and refused > 500

@@ -94,6 +94,56 @@ print("alive")
 """
 
 
+CUT = """
+import sys
+import numpy as np, tensorflow, torch, jax, arraybridge
+from arraybridge import UnsupportedArray, convert_memory
+
+broker = arraybridge.Broker(sys.argv[1], namespace="cut", start="never")
+bytes_ = 256 << 20
+
+
+def cut():
+    tensor = torch.zeros(bytes_, dtype=torch.uint8)
+    tensor.untyped_storage().resize_(4096)
+    return tensor
+
+
+def refused(ask):
+    try:
+        ask()
+    except UnsupportedArray as error:
+        assert "cut storage (4096 bytes of the 268435456" in str(error), error
+        return
+    raise SystemExit("not refused")
+
+
+for _ in range(2):  # the second time there is a short way
+    for target in ("numpy", "tensorflow", "jax"):
+        for copy in (None, True, False):
+            refused(lambda: broker.convert(cut(), target, copy=copy))
+            refused(lambda: convert_memory(cut(), "torch", target, None, copy=copy))
+        broker.convert(torch.zeros(bytes_, dtype=torch.uint8), target, copy=False)
+    refused(lambda: broker.convert(cut(), "torch", copy=True))
+    refused(lambda: broker.put(cut(), "a"))
+    refused(lambda: broker.put(cut(), "a", wait=False))
+    refused(lambda: broker.put({"x": np.ones(3), "y": cut()}, "a"))
+    broker.put(torch.ones(16, dtype=torch.uint8), f"b{_}", wait=False)
+    refused(lambda: arraybridge.asdlpack(cut()))
+same = cut()
+assert broker.convert(same, "torch") is same
+wide = torch.ones(1, 4).expand(1000, 4)
+assert broker.convert(wide, "numpy").sum() == 4000, "less memory than elements, and all of it there"
+assert broker.convert(torch.zeros(3, 4)[:, 1:3], "numpy").shape == (3, 2)
+broker.flush()
+print("alive")
+"""
+
+
+def test_a_tensor_whose_storage_was_cut_under_it_is_never_read(client):
+    assert client(CUT) == "alive\n"
+
+
 def test_opencl_memory_never_reaches_torch_and_lives_beside_tensorflow(client):
     printed = client(OPENCL)
     if printed.startswith("missing"):

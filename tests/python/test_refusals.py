@@ -61,7 +61,7 @@ def test_a_form_is_refused_after_others_like_it_took_the_short_way():
     for target in OTHERS:
         for _ in range(3):
             NOBODY.convert(torch.ones(16), target, copy=False, explain=True)
-        for form in ("freed storage", "zero", "functional"):
+        for form in ("freed storage", "cut storage", "zero", "functional"):
             make, word = FORMS[form]
             with pytest.raises(UnsupportedArray, match=word):
                 NOBODY.convert(make(), target, copy=False)

@@ -38,6 +38,18 @@ def freed():
     return tensor
 
 
+def cut():
+    tensor = torch.ones(4)
+    tensor.untyped_storage().resize_(12)
+    return tensor
+
+
+def cut_behind_an_offset():
+    tensor = torch.ones(2, 8)[1, ::3]  # the last of its three is element 14
+    tensor.untyped_storage().resize_(56)
+    return tensor
+
+
 FORMS = {
     "traceable wrapper": (lambda: TwoTensor(torch.ones(2), torch.ones(2)), r"wrapper subclass \(TwoTensor\)"),
     "refusing wrapper": (Wrapper, r"wrapper subclass \(Wrapper\)"),
@@ -46,6 +58,8 @@ FORMS = {
     "functional": (lambda: torch._to_functional_tensor(torch.ones(2)), "functional"),
     "zero": (lambda: torch._efficientzerotensor((3,)), "zero tensor"),
     "freed storage": (freed, "freed storage"),
+    "cut storage": (cut, r"cut storage \(12 bytes of the 16"),
+    "cut storage behind an offset": (cut_behind_an_offset, r"cut storage \(56 bytes of the 60"),
     "uninitialized parameter": (torch.nn.UninitializedParameter, "uninitialized"),
     "uninitialized buffer": (torch.nn.UninitializedBuffer, "uninitialized"),
 }

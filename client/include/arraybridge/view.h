@@ -53,8 +53,13 @@ inline constexpr uint64_t kDlpackSubbytePadded = 4;
 // second call finds nothing to do. Never NULL, byte_offset 0, strides never NULL for ndim > 0, data NULL at size 0.
 // `is_copied`: DLPack's IS_COPIED. REQUIRES: the consumer gets the view's only copy, made for it alone.
 DLManagedTensorVersioned* ExportVersioned(const View& view, bool is_copied = false);
-// FAILED_PRECONDITION for a read-only view, unless legacy_may_alias_read_only: the dialect cannot say read-only.
-Result<DLManagedTensor*> ExportLegacy(const View& view);
+// FAILED_PRECONDITION for a read-only view, unless legacy_may_alias_read_only, or `may_alias_read_only` here: the
+// dialect cannot say read-only.
+Result<DLManagedTensor*> ExportLegacy(const View& view, bool may_alias_read_only = false);
+
+// Whether the tensor says of compact host memory what ExportVersioned would say: a consumer may have it as it is. False
+// also of tensors without elements.
+bool IsPlain(const DLManagedTensorVersioned& tensor);
 
 // Takes the tensor over on success only; the view's owner calls its deleter. INVALID_ARGUMENT names the value that is
 // refused: rank, lanes, dtype, negative size, overflow, NULL data, foreign major version. Nothing is copied.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,13 +80,37 @@ def quick(dtype: str) -> Callable[[View], Any]:
 
 
 @functools.cache
+def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None:
+    """How ordinary tensors on the host become arrays of `target` by TensorFlow itself, each with what alone its plan depends
+    on, or Views; tried before it is relied upon. None: it cannot."""
+    if target != "numpy" or _gpus(_tensorflow()):
+        return None
+    ndarray = numpy_adapter.module().ndarray
+
+    def aliased(tensor: Any) -> tuple[Any, Hashable] | View:
+        found = tensor._numpy_internal()  # what its buffer protocol asks, too
+        if type(found) is not ndarray:
+            return _core.wrap_buffer(tensor)  # without dimensions it is a scalar
+        found.setflags(write=False)
+        return found, found.dtype
+
+    try:
+        trial = view(_core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8"))
+        made = aliased(trial)[0]  # type: ignore[index]
+        alike = made.tobytes() == bytes(range(48)) and not made.flags.writeable
+        right = alike and made.__array_interface__["data"][0] == _core.wrap_buffer(trial).address
+    except Exception:
+        right = False  # it is nobody's promise
+    return aliased if right else None
+
+
+@functools.cache
 def _importer() -> Callable[[View], Any]:
     """TensorFlow's own importer, or the call below it, which takes three quarters of the time: tried before it is relied
     upon."""
     take = _tensorflow().experimental.dlpack.from_dlpack  # three lazy modules deep
 
-    def public(view: View) -> Any:
-        return take(view.immutable_capsule())
+    public = _core.capsuled(take)
 
     try:
         below = importlib.import_module("tensorflow.python.pywrap_tfe").TFE_FromDlpackCapsule
@@ -94,9 +118,10 @@ def _importer() -> Callable[[View], Any]:
     except Exception:
         return public  # it is nobody's promise
 
-    def private(view: View) -> Any:
-        return below(view.immutable_capsule(), context()._handle)  # None, which it refuses, until there is a context
+    def taken(capsule: Any) -> Any:
+        return below(capsule, context()._handle)  # None, which it refuses, until there is a context
 
+    private = _core.capsuled(taken)
     return private if _alike(public, private) else public
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
@@ -82,13 +82,18 @@ def ordinary(kind: type) -> Callable[[Any], View] | None:
 
 def quick(dtype: str) -> Callable[[View], Any]:
     """What `view` does with compact host memory of this dtype."""
-    return _importer()
+    return _exchanger() or _importer()
 
 
 def _plain(tensor: Any) -> View:
     # The exchange table exports all three as if they were nothing; what has no storage it refuses.
     if tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
         raise UnsupportedArray("torch", "any", "hand_over", "there is something to say about it")
+    # Its storage may have been cut under it: surely not if it has room for what begins where it begins.
+    if tensor.untyped_storage().nbytes() < tensor.nbytes or tensor.storage_offset():
+        form = _cut(tensor)
+        if form is not None:
+            raise UnsupportedArray("torch", "any", "hand_over", form)
     return _core.wrap(tensor)
 
 
@@ -100,23 +105,33 @@ def _torch() -> Any:
 
 @functools.cache
 def _importer() -> Callable[[View], Any]:
-    """By DLPack's C table where torch has it, which takes a third of the time; tried before it is relied upon."""
     torch = _torch()
+    exchange = _exchanger()
+    if exchange is None:
+        return cast("Callable[[View], Any]", torch.from_dlpack)
 
-    def exchanged(view: View, exchange: Any = _core.exchange, kind: Any = torch.Tensor) -> Any:
+    def exchanged(view: View) -> Any:
         try:
-            return exchange(view, kind)
+            return exchange(view)
         except TypeError:
             return torch.from_dlpack(view)  # of a GPU's memory, which wants a stream
 
+    return exchanged
+
+
+@functools.cache
+def _exchanger() -> Callable[[View], Any] | None:
+    """DLPack's C table, which takes a third of the time of torch's own importer, for host memory; tried before it is relied
+    upon. None: an older torch, or one that has changed its mind."""
+    torch = _torch()
+    exchange = _core.exchanger(torch.Tensor)
     trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(12)))).named("uint8")
     try:
-        made = exchanged(trial)
+        made = exchange(trial)
         right = made.data_ptr() == trial.address and made.tolist() == list(range(12)) and type(made) is torch.Tensor
     except Exception:
-        right = False  # an older torch, or one that has changed its mind
-    found: Callable[[View], Any] = exchanged if right else torch.from_dlpack
-    return found
+        right = False
+    return exchange if right else None
 
 
 def _filler(tensor: Any) -> Any:
@@ -150,7 +165,7 @@ def _refuse_formless(tensor: Any) -> None:
     elif tensor.device.type not in ("cpu", "cuda"):
         form = f"a tensor on {tensor.device}"
     else:
-        form = _without_memory(tensor) or _refusing_itself(tensor)
+        form = _without_memory(tensor) or _cut(tensor) or _refusing_itself(tensor)
     if form is not None:
         raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be handed on")
 
@@ -166,6 +181,17 @@ def _without_memory(tensor: Any) -> str | None:
     # What a subclass wraps is somewhere else; its own storage has a size alone.
     wrapper = tensor.untyped_storage().nbytes()
     return f"a wrapper subclass ({type(tensor).__name__})" if wrapper else "a tensor with freed storage"
+
+
+def _cut(tensor: Any) -> str | None:
+    """What a tensor is whose storage was made smaller under it: to read its last elements may end the process, which torch
+    does not check either."""
+    if not tensor.numel():
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    there = tensor.untyped_storage().nbytes()
+    return None if needed <= there else f"a tensor with cut storage ({there} bytes of the {needed} that it reaches)"
 
 
 def _refusing_itself(tensor: Any) -> str | None:

@@ -87,6 +87,20 @@ class TorchTensor(Held):
     def data_ptr(self) -> int:
         return self.address
 
+    def numel(self) -> int:
+        return self.held.size
+
+    def element_size(self) -> int:
+        return self.held.dtype_code[1] // 8
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def untyped_storage(self) -> Any:
+        """As far as its last element reaches."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.held.strides, strict=True))
+        return SimpleNamespace(nbytes=lambda: (last + 1) * self.element_size())
+
     def detach(self) -> "TorchTensor":
         return self
 

@@ -152,3 +152,20 @@ def test_one_process_converts_without_a_broker(environment: dict[str, str], pack
         env=environment | {"PYTHONPATH": package}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch_to_numba_and_back",
+        "numba_to_torch",
+        "compact_arrays_reach_the_host",
+        "dtypes_beyond_numpys_are_kept_or_refused_by_name",
+    ],
+)
+def test_layouts_and_dtypes_are_exact(environment: dict[str, str], package: str, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "layout_program.py"), name],
+        env=environment | {"PYTHONPATH": package}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -1,0 +1,147 @@
+// The short way of arraybridge/shortcut.py, which decides what may take it and keeps the tables: here they are looked
+// up, without a frame of Python for each question. Where both sides speak DLPack's versioned dialect, the producer's
+// tensor goes to the consumer as it is, if it says what ours would say.
+#include <dlpack/dlpack.h>
+
+#include "python/bindings/exchange.h"
+#include "python/bindings/python_owner.h"
+#include "python/bindings/view.h"
+
+namespace arraybridge::python {
+
+namespace {
+
+struct Delete {
+  void operator()(DLManagedTensorVersioned* tensor) const {
+    if (tensor->deleter != nullptr) tensor->deleter(tensor);
+  }
+};
+using Tensor = std::unique_ptr<DLManagedTensorVersioned, Delete>;
+
+// (type(array), *wishes).
+PyObject* KeyOf(PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
+  PyObject* key = PyTuple_New(count + 1);
+  if (key == nullptr) return nullptr;
+  PyTuple_SET_ITEM(key, 0, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(array))));
+  for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(key, i + 1, Py_NewRef(wishes[i]));
+  return key;
+}
+
+// A tuple of `size` that a table has under this key, held: another thread may clear the table. nullptr, maybe without
+// an error.
+Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size) {
+  if (!PyDict_CheckExact(table) || key == nullptr) return nullptr;
+  PyObject* entry = PyDict_GetItemWithError(table, key);
+  if (entry == nullptr || !PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != size) return nullptr;
+  return Ref(Py_NewRef(entry));
+}
+
+// What shortcut.py's Road says.
+struct Road {
+  explicit Road(PyObject* tuple)
+      : read(PyTuple_GET_ITEM(tuple, 0)),
+        caps_now(PyTuple_GET_ITEM(tuple, 1)),
+        caps(PyTuple_GET_ITEM(tuple, 2)),
+        plans(PyTuple_GET_ITEM(tuple, 3)) {}
+
+  // Whether the target is configured as it was when the plans were made: its caps are the same object.
+  bool AsBefore() const {
+    if (caps_now == Py_None) return true;
+    const Ref now(PyObject_CallNoArgs(caps_now));
+    return now.get() == caps;
+  }
+  // (plan, show, count); nullptr, maybe without an error, if nothing was decided.
+  Ref Decided(uint64_t traits) const {
+    const Ref number(PyLong_FromUnsignedLongLong(traits));
+    return Entry(plans, number.get(), 3);
+  }
+
+  PyObject* const read;
+  PyObject* const caps_now;
+  PyObject* const caps;
+  PyObject* const plans;
+};
+
+// The answer: what was found, and its plan. It is counted.
+PyObject* Answer(const Ref& decided, const Ref& found) {
+  if (found == nullptr) return nullptr;
+  const Ref counted(PyIter_Next(PyTuple_GET_ITEM(decided.get(), 2)));
+  if (counted == nullptr) return nullptr;
+  return PyTuple_Pack(2, found.get(), PyTuple_GET_ITEM(decided.get(), 0));
+}
+
+PyObject* OfView(const Road& road, PyObject* array, PyObject* view) {
+  if (view == nullptr || !IsView(view)) return nullptr;
+  const auto traits = TraitsOf(*ViewOf(view));
+  if (!traits.has_value()) return nullptr;
+  const Ref decided(road.Decided(*traits));
+  if (decided == nullptr) return nullptr;
+  PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
+  return Answer(decided, Ref(show == Py_None ? Py_NewRef(array) : PyObject_CallOneArg(show, view)));
+}
+
+// (what is wanted, the key of its plan): the source's framework has made it by itself.
+PyObject* OfPair(const Road& road, PyObject* pair) {
+  if (PyTuple_GET_SIZE(pair) != 2) return nullptr;
+  const Ref decided(Entry(road.plans, PyTuple_GET_ITEM(pair, 1), 3));
+  return decided == nullptr ? nullptr : Answer(decided, Ref(Py_NewRef(PyTuple_GET_ITEM(pair, 0))));
+}
+
+PyObject* OfTensor(const Road& road, PyObject* array, Tensor tensor) {
+  if (!IsPlain(*tensor)) {
+    const Ref view(Adopt(tensor.get(), kLegacyStream));
+    if (view != nullptr) static_cast<void>(tensor.release());  // it has an owner
+    return OfView(road, array, view.get());
+  }
+  const DLTensor& said = tensor->dl_tensor;
+  const Ref decided(road.Decided(TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
+                                          (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
+  if (decided == nullptr) return nullptr;
+  PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
+  // A consumer that fails, of memory that it has taken before, may have deleted the tensor: better it is leaked then.
+  if (PyTypeObject* const type = ExchangedType(show); type != nullptr)
+    return Answer(decided, Ref(ExchangeTensor(type, tensor.release())));
+  if (show == Py_None) return Answer(decided, Ref(Py_NewRef(array)));
+  if (PyObject* const take = TakerOfCapsules(show); take != nullptr) {
+    const Result<View> read = ImportVersioned(tensor.get());
+    if (!read.ok()) return nullptr;
+    static_cast<void>(tensor.release());
+    return Answer(decided, Ref(TakeCapsule(take, *read)));
+  }
+  const Ref view(Adopt(tensor.get(), kLegacyStream));
+  if (view == nullptr) return nullptr;
+  static_cast<void>(tensor.release());
+  return Answer(decided, Ref(PyObject_CallOneArg(show, view.get())));
+}
+
+// nullptr, maybe without an error: this array takes the careful way.
+PyObject* Taken(PyObject* roads, PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
+  const Ref key(KeyOf(array, wishes, count));
+  const Ref found(Entry(roads, key.get(), 4));
+  if (found == nullptr) return nullptr;
+  const Road road(found.get());
+  if (!road.AsBefore()) return nullptr;
+  if (PyCFunction_CheckExact(road.read) && PyCFunction_GET_FUNCTION(road.read) == &Wrap) {
+    Tensor tensor(TensorOf(array));
+    return tensor == nullptr ? nullptr : OfTensor(road, array, std::move(tensor));
+  }
+  const Ref read(PyObject_CallOneArg(road.read, array));
+  if (read != nullptr && PyTuple_CheckExact(read.get())) return OfPair(road, read.get());
+  return OfView(road, array, read.get());
+}
+
+}  // namespace
+
+PyObject* Shortcut(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    if (count < 2) return PyErr_Format(PyExc_TypeError, "shortcut takes tables, an array, and wishes");
+    PyObject* const taken = Taken(arguments[0], arguments[1], arguments + 2, count - 2);
+    if (taken != nullptr) return taken;
+    // The careful way says in words what is wrong. What stops a program goes through.
+    if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+  });
+}
+
+}  // namespace arraybridge::python

@@ -90,7 +90,9 @@ struct Config {
   int ready_fd = -1;  // a line "ready\n" is written here once both doors are open, then it is closed
   int life_fd = -1;   // EOF here ends the daemon (a private broker's starter holds the other end)
 
-  uint64_t host_capacity_bytes = 0;  // resolved: never 0 after LoadConfig
+  std::string memory_backend = "auto";         // auto; cuda: no start without a GPU; host: no GPU is looked for
+  std::vector<std::string> devices = {"all"};  // that are served: all, or host, cuda:UUID, cuda:N
+  uint64_t host_capacity_bytes = 0;            // resolved: never 0 after LoadConfig
   uint64_t host_cache_bytes = 256ull << 20;
   bool huge_pages = true;                    // where the kernel allows it
   std::string cuda_driver = "auto";          // auto: the system's libcuda.so.1; none; or the path of a library

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/config_access.h"
+#include "daemon/config_devices.h"
 #include "daemon/config_listen.h"
 
 namespace arraybridge {
@@ -191,6 +192,24 @@ std::vector<Setting> MakeServer() {
 
 std::vector<Setting> MakeMemory() {
   return {
+      {"memory.backend",
+       "backend",
+       Sources::kAll,
+       "auto",
+       "auto (GPUs where there are some), cuda (no start without one), host (no GPU is looked for)",
+       [](auto text, Draft& d) {
+         return StoreOneOf({"auto", "cuda", "host"}, text, &d.config.memory_backend);
+       },
+       {}},
+      {"memory.devices",
+       "device",
+       Sources::kAll,
+       "all",
+       "what is served: all, or host and GPUs as cuda:UUID, the flag as cuda:N too; may be several, with commas",
+       [](auto text, Draft& d) { return Store(ReadDevices(text), &d.config.devices); },
+       {},
+       {},
+       true},
       {"memory.host.capacity",
        "host-capacity",
        Sources::kAll,

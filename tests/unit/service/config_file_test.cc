@@ -138,6 +138,8 @@ TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
   EXPECT_EQ(read.config.share_lifetime, plain.share_lifetime.get());
   EXPECT_EQ(read.config.withdraw_on_exit, plain.withdraw_on_exit.get());
   EXPECT_EQ(read.config.unlisted_namespaces, plain.unlisted_namespaces.get());
+  EXPECT_EQ(read.config.memory_backend, plain.memory_backend);
+  EXPECT_EQ(read.config.devices, plain.devices);
   EXPECT_EQ(read.config.cuda_driver, plain.cuda_driver);
   EXPECT_EQ(read.config.cuda_capacity_percent, plain.cuda_capacity_percent);
   EXPECT_EQ(read.config.cuda_events, plain.cuda_events);

@@ -15,7 +15,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+constexpr char kGpu[] = "cuda:GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
 
 using Variables = std::map<std::string, std::string>;
 
@@ -90,6 +93,35 @@ TEST(ConfigTest, AReloadKeepsTheCapacityThatTheDaemonHas) {
   EXPECT_THAT(reloaded->changed, ::testing::ElementsAre("namespace.default.quota"));
   EXPECT_THAT(reloaded->kept, ::testing::IsEmpty());
   EXPECT_EQ(running->config.namespace_quota_bytes, 100u << 20);
+}
+
+TEST(ConfigTest, DevicesAreNamed) {
+  EXPECT_THAT(Good({}).devices, ElementsAre("all"));
+  EXPECT_EQ(Good({}).memory_backend, "auto");
+  const Config config = Good({"--device", "host", "--device", kGpu, "--device", "cuda:1", "--backend", "cuda"});
+  EXPECT_THAT(config.devices, ElementsAre("host", kGpu, "cuda:1"));
+  EXPECT_EQ(config.memory_backend, "cuda");
+  EXPECT_THAT(Good({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", std::string("host, ") + kGpu}}).devices,
+              ElementsAre("host", kGpu));
+  for (const char* wrong : {"", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:GPU-7", "host,"}) {
+    EXPECT_THAT(Refusal({"--device", wrong}), HasSubstr("is neither all nor host nor cuda:UUID")) << wrong;
+  }
+  EXPECT_EQ(Refusal({"--device", "host", "--device", "host"}), "--device: 'host' stands there twice");
+  EXPECT_EQ(Refusal({"--device", "host", "--device", "all"}), "--device: 'all' stands alone");
+  EXPECT_EQ(Refusal({"--backend", "gpu"}), "--backend: 'gpu' is none of auto, cuda, host");
+}
+
+TEST(ConfigTest, AGpusNumberIsItsProcessesAlone) {
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", "cuda:0"}}),
+              AllOf(HasSubstr("ARRAYBRIDGED_MEMORY__DEVICES: "), HasSubstr("'cuda:0'"), HasSubstr("by its UUID")));
+}
+
+TEST(ConfigTest, DevicesAndBackendAgree) {
+  EXPECT_EQ(Refusal({"--backend", "host", "--device", kGpu}),
+            std::string("--device: device ") + kGpu + " is not served with memory.backend (--backend) host");
+  EXPECT_EQ(Refusal({"--backend", "cuda", "--device", "host"}),
+            "--device: none of the devices is a GPU, which memory.backend (--backend) cuda needs");
+  EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));
 }
 
 TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {

@@ -9,14 +9,13 @@ namespace arraybridge {
 namespace {
 
 constexpr std::string_view kCuda = "cuda:";
-constexpr std::string_view kForm = "GPU-00000000-0000-0000-0000-000000000000";
 
 bool IsHexDigit(char letter) { return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f'); }
 
 Status CheckWord(std::string_view word) {
   if (word == "all" || word == "host" || IsOrdinal(word)) return Ok();
   if (word.starts_with(kCuda) && IsGpuUuid(word.substr(kCuda.size()))) return Ok();
-  return InvalidArgument("'", word, "' is neither all nor host nor cuda:UUID (", kCuda, kForm,
+  return InvalidArgument("'", word, "' is neither all nor host nor cuda:UUID (", kCuda, kGpuUuidForm,
                          "; nvidia-smi -L lists them)");
 }
 
@@ -24,9 +23,9 @@ Status CheckWord(std::string_view word) {
 
 bool IsGpuUuid(std::string_view text) {
   constexpr size_t kPrefixSize = 4;
-  if (text.size() != kForm.size() || (!text.starts_with("GPU-") && !text.starts_with("MIG-"))) return false;
+  if (text.size() != kGpuUuidForm.size() || (!text.starts_with("GPU-") && !text.starts_with("MIG-"))) return false;
   for (size_t at = kPrefixSize; at < text.size(); ++at) {
-    if (kForm[at] == '-' ? text[at] != '-' : !IsHexDigit(text[at])) return false;
+    if (kGpuUuidForm[at] == '-' ? text[at] != '-' : !IsHexDigit(text[at])) return false;
   }
   return true;
 }

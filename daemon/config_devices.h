@@ -10,6 +10,7 @@
 
 namespace arraybridge {
 
+inline constexpr std::string_view kGpuUuidForm = "GPU-00000000-0000-0000-0000-000000000000";
 // "GPU-" or "MIG-" and 8-4-4-4-12 small hexadecimal digits, as the driver and nvidia-smi write it.
 bool IsGpuUuid(std::string_view text);
 

@@ -5,6 +5,7 @@
 
 #include "daemon/config_access.h"
 #include "daemon/config_devices.h"
+#include "daemon/config_gpu.h"
 #include "daemon/config_listen.h"
 
 namespace arraybridge {
@@ -31,15 +32,6 @@ Status StoreCudaDriver(std::string_view text, std::string* place) {
     return InvalidArgument("'", text, "' is neither auto nor none nor an absolute path");
   }
   return StoreText(text, place);
-}
-
-Status StorePercent(std::string_view text, uint64_t* place) {
-  const auto read = ReadBytesOrPercent(text);
-  if (!read.ok()) return read.status();
-  const auto* percent = std::get_if<Percent>(&*read);
-  if (percent == nullptr || percent->value == 0) return InvalidArgument("'", text, "' is not 1% to 100%");
-  *place = percent->value;
-  return Ok();
 }
 
 // A spin that is longer than a sleep takes only burns the processor.
@@ -255,10 +247,19 @@ std::vector<Setting> MakeMemory() {
       {"memory.cuda.capacity",
        "cuda-capacity",
        Sources::kAll,
-       "90%",
+       "80%",
        "how much of each GPU's memory to hand out, in %",
-       [](auto text, Draft& d) { return StorePercent(text, &d.config.cuda_capacity_percent); },
+       [](auto text, Draft& d) { return Store(ReadCapacityPercent(text), &d.config.gpus.others.capacity_percent); },
        {}},
+      {"memory.cuda.kinds",
+       "",
+       Sources::kAll,
+       "cuda_vmm,cuda_ipc",
+       "how GPU memory is shared, the preferred way first: cuda_vmm, cuda_ipc; what is not listed is refused",
+       [](auto text, Draft& d) { return Store(ReadGpuKinds(text), &d.config.gpus.others.kinds); },
+       {},
+       {},
+       true},
       {"memory.cuda.events",
        "cuda-events",
        Sources::kAll,

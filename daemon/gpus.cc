@@ -1,8 +1,11 @@
 #include "daemon/gpus.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "daemon/memory/cuda_ipc_backend.h"
+#include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/service/log.h"
 
 namespace arraybridge {
@@ -30,7 +33,7 @@ std::string WhyNotAsked(const Config& config) {
 // With the reason where there is none.
 Result<Found> Look(const Config& config) {
   if (config.cuda_driver == "none") return Unavailable("the broker was told to use none (--cuda-driver none)");
-  auto found = FindCudaGpus(config.cuda_driver == "auto" ? "" : config.cuda_driver, config.cuda_capacity_percent);
+  auto found = FindCudaGpus(config.cuda_driver == "auto" ? "" : config.cuda_driver, config.gpus);
   if (found.ok() && found->empty()) return Unavailable("the driver shows none");
   return found;
 }
@@ -44,10 +47,23 @@ std::string MissingIn(const Found& found, const Config& config) {
   return {};
 }
 
-Status NotThere(const std::string& device, const Found& found) {
+std::string Listed(const Found& found) {
   std::string list = "host";
   for (const auto& gpu : found) list += Concat(", ", ByUuid(*gpu), " (", ByOrdinal(*gpu), ")");
-  return Unavailable("device ", device, " is not there; there are: ", list);
+  return list;
+}
+
+Status NotThere(const std::string& device, const Found& found) {
+  return Unavailable("device ", device, " is not there; there are: ", Listed(found));
+}
+
+// A file may be that of many machines, and a GPU that broke is no reason to serve nothing.
+void TellOfTablesWithoutGpu(const Found& found, const Config& config) {
+  for (const auto& table : config.gpus.own) {
+    const std::string& uuid = table.first;
+    if (std::ranges::any_of(found, [&uuid](const auto& gpu) { return gpu->device().uuid == uuid; })) continue;
+    log::Warn(log::Topic::kNoGpu, "[memory.\"{}\"]: this GPU is not there; there are: {}", uuid, Listed(found));
+  }
 }
 
 Result<Gpus> None(const Config& config, const std::string& why) {
@@ -72,12 +88,27 @@ Result<Gpus> FindGpus(const Config& config) {
   if (std::string why = WhyNotAsked(config); !why.empty()) return Gpus{{}, std::move(why)};
   const auto found = Look(config);
   if (!found.ok()) return None(config, found.status().message());
+  TellOfTablesWithoutGpu(*found, config);
   if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
   Gpus served;
   std::ranges::copy_if(*found, std::back_inserter(served.all), [&config](const auto& gpu) {
     return Says(config, ByUuid(*gpu)) || Says(config, ByOrdinal(*gpu));
   });
   return served;
+}
+
+std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const GpuTable& terms) {
+  constexpr std::array<HandleKind, 2> kAll = {HandleKind::kCudaVmm, HandleKind::kCudaIpc};
+  std::vector<std::unique_ptr<MemoryBackend>> backends;
+  for (const auto& gpu : gpus.all) {
+    std::vector<HandleKind> kinds = terms.Of(gpu->device().uuid).kinds;
+    std::ranges::copy_if(kAll, std::back_inserter(kinds),
+                         [listed = kinds](HandleKind kind) { return std::ranges::find(listed, kind) == listed.end(); });
+    for (const HandleKind kind : kinds) {
+      backends.push_back(kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend({gpu}) : MakeCudaIpcBackend({gpu}));
+    }
+  }
+  return backends;
 }
 
 }  // namespace arraybridge

@@ -8,6 +8,7 @@
 
 #include "daemon/config.h"
 #include "daemon/memory/cuda_gpu.h"
+#include "daemon/memory/memory_backend.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
@@ -24,5 +25,8 @@ bool ServesHostMemory(const Config& config);
 // That there is none is no error, and one line in the log, unless some are asked for: then UNAVAILABLE says why there
 // is none, or names the device that is not there and those that are. Loads no driver where no GPU is to be served.
 Result<Gpus> FindGpus(const Config& config);
+
+// For every GPU one backend of each kind, the preferred first. Those of kinds that are refused say why.
+std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const GpuTable& terms);
 
 }  // namespace arraybridge

@@ -19,8 +19,6 @@
 #include "daemon/config.h"
 #include "daemon/errands.h"
 #include "daemon/gpus.h"
-#include "daemon/memory/cuda_ipc_backend.h"
-#include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
@@ -294,11 +292,11 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     return EXIT_FAILURE;
   }
   const Gpus& gpus = *found;
-  const auto vmm = MakeCudaVmmBackend(gpus.all);
-  const auto ipc = MakeCudaIpcBackend(gpus.all);
-  std::vector<MemoryBackend*> backends{vmm.get(), ipc.get()};  // of two that serve a device, the first is preferred
-  if (serves_host) backends.insert(backends.begin(), &warm);
-  Broker broker(config, backends);
+  const auto of_gpus = BackendsOf(gpus, config.gpus);
+  std::vector<MemoryBackend*> backends;
+  if (serves_host) backends.push_back(&warm);
+  for (const auto& backend : of_gpus) backends.push_back(backend.get());
+  Broker broker(config, std::move(backends));
   Verbs verbs(
       config, broker, [&refiller] { refiller.Wish(); }, gpus.why_none);
   LocalDoor local_door(config, verbs);

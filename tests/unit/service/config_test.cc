@@ -124,6 +124,18 @@ TEST(ConfigTest, DevicesAndBackendAgree) {
   EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));
 }
 
+TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
+  using enum HandleKind;
+  EXPECT_THAT(Good({}).gpus.others.kinds, ElementsAre(kCudaVmm, kCudaIpc));
+  EXPECT_EQ(Good({}).gpus.others.capacity_percent, 80u);
+  const auto said = [](const char* kinds) { return Variables{{"ARRAYBRIDGED_MEMORY__CUDA__KINDS", kinds}}; };
+  EXPECT_THAT(Good({}, said("cuda_ipc, cuda_vmm")).gpus.others.kinds, ElementsAre(kCudaIpc, kCudaVmm));
+  EXPECT_THAT(Good({}, said("cuda_ipc")).gpus.others.kinds, ElementsAre(kCudaIpc));
+  EXPECT_EQ(Refusal({}, said("cuda_ipc,cuda_ipc")), "ARRAYBRIDGED_MEMORY__CUDA__KINDS: 'cuda_ipc' stands there twice");
+  EXPECT_THAT(Refusal({}, said("")), HasSubstr("'' is neither cuda_vmm nor cuda_ipc"));
+  EXPECT_THAT(Refusal({}, said("memfd")), HasSubstr("'memfd' is neither cuda_vmm nor cuda_ipc"));
+}
+
 TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {
   const Config config = Good({"--limit", "sessions=3", "--limit", "hello_timeout=20ms"},
                              {{"ARRAYBRIDGED_LIMITS__SESSIONS", "9"}, {"ARRAYBRIDGED_LIMITS__RANK_MAX", "8"}});

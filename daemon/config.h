@@ -134,6 +134,7 @@ struct Config {
 
   Limits limits;
   std::string log_level = "info";
+  uint64_t log_lines_per_second = 100;                  // of one kind that others can cause; the rest is counted
   std::string log_format = "auto";                      // auto | text | json | journald
   std::string journal = "/run/systemd/journal/socket";  // where systemd's journal listens
 };

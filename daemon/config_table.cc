@@ -45,6 +45,13 @@ Status StoreSpin(std::string_view text, std::chrono::microseconds* place) {
   return Ok();
 }
 
+Status StoreLineRate(std::string_view text, uint64_t* place) {
+  const auto number = ReadNumber(text);
+  if (!number.ok() || *number == 0) return InvalidArgument("'", text, "' is not 1 or more lines a second");
+  *place = *number;
+  return Ok();
+}
+
 Status StoreFd(std::string_view text, int* place) {
   const auto number = ReadNumber(text);
   if (!number.ok() || *number > 1u << 20) return InvalidArgument("'", text, "' is not a descriptor's number");
@@ -348,6 +355,14 @@ std::vector<Setting> MakeMemory() {
        },
        {},
        Adopt(&Config::log_format)},
+      {"log.rate_limit_per_s",
+       "",
+       Sources::kAll,
+       "100",
+       "lines a second of one kind that others cause at will; of more the number alone is told",
+       [](auto text, Draft& d) { return StoreLineRate(text, &d.config.log_lines_per_second); },
+       {},
+       Adopt(&Config::log_lines_per_second)},
       {"log.journal",
        "",
        Sources::kAll,

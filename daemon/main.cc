@@ -370,6 +370,7 @@ int Main(int argc, const char* const* argv) {
     std::fprintf(stderr, "arraybridged: %s\n", started.message().c_str());
     return kExitUsage;
   }
+  log::SetLinesPerSecond(request->config.log_lines_per_second);
   if (request->check_only) return EXIT_SUCCESS;
   TakeGrpcLog();
   RaiseDescriptorLimit();

@@ -145,6 +145,7 @@ TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
   EXPECT_EQ(read.config.cuda_events, plain.cuda_events);
   EXPECT_EQ(read.config.log_level, plain.log_level);
   EXPECT_EQ(read.config.log_format, plain.log_format);
+  EXPECT_EQ(read.config.log_lines_per_second, plain.log_lines_per_second);
   EXPECT_EQ(read.host_capacity, Draft{}.host_capacity);
   EXPECT_EQ(read.namespace_quota, Draft{}.namespace_quota);
 }

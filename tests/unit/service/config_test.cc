@@ -136,6 +136,13 @@ TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
   EXPECT_THAT(Refusal({}, said("memfd")), HasSubstr("'memfd' is neither cuda_vmm nor cuda_ipc"));
 }
 
+TEST(ConfigTest, LinesOfTheLogAreAtLeastOneASecond) {
+  EXPECT_EQ(Good({}).log_lines_per_second, 100u);
+  for (const char* wrong : {"0", "many", "-1"}) {
+    EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LOG__RATE_LIMIT_PER_S", wrong}}), HasSubstr("is not 1 or more lines"));
+  }
+}
+
 TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {
   const Config config = Good({"--limit", "sessions=3", "--limit", "hello_timeout=20ms"},
                              {{"ARRAYBRIDGED_LIMITS__SESSIONS", "9"}, {"ARRAYBRIDGED_LIMITS__RANK_MAX", "8"}});

@@ -34,6 +34,7 @@ std::string Printed(const std::vector<ConfigValue>& values) {
     const size_t dot = value.key.rfind('.');
     std::string its = dot == std::string::npos ? "" : value.key.substr(0, dot);
     if (const auto split = SplitNamespaceKey(value.key)) its = "namespace." + Quoted(split->first);
+    if (const auto split = SplitGpuKey(value.key)) its = "memory." + Quoted(split->first);
     if (its != section) out += "\n[" + its + "]\n";
     section = its;
     std::string line = value.key.substr(its.empty() ? 0 : dot + 1) + " = " + Quoted(value.text);
@@ -146,6 +147,22 @@ void AdoptNamespaces(Config& config, const std::map<std::string, std::string>& s
   }
 }
 
+// What another table says of a GPU than the one that was read at the start.
+void KeepGpus(const std::map<std::string, std::string>& said, const ConfigRequest& running, Reloaded* reloaded) {
+  std::map<std::string, bool> differs;
+  for (const auto& [key, text] : running.said) {
+    if (SplitGpuKey(key)) differs[key] = true;
+  }
+  for (const auto& [key, text] : said) {
+    if (!SplitGpuKey(key)) continue;
+    const auto before = running.said.find(key);
+    differs[key] = before == running.said.end() || before->second != text;
+  }
+  for (const auto& [key, is_other] : differs) {
+    if (is_other) reloaded->kept.push_back(key);
+  }
+}
+
 // Where what holds was said: of what is kept, where it was said before.
 void AdoptOrigins(std::map<std::string, std::string> origins, const Reloaded& reloaded, ConfigRequest* running) {
   for (const std::string& key : reloaded.kept) {
@@ -172,7 +189,7 @@ std::vector<ConfigValue> ValuesOf(const ConfigRequest& request) {
     values.push_back({setting.key, std::move(text), origin_of(setting.key)});
   }
   for (const auto& [key, text] : request.said) {
-    if (SplitNamespaceKey(key)) values.push_back({key, text, origin_of(key)});
+    if (SplitGpuKey(key) || SplitNamespaceKey(key)) values.push_back({key, text, origin_of(key)});
   }
   return values;
 }
@@ -209,6 +226,7 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
     running->said[setting.key] = text_of(said, setting);
     reloaded.changed.push_back(setting.key);
   }
+  KeepGpus(said, *running, &reloaded);
   AdoptNamespaces(*config, said, running, &reloaded);
   AdoptOrigins(reading.origins(), reloaded, running);
   return reloaded;

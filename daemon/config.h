@@ -11,6 +11,7 @@
 
 #include "daemon/access.h"
 #include "daemon/live.h"
+#include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
@@ -74,6 +75,23 @@ struct TlsFiles {
   friend bool operator==(const TlsFiles&, const TlsFiles&) = default;
 };
 
+// What holds for the memory of one GPU.
+struct GpuTerms {
+  uint64_t capacity_percent = 80;  // of it, to hand out
+  // The preferred one first; there is no other.
+  std::vector<HandleKind> kinds = {HandleKind::kCudaVmm, HandleKind::kCudaIpc};
+  friend bool operator==(const GpuTerms&, const GpuTerms&) = default;
+};
+struct GpuTable {
+  GpuTerms others;
+  std::map<std::string, GpuTerms> own;  // by UUID
+
+  const GpuTerms& Of(const std::string& uuid) const {
+    const auto found = own.find(uuid);
+    return found == own.end() ? others : found->second;
+  }
+};
+
 struct Config {
   // Directory of the lock and the sockets: lifeline.sock, broker.sock.
   std::string directory;
@@ -90,11 +108,13 @@ struct Config {
   int ready_fd = -1;  // a line "ready\n" is written here once both doors are open, then it is closed
   int life_fd = -1;   // EOF here ends the daemon (a private broker's starter holds the other end)
 
-  uint64_t host_capacity_bytes = 0;  // resolved: never 0 after LoadConfig
+  std::string memory_backend = "auto";         // auto; cuda: no start without a GPU; host: no GPU is looked for
+  std::vector<std::string> devices = {"all"};  // that are served: all, or host, cuda:UUID, cuda:N
+  uint64_t host_capacity_bytes = 0;            // resolved: never 0 after LoadConfig
   uint64_t host_cache_bytes = 256ull << 20;
-  bool huge_pages = true;                    // where the kernel allows it
-  std::string cuda_driver = "auto";          // auto: the system's libcuda.so.1; none; or the path of a library
-  uint64_t cuda_capacity_percent = 90;       // of each GPU's memory, to hand out
+  bool huge_pages = true;            // where the kernel allows it
+  std::string cuda_driver = "auto";  // auto: the system's libcuda.so.1; none; or the path of a library
+  GpuTable gpus;
   bool cuda_events = true;                   // shares may be published before their bytes are there, with an event
   Live<uint64_t> namespace_quota_bytes = 0;  // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
@@ -114,6 +134,7 @@ struct Config {
 
   Limits limits;
   std::string log_level = "info";
+  uint64_t log_lines_per_second = 100;                  // of one kind that others can cause; the rest is counted
   std::string log_format = "auto";                      // auto | text | json | journald
   std::string journal = "/run/systemd/journal/socket";  // where systemd's journal listens
 };

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
+#include "daemon/quantity.h"
 #include "daemon/tls_files.h"
 #include "proto/boundary/endpoint.h"
 
@@ -12,19 +12,6 @@ namespace {
 
 constexpr std::string_view kUnix = "unix://";
 constexpr std::string_view kTcp = "tcp://";
-
-std::vector<std::string_view> Split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t comma = std::min(text.find(','), text.size());
-    std::string_view one = text.substr(0, comma);
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    while (one.ends_with(' ')) one.remove_suffix(1);
-    parts.push_back(one);
-    if (comma == text.size()) return parts;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 Status ReadTcp(std::string_view entry, Config& config) {
   const auto endpoint = ReadEndpoint(entry.substr(kTcp.size()));
@@ -51,7 +38,7 @@ Status ReadEntry(std::string_view entry, Config& config) {
 Status ReadListen(std::string_view said, Config& config) {
   if (said.empty()) return config.grpc_path = config.directory + "/broker.sock", Ok();
   if (said == "off") return Ok();
-  for (const std::string_view entry : Split(said)) AB_RETURN_IF_ERROR(ReadEntry(entry, config));
+  for (const std::string_view entry : SplitList(said)) AB_RETURN_IF_ERROR(ReadEntry(entry, config));
   return Ok();
 }
 

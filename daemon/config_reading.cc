@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "daemon/config_devices.h"
+
 extern char** environ;
 
 namespace arraybridge {
@@ -25,12 +27,26 @@ Status ReadNamespaceEntry(const std::string& name, const std::string& leaf, cons
   return reading.TakeNamespace(name, *setting, entry);
 }
 
+Status ReadGpuEntry(const std::string& uuid, const std::string& leaf, const ConfigEntry& entry, Reading& reading) {
+  const GpuSetting* const setting = FindGpuSetting(leaf);
+  if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
+  if (entry.is_list && !setting->is_list) return NoList(entry);
+  if (!IsGpuUuid(uuid))
+    return InvalidArgument(entry.origin, ": '", uuid, "' is no UUID of a GPU, as ", kGpuUuidForm,
+                           " (nvidia-smi -L lists them)");
+  return reading.TakeGpu(uuid, *setting, entry);
+}
+
 Status ReadFile(const std::string& path, Reading& reading) {
   const auto entries = ReadConfigFile(path);
   if (!entries.ok()) return entries.status();
   for (const ConfigEntry& entry : *entries) {
     if (const auto its = SplitNamespaceKey(entry.key)) {
       AB_RETURN_IF_ERROR(ReadNamespaceEntry(its->first, its->second, entry, reading));
+      continue;
+    }
+    if (const auto its = SplitGpuKey(entry.key)) {
+      AB_RETURN_IF_ERROR(ReadGpuEntry(its->first, its->second, entry, reading));
       continue;
     }
     const Setting* const setting = FindSetting(entry.key);

@@ -31,6 +31,13 @@ class Reading {
     return Ok();
   }
 
+  Status TakeGpu(const std::string& uuid, const GpuSetting& setting, const ConfigEntry& entry) {
+    const Status read = setting.read(entry.text, draft_.gpus[uuid]);
+    if (!read.ok()) return InvalidArgument(entry.origin, ": ", read.message());
+    said_[entry.key] = {entry.text, entry.origin};
+    return Ok();
+  }
+
   Draft& draft() { return draft_; }
   // Where the winner stood, to begin a message with.
   std::string Where(const std::string& key) const {

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "daemon/config_access.h"
+#include "daemon/config_devices.h"
 #include "daemon/config_listen.h"
 #include "daemon/memory/memory_budget.h"
 #include "proto/boundary/frame.h"
@@ -101,6 +103,18 @@ Status ResolveMemory(Draft& draft) {
   if (!quota.ok()) return quota.status();
   config.namespace_quota_bytes = *quota;
   return Ok();
+}
+
+Status ResolveDevices(Draft& draft, const Reading& reading) {
+  Config& config = draft.config;
+  const std::string where = reading.Where("memory.devices");
+  const auto ordinal = std::ranges::find_if(config.devices, IsOrdinal);
+  if (ordinal != config.devices.end() && !where.starts_with("--")) {
+    return InvalidArgument(where, "'", *ordinal, "' is another GPU in another process; name it by its UUID, cuda:UUID");
+  }
+  for (const auto& [uuid, said] : draft.gpus) config.gpus.own.emplace(uuid, said.Over(config.gpus.others));
+  const Status checked = CheckDevices(config);
+  return checked.ok() ? Ok() : InvalidArgument(where, checked.message());
 }
 
 // What a table does not say is said by the default's.
@@ -197,6 +211,7 @@ Result<Config> Resolve(Reading& reading, bool checking) {
   ResolveHttp(draft);
   if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
   AB_RETURN_IF_ERROR(ResolveMemory(draft));
+  AB_RETURN_IF_ERROR(ResolveDevices(draft, reading));
   AB_RETURN_IF_ERROR(CheckLimits(draft.config.limits, reading));
   AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));
   draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "daemon/config_access.h"
+#include "daemon/config_devices.h"
+#include "daemon/config_gpu.h"
 #include "daemon/config_listen.h"
 
 namespace arraybridge {
@@ -32,15 +34,6 @@ Status StoreCudaDriver(std::string_view text, std::string* place) {
   return StoreText(text, place);
 }
 
-Status StorePercent(std::string_view text, uint64_t* place) {
-  const auto read = ReadBytesOrPercent(text);
-  if (!read.ok()) return read.status();
-  const auto* percent = std::get_if<Percent>(&*read);
-  if (percent == nullptr || percent->value == 0) return InvalidArgument("'", text, "' is not 1% to 100%");
-  *place = percent->value;
-  return Ok();
-}
-
 // A spin that is longer than a sleep takes only burns the processor.
 Status StoreSpin(std::string_view text, std::chrono::microseconds* place) {
   constexpr uint64_t kLongest = 1000;
@@ -49,6 +42,13 @@ Status StoreSpin(std::string_view text, std::chrono::microseconds* place) {
     return InvalidArgument("'", text, "' is not 0 to ", kLongest, " microseconds");
   }
   *place = std::chrono::microseconds(*number);
+  return Ok();
+}
+
+Status StoreLineRate(std::string_view text, uint64_t* place) {
+  const auto number = ReadNumber(text);
+  if (!number.ok() || *number == 0) return InvalidArgument("'", text, "' is not 1 or more lines a second");
+  *place = *number;
   return Ok();
 }
 
@@ -191,6 +191,24 @@ std::vector<Setting> MakeServer() {
 
 std::vector<Setting> MakeMemory() {
   return {
+      {"memory.backend",
+       "backend",
+       Sources::kAll,
+       "auto",
+       "auto (GPUs where there are some), cuda (no start without one), host (no GPU is looked for)",
+       [](auto text, Draft& d) {
+         return StoreOneOf({"auto", "cuda", "host"}, text, &d.config.memory_backend);
+       },
+       {}},
+      {"memory.devices",
+       "device",
+       Sources::kAll,
+       "all",
+       "what is served: all, or host and GPUs as cuda:UUID, the flag as cuda:N too; may be several, with commas",
+       [](auto text, Draft& d) { return Store(ReadDevices(text), &d.config.devices); },
+       {},
+       {},
+       true},
       {"memory.host.capacity",
        "host-capacity",
        Sources::kAll,
@@ -236,10 +254,19 @@ std::vector<Setting> MakeMemory() {
       {"memory.cuda.capacity",
        "cuda-capacity",
        Sources::kAll,
-       "90%",
+       "80%",
        "how much of each GPU's memory to hand out, in %",
-       [](auto text, Draft& d) { return StorePercent(text, &d.config.cuda_capacity_percent); },
+       [](auto text, Draft& d) { return Store(ReadCapacityPercent(text), &d.config.gpus.others.capacity_percent); },
        {}},
+      {"memory.cuda.kinds",
+       "",
+       Sources::kAll,
+       "cuda_vmm,cuda_ipc",
+       "how GPU memory is shared, the preferred way first: cuda_vmm, cuda_ipc; what is not listed is refused",
+       [](auto text, Draft& d) { return Store(ReadGpuKinds(text), &d.config.gpus.others.kinds); },
+       {},
+       {},
+       true},
       {"memory.cuda.events",
        "cuda-events",
        Sources::kAll,
@@ -328,6 +355,14 @@ std::vector<Setting> MakeMemory() {
        },
        {},
        Adopt(&Config::log_format)},
+      {"log.rate_limit_per_s",
+       "",
+       Sources::kAll,
+       "100",
+       "lines a second of one kind that others cause at will; of more the number alone is told",
+       [](auto text, Draft& d) { return StoreLineRate(text, &d.config.log_lines_per_second); },
+       {},
+       Adopt(&Config::log_lines_per_second)},
       {"log.journal",
        "",
        Sources::kAll,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/config.h"
+#include "daemon/config_gpu.h"
 #include "daemon/config_namespace.h"
 #include "daemon/quantity.h"
 
@@ -27,6 +28,7 @@ struct Draft {
   std::string http;    // empty: the default place
   std::optional<std::chrono::milliseconds> exit_when_idle;
   std::map<std::string, NamespaceDraft> namespaces;
+  std::map<std::string, GpuDraft> gpus;  // by UUID
 };
 
 struct Setting {

@@ -13,12 +13,12 @@
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
 #include "daemon/errands.h"
-#include "daemon/memory/cuda_ipc_backend.h"
-#include "daemon/memory/cuda_vmm_backend.h"
+#include "daemon/gpus.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
@@ -201,27 +201,6 @@ class Ending {
   bool patient_ = true;
 };
 
-struct Gpus {
-  std::vector<std::shared_ptr<CudaGpu>> all;
-  std::string why_none;
-
-  std::string driver() const { return all.empty() ? "none" : all.front()->driver_version(); }
-};
-
-// None is no error, but one line says why.
-Gpus FindGpus(const Config& config) {
-  if (config.cuda_driver == "none") return {{}, "the broker was told to use none (--cuda-driver none)"};
-  const bool is_asked_for = config.cuda_driver != "auto";
-  auto found = FindCudaGpus(is_asked_for ? config.cuda_driver : "", config.cuda_capacity_percent);
-  if (found.ok()) return {*std::move(found), {}};
-  if (is_asked_for) {
-    log::Warn(log::Topic::kNoGpu, "no GPU: {}", found.status().message());
-  } else {
-    log::Info(log::Topic::kNoGpu, "no GPU: {}", found.status().message());
-  }
-  return {{}, found.status().message()};
-}
-
 // Each GPU is a service of its own to those who ask after its health: one that is lost does not take the others along.
 class HealthOfGpus {
  public:
@@ -304,12 +283,20 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     return EXIT_FAILURE;
   }
   const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
-  WarmBackend warm(*host, {config.host_cache_bytes, !config.embedded});
+  const bool serves_host = ServesHostMemory(config);
+  WarmBackend warm(*host, {serves_host ? config.host_cache_bytes : 0, serves_host && !config.embedded});
   Refiller refiller(warm);
-  const auto gpus = FindGpus(config);
-  const auto vmm = MakeCudaVmmBackend(gpus.all);
-  const auto ipc = MakeCudaIpcBackend(gpus.all);
-  Broker broker(config, {&warm, vmm.get(), ipc.get()});  // of two that serve a device, the first is preferred
+  const auto found = FindGpus(config);
+  if (!found.ok()) {
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", found.status().message());
+    return EXIT_FAILURE;
+  }
+  const Gpus& gpus = *found;
+  const auto of_gpus = BackendsOf(gpus, config.gpus);
+  std::vector<MemoryBackend*> backends;
+  if (serves_host) backends.push_back(&warm);
+  for (const auto& backend : of_gpus) backends.push_back(backend.get());
+  Broker broker(config, std::move(backends));
   Verbs verbs(
       config, broker, [&refiller] { refiller.Wish(); }, gpus.why_none);
   LocalDoor local_door(config, verbs);
@@ -340,8 +327,10 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); },
                      [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); },
                      [&](Connection connection) { grpc_door.AdoptRemote(std::move(connection.socket)); });
-  log::Info({log::Topic::kServing, {{"device", "cpu"}, {"bytes", std::to_string(config.host_capacity_bytes)}}},
-            "serving {} bytes of host memory", config.host_capacity_bytes);
+  if (serves_host) {
+    log::Info({log::Topic::kServing, {{"device", "cpu"}, {"bytes", std::to_string(config.host_capacity_bytes)}}},
+              "serving {} bytes of host memory", config.host_capacity_bytes);
+  }
   for (const auto& gpu : gpus.all) {
     const uint64_t bytes = gpu->capacity()->bytes();
     log::Info({log::Topic::kServing, {{"device", gpu->device().uuid}, {"bytes", std::to_string(bytes)}}},
@@ -381,6 +370,7 @@ int Main(int argc, const char* const* argv) {
     std::fprintf(stderr, "arraybridged: %s\n", started.message().c_str());
     return kExitUsage;
   }
+  log::SetLinesPerSecond(request->config.log_lines_per_second);
   if (request->check_only) return EXIT_SUCCESS;
   TakeGrpcLog();
   RaiseDescriptorLimit();

@@ -62,4 +62,17 @@ Result<uint64_t> ReadNumber(std::string_view text) {
   return Read(text, plain, "a whole number");
 }
 
+std::vector<std::string_view> SplitList(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view one = text.substr(0, comma);
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    while (one.ends_with(' ')) one.remove_suffix(1);
+    parts.push_back(one);
+    if (comma == text.size()) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace arraybridge

@@ -1,10 +1,12 @@
-// A Quantity is how people write sizes and times: "2MiB", "80%", "30s", "500ms". Read whole or refused.
+// A Quantity is how people write sizes and times: "2MiB", "80%", "30s", "500ms". Read whole or refused. And of several
+// things said in one text.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "proto/boundary/result.h"
 
@@ -23,5 +25,7 @@ Result<std::variant<uint64_t, Percent>> ReadBytesOrPercent(std::string_view text
 Result<std::chrono::milliseconds> ReadDuration(std::string_view text);
 // Decimal digits alone.
 Result<uint64_t> ReadNumber(std::string_view text);
+// What stands between commas, without the blanks around it; at least one, which may be empty.
+std::vector<std::string_view> SplitList(std::string_view text);
 
 }  // namespace arraybridge

@@ -48,6 +48,7 @@ void Reloader::Adopt(const Reloaded& reloaded) {
   const Config& config = running_.config;
   // Both words were checked when they were read; the journal may not be there.
   const Status started = log::Start(config.log_level, config.log_format, config.journal);
+  log::SetLinesPerSecond(config.log_lines_per_second);
   if (!started.ok()) log::Error("the log stays as it was: {}", started.message());
   admin_.SetAdmins(config.admins);
   if (certificates_ != nullptr) certificates_->Reload(config.tls);

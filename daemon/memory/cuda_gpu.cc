@@ -2,6 +2,7 @@
 
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/boundary/driver_uuid.h"
@@ -40,7 +41,15 @@ CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platf
   return refusals;
 }
 
-Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, int index, uint64_t percent,
+// What could be and is not wanted.
+void RefuseUnlisted(const GpuTerms& terms, CudaGpu::Refusals& refusals) {
+  constexpr char kUnlisted[] = "memory.cuda.kinds, or the table of this GPU, leaves it out";
+  const auto is_listed = [&](HandleKind kind) { return std::ranges::find(terms.kinds, kind) != terms.kinds.end(); };
+  if (refusals.vmm.empty() && !is_listed(HandleKind::kCudaVmm)) refusals.vmm = kUnlisted;
+  if (refusals.ipc.empty() && !is_listed(HandleKind::kCudaIpc)) refusals.ipc = kUnlisted;
+}
+
+Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, int index, const GpuTable& table,
                                           const Platform& platform) {
   CUdevice ordinal = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&ordinal, index), "cuDeviceGet"));
@@ -48,7 +57,10 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
   if (!uuid.ok()) return uuid.status();
   size_t bytes = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceTotalMem(&bytes, ordinal), "cuDeviceTotalMem"));
+  const GpuTerms& terms = table.Of(*uuid);
+  const uint64_t percent = terms.capacity_percent;
   CudaGpu::Refusals refusals = RefusalsOf(*driver, ordinal, platform);
+  RefuseUnlisted(terms, refusals);
   size_t granularity = 0;
   if (refusals.vmm.empty()) {
     const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(ordinal);
@@ -141,7 +153,7 @@ void CudaGpu::WhenLost(std::function<void()> told) {
   if (told_ && lost_.load()) std::exchange(told_, nullptr)();
 }
 
-Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent,
+Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, const GpuTable& terms,
                                                            const Platform& platform) {
   auto loaded = Driver::Load(path);
   if (!loaded.ok()) return loaded.status();
@@ -150,7 +162,7 @@ Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& pa
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
   std::vector<std::shared_ptr<CudaGpu>> gpus;
   for (int index = 0; index < count; ++index) {
-    auto gpu = Describe(driver, index, percent, platform);
+    auto gpu = Describe(driver, index, terms, platform);
     if (!gpu.ok()) return gpu.status();
     gpus.push_back(*std::move(gpu));
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/config.h"
 #include "daemon/memory/capacity.h"
 #include "proto/boundary/driver.h"
 #include "proto/boundary/driver_context.h"
@@ -82,9 +83,9 @@ struct Platform {
   static Platform Here();
 };
 
-// Every GPU that the driver at `path` shows (empty: the system's), each with `percent` of its memory to hand out.
+// Every GPU that the driver at `path` shows (empty: the system's), on the terms that hold for it.
 // UNAVAILABLE says why there is none: no library, no device, too old (proto/boundary/driver.h).
-Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, uint64_t percent,
+Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, const GpuTable& terms,
                                                            const Platform& platform = Platform::Here());
 
 }  // namespace arraybridge

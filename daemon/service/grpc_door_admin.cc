@@ -23,7 +23,6 @@ namespace {
 
 constexpr char kServiceName[] = "arraybridge.v1.Admin";
 constexpr char kConnectionKey[] = "arraybridge-connection";
-constexpr uint64_t kRefusalsPerSecond = 100;  // in the log
 
 // Finishes its call exactly once: with what it is told or, if nobody tells it anything, when it is dropped.
 template <class Message>
@@ -114,7 +113,7 @@ class Service final : public v1::Admin::CallbackService {
   // Strangers cause these at will.
   void LogRefusal(uint32_t uid, std::string_view what) AB_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    const auto dropped = refusals_.Admit(Clock::now());
+    const auto dropped = refusals_.Admit(Clock::now(), log::LinesPerSecond());
     if (!dropped) return;
     log::Warn("administration refused: uid={} {}{}", uid, what,
               *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
@@ -152,7 +151,7 @@ class Service final : public v1::Admin::CallbackService {
   Admin& admin_;
   GrpcDoorConnections& connections_;
   Mutex mutex_;
-  LogThrottle refusals_ AB_GUARDED_BY(mutex_){kRefusalsPerSecond};
+  LogThrottle refusals_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ Status RemoteCallers::CheckMayAsk(const grpc::CallbackServerContext& context) {
 
 void RemoteCallers::LogRefusal(std::string_view from, const Status& status) {
   const MutexLock lock(mutex_);
-  const auto dropped = refusals_.Admit(Clock::now());
+  const auto dropped = refusals_.Admit(Clock::now(), log::LinesPerSecond());
   if (!dropped) return;
   log::Warn("tcp: {} refused: {}{}", from, status.message(), *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
 }

@@ -54,15 +54,13 @@ class RemoteCallers final : public GrpcCallers {
   Status CheckMayAsk(const grpc::CallbackServerContext& context) override;
 
  private:
-  static constexpr uint64_t kRefusalsPerSecond = 10;  // in the log
-
   void LogRefusal(std::string_view from, const Status& status) AB_EXCLUDES(mutex_);
 
   const Broker& broker_;
   RemoteConnections& connections_;
   Subjects subjects_;
   Mutex mutex_;
-  LogThrottle refusals_ AB_GUARDED_BY(mutex_){kRefusalsPerSecond};
+  LogThrottle refusals_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

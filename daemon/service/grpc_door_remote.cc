@@ -87,7 +87,7 @@ RemoteServer::~RemoteServer() = default;
 void RemoteServer::Adopt(UniqueFd socket) {
   if (const Status admitted = connections_.Admit(socket.get()); !admitted.ok()) {
     const MutexLock lock(mutex_);
-    const auto dropped = refusals_.Admit(std::chrono::steady_clock::now());
+    const auto dropped = refusals_.Admit(std::chrono::steady_clock::now(), log::LinesPerSecond());
     if (!dropped) return;
     return log::Warn("tcp: a connection was refused: {}{}", admitted.message(),
                      *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));

@@ -35,13 +35,11 @@ class RemoteServer {
  private:
   class Credentials;
 
-  static constexpr uint64_t kRefusalsPerSecond = 10;  // in the log
-
   RemoteConnections& connections_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   Mutex mutex_;
-  LogThrottle refusals_ AB_GUARDED_BY(mutex_){kRefusalsPerSecond};
+  LogThrottle refusals_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

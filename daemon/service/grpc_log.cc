@@ -13,17 +13,15 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kLinesPerSecond = 10;
-
 struct Throttle {
   Mutex mutex;
-  LogThrottle lines AB_GUARDED_BY(mutex){kLinesPerSecond};
+  LogThrottle lines AB_GUARDED_BY(mutex);
 };
 
 void Take(gpr_log_func_args* said) {
   static auto& throttle = *new Throttle;  // for ever: gRPC's threads may outlive everything
   const MutexLock lock(throttle.mutex);
-  const auto dropped = throttle.lines.Admit(std::chrono::steady_clock::now());
+  const auto dropped = throttle.lines.Admit(std::chrono::steady_clock::now(), log::LinesPerSecond());
   if (!dropped) return;
   log::Warn("grpc: {}{}", std::string_view(said->message), *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
 }

@@ -23,7 +23,6 @@ constexpr size_t kEventsMax = 64;
 constexpr int kFramesPerTurnMax = 16;        // then the next lifeline has its turn
 constexpr uint64_t kEntriesPerTurnMax = 64;  // of one publish ring
 constexpr int kLastFramesMax = 1024;         // of a process that died: what it sent before is still served
-constexpr uint64_t kViolationLinesPerSecond = 10;
 constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
 bool HasSeveralCpus() {
@@ -54,8 +53,7 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       requests_(std::make_unique<Requests>()),
-      buffer_(kFrameBytesMax),
-      violations_(kViolationLinesPerSecond) {
+      buffer_(kFrameBytesMax) {
   AB_CHECK(epoll_.valid() && wake_.valid());
   epoll_event event{};
   event.events = EPOLLIN;
@@ -289,7 +287,7 @@ void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header
   FrameHeader asked = header;
   asked.flags = 0;  // told even if it wanted no answer
   Refuse(line, asked, status);
-  if (const auto dropped = violations_.Admit(Clock::now())) {
+  if (const auto dropped = violations_.Admit(Clock::now(), log::LinesPerSecond())) {
     const uint64_t session = line->session ? Number(*line->session) : 0;
     log::Warn(AboutCut(line->peer(), session, status.reason()), "lifeline cut: uid={} session={} {} ({} more before)",
               line->peer().uid, session, status.ToString(), *dropped);
@@ -302,7 +300,7 @@ void LocalDoor::Cut(SessionId session, std::string_view why) {
   const auto found = std::ranges::find_if(lifelines_, is_its);
   if (found == lifelines_.end()) return;
   const LifelinePointer line = found->second;
-  if (const auto dropped = violations_.Admit(Clock::now())) {
+  if (const auto dropped = violations_.Admit(Clock::now(), log::LinesPerSecond())) {
     log::Warn(AboutCut(line->peer(), Number(session), "LIMIT"), "lifeline cut: uid={} session={} {} ({} more before)",
               line->peer().uid, Number(session), why, *dropped);
   }

@@ -141,6 +141,11 @@ std::atomic<uint64_t>& CountOf(Level level) {
   return counts[static_cast<size_t>(level)];
 }
 
+std::atomic<uint64_t>& LineRate() {
+  static std::atomic<uint64_t> lines{100};
+  return lines;
+}
+
 int PriorityOf(Level level) {
   constexpr int kErrorPriority = 3;
   constexpr int kWarningPriority = 4;
@@ -190,6 +195,9 @@ Status Start(std::string_view level, std::string_view format, const std::string&
   TheJournal().journal = *std::move(opened);
   return Ok();
 }
+
+void SetLinesPerSecond(uint64_t lines) { LineRate().store(lines, std::memory_order_relaxed); }
+uint64_t LinesPerSecond() { return LineRate().load(std::memory_order_relaxed); }
 
 uint64_t Written(Level level) { return CountOf(level).load(std::memory_order_relaxed); }
 

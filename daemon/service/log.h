@@ -23,6 +23,10 @@ inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
 // start, or on a reload; what is logged before goes out as text.
 Status Start(std::string_view level, std::string_view format, const std::string& journal = kJournalSocket);
 
+// How many lines a second there may be of one kind that strangers cause at will (log_throttle.h); 100 if nobody says.
+void SetLinesPerSecond(uint64_t lines);
+uint64_t LinesPerSecond();
+
 // So many lines of this level there were, dropped ones too; of levels that are not logged there are none.
 uint64_t Written(Level level);
 

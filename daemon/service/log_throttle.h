@@ -13,15 +13,13 @@ class LogThrottle {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  explicit LogThrottle(uint64_t lines_per_second) : lines_per_second_(lines_per_second) {}
-
   // Nothing: drop this line. Else: how many were dropped since the last one that was let through.
-  std::optional<uint64_t> Admit(TimePoint now) {
+  std::optional<uint64_t> Admit(TimePoint now, uint64_t lines_per_second) {
     if (now - second_ >= std::chrono::seconds(1)) {
       second_ = now;
       lines_ = 0;
     }
-    if (lines_ >= lines_per_second_) {
+    if (lines_ >= lines_per_second) {
       ++dropped_;
       return std::nullopt;
     }
@@ -32,7 +30,6 @@ class LogThrottle {
   }
 
  private:
-  const uint64_t lines_per_second_;
   TimePoint second_{};  // when the running second began
   uint64_t lines_ = 0;
   uint64_t dropped_ = 0;

@@ -63,7 +63,7 @@ class WarmOverHost final : public MemoryBackend {
 using MakeCudaBackend = std::unique_ptr<MemoryBackend> (*)(std::vector<std::shared_ptr<CudaGpu>>);
 std::unique_ptr<MemoryBackend> Cuda(MakeCudaBackend make, uint64_t capacity) {
   ::setenv("SIMULATED_CUDA", "own", 1);
-  const auto gpus = FindCudaGpus(DriverUnderTest(SIMULATED_CUDA_LIBRARY), 100);
+  const auto gpus = FindCudaGpus(DriverUnderTest(SIMULATED_CUDA_LIBRARY), GpuTable{});
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
   std::vector<std::shared_ptr<CudaGpu>> small;
   for (const auto& gpu : *gpus) {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -135,6 +137,36 @@ def test_the_level_of_the_log_changes(daemon: Daemon, config: Path, manager: Man
     write(config, level="info")
     reload(daemon, manager)
     assert daemon.log.read_text().count("reloaded: changed log.level") == 1
+
+
+def violate(daemon: Daemon, times: int) -> int:
+    """Lines that the log has of it."""
+    before = daemon.log.read_text().count("lifeline cut: ")
+    for _ in range(times):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hostile:
+            hostile.connect(str(daemon.directory / "lifeline.sock"))
+            hostile.send(b"no frame")
+            while hostile.recv(4096):
+                pass
+    return daemon.log.read_text().count("lifeline cut: ") - before
+
+
+def test_how_much_others_may_write_into_the_log_changes(daemon: Daemon, config: Path, manager: Manager) -> None:
+    text = config.read_text()
+
+    def allowed(lines: int) -> None:
+        config.write_text(text + f"rate_limit_per_s = {lines}\n")
+        assert reload(daemon, manager)["STATUS"] == "serving"
+        assert "changed log.rate_limit_per_s" in daemon.log.read_text()
+
+    allowed(1)
+    began = time.monotonic()
+    told = violate(daemon, 50)
+    assert 1 <= told <= time.monotonic() - began + 2, "one in each second that began meanwhile"
+    allowed(100000)
+    assert violate(daemon, 50) == 50
+    dropped = sum(map(int, re.findall(r"\((\d+) more before\)", daemon.log.read_text())))
+    assert dropped == 50 - told, "the rest is counted"
 
 
 @pytest.mark.parametrize(

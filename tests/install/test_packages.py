@@ -67,6 +67,7 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
         "usr/lib/sysusers.d/arraybridge.conf",
         "usr/lib/tmpfiles.d/arraybridge.conf",
         "usr/share/arraybridge/arraybridged.toml",
+        "usr/share/arraybridge/conf.d/gpus.toml.example",
         "usr/include/arraybridge/arraybridge.h",
         "usr/share/doc/libarraybridge1/copyright",
         "usr/share/doc/arraybridge-tools/changelog.gz",

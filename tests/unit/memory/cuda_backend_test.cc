@@ -17,9 +17,15 @@ struct Made {
   std::unique_ptr<MemoryBackend> backend;
 };
 
+GpuTable Percent(uint64_t percent) {
+  GpuTable terms;
+  terms.others.capacity_percent = percent;
+  return terms;
+}
+
 Made Make(HandleKind kind, const std::string& machine, uint64_t percent = 90) {
   ::setenv("SIMULATED_CUDA", machine.c_str(), 1);
-  auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, percent);
+  auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(percent));
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
   Made made{*gpus, nullptr};
   made.backend = kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend(*gpus) : MakeCudaIpcBackend(*gpus);
@@ -164,12 +170,27 @@ TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedByDescriptorsAlone) {
 TEST_F(CudaGpuTest, UnderWsl2NothingOfAGpuIsShared) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "off=103", 1);
-    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, 90, {"5.15.153.1-microsoft-standard-WSL2"});
+    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.153.1-microsoft-standard-WSL2"});
     ASSERT_TRUE(gpus.ok());
     EXPECT_EQ((*gpus)[0]->refusals().vmm, "the driver exports no descriptors (WSL2 does not)");
     EXPECT_EQ((*gpus)[0]->refusals().ipc, "under WSL2 a cudaIpcMemHandle cannot be relied on");
     EXPECT_TRUE(MakeCudaIpcBackend(*gpus)->devices().empty());
     EXPECT_TRUE(MakeCudaVmmBackend(*gpus)->devices().empty());
+  });
+}
+
+TEST_F(CudaGpuTest, ATableSaysOtherThingsOfOneGpu) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "devices=2;memory=67108864", 1);
+    GpuTable terms;
+    terms.own["GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01"] = {50, {HandleKind::kCudaIpc}};
+    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, terms);
+    ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
+    EXPECT_EQ((*gpus)[0]->capacity()->bytes(), 53687091u) << "80 %";
+    EXPECT_EQ((*gpus)[0]->refusals().vmm, "");
+    EXPECT_EQ((*gpus)[1]->capacity()->bytes(), 33554432u);
+    EXPECT_EQ((*gpus)[1]->refusals().vmm, "memory.cuda.kinds, or the table of this GPU, leaves it out");
+    EXPECT_EQ((*gpus)[1]->refusals().ipc, "");
   });
 }
 
@@ -183,12 +204,12 @@ TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuIsKnownByItsOwnUuid) {
 }
 
 TEST_F(CudaGpuTest, WithoutADriverThereIsAReasonAndNoGpu) {
-  const auto absent = FindCudaGpus("/nowhere/libcuda.so.1", 90);
+  const auto absent = FindCudaGpus("/nowhere/libcuda.so.1", Percent(90));
   EXPECT_EQ(absent.status().code(), Code::kUnavailable);
   EXPECT_EQ(absent.status().reason(), "CUDA_LIBRARY_ABSENT");
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "devices=0", 1);
-    const auto none = FindCudaGpus(SIMULATED_CUDA_LIBRARY, 90);
+    const auto none = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90));
     EXPECT_EQ(none.status().reason(), "CUDA_ERROR_NO_DEVICE") << none.status().ToString();
   });
 }

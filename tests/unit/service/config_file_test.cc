@@ -138,11 +138,14 @@ TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
   EXPECT_EQ(read.config.share_lifetime, plain.share_lifetime.get());
   EXPECT_EQ(read.config.withdraw_on_exit, plain.withdraw_on_exit.get());
   EXPECT_EQ(read.config.unlisted_namespaces, plain.unlisted_namespaces.get());
+  EXPECT_EQ(read.config.memory_backend, plain.memory_backend);
+  EXPECT_EQ(read.config.devices, plain.devices);
   EXPECT_EQ(read.config.cuda_driver, plain.cuda_driver);
-  EXPECT_EQ(read.config.cuda_capacity_percent, plain.cuda_capacity_percent);
+  EXPECT_EQ(read.config.gpus.others, plain.gpus.others);
   EXPECT_EQ(read.config.cuda_events, plain.cuda_events);
   EXPECT_EQ(read.config.log_level, plain.log_level);
   EXPECT_EQ(read.config.log_format, plain.log_format);
+  EXPECT_EQ(read.config.log_lines_per_second, plain.log_lines_per_second);
   EXPECT_EQ(read.host_capacity, Draft{}.host_capacity);
   EXPECT_EQ(read.namespace_quota, Draft{}.namespace_quota);
 }
@@ -169,6 +172,62 @@ TEST_F(ConfigFileTest, TheFileThatWeShipSaysTheDefaults) {
     const std::string name = setting.key.substr(setting.key.rfind('.') + 1);
     EXPECT_THAT(text.str(), HasSubstr("\n" + std::string(setting.show ? "# " : "") + name + " = ")) << setting.key;
   }
+}
+
+constexpr char kGpu[] = "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
+
+TEST_F(ConfigFileTest, AGpuHasATableOfItsOwn) {
+  const std::string other = "MIG-00112233-4455-6677-8899-aabbccddeeff";
+  Write(std::string("[memory.cuda]\ncapacity = '70%'\nkinds = ['cuda_ipc', 'cuda_vmm']\n[memory.\"") + kGpu +
+        "\"]\ncapacity = '30%'\n[memory." + other + "]\nkinds = ['cuda_vmm']\n");
+  const auto loaded = Load({"--config", path(), "--print-config"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  using enum HandleKind;
+  const auto expect = [&other](const GpuTable& gpus) {
+    EXPECT_EQ(gpus.Of(kGpu), (GpuTerms{30, {kCudaIpc, kCudaVmm}}));
+    EXPECT_EQ(gpus.Of(other), (GpuTerms{70, {kCudaVmm}}));
+    EXPECT_EQ(gpus.Of("GPU-of nobody"), (GpuTerms{70, {kCudaIpc, kCudaVmm}}));
+  };
+  expect(loaded->config.gpus);
+  EXPECT_THAT(loaded->help, HasSubstr(std::string("[memory.\"") + kGpu + "\"]\ncapacity = \"30%\""));
+  EXPECT_THAT(loaded->help, HasSubstr("# " + path() + ":5:1\n"));
+  Write(loaded->help);
+  expect(Good().gpus);
+}
+
+TEST_F(ConfigFileTest, WhatIsWrongInAGpusTableIsNamed) {
+  const auto refusal = [this](const std::string& text) {
+    Write("[memory.\"" + text);
+    return Refusal();
+  };
+  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncache = '1GiB'"), path() + ":2:1: memory." + kGpu + ".cache is unknown");
+  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncapacity = '1GiB'"), path() + ":2:1: '1GiB' is not 1% to 100%");
+  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\nkinds = ['cuda_vmm', 'memfd']"),
+            path() + ":2:1: 'memfd' is neither cuda_vmm nor cuda_ipc");
+  EXPECT_THAT(refusal("GPU-5A5A5A5A-5a5a-5a5a-5a5a-5a5a5a5a5a00\"]\ncapacity = '1%'"),
+              AllOf(StartsWith(path() + ":2:1: 'GPU-5A5A5A5A"), HasSubstr("is no UUID of a GPU")));
+  EXPECT_THAT(refusal("gpu-5\"]\ncapacity = '1%'"), HasSubstr("memory.gpu-5.capacity is unknown"));
+}
+
+TEST_F(ConfigFileTest, AReloadKeepsWhatAGpusTableSaid) {
+  const std::string table = std::string("[memory.\"") + kGpu + "\"]\n";
+  Write(table + "capacity = '30%'\n");
+  const std::string file = path();
+  const char* const arguments[] = {"arraybridged", "--config", file.c_str()};
+  auto running = LoadConfig(3, arguments);
+  ASSERT_TRUE(running.ok()) << running.status().ToString();
+  const auto kept = [&] {
+    const auto reloaded = ReloadConfig(3, arguments, &*running);
+    EXPECT_TRUE(reloaded.ok()) << reloaded.status().ToString();
+    return reloaded.ok() ? reloaded->kept : std::vector<std::string>{};
+  };
+  EXPECT_THAT(kept(), ::testing::IsEmpty());
+  const std::string key = std::string("memory.") + kGpu;
+  Write(table + "capacity = '40%'\nkinds = ['cuda_ipc']\n");
+  EXPECT_THAT(kept(), ::testing::ElementsAre(key + ".capacity", key + ".kinds"));
+  Write("");
+  EXPECT_THAT(kept(), ::testing::ElementsAre(key + ".capacity"));
+  EXPECT_EQ(running->config.gpus.Of(kGpu).capacity_percent, 30u);
 }
 
 std::string NameOfGroup(gid_t id) {

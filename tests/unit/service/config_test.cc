@@ -15,7 +15,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+constexpr char kGpu[] = "cuda:GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
 
 using Variables = std::map<std::string, std::string>;
 
@@ -90,6 +93,54 @@ TEST(ConfigTest, AReloadKeepsTheCapacityThatTheDaemonHas) {
   EXPECT_THAT(reloaded->changed, ::testing::ElementsAre("namespace.default.quota"));
   EXPECT_THAT(reloaded->kept, ::testing::IsEmpty());
   EXPECT_EQ(running->config.namespace_quota_bytes, 100u << 20);
+}
+
+TEST(ConfigTest, DevicesAreNamed) {
+  EXPECT_THAT(Good({}).devices, ElementsAre("all"));
+  EXPECT_EQ(Good({}).memory_backend, "auto");
+  const Config config = Good({"--device", "host", "--device", kGpu, "--device", "cuda:1", "--backend", "cuda"});
+  EXPECT_THAT(config.devices, ElementsAre("host", kGpu, "cuda:1"));
+  EXPECT_EQ(config.memory_backend, "cuda");
+  EXPECT_THAT(Good({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", std::string("host, ") + kGpu}}).devices,
+              ElementsAre("host", kGpu));
+  for (const char* wrong : {"", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:GPU-7", "host,"}) {
+    EXPECT_THAT(Refusal({"--device", wrong}), HasSubstr("is neither all nor host nor cuda:UUID")) << wrong;
+  }
+  EXPECT_EQ(Refusal({"--device", "host", "--device", "host"}), "--device: 'host' stands there twice");
+  EXPECT_EQ(Refusal({"--device", "host", "--device", "all"}), "--device: 'all' stands alone");
+  EXPECT_EQ(Refusal({"--backend", "gpu"}), "--backend: 'gpu' is none of auto, cuda, host");
+}
+
+TEST(ConfigTest, AGpusNumberIsItsProcessesAlone) {
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", "cuda:0"}}),
+              AllOf(HasSubstr("ARRAYBRIDGED_MEMORY__DEVICES: "), HasSubstr("'cuda:0'"), HasSubstr("by its UUID")));
+}
+
+TEST(ConfigTest, DevicesAndBackendAgree) {
+  EXPECT_EQ(Refusal({"--backend", "host", "--device", kGpu}),
+            std::string("--device: device ") + kGpu + " is not served with memory.backend (--backend) host");
+  EXPECT_EQ(Refusal({"--backend", "cuda", "--device", "host"}),
+            "--device: none of the devices is a GPU, which memory.backend (--backend) cuda needs");
+  EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));
+}
+
+TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
+  using enum HandleKind;
+  EXPECT_THAT(Good({}).gpus.others.kinds, ElementsAre(kCudaVmm, kCudaIpc));
+  EXPECT_EQ(Good({}).gpus.others.capacity_percent, 80u);
+  const auto said = [](const char* kinds) { return Variables{{"ARRAYBRIDGED_MEMORY__CUDA__KINDS", kinds}}; };
+  EXPECT_THAT(Good({}, said("cuda_ipc, cuda_vmm")).gpus.others.kinds, ElementsAre(kCudaIpc, kCudaVmm));
+  EXPECT_THAT(Good({}, said("cuda_ipc")).gpus.others.kinds, ElementsAre(kCudaIpc));
+  EXPECT_EQ(Refusal({}, said("cuda_ipc,cuda_ipc")), "ARRAYBRIDGED_MEMORY__CUDA__KINDS: 'cuda_ipc' stands there twice");
+  EXPECT_THAT(Refusal({}, said("")), HasSubstr("'' is neither cuda_vmm nor cuda_ipc"));
+  EXPECT_THAT(Refusal({}, said("memfd")), HasSubstr("'memfd' is neither cuda_vmm nor cuda_ipc"));
+}
+
+TEST(ConfigTest, LinesOfTheLogAreAtLeastOneASecond) {
+  EXPECT_EQ(Good({}).log_lines_per_second, 100u);
+  for (const char* wrong : {"0", "many", "-1"}) {
+    EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LOG__RATE_LIMIT_PER_S", wrong}}), HasSubstr("is not 1 or more lines"));
+  }
 }
 
 TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {

@@ -6,14 +6,23 @@ namespace arraybridge {
 namespace {
 
 TEST(LogThrottleTest, LetsSoManyLinesASecondThroughAndSaysHowManyItDropped) {
-  LogThrottle throttle(2);
+  LogThrottle throttle;
   const LogThrottle::TimePoint start = std::chrono::steady_clock::now();
-  EXPECT_EQ(throttle.Admit(start), 0u);
-  EXPECT_EQ(throttle.Admit(start), 0u);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(throttle.Admit(start + std::chrono::milliseconds(999)), std::nullopt);
-  EXPECT_EQ(throttle.Admit(start + std::chrono::seconds(1)), 5u);
-  EXPECT_EQ(throttle.Admit(start + std::chrono::seconds(1)), 0u) << "told once";
-  EXPECT_EQ(throttle.Admit(start + std::chrono::seconds(1)), std::nullopt);
+  EXPECT_EQ(throttle.Admit(start, 2), 0u);
+  EXPECT_EQ(throttle.Admit(start, 2), 0u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(throttle.Admit(start + std::chrono::milliseconds(999), 2), std::nullopt);
+  EXPECT_EQ(throttle.Admit(start + std::chrono::seconds(1), 2), 5u);
+  EXPECT_EQ(throttle.Admit(start + std::chrono::seconds(1), 2), 0u) << "told once";
+  EXPECT_EQ(throttle.Admit(start + std::chrono::seconds(1), 2), std::nullopt);
+}
+
+TEST(LogThrottleTest, AnotherNumberHoldsFromTheNextLineOn) {
+  LogThrottle throttle;
+  const LogThrottle::TimePoint start = std::chrono::steady_clock::now();
+  EXPECT_EQ(throttle.Admit(start, 1), 0u);
+  EXPECT_EQ(throttle.Admit(start, 1), std::nullopt);
+  EXPECT_EQ(throttle.Admit(start, 2), 1u) << "one of the two has been used";
+  EXPECT_EQ(throttle.Admit(start, 2), std::nullopt);
 }
 
 }  // namespace

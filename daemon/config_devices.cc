@@ -1,0 +1,67 @@
+#include "daemon/config_devices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/quantity.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr std::string_view kCuda = "cuda:";
+
+bool IsHexDigit(char letter) { return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f'); }
+
+Status CheckWord(std::string_view word) {
+  if (word == "all" || word == "host" || IsOrdinal(word)) return Ok();
+  if (word.starts_with(kCuda) && IsGpuUuid(word.substr(kCuda.size()))) return Ok();
+  return InvalidArgument("'", word, "' is neither all nor host nor cuda:UUID (", kCuda, kGpuUuidForm,
+                         "; nvidia-smi -L lists them)");
+}
+
+}  // namespace
+
+bool IsGpuUuid(std::string_view text) {
+  constexpr size_t kPrefixSize = 4;
+  if (text.size() != kGpuUuidForm.size() || (!text.starts_with("GPU-") && !text.starts_with("MIG-"))) return false;
+  for (size_t at = kPrefixSize; at < text.size(); ++at) {
+    if (kGpuUuidForm[at] == '-' ? text[at] != '-' : !IsHexDigit(text[at])) return false;
+  }
+  return true;
+}
+
+bool IsOrdinal(std::string_view device) {
+  constexpr uint64_t kOrdinalMax = 1023;
+  if (!device.starts_with(kCuda)) return false;
+  const auto number = ReadNumber(device.substr(kCuda.size()));
+  // The one way to write it: names are compared as they stand.
+  return number.ok() && *number <= kOrdinalMax && device.substr(kCuda.size()) == std::to_string(*number);
+}
+
+Result<std::vector<std::string>> ReadDevices(std::string_view text) {
+  std::vector<std::string> devices;
+  for (const std::string_view word : SplitList(text)) {
+    AB_RETURN_IF_ERROR(CheckWord(word));
+    if (std::ranges::find(devices, word) != devices.end()) return InvalidArgument("'", word, "' stands there twice");
+    devices.emplace_back(word);
+  }
+  if (devices.size() > 1 && std::ranges::find(devices, "all") != devices.end()) {
+    return InvalidArgument("'all' stands alone");
+  }
+  return devices;
+}
+
+Status CheckDevices(const Config& config) {
+  if (config.devices.front() == "all") return Ok();
+  const auto names_gpu = [](const std::string& device) { return device.starts_with(kCuda); };
+  const auto gpu = std::ranges::find_if(config.devices, names_gpu);
+  if (config.memory_backend == "host" && gpu != config.devices.end()) {
+    return InvalidArgument("device ", *gpu, " is not served with memory.backend (--backend) host");
+  }
+  if (config.memory_backend == "cuda" && gpu == config.devices.end()) {
+    return InvalidArgument("none of the devices is a GPU, which memory.backend (--backend) cuda needs");
+  }
+  return Ok();
+}
+
+}  // namespace arraybridge

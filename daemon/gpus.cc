@@ -1,0 +1,114 @@
+#include "daemon/gpus.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "daemon/memory/cuda_ipc_backend.h"
+#include "daemon/memory/cuda_vmm_backend.h"
+#include "daemon/service/log.h"
+
+namespace arraybridge {
+namespace {
+
+using Found = std::vector<std::shared_ptr<CudaGpu>>;
+
+constexpr std::string_view kCuda = "cuda:";
+
+bool Says(const Config& config, const std::string& device) {
+  return config.devices.front() == "all" || std::ranges::find(config.devices, device) != config.devices.end();
+}
+
+std::string ByUuid(const CudaGpu& gpu) { return Concat(kCuda, gpu.device().uuid); }
+std::string ByOrdinal(const CudaGpu& gpu) { return Concat(kCuda, gpu.device().id); }
+
+// Why no GPU is to be looked for; empty: one is.
+std::string WhyNotAsked(const Config& config) {
+  if (config.memory_backend == "host") return "the broker was told to serve host memory alone (memory.backend)";
+  const auto names_gpu = [](const std::string& device) { return device == "all" || device.starts_with(kCuda); };
+  if (std::ranges::any_of(config.devices, names_gpu)) return {};
+  return "the broker was told to serve host memory alone (memory.devices)";
+}
+
+// With the reason where there is none.
+Result<Found> Look(const Config& config) {
+  if (config.cuda_driver == "none") return Unavailable("the broker was told to use none (--cuda-driver none)");
+  auto found = FindCudaGpus(config.cuda_driver == "auto" ? "" : config.cuda_driver, config.gpus);
+  if (found.ok() && found->empty()) return Unavailable("the driver shows none");
+  return found;
+}
+
+// The first device that is named and is no GPU of these; empty: all that are named are.
+std::string MissingIn(const Found& found, const Config& config) {
+  for (const std::string& device : config.devices) {
+    const auto is_it = [&device](const auto& gpu) { return device == ByUuid(*gpu) || device == ByOrdinal(*gpu); };
+    if (device.starts_with(kCuda) && std::ranges::none_of(found, is_it)) return device;
+  }
+  return {};
+}
+
+std::string Listed(const Found& found) {
+  std::string list = "host";
+  for (const auto& gpu : found) list += Concat(", ", ByUuid(*gpu), " (", ByOrdinal(*gpu), ")");
+  return list;
+}
+
+Status NotThere(const std::string& device, const Found& found) {
+  return Unavailable("device ", device, " is not there; there are: ", Listed(found));
+}
+
+// A file may be that of many machines, and a GPU that broke is no reason to serve nothing.
+void TellOfTablesWithoutGpu(const Found& found, const Config& config) {
+  for (const auto& table : config.gpus.own) {
+    const std::string& uuid = table.first;
+    if (std::ranges::any_of(found, [&uuid](const auto& gpu) { return gpu->device().uuid == uuid; })) continue;
+    log::Warn(log::Topic::kNoGpu, "[memory.\"{}\"]: this GPU is not there; there are: {}", uuid, Listed(found));
+  }
+}
+
+Result<Gpus> None(const Config& config, const std::string& why) {
+  if (config.memory_backend == "cuda") return Unavailable("memory.backend (--backend) is cuda, and no GPU: ", why);
+  if (const std::string device = MissingIn({}, config); !device.empty()) {
+    return Unavailable(NotThere(device, {}).message(), "; no GPU: ", why);
+  }
+  if (config.cuda_driver == "none") return Gpus{{}, why};
+  if (config.cuda_driver == "auto") {
+    log::Info(log::Topic::kNoGpu, "no GPU: {}", why);
+  } else {
+    log::Warn(log::Topic::kNoGpu, "no GPU: {}", why);  // it was asked for
+  }
+  return Gpus{{}, why};
+}
+
+}  // namespace
+
+bool ServesHostMemory(const Config& config) { return Says(config, "host"); }
+
+Result<Gpus> FindGpus(const Config& config) {
+  if (std::string why = WhyNotAsked(config); !why.empty()) return Gpus{{}, std::move(why)};
+  const auto found = Look(config);
+  if (!found.ok()) return None(config, found.status().message());
+  TellOfTablesWithoutGpu(*found, config);
+  if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
+  Gpus served;
+  std::ranges::copy_if(*found, std::back_inserter(served.all), [&config](const auto& gpu) {
+    return Says(config, ByUuid(*gpu)) || Says(config, ByOrdinal(*gpu));
+  });
+  return served;
+}
+
+std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const GpuTable& terms) {
+  constexpr std::array<HandleKind, 2> kAll = {HandleKind::kCudaVmm, HandleKind::kCudaIpc};
+  std::vector<std::unique_ptr<MemoryBackend>> backends;
+  for (const auto& gpu : gpus.all) {
+    std::vector<HandleKind> kinds = terms.Of(gpu->device().uuid).kinds;
+    std::ranges::copy_if(kAll, std::back_inserter(kinds),
+                         [listed = kinds](HandleKind kind) { return std::ranges::find(listed, kind) == listed.end(); });
+    for (const HandleKind kind : kinds) {
+      backends.push_back(kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend({gpu}) : MakeCudaIpcBackend({gpu}));
+    }
+  }
+  return backends;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,127 @@
+"""Whose memory a daemon serves: what the configuration names, of what there is. On the simulated driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from foreign_client import BUILD, DAEMON, Daemon, Session, eventually, refused
+
+DRIVER = str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so")
+FIRST, SECOND = (f"GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a0{n}" for n in range(2))
+CPU, CUDA = 1, 2
+CUDA_VMM, CUDA_IPC = 2, 3
+MEMORY = 67108864
+HERE = {
+    "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+    "pid_namespace": os.stat("/proc/self/ns/pid").st_ino,
+}
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};memory={MEMORY}")
+
+
+@pytest.fixture
+def no_start(tmp_path: Path) -> Callable[..., str]:
+    def why(*flags: str) -> str:
+        command = [DAEMON, "--directory", tmp_path / "refused", "--log-format", "text", *flags]
+        (tmp_path / "refused").mkdir(mode=0o700)
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 1
+        return done.stderr
+
+    return why
+
+
+def served(session: Session) -> list[tuple[int, str]]:
+    return [(device.device.type, device.device.uuid) for device in session.opened.server.devices]
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def loaded(daemon: Daemon) -> bool:
+    return DRIVER in Path(f"/proc/{daemon.process.pid}/maps").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "devices"),
+    [
+        ([], [(CPU, ""), (CUDA, FIRST), (CUDA, SECOND)]),
+        (["--backend", "cuda"], [(CPU, ""), (CUDA, FIRST), (CUDA, SECOND)]),
+        (["--backend", "host"], [(CPU, "")]),
+        (["--device", "host"], [(CPU, "")]),
+        (["--device", f"cuda:{SECOND}", "--device", "host"], [(CPU, ""), (CUDA, SECOND)]),
+        (["--device", "cuda:1"], [(CUDA, SECOND)]),
+    ],
+)
+def test_what_is_named_is_served(
+    start: Callable[..., Daemon], open_session: Callable[..., Session], flags: list[str], devices: list[Any]
+) -> None:
+    daemon = start("--cuda-driver", DRIVER, *flags)
+    assert served(open_session(daemon)) == devices
+    assert loaded(daemon) == any(kind == CUDA for kind, _ in devices)
+
+
+def test_a_file_names_gpus_by_uuid(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
+    named = write(tmp_path / "named.toml", f'memory.devices = ["cuda:{SECOND}"]\nmemory.cuda.driver = "{DRIVER}"\n')
+    session = open_session(start("--config", named))
+    assert served(session) == [(CUDA, SECOND)]
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, f"no device CPU; there are: {SECOND}"):
+        session.call("Allocate", namespace="default", size=4096)
+    numbered = write(tmp_path / "numbered.toml", 'memory.devices = ["cuda:1"]\n')
+    done = subprocess.run([DAEMON, "--config", numbered, "--check-config"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{numbered}:1:" in done.stderr
+    assert "'cuda:1' is another GPU in another process; name it by its UUID" in done.stderr
+
+
+def test_a_device_that_is_not_there_is_named_beside_those_that_are(no_start: Callable[..., str]) -> None:
+    missing = SECOND[:-1] + "7"
+    said = no_start("--cuda-driver", DRIVER, "--device", f"cuda:{missing}")
+    assert f"device cuda:{missing} is not there; there are: host, cuda:{FIRST} (cuda:0), cuda:{SECOND} (cuda:1)" in said
+
+
+def test_without_a_driver_a_gpu_that_is_asked_for_stops_the_start(no_start: Callable[..., str]) -> None:
+    said = no_start("--cuda-driver", "/nowhere/libcuda.so.1", "--backend", "cuda")
+    assert "cannot start: memory.backend (--backend) is cuda, and no GPU: " in said
+
+
+def test_a_named_gpu_without_a_driver_is_missing_with_the_reason(no_start: Callable[..., str]) -> None:
+    said = no_start("--cuda-driver", "none", "--device", "cuda:0")
+    assert "device cuda:0 is not there; there are: host; no GPU: the broker was told to use none" in said
+
+
+def test_a_gpu_is_shared_as_its_table_says(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
+    absent = SECOND[:-1] + "7"
+    lines = [
+        f'[memory.cuda]\ndriver = "{DRIVER}"\nkinds = ["cuda_ipc", "cuda_vmm"]',
+        f'[memory."{SECOND}"]\ncapacity = "50%"\nkinds = ["cuda_vmm"]',
+        f'[memory."{absent}"]\ncapacity = "10%"\n',
+    ]
+    file = write(tmp_path / "gpus.toml", "\n".join(lines))
+    daemon = start("--config", file, "--log-format", "text")
+    first, second = open_session(daemon).opened.server.devices[1:]
+    assert (first.device.uuid, list(first.kinds), first.capacity_bytes) == (FIRST, [CUDA_IPC, CUDA_VMM], MEMORY * 8 // 10)
+    assert (second.device.uuid, list(second.kinds), second.capacity_bytes) == (SECOND, [CUDA_VMM], MEMORY // 2)
+    assert [(refusal.kind, "leaves it out" in refusal.why) for refusal in second.refused] == [(CUDA_IPC, True)]
+    assert f'[memory."{absent}"]: this GPU is not there; there are: host, cuda:{FIRST}' in daemon.log.read_text()
+    ask = {"namespace": "default", "size": 1 << 20}
+    session = open_session(daemon, capabilities={"kinds": [CUDA_VMM, CUDA_IPC], **HERE})
+    assert session.call("Allocate", device=first.device, **ask).handle.kind == CUDA_IPC, "the preferred one"
+    assert session.call("Allocate", device=second.device, **ask).handle.kind == CUDA_VMM
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "is shared as cuda_vmm"):
+        open_session(daemon, capabilities={"kinds": [CUDA_IPC], **HERE}).call("Allocate", device=second.device, **ask)
+    write(Path(file), "\n".join([lines[0].replace('"cuda_ipc", ', ""), lines[1].replace("50%", "60%"), lines[2]]))
+    daemon.process.send_signal(signal.SIGHUP)
+    eventually("it is told", lambda: f"kept until a restart: memory.cuda.kinds, memory.{SECOND}.capacity" in daemon.log.read_text())

@@ -43,13 +43,14 @@ struct Foreign {
     tensor.dl_tensor.device = {kDLCPU, 0};
     tensor.dl_tensor.dtype = {kDLFloat, 32, 1};
   }
-  Result<View> Import() {
+  DLManagedTensorVersioned* Made() {
     DLTensor& dl = tensor.dl_tensor;
     dl.ndim = static_cast<int32_t>(shape.size());
     dl.shape = shape.data();
     dl.strides = strides.empty() ? nullptr : strides.data();
-    return ImportVersioned(&tensor);
+    return &tensor;
   }
+  Result<View> Import() { return ImportVersioned(Made()); }
   void ExpectRefused(const std::string& named) {
     const auto view = Import();
     ASSERT_FALSE(view.ok());
@@ -330,6 +331,48 @@ TEST(Import, LegacyTensorsToo) {
   ASSERT_TRUE(view.ok());
   EXPECT_EQ(view->data, g_floats);
   EXPECT_FALSE(view->read_only);
+}
+
+TEST(Plain, IsWhatExportWouldSay) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {64}, {2, 3}, {1, 1}}) {
+    DLManagedTensorVersioned* const ours = ExportVersioned(Floats(shape));
+    EXPECT_TRUE(IsPlain(*ours));
+    ours->deleter(ours);
+  }
+  Foreign scalar;
+  scalar.shape = {};
+  EXPECT_TRUE(IsPlain(*scalar.Made()));
+  Foreign read_only;
+  read_only.strides = {3, 1};
+  read_only.tensor.flags = kDlpackReadOnly;
+  EXPECT_TRUE(IsPlain(*read_only.Made()));
+}
+
+TEST(Plain, IsNothingElse) {
+  const auto is_plain = [](auto spoil) {
+    Foreign foreign;
+    foreign.strides = {3, 1};
+    EXPECT_TRUE(IsPlain(*foreign.Made()));
+    spoil(foreign);
+    return IsPlain(*foreign.Made());
+  };
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.version.major = 2; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.flags = 2; })) << "made for one consumer alone";
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.flags = uint64_t{1} << 63; })) << "whatever that may mean one day";
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.deleter = nullptr; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.device = {kDLCUDAHost, 0}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.device.device_id = 1; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.data = nullptr; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.byte_offset = 4; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.dtype.lanes = 4; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.dtype.bits = 0; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.strides.clear(); })) << "strides are never NULL in ours";
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.strides = {1, 2}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.strides = {-3, 1}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {0, 3}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {-2, 3}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {kMax, 3}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.shape.assign(65, 1), f.strides.assign(65, 1); }));
 }
 
 TEST(RoundTrip, EveryTypeOfDlpack) {

@@ -2,8 +2,8 @@
 // messages takes longer to build than the Broker takes to publish: so none is built, and what others will read of the
 // share is looked through and handed on as it is.
 //
-// What is taken here is a v1.PublishRequest for libprotobuf too, with the same values (tests/fuzz/publish_fuzz.cc). Two
-// things that libprotobuf takes are refused: a part that is said twice, and groups.
+// What is taken here is a v1.PublishRequest for libprotobuf too, with the same values (tests/fuzz/publish_fuzz.cc).
+// Some things that libprotobuf takes are refused: specs that are said twice, groups, and fields 19000 to 19999.
 #pragma once
 
 #include <cstdint>

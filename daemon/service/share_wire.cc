@@ -178,11 +178,7 @@ void AppendLeased(const LeasedShare& leased, std::string* response) {
   PutLeased(leased, share.bytes(), handle.bytes(), device.bytes(), writer);
 }
 
-v1::AcquireResponse ReadBack(const std::string& response) {
-  v1::AcquireResponse message;
-  AB_CHECK(message.ParseFromString(response));
-  return message;
-}
+bool ReadBack(const std::string& response, v1::AcquireResponse* message) { return message->ParseFromString(response); }
 
 void AppendDescriptorArena(uint64_t arena, std::string* response) {
   Counter counter;

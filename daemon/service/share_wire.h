@@ -18,7 +18,8 @@ PublishCall CallOf(const PublishAsked& asked);
 void AppendLeased(const LeasedShare& leased, std::string* response);
 void AppendDescriptorArena(uint64_t arena, std::string* response);
 
-// As a message, for who needs one. REQUIRES: the bytes were made by the functions above.
-v1::AcquireResponse ReadBack(const std::string& response);
+// As a message, for who needs one. The bytes were made by the functions above, of what clients said.
+// False: they are none; `message` holds what came before that.
+bool ReadBack(const std::string& response, v1::AcquireResponse* message);
 
 }  // namespace arraybridge

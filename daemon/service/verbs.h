@@ -176,6 +176,9 @@ class Verbs {
   // draining inside of draining.
   Result<PassedFd> AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
+  // The same bytes, read back: for gRPC, which wants a message, and for who has waited. INTERNAL: they cannot be read,
+  // and what was leased is let go.
+  Result<Answer<v1::AcquireResponse>> ReadAgain(const Caller& caller, const std::string& bytes, PassedFd descriptor);
   Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
   Result<v1::WatchResponse> TakeEvents(const Caller& caller, WatcherId watcher);
   Result<v1::WatchResponse> OpenOrClose(const Caller& caller, const v1::WatchRequest& request);

@@ -146,22 +146,14 @@ Result<Answer<v1::AcquireResponse>> Verbs::ReceiveMessage(const Caller& caller, 
   std::string bytes;
   auto descriptor = Told(caller, *std::move(received), &bytes);
   if (!descriptor.ok()) return descriptor.status();
-  Answer<v1::AcquireResponse> answer;
-  answer.message = ReadBack(bytes);
-  answer.descriptor = *std::move(descriptor);
-  return answer;
+  return ReadAgain(caller, bytes, *std::move(descriptor));
 }
 
 WaiterId Verbs::Receive(const Caller& caller, const v1::ReceiveRequest& request,
                         const Reply<v1::AcquireResponse>& reply) {
   std::string bytes;
   auto received = ReceiveAtOnce(caller, request, &bytes);
-  if (received.ok()) {
-    Answer<v1::AcquireResponse> answer;
-    answer.message = ReadBack(bytes);
-    answer.descriptor = *std::move(received);
-    return reply(std::move(answer)), WaiterId{};
-  }
+  if (received.ok()) return reply(ReadAgain(caller, bytes, *std::move(received))), WaiterId{};
   if (!MayArrive(received.status())) return reply(received.status()), WaiterId{};
   return ReceiveLater(caller, request, reply);
 }

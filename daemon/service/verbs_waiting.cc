@@ -276,7 +276,9 @@ Result<PassedFd> Verbs::Told(const Caller& caller, AcquiredShares acquired, std:
                  .Because("ANSWER_TOO_LARGE");
   }
   if (failed.ok()) return descriptor;
-  TakeBack(caller, ReadBack(*response));
+  v1::AcquireResponse granted;
+  ReadBack(*response, &granted);
+  TakeBack(caller, granted);
   return failed;
 }
 
@@ -295,15 +297,20 @@ Status Verbs::AppendTickets(SessionId session, const AcquiredShares& acquired, s
   return Ok();
 }
 
-// The same bytes, read back: for gRPC, which wants a message, and for who has waited.
+Result<Answer<v1::AcquireResponse>> Verbs::ReadAgain(const Caller& caller, const std::string& bytes,
+                                                     PassedFd descriptor) {
+  Answer<v1::AcquireResponse> answer;
+  answer.descriptor = std::move(descriptor);
+  if (ReadBack(bytes, &answer.message)) return answer;
+  TakeBack(caller, answer.message);
+  return Status(Code::kInternal, "what was said of a share cannot be read");
+}
+
 Result<Answer<v1::AcquireResponse>> Verbs::AcquireMessage(const Caller& caller, const v1::AcquireRequest& request) {
   std::string bytes;
   auto granted = AcquireNow(caller, request, &bytes);
   if (!granted.ok()) return granted.status();
-  Answer<v1::AcquireResponse> answer;
-  answer.message = ReadBack(bytes);
-  answer.descriptor = *std::move(granted);
-  return answer;
+  return ReadAgain(caller, bytes, *std::move(granted));
 }
 
 WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,

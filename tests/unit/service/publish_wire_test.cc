@@ -160,6 +160,25 @@ TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
   ExpectNone(specs + specs);  // which of the two?
 }
 
+// libprotobuf, which reads the specs again for others, takes no length of more than 32 bits.
+TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
+  const std::string six("\x83\x80\x80\x80\x80\x00", 6);  // 3 in six bytes
+  const std::string wide = "\x83\x80\x80\x80\x10";       // 3, and a bit beyond 32
+  for (const std::string& length : {six, wide}) {
+    const std::string unknown = "\x7a" + length + "abc";
+    ExpectNone("\xa2\x06" + length + "abc");
+    ExpectNone("\x52" + std::string(1, static_cast<char>(unknown.size())) + unknown);  // in the fence
+    ExpectNone("\x3a" + std::string(1, static_cast<char>(unknown.size())) + unknown);  // beside the specs
+    const std::string spec = "\x10\x08\x18\x01" + unknown;
+    const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
+    const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;
+    ASSERT_FALSE(v1::PublishRequest().ParseFromString(bytes));
+    const auto asked = ReadPublish(bytes);
+    ASSERT_TRUE(asked.ok());
+    EXPECT_EQ(CheckPublish(Limits{}, *asked).code(), Code::kInvalidArgument);
+  }
+}
+
 TEST(PublishWireTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
   // The single array's: a dtype that is not UTF-8, then one that is; a shape that ends within a number; a group.
   for (const std::string spec : {"\x22\x01\xff\x22\x01x", "\x2a\x01\x80", "\x7b\x7c"}) {

@@ -51,6 +51,10 @@ Result<std::vector<std::string>> ReadDevices(std::string_view text) {
   return devices;
 }
 
+bool ServesHostMemory(const Config& config) {
+  return std::ranges::any_of(config.devices, [](const auto& device) { return device == "all" || device == "host"; });
+}
+
 Status CheckDevices(const Config& config) {
   if (config.devices.front() == "all") return Ok();
   const auto names_gpu = [](const std::string& device) { return device.starts_with(kCuda); };

@@ -19,6 +19,9 @@ Result<std::vector<std::string>> ReadDevices(std::string_view text);
 // "cuda:N": what is GPU N in one process is another in the next.
 bool IsOrdinal(std::string_view device);
 
+// Whether host memory is among them. REQUIRES: they were read.
+bool ServesHostMemory(const Config& config);
+
 // What memory.backend leaves of them. INVALID_ARGUMENT: nothing, or not what is named.
 Status CheckDevices(const Config& config);
 

@@ -85,10 +85,17 @@ Status ResolvePaths(Draft& draft, const Reading& reading) {
 // Exact, and without overflow.
 uint64_t PercentOf(uint64_t bytes, uint64_t percent) { return bytes / 100 * percent + bytes % 100 * percent / 100; }
 
+constexpr uint64_t kAllDevices = 0;
+
 Result<uint64_t> QuotaOf(const std::variant<uint64_t, Percent>& said, const Config& config, std::string_view where) {
   const auto* percent = std::get_if<Percent>(&said);
   if (percent == nullptr) return std::get<uint64_t>(said);
   if (percent->value == 0) return InvalidArgument(where, "0% would refuse everything");
+  if (!ServesHostMemory(config)) {
+    if (percent->value == 100) return kAllDevices;
+    return InvalidArgument(where, percent->value,
+                           "% is of host memory, which is not served (memory.devices): say bytes");
+  }
   return PercentOf(config.host_capacity_bytes, percent->value);
 }
 
@@ -97,7 +104,7 @@ Status ResolveMemory(Draft& draft) {
   const auto* percent = std::get_if<Percent>(&draft.host_capacity);
   config.host_capacity_bytes =
       percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
-  if (config.host_capacity_bytes == 0)
+  if (config.host_capacity_bytes == 0 && ServesHostMemory(config))
     return InvalidArgument("--host-capacity: no byte of host memory is left to serve");
   const auto quota = QuotaOf(draft.namespace_quota, config, "--namespace-quota: ");
   if (!quota.ok()) return quota.status();

@@ -82,8 +82,6 @@ Result<Gpus> None(const Config& config, const std::string& why) {
 
 }  // namespace
 
-bool ServesHostMemory(const Config& config) { return Says(config, "host"); }
-
 Result<Gpus> FindGpus(const Config& config) {
   if (std::string why = WhyNotAsked(config); !why.empty()) return Gpus{{}, std::move(why)};
   const auto found = Look(config);

@@ -20,8 +20,6 @@ struct Gpus {
   std::string driver() const { return all.empty() ? "none" : all.front()->driver_version(); }
 };
 
-bool ServesHostMemory(const Config& config);
-
 // That there is none is no error, and one line in the log, unless some are asked for: then UNAVAILABLE says why there
 // is none, or names the device that is not there and those that are. Loads no driver where no GPU is to be served.
 Result<Gpus> FindGpus(const Config& config);

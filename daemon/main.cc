@@ -17,6 +17,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/config_devices.h"
 #include "daemon/errands.h"
 #include "daemon/gpus.h"
 #include "daemon/memory/host_backend.h"

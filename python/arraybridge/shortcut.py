@@ -7,6 +7,7 @@ once for all arrays that are alike.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
@@ -22,10 +23,11 @@ Straight = Callable[[Any], tuple[Any, Hashable] | _core.View]
 Show = Callable[[_core.View], Any]
 Key = tuple[Any, ...]  # the array's class first, then whatever else was said
 Count = Iterator[int]  # moved on for every array that goes this way
+Decided = tuple[Plan, Show | None, Count]  # no Show: the array itself is wanted
+Plans = dict[Hashable, Decided]  # by View.traits, and by what a Straight says
 # From arrays of one class to those of one framework, as it is configured now: how to read them, its caps now (None: they
-# never change), its caps when the plans were made, and those by View.traits (no Show: the array itself is wanted) and by
-# what a Straight says.
-Road = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, dict[Hashable, tuple[Plan, Show | None, Count]]]
+# never change), its caps when the plans were made, and those.
+Road = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, Plans]
 _PLANS_MAX: Final = 1024
 # Array classes of frameworks, which live as long as the process; no class of a user's.
 _makers: dict[type, Maker] = {}
@@ -60,7 +62,15 @@ class Shortcuts:
         if len(plans) >= _PLANS_MAX:
             plans.clear()
         decided = plans[traits] = plan, show, counts.of_process.free(plan)
-        found = None if road[0] is _makers[type(array)] else road[0](array)
+        if road[0] is not _makers[type(array)]:
+            _decide(plans, road[0], array, decided)
+
+
+def _decide(plans: Plans, straight: Maker | Straight, array: Any, decided: Decided) -> None:
+    """For what the array's own framework says of it, too. What goes wrong there is nobody's business: the array has been
+    converted."""
+    with contextlib.suppress(Exception):
+        found = straight(array)
         if isinstance(found, tuple):
             plans[found[1]] = decided
 

@@ -13,7 +13,11 @@ namespace {
 
 struct Delete {
   void operator()(DLManagedTensorVersioned* tensor) const {
-    if (tensor->deleter != nullptr) tensor->deleter(tensor);
+    if (tensor->deleter == nullptr) return;
+    PyObject *type, *value, *traceback;  // its owner may run Python, and shall meet no error of ours
+    PyErr_Fetch(&type, &value, &traceback);
+    tensor->deleter(tensor);
+    PyErr_Restore(type, value, traceback);
   }
 };
 using Tensor = std::unique_ptr<DLManagedTensorVersioned, Delete>;
@@ -65,7 +69,9 @@ struct Road {
 // The answer: what was found, and its plan. It is counted.
 PyObject* Answer(const Ref& decided, const Ref& found) {
   if (found == nullptr) return nullptr;
-  const Ref counted(PyIter_Next(PyTuple_GET_ITEM(decided.get(), 2)));
+  PyObject* const count = PyTuple_GET_ITEM(decided.get(), 2);
+  if (!PyIter_Check(count)) return nullptr;
+  const Ref counted(PyIter_Next(count));
   if (counted == nullptr) return nullptr;
   return PyTuple_Pack(2, found.get(), PyTuple_GET_ITEM(decided.get(), 0));
 }

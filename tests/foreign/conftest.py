@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 import pytest
 from foreign_client import Daemon, Session, generate
 from users import Place, User, needs_root
+
+# Who starts these tests in the background, or by nohup, has them ignore what tests send to commands.
+for each, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(each) == signal.SIG_IGN:
+        signal.signal(each, handler)
 
 
 @pytest.fixture(scope="session")

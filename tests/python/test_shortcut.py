@@ -13,7 +13,7 @@ import pytest
 from arrays import aligned, values_of
 
 import arraybridge
-from arraybridge import _core, counts
+from arraybridge import _core, counts, shortcut
 
 FRAMEWORKS = ["numpy", "torch", "tensorflow", "jax"]
 PAIRS = [(source, target) for source in FRAMEWORKS for target in FRAMEWORKS if source != target]
@@ -156,6 +156,18 @@ def test_threads_share_the_tables_while_they_are_cleared(here: arraybridge.Broke
     assert not wrong
 
 
+def test_a_private_road_that_fails_later_costs_no_conversion(
+    here: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(array: Any) -> Any:
+        raise RuntimeError("not any more")
+
+    monkeypatch.setattr(shortcut, "_straight", lambda kind, target: fails)
+    array = aligned()
+    for _ in range(3):
+        assert here.convert(array, "torch").tolist() == array.tolist()
+
+
 def test_nothing_that_tables_hold_can_hurt() -> None:
     array = np.zeros(3)
     key, view = (np.ndarray, "x"), _core.wrap(array)
@@ -165,6 +177,7 @@ def test_nothing_that_tables_hold_can_hurt() -> None:
         {key: (_core.wrap, int, None, {})}, {key: (_core.wrap, None, None, {view.traits: (1, len, iter([]))})},
         {key: (_core.wrap, None, None, {view.traits: (1, None, iter([]))})},
         {key: (_core.wrap, None, None, {view.traits: (1, _core.exchanger(int), iter([1]))})},
+        {key: (_core.wrap, None, None, {view.traits: (1, None, object())})},
         {key: (lambda _: (1, 2, 3), None, None, {})}, {key: (lambda _: (1, []), None, None, {})},
     ):  # fmt: skip
         assert _core.shortcut(roads, array, "x") is None  # type: ignore[arg-type]

@@ -124,6 +124,13 @@ TEST(ConfigTest, DevicesAndBackendAgree) {
   EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));
 }
 
+TEST(ConfigTest, WithoutHostMemoryNothingIsAPercentageOfIt) {
+  EXPECT_EQ(Good({"--device", "cuda:0", "--host-capacity", "1MiB"}).namespace_quota_bytes, 0u) << "of all devices";
+  EXPECT_EQ(Good({"--device", "cuda:0", "--namespace-quota", "1GiB"}).namespace_quota_bytes, uint64_t{1} << 30);
+  EXPECT_THAT(Refusal({"--device", "cuda:0", "--namespace-quota", "50%"}),
+              HasSubstr("50% is of host memory, which is not served"));
+}
+
 TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
   using enum HandleKind;
   EXPECT_THAT(Good({}).gpus.others.kinds, ElementsAre(kCudaVmm, kCudaIpc));

@@ -10,13 +10,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "memory.";
 
-template <class T, class Parsed>
-Status Store(Result<Parsed> parsed, T* place) {
-  if (!parsed.ok()) return parsed.status();
-  *place = *std::move(parsed);
-  return Ok();
-}
-
 }  // namespace
 
 const GpuSetting* FindGpuSetting(std::string_view leaf) {

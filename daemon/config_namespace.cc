@@ -9,13 +9,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "namespace.";
 
-template <class T, class Parsed>
-Status Store(Result<Parsed> parsed, T* place) {
-  if (!parsed.ok()) return parsed.status();
-  *place = *std::move(parsed);
-  return Ok();
-}
-
 }  // namespace
 
 const std::vector<NamespaceSetting>& NamespaceSettings() {

@@ -14,13 +14,6 @@ namespace {
 using std::chrono::milliseconds;
 using Sources = Setting::Sources;
 
-template <class T, class Parsed>
-Status Store(Result<Parsed> parsed, T* place) {
-  if (!parsed.ok()) return parsed.status();
-  *place = *std::move(parsed);
-  return Ok();
-}
-
 Status StoreText(std::string_view text, std::string* place) {
   *place = std::string(text);
   return Ok();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,5 +28,13 @@ Result<std::chrono::milliseconds> ReadDuration(std::string_view text);
 Result<uint64_t> ReadNumber(std::string_view text);
 // What stands between commas, without the blanks around it; at least one, which may be empty.
 std::vector<std::string_view> SplitList(std::string_view text);
+
+// What was read goes to its place, if it was.
+template <class T, class Parsed>
+Status Store(Result<Parsed> parsed, T* place) {
+  if (!parsed.ok()) return parsed.status();
+  *place = *std::move(parsed);
+  return Ok();
+}
 
 }  // namespace arraybridge

@@ -15,6 +15,15 @@ namespace arraybridge::python {
 PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream, bool producers = false);
 PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream);
 
+// A deleter may run Python, and shall meet no error of ours. None at all is legal.
+inline void DeleteTensor(DLManagedTensorVersioned* tensor) {
+  if (tensor->deleter == nullptr) return;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  tensor->deleter(tensor);
+  PyErr_Restore(type, value, traceback);
+}
+
 // Two streams that are no objects.
 inline constexpr uintptr_t kLegacyStream = 1;
 inline constexpr uintptr_t kPerThreadStream = 2;

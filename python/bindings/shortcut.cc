@@ -12,13 +12,7 @@ namespace arraybridge::python {
 namespace {
 
 struct Delete {
-  void operator()(DLManagedTensorVersioned* tensor) const {
-    if (tensor->deleter == nullptr) return;
-    PyObject *type, *value, *traceback;  // its owner may run Python, and shall meet no error of ours
-    PyErr_Fetch(&type, &value, &traceback);
-    tensor->deleter(tensor);
-    PyErr_Restore(type, value, traceback);
-  }
+  void operator()(DLManagedTensorVersioned* tensor) const { DeleteTensor(tensor); }
 };
 using Tensor = std::unique_ptr<DLManagedTensorVersioned, Delete>;
 

@@ -55,12 +55,7 @@ PyObject* FromTable(const DLPackExchangeAPI& table, PyObject* object) {
     }
   }
   PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream), said);
-  if (view == nullptr && tensor->deleter != nullptr) {  // refused, so it is ours to delete
-    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    tensor->deleter(tensor);
-    PyErr_Restore(type, value, traceback);
-  }
+  if (view == nullptr) DeleteTensor(tensor);  // refused, so it is ours to delete
   return view;
 }
 
@@ -117,10 +112,7 @@ PyObject* ExchangeTo(PyObject* type, PyObject* object) {
     DLManagedTensorVersioned* tensor = ExportVersioned(*view);
     PyObject* made = ExchangeTensor(reinterpret_cast<PyTypeObject*>(type), tensor);
     if (made != nullptr) return made;
-    PyObject *kind = nullptr, *value = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&kind, &value, &traceback);
-    tensor->deleter(tensor);  // a second call of it finds nothing to do
-    PyErr_Restore(kind, value, traceback);
+    DeleteTensor(tensor);  // a second call of it finds nothing to do
     return nullptr;
   });
 }

@@ -9,6 +9,7 @@
 
 #include <arraybridge/broker.h>
 
+#include "tests/integration/filled.h"
 #include "tests/integration/processes.h"
 
 namespace arraybridge {
@@ -28,15 +29,6 @@ class RingTest : public DaemonTest, public testing::WithParamInterface<bool> {
     return {.address = directory_, .timeout = seconds(30), .client = "test", .interrupted = {}, .cuda_driver = {}};
   }
 
-  static View ViewOf(const std::vector<uint8_t>& content) {
-    View view;
-    view.data = const_cast<uint8_t*>(content.data());
-    view.type = {1, 8, 1};
-    view.dtype = "uint8";
-    view.shape = {static_cast<int64_t>(content.size())};
-    view.strides = {1};
-    return view;
-  }
   static Result<Placement> Place(Broker& broker, uint8_t fill, size_t bytes = kBytes) {
     const std::vector<uint8_t> content(bytes, fill);
     const View view = ViewOf(content);

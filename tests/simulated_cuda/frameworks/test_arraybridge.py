@@ -142,16 +142,19 @@ def test_numba_reads_and_puts(client: Callable[[], Do], kind: str) -> None:
     assert writer("get frame-numba 11") == f"cuda:0 {VIA[kind]} 0 right"
 
 
+def runs(program: str, name: str, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HERE / program), name], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     "name",
     ["to_the_gpu_and_back", "numbers_beyond_the_last_are_refused", "cleanup_gives_memory_back", "out_of_memory_is_known"],
 )
 def test_one_process_converts_without_a_broker(environment: dict[str, str], package: str, name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, str(HERE / "convert_program.py"), name],
-        env=environment | {"PYTHONPATH": package}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    runs("convert_program.py", name, environment | {"PYTHONPATH": package})
 
 
 @pytest.mark.parametrize(
@@ -164,8 +167,4 @@ def test_one_process_converts_without_a_broker(environment: dict[str, str], pack
     ],
 )
 def test_layouts_and_dtypes_are_exact(environment: dict[str, str], package: str, name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, str(HERE / "layout_program.py"), name],
-        env=environment | {"PYTHONPATH": package}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    runs("layout_program.py", name, environment | {"PYTHONPATH": package})

@@ -123,6 +123,7 @@ def test_a_ring_of_a_stopped_broker_fills_and_is_taken_later(daemon: Daemon, led
     before = maker.numbers("mine")["ring_entries"]
     put = 0
     daemon.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # until then it may still take some
     try:
         with pytest.raises(Refused, match="DEADLINE_EXCEEDED"):
             for put in range(ENTRIES + 1):

@@ -204,6 +204,7 @@ def test_the_watchdog_is_fed_while_the_daemon_works(
     assert pings is not None and int(pings[1]) >= 2  # the third may be told of before it is counted
     # Nobody feeds it while the daemon stands still.
     os.kill(daemon.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)  # until then it may still feed it
     manager.socket.settimeout(0.3)
     with pytest.raises(TimeoutError):
         for _ in range(10):

@@ -230,6 +230,7 @@ def test_a_put_that_fails_after_all_leaves_nothing_or_says_so(
         assert set(shares(daemon)) == {"frame"}
         if stops:
             daemon.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # until then it may still answer
 
     contrary = Contrary(tmp_path / "contrary", daemon, *generated, before)
     timeout = "1s" if stops else "30s"

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import arraybridge
 import numpy as np
@@ -94,7 +96,7 @@ def test_what_failed_first_is_told_first() -> None:
         for name in ("taken/0", "taken/1", "taken/2"):
             broker.put(np.ones(1), name)
         daemon = int(_daemon_of(broker.address))
-        os.kill(daemon, signal.SIGSTOP)
+        stop(daemon)
         broker.put(np.ones(1), "taken/0", wait=False)
         broker.put(np.ones(1), "taken/1", wait=False)
         awake = threading.Timer(0.2, os.kill, (daemon, signal.SIGCONT))
@@ -182,7 +184,7 @@ def test_a_broker_that_dies_takes_nothing_silently() -> None:
     with arraybridge.Broker(start="private") as broker:
         meet(broker)
         daemon = int(_daemon_of(broker.address))
-        os.kill(daemon, signal.SIGSTOP)
+        stop(daemon)
         broker.put(np.ones(1), "lost/0", wait=False)
         broker.put(np.ones(1), "lost/1", wait=False)
         os.kill(daemon, signal.SIGKILL)
@@ -190,6 +192,17 @@ def test_a_broker_that_dies_takes_nothing_silently() -> None:
             broker.list()
         with pytest.raises(BrokerUnavailable, match="'lost/0', which nobody waited for.*1 more"):
             broker.flush()
+
+
+def stop(daemon: int) -> None:
+    """Returns when none of its threads runs any more: a signal that was sent is not yet a process that stands still."""
+    os.kill(daemon, signal.SIGSTOP)
+    for _ in range(10_000):
+        states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{daemon}/task").glob("*/stat")]
+        if set(states) == {"T"}:
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"the daemon does not stop: {states}")
 
 
 def _daemon_of(address: str) -> str:

@@ -11,8 +11,6 @@
 namespace arraybridge {
 namespace {
 
-using Found = std::vector<std::shared_ptr<CudaGpu>>;
-
 constexpr std::string_view kCuda = "cuda:";
 
 bool Says(const Config& config, const std::string& device) {
@@ -31,37 +29,48 @@ std::string WhyNotAsked(const Config& config) {
 }
 
 // With the reason where there is none.
-Result<Found> Look(const Config& config) {
+Result<FoundGpus> Look(const Config& config) {
   if (config.cuda_driver == "none") return Unavailable("the broker was told to use none (--cuda-driver none)");
   auto found = FindCudaGpus(config.cuda_driver == "auto" ? "" : config.cuda_driver, config.gpus);
-  if (found.ok() && found->empty()) return Unavailable("the driver shows none");
+  if (found.ok() && found->all.empty() && found->broken.empty()) return Unavailable("the driver shows none");
   return found;
 }
 
+std::string Said(const FoundGpus::Broken& broken) {
+  return Concat("GPU ", broken.index, " cannot be used: ", broken.why.message());
+}
+
+// Nothing, of none.
+std::string Said(const std::vector<FoundGpus::Broken>& broken) {
+  std::string said;
+  for (const auto& each : broken) said += Concat("; ", Said(each));
+  return said;
+}
+
 // The first device that is named and is no GPU of these; empty: all that are named are.
-std::string MissingIn(const Found& found, const Config& config) {
+std::string MissingIn(const FoundGpus& found, const Config& config) {
   for (const std::string& device : config.devices) {
     const auto is_it = [&device](const auto& gpu) { return device == ByUuid(*gpu) || device == ByOrdinal(*gpu); };
-    if (device.starts_with(kCuda) && std::ranges::none_of(found, is_it)) return device;
+    if (device.starts_with(kCuda) && std::ranges::none_of(found.all, is_it)) return device;
   }
   return {};
 }
 
-std::string Listed(const Found& found) {
+std::string Listed(const FoundGpus& found) {
   std::string list = "host";
-  for (const auto& gpu : found) list += Concat(", ", ByUuid(*gpu), " (", ByOrdinal(*gpu), ")");
+  for (const auto& gpu : found.all) list += Concat(", ", ByUuid(*gpu), " (", ByOrdinal(*gpu), ")");
   return list;
 }
 
-Status NotThere(const std::string& device, const Found& found) {
-  return Unavailable("device ", device, " is not there; there are: ", Listed(found));
+Status NotThere(const std::string& device, const FoundGpus& found) {
+  return Unavailable("device ", device, " is not there; there are: ", Listed(found), Said(found.broken));
 }
 
 // A file may be that of many machines, and a GPU that broke is no reason to serve nothing.
-void TellOfTablesWithoutGpu(const Found& found, const Config& config) {
+void TellOfTablesWithoutGpu(const FoundGpus& found, const Config& config) {
   for (const auto& table : config.gpus.own) {
     const std::string& uuid = table.first;
-    if (std::ranges::any_of(found, [&uuid](const auto& gpu) { return gpu->device().uuid == uuid; })) continue;
+    if (std::ranges::any_of(found.all, [&uuid](const auto& gpu) { return gpu->device().uuid == uuid; })) continue;
     log::Warn(log::Topic::kNoGpu, "[memory.\"{}\"]: this GPU is not there; there are: {}", uuid, Listed(found));
   }
 }
@@ -86,10 +95,12 @@ Result<Gpus> FindGpus(const Config& config) {
   if (std::string why = WhyNotAsked(config); !why.empty()) return Gpus{{}, std::move(why)};
   const auto found = Look(config);
   if (!found.ok()) return None(config, found.status().message());
+  for (const auto& broken : found->broken) log::Warn(log::Topic::kNoGpu, "{}", Said(broken));
   TellOfTablesWithoutGpu(*found, config);
   if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
+  if (found->all.empty()) return None(config, Concat("none that the driver shows can be used", Said(found->broken)));
   Gpus served;
-  std::ranges::copy_if(*found, std::back_inserter(served.all), [&config](const auto& gpu) {
+  std::ranges::copy_if(found->all, std::back_inserter(served.all), [&config](const auto& gpu) {
     return Says(config, ByUuid(*gpu)) || Says(config, ByOrdinal(*gpu));
   });
   return served;

@@ -1,6 +1,7 @@
 #include "daemon/broker/broker.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -99,15 +100,17 @@ Result<Broker::State::Served> Broker::State::BackendFor(const Peer& peer, const 
     }
   }
   std::string kinds;
-  std::string devices;
+  std::set<std::string> devices;  // one that is shared in two ways is there once
   for (const MemoryBackend* const backend : backends) {
     for (const Device& served : backend->devices()) {
-      Append(devices, NameOf(served));
+      devices.insert(NameOf(served));
       if (IsMeant(device, served)) Append(kinds, NameOf(backend->kind()));
     }
   }
   if (!kinds.empty()) return peer.CannotOpen("device " + NameOf(device), kinds);
-  return InvalidArgument("no device ", NameOf(device), "; there are: ", devices).Because("UNKNOWN_DEVICE");
+  std::string listed;
+  for (const std::string& name : devices) Append(listed, name);
+  return InvalidArgument("no device ", NameOf(device), "; there are: ", listed).Because("UNKNOWN_DEVICE");
 }
 
 Result<OpenedSession> Broker::OpenSession(Peer peer) {

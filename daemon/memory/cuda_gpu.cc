@@ -153,20 +153,22 @@ void CudaGpu::WhenLost(std::function<void()> told) {
   if (told_ && lost_.load()) std::exchange(told_, nullptr)();
 }
 
-Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, const GpuTable& terms,
-                                                           const Platform& platform) {
+Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, const Platform& platform) {
   auto loaded = Driver::Load(path);
   if (!loaded.ok()) return loaded.status();
   const auto driver = std::make_shared<const Driver>(*std::move(loaded));
   int count = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
-  std::vector<std::shared_ptr<CudaGpu>> gpus;
+  FoundGpus found;
   for (int index = 0; index < count; ++index) {
     auto gpu = Describe(driver, index, terms, platform);
-    if (!gpu.ok()) return gpu.status();
-    gpus.push_back(*std::move(gpu));
+    if (gpu.ok()) {
+      found.all.push_back(*std::move(gpu));
+    } else {
+      found.broken.push_back({index, gpu.status()});
+    }
   }
-  return gpus;
+  return found;
 }
 
 }  // namespace arraybridge

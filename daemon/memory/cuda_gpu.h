@@ -83,9 +83,20 @@ struct Platform {
   static Platform Here();
 };
 
+struct FoundGpus {
+  // One of which the driver does not even say what it is. Its neighbours serve.
+  struct Broken {
+    int index;
+    Status why;
+  };
+
+  std::vector<std::shared_ptr<CudaGpu>> all;
+  std::vector<Broken> broken;
+};
+
 // Every GPU that the driver at `path` shows (empty: the system's), on the terms that hold for it.
 // UNAVAILABLE says why there is none: no library, no device, too old (proto/boundary/driver.h).
-Result<std::vector<std::shared_ptr<CudaGpu>>> FindCudaGpus(const std::string& path, const GpuTable& terms,
-                                                           const Platform& platform = Platform::Here());
+Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms,
+                               const Platform& platform = Platform::Here());
 
 }  // namespace arraybridge

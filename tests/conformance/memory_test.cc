@@ -66,7 +66,7 @@ std::unique_ptr<MemoryBackend> Cuda(MakeCudaBackend make, uint64_t capacity) {
   const auto gpus = FindCudaGpus(DriverUnderTest(SIMULATED_CUDA_LIBRARY), GpuTable{});
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
   std::vector<std::shared_ptr<CudaGpu>> small;
-  for (const auto& gpu : *gpus) {
+  for (const auto& gpu : gpus->all) {
     const std::shared_ptr<const cuda::Driver> driver(gpu, &gpu->driver());
     small.push_back(std::make_shared<CudaGpu>(driver, gpu->ordinal(), gpu->device(), gpu->refusals(),
                                               gpu->granularity(), capacity));

@@ -92,6 +92,32 @@ def test_a_device_that_is_not_there_is_named_beside_those_that_are(no_start: Cal
     assert f"device cuda:{missing} is not there; there are: host, cuda:{FIRST} (cuda:0), cuda:{SECOND} (cuda:1)" in said
 
 
+def test_a_gpu_that_is_broken_stops_nobody_but_who_asks_for_it(
+    start: Callable[..., Daemon],
+    no_start: Callable[..., str],
+    open_session: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", os.environ["SIMULATED_CUDA"] + ";fail=cuDeviceTotalMem:1:999")
+    daemon = start("--cuda-driver", DRIVER, "--log-format", "text")
+    assert served(open_session(daemon)) == [(CPU, ""), (CUDA, SECOND)]
+    assert "GPU 0 cannot be used: cuDeviceTotalMem" in daemon.log.read_text()
+    said = no_start("--cuda-driver", DRIVER, "--device", f"cuda:{FIRST}")
+    assert f"device cuda:{FIRST} is not there; there are: host, cuda:{SECOND} (cuda:1); GPU 0 cannot be used: cuDevice" in said
+
+
+def test_where_every_gpu_is_broken_host_memory_is_served(
+    start: Callable[..., Daemon],
+    no_start: Callable[..., str],
+    open_session: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", os.environ["SIMULATED_CUDA"] + ";fail=cuDeviceTotalMem:*:999")
+    assert served(open_session(start("--cuda-driver", DRIVER))) == [(CPU, "")]
+    said = no_start("--cuda-driver", DRIVER, "--backend", "cuda")
+    assert "and no GPU: none that the driver shows can be used; GPU 0 cannot be used: cuDevice" in said
+
+
 def test_without_a_driver_a_gpu_that_is_asked_for_stops_the_start(no_start: Callable[..., str]) -> None:
     said = no_start("--cuda-driver", "/nowhere/libcuda.so.1", "--backend", "cuda")
     assert "cannot start: memory.backend (--backend) is cuda, and no GPU: " in said

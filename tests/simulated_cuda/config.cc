@@ -4,11 +4,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <sstream>
 
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/simulated_cuda/call_table.h"
 
 namespace arraybridge::simulated {
 namespace {
@@ -43,9 +46,17 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
+bool IsCall(const std::string& name) {
+#define SIM_NAME(base, ...) #base,
+  static const std::set<std::string> kNames = {"*", SIM_CALLS(SIM_NAME)};
+#undef SIM_NAME
+  return kNames.contains(name);
+}
+
 Fault ParseFault(const std::string& value) {
   const auto parts = Split(value, ':');
   if (parts.size() != 3) Refuse(value, "is not symbol:n:code");
+  if (!IsCall(parts[0])) Refuse(parts[0], "is no call of this driver, without its version");
   Fault fault{.symbol = parts[0], .code = static_cast<uint32_t>(Number(parts[2]))};
   if (parts[1].starts_with("1/")) {
     fault.one_in = Number(parts[1].substr(2));

@@ -96,6 +96,12 @@ TEST_F(ConfigTest, TheNthCallFails) {
   });
 }
 
+TEST_F(ConfigTest, AFaultOfNoCallEndsTheProcess) {
+  for (const char* const name : {"cuMemCraete", "cuMemFree_v2", ""}) {
+    EXPECT_DEATH(LoadWith(Concat("fail=", name, ":1:2")), "is no call of this driver");
+  }
+}
+
 TEST_F(ConfigTest, AnInjectedStickyErrorStays) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("fail=cuDeviceGetCount:2:719");

@@ -24,8 +24,9 @@ TEST_F(KindsTest, WhoOpensNoneOfItsKindsIsToldWhichAndWhy) {
   EXPECT_THAT(refused, FailsWith(Code::kFailedPrecondition, "KIND_NOT_OFFERED"));
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("GPU-1 is shared as cuda_vmm, cuda_ipc"));
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("opens memfd; cuda_ipc is refused"));
-  EXPECT_THAT(broker_.Allocate(session, {"default", Device{kDeviceCuda, 0, "GPU-2"}, kPage}),
-              FailsWith(Code::kInvalidArgument, "UNKNOWN_DEVICE"));
+  const auto unknown = broker_.Allocate(session, {"default", Device{kDeviceCuda, 0, "GPU-2"}, kPage});
+  EXPECT_THAT(unknown, FailsWith(Code::kInvalidArgument, "UNKNOWN_DEVICE"));
+  EXPECT_EQ(unknown.status().message(), "no device GPU-2; there are: CPU, GPU-1") << "each of them once";
 }
 
 TEST_F(KindsTest, AShareOfAnotherKindIsNotLeased) {

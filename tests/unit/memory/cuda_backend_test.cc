@@ -27,8 +27,8 @@ Made Make(HandleKind kind, const std::string& machine, uint64_t percent = 90) {
   ::setenv("SIMULATED_CUDA", machine.c_str(), 1);
   auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(percent));
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
-  Made made{*gpus, nullptr};
-  made.backend = kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend(*gpus) : MakeCudaIpcBackend(*gpus);
+  Made made{gpus->all, nullptr};
+  made.backend = kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend(gpus->all) : MakeCudaIpcBackend(gpus->all);
   return made;
 }
 
@@ -172,10 +172,10 @@ TEST_F(CudaGpuTest, UnderWsl2NothingOfAGpuIsShared) {
     ::setenv("SIMULATED_CUDA", "off=103", 1);
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.153.1-microsoft-standard-WSL2"});
     ASSERT_TRUE(gpus.ok());
-    EXPECT_EQ((*gpus)[0]->refusals().vmm, "the driver exports no descriptors (WSL2 does not)");
-    EXPECT_EQ((*gpus)[0]->refusals().ipc, "under WSL2 a cudaIpcMemHandle cannot be relied on");
-    EXPECT_TRUE(MakeCudaIpcBackend(*gpus)->devices().empty());
-    EXPECT_TRUE(MakeCudaVmmBackend(*gpus)->devices().empty());
+    EXPECT_EQ(gpus->all[0]->refusals().vmm, "the driver exports no descriptors (WSL2 does not)");
+    EXPECT_EQ(gpus->all[0]->refusals().ipc, "under WSL2 a cudaIpcMemHandle cannot be relied on");
+    EXPECT_TRUE(MakeCudaIpcBackend(gpus->all)->devices().empty());
+    EXPECT_TRUE(MakeCudaVmmBackend(gpus->all)->devices().empty());
   });
 }
 
@@ -186,11 +186,11 @@ TEST_F(CudaGpuTest, ATableSaysOtherThingsOfOneGpu) {
     terms.own["GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01"] = {50, {HandleKind::kCudaIpc}};
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, terms);
     ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
-    EXPECT_EQ((*gpus)[0]->capacity()->bytes(), 53687091u) << "80 %";
-    EXPECT_EQ((*gpus)[0]->refusals().vmm, "");
-    EXPECT_EQ((*gpus)[1]->capacity()->bytes(), 33554432u);
-    EXPECT_EQ((*gpus)[1]->refusals().vmm, "memory.cuda.kinds, or the table of this GPU, leaves it out");
-    EXPECT_EQ((*gpus)[1]->refusals().ipc, "");
+    EXPECT_EQ(gpus->all[0]->capacity()->bytes(), 53687091u) << "80 %";
+    EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
+    EXPECT_EQ(gpus->all[1]->capacity()->bytes(), 33554432u);
+    EXPECT_EQ(gpus->all[1]->refusals().vmm, "memory.cuda.kinds, or the table of this GPU, leaves it out");
+    EXPECT_EQ(gpus->all[1]->refusals().ipc, "");
   });
 }
 
@@ -200,6 +200,20 @@ TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuIsKnownByItsOwnUuid) {
     ASSERT_EQ(made.backend->devices().size(), 2u);
     EXPECT_EQ(made.backend->devices()[0].uuid, "MIG-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00");
     EXPECT_EQ(made.backend->devices()[1].uuid, "MIG-00112233-4455-6677-8899-aabbccddeeff");
+  });
+}
+
+TEST_F(CudaGpuTest, OneThatIsBrokenIsNamedAndItsNeighboursServe) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "devices=3;fail=cuDeviceTotalMem:2:999", 1);
+    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90));
+    ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
+    ASSERT_EQ(gpus->all.size(), 2u);
+    EXPECT_EQ(gpus->all[0]->device().id, 0);
+    EXPECT_EQ(gpus->all[1]->device().id, 2) << "it keeps its number";
+    ASSERT_EQ(gpus->broken.size(), 1u);
+    EXPECT_EQ(gpus->broken[0].index, 1);
+    EXPECT_TRUE(gpus->broken[0].why.message().starts_with("cuDeviceTotalMem")) << gpus->broken[0].why.ToString();
   });
 }
 

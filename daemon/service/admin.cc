@@ -61,8 +61,9 @@ Result<v1::EndSessionResponse> Admin::EndSession(const v1::EndSessionRequest& re
 }
 
 Result<v1::AdminWithdrawResponse> Admin::Withdraw(const v1::AdminWithdrawRequest& request) {
-  AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
-  const auto withdrawn = broker_.Withdraw(Meant(request.of()), FromMessage(request.shares()));
+  const std::vector<ShareKey> shares = FromMessage(request.shares());
+  AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
+  const auto withdrawn = broker_.Withdraw(Meant(request.of()), shares);
   verbs_.LimitsChanged();  // also when one name was missing: the others are gone
   if (!withdrawn.ok()) return withdrawn.status();
   v1::AdminWithdrawResponse response;

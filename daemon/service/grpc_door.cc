@@ -104,7 +104,11 @@ class Service final : public v1::Broker::CallbackService {
     return Late(context, {Verb::kAllocate}, *request, answer, &Verbs::Allocate);
   }
   Unary* Acquire(Context* context, const v1::AcquireRequest* request, v1::AcquireResponse* answer) override {
-    return Late(context, {Verb::kAcquire}, *request, answer, &Verbs::Acquire);
+    const std::string bytes = request->SerializeAsString();
+    auto asked = ReadAcquire(bytes);
+    if (!asked.ok()) return Finished(context, {Verb::kAcquire}, asked.status());
+    asked->timeout_ms = CappedTimeout(asked->timeout_ms, context->deadline());
+    return Started(context, {Verb::kAcquire}, std::as_const(*asked), answer, &Verbs::Acquire);
   }
   Unary* OpenChannel(Context* context, const v1::OpenChannelRequest* request,
                      v1::OpenChannelResponse* answer) override {

@@ -12,7 +12,6 @@ struct LocalDoor::Requests {
   v1::GetServerInfoRequest get_server_info;
   v1::AllocateRequest allocate;
   v1::MappedRequest mapped;
-  v1::AcquireRequest acquire;
   v1::ExportRequest export_arena;
   v1::ReleaseRequest release;
   v1::WithdrawRequest withdraw;

@@ -139,18 +139,16 @@ void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
 
 // What is there is answered here and now: a get is the one thing that everybody does all the time.
 void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
-  const v1::AcquireRequest& request = requests_->acquire;
-  if (!Parse(line, frame, &requests_->acquire)) return;
-  auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
+  const auto asked = ReadAcquire(frame.payload);
+  if (!asked.ok()) return Violation(line, frame.header, asked.status());
+  auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), *asked, &requests_->acquired);
   if (granted.ok()) {
     Count(frame.header, Code::kOk);
     return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted),
                              verbs_.memory_wanted(line->peer().uid));
   }
-  if (!Verbs::MayCome(granted.status(), request.timeout_ms())) {
-    return Refuse(line, frame.header, granted.status());
-  }
-  Later<v1::AcquireResponse>(line, frame, request, &Verbs::Acquire);
+  if (!Verbs::MayCome(granted.status(), asked->timeout_ms)) return Refuse(line, frame.header, granted.status());
+  Later<v1::AcquireResponse>(line, frame, *asked, &Verbs::Acquire);
 }
 
 void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {

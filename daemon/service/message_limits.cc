@@ -106,16 +106,14 @@ Status CheckPublish(const Limits& limits, const PublishAsked& asked) {
   return Ok();
 }
 
-Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs) {
-  if (refs.empty()) return InvalidArgument("the request names no share");
-  AB_RETURN_IF_ERROR(
-      CheckCount("shares", static_cast<uint64_t>(refs.size()), "limits.names_per_request", limits.names_per_request));
-  for (const v1::ShareRef& ref : refs) {
-    if (ref.key_case() == v1::ShareRef::KEY_NOT_SET || (ref.has_name() && ref.name().empty()) ||
-        (ref.has_id() && ref.id() == 0)) {
+Status CheckShares(const Limits& limits, std::span<const ShareKey> shares) {
+  if (shares.empty()) return InvalidArgument("the request names no share");
+  AB_RETURN_IF_ERROR(CheckCount("shares", shares.size(), "limits.names_per_request", limits.names_per_request));
+  for (const ShareKey& share : shares) {
+    if (share.name.empty() && share.id == ShareId{}) {
       return InvalidArgument("a share is asked for by a name that is not empty or an id that is not 0");
     }
-    AB_RETURN_IF_ERROR(CheckBytes("a name", ref.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
+    AB_RETURN_IF_ERROR(CheckBytes("a name", share.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
   }
   return Ok();
 }

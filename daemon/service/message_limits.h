@@ -2,9 +2,11 @@
 // Pure functions; INVALID_ARGUMENT names the field, its value and the limit.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
 #include "daemon/config.h"
 #include "daemon/service/publish_wire.h"
 #include "proto/boundary/result.h"
@@ -18,7 +20,7 @@ Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
 Status CheckNamespace(const Limits& limits, std::string_view ns);
 Status CheckPublish(const Limits& limits, const PublishAsked& asked);
 // Names or ids of Acquire and Withdraw.
-Status CheckRefs(const Limits& limits, const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
+Status CheckShares(const Limits& limits, std::span<const ShareKey> shares);
 // What is said for who traces: nothing, or a text.
 Status CheckNote(const Limits& limits, std::string_view note);
 Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);

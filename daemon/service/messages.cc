@@ -206,10 +206,12 @@ Device FromMessage(const v1::Device& message) {
   return Device{message.type() == 0 ? kDeviceCpu : message.type(), message.id(), message.uuid()};
 }
 
+ShareKey FromMessage(const v1::ShareRef& ref) { return {ref.name(), ShareId{ref.id()}, ref.generation()}; }
+
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs) {
   std::vector<ShareKey> keys;
   keys.reserve(static_cast<size_t>(refs.size()));
-  for (const v1::ShareRef& ref : refs) keys.push_back({ref.name(), ShareId{ref.id()}, ref.generation()});
+  for (const v1::ShareRef& ref : refs) keys.push_back(FromMessage(ref));
   return keys;
 }
 

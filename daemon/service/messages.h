@@ -29,7 +29,8 @@ void Fill(v1::InspectResponse* message, const Inspected& inspected);
 
 v1::Immutability ToMessage(Immutability immutability);
 Device FromMessage(const v1::Device& message);
-// The views point into `refs`.
+// The views point into the messages.
+ShareKey FromMessage(const v1::ShareRef& ref);
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
 // Kinds that this broker has never heard of are left out; none at all: memfd.
 

@@ -1,59 +1,22 @@
 #include "daemon/service/publish_wire.h"
 
-#include <algorithm>
-#include <protozero/pbf_reader.hpp>
 #include <utility>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "daemon/service/wire_reader.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
 
-using Reader = protozero::pbf_reader;
-
-// Fields are matched with their wire type: a known field of another one is skipped like an unknown one, as libprotobuf
-// does.
-constexpr uint32_t Varint(int field) {
-  return protozero::tag_and_type(static_cast<uint32_t>(field), protozero::pbf_wire_type::varint);
-}
-constexpr uint32_t Bytes(int field) {
-  return protozero::tag_and_type(static_cast<uint32_t>(field), protozero::pbf_wire_type::length_delimited);
-}
+using wire::Advance;
+using wire::Bytes;
+using wire::Reader;
+using wire::ReaderOf;
+using wire::Varint;
+using wire::View;
 
 Status NoMessage(std::string_view what) { return InvalidArgument("these bytes are no ", what); }
-
-std::string_view View(Reader& reader) {
-  const auto view = reader.get_view();
-  return {view.data(), view.size()};
-}
-
-constexpr size_t kBytesOf32Bits = 5;  // as a varint
-
-// Whether a varint with these bytes first is one of 32 bits, or ends with them.
-bool FitsInto32Bits(std::string_view bytes) {
-  constexpr uint8_t kMore = 0x80;
-  constexpr uint8_t kFifthMax = 7;  // a length stays below 2^31
-  for (size_t i = 0; i < std::min(bytes.size(), kBytesOf32Bits); ++i) {
-    const auto byte = static_cast<uint8_t>(bytes[i]);
-    if (byte < kMore) return i + 1 < kBytesOf32Bits || byte <= kFifthMax;
-  }
-  return bytes.size() < kBytesOf32Bits;
-}
-
-// Where libprotobuf takes no tag, or no length, protozero would cut it to 32 bits.
-bool Advance(Reader& reader) {
-  const size_t before = reader.length();
-  if (!reader.next()) return false;
-  const auto rest = reader.data();
-  const bool has_length = reader.wire_type() == protozero::pbf_wire_type::length_delimited;
-  if (before - rest.size() > kBytesOf32Bits || (has_length && !FitsInto32Bits({rest.data(), rest.size()}))) {
-    throw protozero::varint_too_long_exception{};
-  }
-  return true;
-}
-
-Reader ReaderOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 // libprotobuf would merge the second into the first.
 bool TakeOnce(Reader& reader, std::string_view* part) {
@@ -156,20 +119,6 @@ bool ReadDescriptionField(Reader& reader, PublishAsked& asked) {
   }
 }
 
-template <class ReadOne>
-Result<PublishAsked> ReadAll(std::string_view bytes, std::string_view what, ReadOne read_one) {
-  PublishAsked asked;
-  asked.bytes = bytes;
-  try {
-    for (Reader reader = ReaderOf(bytes); Advance(reader);) {
-      if (!read_one(reader, asked)) return NoMessage(what);
-    }
-  } catch (const protozero::exception&) {
-    return NoMessage(what);
-  }
-  return asked;
-}
-
 void Extent(int64_t extent, SpecFacts& facts) {
   ++facts.rank;
   if (extent < 0 && !facts.negative_extent) facts.negative_extent = extent;
@@ -212,9 +161,19 @@ bool ReadSpecField(Reader& spec, SpecFacts& facts) {
 
 }  // namespace
 
-Result<PublishAsked> ReadPublish(std::string_view bytes) { return ReadAll(bytes, "PublishRequest", ReadField); }
+Result<PublishAsked> ReadPublish(std::string_view bytes) {
+  PublishAsked asked;
+  asked.bytes = bytes;
+  if (wire::ReadFields(bytes, [&](Reader& reader) { return ReadField(reader, asked); })) return asked;
+  return NoMessage("PublishRequest");
+}
 
-Result<PublishAsked> ReadDescription(std::string_view bytes) { return ReadAll(bytes, "Share", ReadDescriptionField); }
+Result<PublishAsked> ReadDescription(std::string_view bytes) {
+  PublishAsked asked;
+  asked.bytes = bytes;
+  if (wire::ReadFields(bytes, [&](Reader& reader) { return ReadDescriptionField(reader, asked); })) return asked;
+  return NoMessage("Share");
+}
 
 Result<SpecFacts> SpecsReader::Next() {
   SpecFacts facts;

@@ -15,128 +15,112 @@ using google::protobuf::io::CodedOutputStream;
 
 constexpr uint8_t kVarint = 0;
 constexpr uint8_t kBytes = 2;
+// A tag, as all field numbers are below 16, and a number or a length.
+constexpr size_t kFieldBytesMax = 1 + 10;
 
-// A sink for fields: this one counts the bytes that the other writes. All field numbers are below 16: one byte a tag.
-class Counter {
+// Writes a message from its end to its beginning: the length of what is nested is known when its turn comes, and
+// nothing is counted first. So the last field is put first.
+class BackWriter {
  public:
-  size_t bytes() const { return bytes_; }
-  void Number(int, uint64_t value) {
-    if (value != 0) bytes_ += 1 + CodedOutputStream::VarintSize64(value);
-  }
-  void Length(int, size_t length) { bytes_ += 1 + CodedOutputStream::VarintSize64(length); }
-  void Raw(std::string_view bytes) { bytes_ += bytes.size(); }
-  void Bytes(int field, std::string_view bytes) {
-    if (bytes.empty()) return;
-    Length(field, bytes.size());
-    Raw(bytes);
-  }
-
- private:
-  size_t bytes_ = 0;
-};
-
-class Writer {
- public:
-  explicit Writer(char* out) : out_(reinterpret_cast<uint8_t*>(out)) {}
+  explicit BackWriter(char* end) : at_(reinterpret_cast<uint8_t*>(end)) {}
+  const char* at() const { return reinterpret_cast<const char*>(at_); }
+  // A number that is 0 is left out, and bytes of which there are none.
   void Number(int field, uint64_t value) {
-    if (value == 0) return;
-    Tag(field, kVarint);
-    out_ = CodedOutputStream::WriteVarint64ToArray(value, out_);
-  }
-  void Length(int field, size_t length) {
-    Tag(field, kBytes);
-    out_ = CodedOutputStream::WriteVarint64ToArray(length, out_);
+    if (value != 0) Field(field, kVarint, value);
   }
   void Raw(std::string_view bytes) {
-    std::memcpy(out_, bytes.data(), bytes.size());
-    out_ += bytes.size();
+    at_ -= bytes.size();
+    std::memcpy(at_, bytes.data(), bytes.size());
   }
   void Bytes(int field, std::string_view bytes) {
     if (bytes.empty()) return;
-    Length(field, bytes.size());
     Raw(bytes);
+    Field(field, kBytes, bytes.size());
   }
+  // What was written since at() was `end` is this field.
+  void Nest(int field, const char* end) { Field(field, kBytes, static_cast<size_t>(end - at())); }
 
  private:
-  void Tag(int field, uint8_t kind) { *out_++ = static_cast<uint8_t>(field << 3 | kind); }
+  void Field(int field, uint8_t kind, uint64_t value) {
+    at_ -= CodedOutputStream::VarintSize64(value);
+    CodedOutputStream::WriteVarint64ToArray(value, at_);
+    *--at_ = static_cast<uint8_t>(field << 3 | kind);
+  }
 
-  uint8_t* out_;
+  uint8_t* at_;
 };
 
-template <class Sink>
-void PutDevice(const Device& device, Sink& sink) {
-  sink.Number(v1::Device::kTypeFieldNumber, static_cast<uint64_t>(device.type));
-  sink.Number(v1::Device::kIdFieldNumber, static_cast<uint64_t>(device.id));
-  sink.Bytes(v1::Device::kUuidFieldNumber, device.uuid);
+void PutDevice(const Device& device, BackWriter& out) {
+  out.Bytes(v1::Device::kUuidFieldNumber, device.uuid);
+  out.Number(v1::Device::kIdFieldNumber, static_cast<uint64_t>(device.id));
+  out.Number(v1::Device::kTypeFieldNumber, static_cast<uint64_t>(device.type));
 }
 
-template <class Sink>
-void PutHandle(const Handle& handle, size_t device_bytes, Sink& sink) {
-  sink.Number(v1::Handle::kKindFieldNumber, static_cast<uint64_t>(handle.kind));
-  sink.Number(v1::Handle::kArenaFieldNumber, handle.arena);
-  sink.Number(v1::Handle::kGenerationFieldNumber, handle.generation);
-  sink.Number(v1::Handle::kOffsetFieldNumber, handle.offset);
-  sink.Number(v1::Handle::kSizeFieldNumber, handle.size);
-  sink.Number(v1::Handle::kArenaSizeFieldNumber, handle.arena_size);
-  sink.Length(v1::Handle::kDeviceFieldNumber, device_bytes);
-  PutDevice(handle.device, sink);
-  sink.Bytes(v1::Handle::kOpaqueFieldNumber, handle.opaque);
+void PutHandle(const Handle& handle, BackWriter& out) {
+  out.Bytes(v1::Handle::kOpaqueFieldNumber, handle.opaque);
+  const char* const device = out.at();
+  PutDevice(handle.device, out);
+  out.Nest(v1::Handle::kDeviceFieldNumber, device);
+  out.Number(v1::Handle::kArenaSizeFieldNumber, handle.arena_size);
+  out.Number(v1::Handle::kSizeFieldNumber, handle.size);
+  out.Number(v1::Handle::kOffsetFieldNumber, handle.offset);
+  out.Number(v1::Handle::kGenerationFieldNumber, handle.generation);
+  out.Number(v1::Handle::kArenaFieldNumber, handle.arena);
+  out.Number(v1::Handle::kKindFieldNumber, static_cast<uint64_t>(handle.kind));
 }
 
 // Done is what proto3 leaves out.
-template <class Sink>
-void PutFence(const Fence& fence, Sink& sink) {
+void PutFence(const Fence& fence, BackWriter& out) {
   if (fence.done()) return;
-  constexpr size_t kKindBytes = 2;
-  const size_t event_bytes = 1 + CodedOutputStream::VarintSize64(fence.event.size()) + fence.event.size();
-  sink.Length(v1::Share::kFenceFieldNumber, kKindBytes + event_bytes);
-  sink.Number(v1::Fence::kKindFieldNumber, v1::Fence::EVENT);
-  sink.Bytes(v1::Fence::kOpaqueFieldNumber, fence.event);
+  const char* const end = out.at();
+  out.Bytes(v1::Fence::kOpaqueFieldNumber, fence.event);
+  out.Number(v1::Fence::kKindFieldNumber, v1::Fence::EVENT);
+  out.Nest(v1::Share::kFenceFieldNumber, end);
 }
 
-template <class Sink>
-void PutShare(const LeasedShare& leased, size_t handle_bytes, size_t device_bytes, Sink& sink) {
+void PutShare(const LeasedShare& leased, BackWriter& out) {
   const ShareFacts& facts = *leased.facts;
-  sink.Number(v1::Share::kIdFieldNumber, Number(facts.id));
-  sink.Bytes(v1::Share::kNamespaceFieldNumber, facts.ns);
-  sink.Bytes(v1::Share::kNameFieldNumber, facts.name);
-  sink.Number(v1::Share::kGenerationFieldNumber, facts.generation);
-  sink.Length(v1::Share::kHandleFieldNumber, handle_bytes);
-  PutHandle(leased.handle, device_bytes, sink);
-  sink.Number(v1::Share::kImmutabilityFieldNumber, static_cast<uint64_t>(leased.immutability));
-  sink.Number(v1::Share::kUnnamedFieldNumber, facts.unnamed ? 1 : 0);
-  PutFence(leased.fence, sink);
-  sink.Raw(facts.description);
+  out.Number(v1::Share::kUnnamedFieldNumber, facts.unnamed ? 1 : 0);
+  out.Raw(facts.description);
+  PutFence(leased.fence, out);
+  out.Number(v1::Share::kImmutabilityFieldNumber, static_cast<uint64_t>(leased.immutability));
+  const char* const handle = out.at();
+  PutHandle(leased.handle, out);
+  out.Nest(v1::Share::kHandleFieldNumber, handle);
+  out.Number(v1::Share::kGenerationFieldNumber, facts.generation);
+  out.Bytes(v1::Share::kNameFieldNumber, facts.name);
+  out.Bytes(v1::Share::kNamespaceFieldNumber, facts.ns);
+  out.Number(v1::Share::kIdFieldNumber, Number(facts.id));
 }
 
-template <class Sink>
-void PutLeased(const LeasedShare& leased, size_t share_bytes, size_t handle_bytes, size_t device_bytes, Sink& sink) {
-  sink.Number(v1::LeasedShare::kLeaseFieldNumber, Number(leased.lease));
-  sink.Length(v1::LeasedShare::kShareFieldNumber, share_bytes);
-  PutShare(leased, handle_bytes, device_bytes, sink);
+// As much as it may come to.
+size_t BytesMaxOf(const LeasedShare& leased) {
+  constexpr size_t kFields = 24;
+  const ShareFacts& facts = *leased.facts;
+  return kFields * kFieldBytesMax + facts.ns.size() + facts.name.size() + facts.description.size() +
+         leased.handle.device.uuid.size() + leased.handle.opaque.size() + leased.fence.event.size();
 }
 
-// Room for `bytes` more at the end; what was there keeps its capacity, so a reused answer allocates nothing.
-char* Grow(std::string* text, size_t bytes) {
+// Room for `most` bytes at the end, which `put` fills from its end on. What was there keeps its capacity, so a reused
+// answer allocates nothing.
+template <class Put>
+void AppendBackwards(size_t most, std::string* text, Put put) {
   const size_t before = text->size();
-  text->resize(before + bytes);
-  return text->data() + before;
-}
-
-template <class Sink>
-void PutDescription(const PublishAsked& asked, Sink& sink) {
-  sink.Bytes(v1::Share::kSpecsFieldNumber, asked.specs);
-  sink.Bytes(v1::Share::kStructureFieldNumber, asked.structure);
-  sink.Bytes(v1::Share::kMetadataFieldNumber, asked.metadata);
+  text->resize(before + most);
+  BackWriter out(text->data() + text->size());
+  put(out);
+  text->erase(before, static_cast<size_t>(out.at() - (text->data() + before)));
 }
 
 // The bytes of a v1.Share that holds what its maker said, and nothing else.
 std::string DescriptionOf(const PublishAsked& asked) {
-  Counter whole;
-  PutDescription(asked, whole);
   std::string description;
-  Writer writer(Grow(&description, whole.bytes()));
-  PutDescription(asked, writer);
+  const size_t most = 3 * kFieldBytesMax + asked.specs.size() + asked.structure.size() + asked.metadata.size();
+  AppendBackwards(most, &description, [&](BackWriter& out) {
+    out.Bytes(v1::Share::kMetadataFieldNumber, asked.metadata);
+    out.Bytes(v1::Share::kStructureFieldNumber, asked.structure);
+    out.Bytes(v1::Share::kSpecsFieldNumber, asked.specs);
+  });
   return description;
 }
 
@@ -163,27 +147,20 @@ PublishCall CallOf(const PublishAsked& asked) {
 }
 
 void AppendLeased(const LeasedShare& leased, std::string* response) {
-  Counter device;
-  PutDevice(leased.handle.device, device);
-  Counter handle;
-  PutHandle(leased.handle, device.bytes(), handle);
-  Counter share;
-  PutShare(leased, handle.bytes(), device.bytes(), share);
-  Counter whole;
-  PutLeased(leased, share.bytes(), handle.bytes(), device.bytes(), whole);
-  Counter framed;
-  framed.Length(v1::AcquireResponse::kSharesFieldNumber, whole.bytes());
-  Writer writer(Grow(response, framed.bytes() + whole.bytes()));
-  writer.Length(v1::AcquireResponse::kSharesFieldNumber, whole.bytes());
-  PutLeased(leased, share.bytes(), handle.bytes(), device.bytes(), writer);
+  AppendBackwards(BytesMaxOf(leased), response, [&](BackWriter& out) {
+    const char* const end = out.at();
+    PutShare(leased, out);
+    out.Nest(v1::LeasedShare::kShareFieldNumber, end);
+    out.Number(v1::LeasedShare::kLeaseFieldNumber, Number(leased.lease));
+    out.Nest(v1::AcquireResponse::kSharesFieldNumber, end);
+  });
 }
 
 bool ReadBack(const std::string& response, v1::AcquireResponse* message) { return message->ParseFromString(response); }
 
 void AppendDescriptorArena(uint64_t arena, std::string* response) {
-  Counter counter;
-  counter.Number(v1::AcquireResponse::kDescriptorArenaFieldNumber, arena);
-  Writer(Grow(response, counter.bytes())).Number(v1::AcquireResponse::kDescriptorArenaFieldNumber, arena);
+  AppendBackwards(kFieldBytesMax, response,
+                  [&](BackWriter& out) { out.Number(v1::AcquireResponse::kDescriptorArenaFieldNumber, arena); });
 }
 
 }  // namespace arraybridge

@@ -185,9 +185,10 @@ Status Verbs::EndFences(const Caller& caller, const v1::ReleaseRequest& request,
 
 Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const v1::WithdrawRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
+  const std::vector<ShareKey> shares = FromMessage(request.shares());
+  AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
   DrainRings(caller.session, request.namespace_());
-  const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), FromMessage(request.shares()));
+  const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), shares);
   Reclaim();  // also when one name was missing: the others are gone
   if (!withdrawn.ok()) return withdrawn.status();
   Answer<v1::WithdrawResponse> answer;

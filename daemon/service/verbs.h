@@ -14,6 +14,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config.h"
+#include "daemon/service/acquire_wire.h"
 #include "daemon/service/handle_offer.h"
 #include "daemon/service/passed_fd.h"
 #include "daemon/service/publish_wire.h"
@@ -68,7 +69,7 @@ class Verbs {
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const PublishAsked& asked);
   // For a request that says `sealed`: the kernel may sleep over that seal. It has no place in the line to cancel.
   WaiterId PublishSealed(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
-  WaiterId Acquire(const Caller& caller, const v1::AcquireRequest& request, const Reply<v1::AcquireResponse>& reply);
+  WaiterId Acquire(const Caller& caller, const AcquireAsked& asked, const Reply<v1::AcquireResponse>& reply);
   // Channels (verbs_channel.cc).
   Result<Answer<v1::OpenChannelResponse>> OpenChannel(const Caller& caller, const v1::OpenChannelRequest& request);
   Result<Answer<v1::CloseChannelResponse>> CloseChannel(const Caller& caller, const v1::CloseChannelRequest& request);
@@ -83,7 +84,7 @@ class Verbs {
 
   // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse; the descriptor rides along on a
   // lifeline. The caller waits if it wants to and MayCome says so of the refusal.
-  Result<PassedFd> AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
+  Result<PassedFd> AcquireAtOnce(const Caller& caller, const AcquireAsked& asked, std::string* response);
   // `timeout_ms`: how long the request would wait for a name. Bytes that are being made right now are always waited
   // for.
   static bool MayCome(const Status& refusal, uint64_t timeout_ms);
@@ -174,16 +175,16 @@ class Verbs {
   void ServeChannel(ChannelId channel);
   // AcquireAtOnce without a look into the rings. Who waits for a name is told when it comes: draining for it would be
   // draining inside of draining.
-  Result<PassedFd> AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response);
+  Result<PassedFd> AcquireNow(const Caller& caller, const AcquireAsked& asked, std::string* response);
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
   // The same bytes, read back: for gRPC, which wants a message, and for who has waited. INTERNAL: they cannot be read,
   // and what was leased is let go.
   Result<Answer<v1::AcquireResponse>> ReadAgain(const Caller& caller, const std::string& bytes, PassedFd descriptor);
-  Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const v1::AcquireRequest& request);
+  Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const AcquireAsked& asked);
   Result<v1::WatchResponse> TakeEvents(const Caller& caller, WatcherId watcher);
   Result<v1::WatchResponse> OpenOrClose(const Caller& caller, const v1::WatchRequest& request);
   void SpreadNews();
-  WaiterId AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
+  WaiterId AcquireLater(const Caller& caller, const AcquireAsked& asked, Status missing,
                         const Reply<v1::AcquireResponse>& reply);
   Result<v1::Ticket> TicketFor(SessionId session, ArenaId arena, Access access);
   // A lifeline gets the descriptor, gRPC a ticket for it; where opaque bytes are all it takes, neither.

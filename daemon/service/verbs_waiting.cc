@@ -222,15 +222,14 @@ WaiterId Verbs::PublishSealed(const Caller& caller, const PublishAsked& asked,
   return WaiterId{};
 }
 
-WaiterId Verbs::Acquire(const Caller& caller, const v1::AcquireRequest& request,
-                        const Reply<v1::AcquireResponse>& reply) {
-  auto granted = AcquireMessage(caller, request);
+WaiterId Verbs::Acquire(const Caller& caller, const AcquireAsked& asked, const Reply<v1::AcquireResponse>& reply) {
+  auto granted = AcquireMessage(caller, asked);
   const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
-  if (missing && DrainRings(caller.session, request.namespace_())) granted = AcquireMessage(caller, request);
-  if (granted.ok() || !MayCome(granted.status(), request.timeout_ms())) {
+  if (missing && DrainRings(caller.session, asked.ns)) granted = AcquireMessage(caller, asked);
+  if (granted.ok() || !MayCome(granted.status(), asked.timeout_ms)) {
     return reply(std::move(granted)), WaiterId{};
   }
-  return AcquireLater(caller, request, granted.status(), reply);
+  return AcquireLater(caller, asked, granted.status(), reply);
 }
 
 // An id that is gone never comes back: only names are worth waiting for, and bytes that are on their way.
@@ -239,21 +238,20 @@ bool Verbs::MayCome(const Status& refusal, uint64_t timeout_ms) {
   return refusal.reason() == kFencePending || (refusal.reason() == kNotThere && timeout_ms > 0);
 }
 
-Result<PassedFd> Verbs::AcquireAtOnce(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
-  auto granted = AcquireNow(caller, request, response);
+Result<PassedFd> Verbs::AcquireAtOnce(const Caller& caller, const AcquireAsked& asked, std::string* response) {
+  auto granted = AcquireNow(caller, asked, response);
   const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
-  if (!missing || !DrainRings(caller.session, request.namespace_())) return granted;
-  return AcquireNow(caller, request, response);
+  if (!missing || !DrainRings(caller.session, asked.ns)) return granted;
+  return AcquireNow(caller, asked, response);
 }
 
-Result<PassedFd> Verbs::AcquireNow(const Caller& caller, const v1::AcquireRequest& request, std::string* response) {
+Result<PassedFd> Verbs::AcquireNow(const Caller& caller, const AcquireAsked& asked, std::string* response) {
   AB_RETURN_IF_ERROR(CheckNotDraining());
-  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  AB_RETURN_IF_ERROR(CheckRefs(config_.limits, request.shares()));
-  AB_RETURN_IF_ERROR(CheckNote(config_.limits, request.note()));
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, asked.ns));
+  AB_RETURN_IF_ERROR(CheckShares(config_.limits, asked.shares));
+  AB_RETURN_IF_ERROR(CheckNote(config_.limits, asked.note));
   const bool lifeline = caller.door == Door::kLifeline;
-  auto acquired = broker_.Acquire(caller.session, request.namespace_(), FromMessage(request.shares()), lifeline,
-                                  request.final_only(), request.note());
+  auto acquired = broker_.Acquire(caller.session, asked.ns, asked.shares, lifeline, asked.final_only, asked.note);
   if (!acquired.ok()) {
     Reclaim();  // what it leased before its descriptor failed is let go again
     return acquired.status();
@@ -306,26 +304,28 @@ Result<Answer<v1::AcquireResponse>> Verbs::ReadAgain(const Caller& caller, const
   return Status(Code::kInternal, "what was said of a share cannot be read");
 }
 
-Result<Answer<v1::AcquireResponse>> Verbs::AcquireMessage(const Caller& caller, const v1::AcquireRequest& request) {
+Result<Answer<v1::AcquireResponse>> Verbs::AcquireMessage(const Caller& caller, const AcquireAsked& asked) {
   std::string bytes;
-  auto granted = AcquireNow(caller, request, &bytes);
+  auto granted = AcquireNow(caller, asked, &bytes);
   if (!granted.ok()) return granted.status();
   return ReadAgain(caller, bytes, *std::move(granted));
 }
 
-WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& request, Status missing,
+WaiterId Verbs::AcquireLater(const Caller& caller, const AcquireAsked& asked, Status missing,
                              const Reply<v1::AcquireResponse>& reply) {
   struct Wait {
-    v1::AcquireRequest request;
+    const std::string bytes;
     Status missing;
     Reply<v1::AcquireResponse> reply;
+    AcquireAsked asked;  // of these bytes
   };
-  const auto wait = std::make_shared<Wait>(Wait{request, std::move(missing), reply});
+  const auto wait = std::make_shared<Wait>(Wait{std::string(asked.bytes), std::move(missing), reply, {}});
+  wait->asked = *ReadAcquire(wait->bytes);
   std::vector<std::string_view> names;
-  for (const v1::ShareRef& ref : wait->request.shares()) {
-    if (ref.has_name()) names.push_back(ref.name());
+  for (const ShareKey& share : wait->asked.shares) {
+    if (!share.name.empty()) names.push_back(share.name);
   }
-  uint64_t timeout_ms = request.timeout_ms();
+  uint64_t timeout_ms = asked.timeout_ms;
   if (wait->missing.reason() == kFencePending) {
     timeout_ms = std::max<uint64_t>(timeout_ms, kFenceWait.count());
     for (const auto& [key, name] : wait->missing.metadata()) names.push_back(name);  // it was asked for by id, maybe
@@ -336,7 +336,7 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& req
   waiter.deadline = DeadlineOf(timeout_ms);
   waiter.retry = [this, caller, wait, timeout_ms](bool) -> Deliver {
     if (draining()) return nullptr;
-    auto granted = AcquireMessage(caller, wait->request);
+    auto granted = AcquireMessage(caller, wait->asked);
     if (!granted.ok() && MayCome(granted.status(), timeout_ms)) {
       wait->missing = granted.status();
       return nullptr;
@@ -348,9 +348,9 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const v1::AcquireRequest& req
     if (const Status draining = CheckNotDraining(); !draining.ok()) return wait->reply(draining);
     wait->reply(DeadlineExceeded("waited in vain: ", wait->missing.message()).Because("NAME_DID_NOT_COME"));
   };
-  const auto owner = broker_.OwnerOf(caller.session, request.namespace_(), Right::kRead);
+  const auto owner = broker_.OwnerOf(caller.session, wait->asked.ns, Right::kRead);
   if (!owner.ok()) return reply(owner.status()), WaiterId{};
-  const auto place = line_.WaitForNames(*owner, NamespaceNameOf(request.namespace_()), names, std::move(waiter));
+  const auto place = line_.WaitForNames(*owner, NamespaceNameOf(wait->asked.ns), names, std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   return *place;
 }

@@ -107,11 +107,10 @@ void Verbs::SpreadNews() {
 Result<Answer<v1::InspectResponse>> Verbs::Inspect(const Caller& caller, const v1::InspectRequest& request) {
   if (!caller.hears) return Answer<v1::InspectResponse>{};
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  google::protobuf::RepeatedPtrField<v1::ShareRef> ref;
-  *ref.Add() = request.share();
-  AB_RETURN_IF_ERROR(CheckRefs(config_.limits, ref));
+  const ShareKey share = FromMessage(request.share());
+  AB_RETURN_IF_ERROR(CheckShares(config_.limits, {&share, 1}));
   DrainRings(caller.session, request.namespace_());
-  const auto inspected = broker_.Inspect(caller.session, request.namespace_(), FromMessage(ref).front());
+  const auto inspected = broker_.Inspect(caller.session, request.namespace_(), share);
   if (!inspected.ok()) return inspected.status();
   Answer<v1::InspectResponse> answer;
   v1::InspectResponse& message = answer.message;

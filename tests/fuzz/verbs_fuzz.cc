@@ -285,8 +285,11 @@ class Stranger {
   // Ends are numbered through, so a fuzzer guesses them.
   void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.OpenChannel(caller_, request); }
 
-  void Acquire(v1::AcquireRequest& request) {
-    last_waiter_ = verbs_.Acquire(caller_, request, [memory = memory_](auto answer) {
+  void Acquire(const v1::AcquireRequest& request) {
+    const std::string bytes = request.SerializeAsString();
+    const auto asked = ReadAcquire(bytes);
+    if (!asked.ok()) return;
+    last_waiter_ = verbs_.Acquire(caller_, *asked, [memory = memory_](auto answer) {
       if (answer.ok() && answer->message.tickets_size() > 0) memory->Learn({}, answer->message.tickets(0));
     });
   }

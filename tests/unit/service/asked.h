@@ -1,24 +1,29 @@
-// A message as a door hands it on.
+// Messages as a door hands them on.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "daemon/service/acquire_wire.h"
 #include "daemon/service/publish_wire.h"
 
 namespace arraybridge {
 
-class Asked {
+template <class Message, class Wire, Result<Wire> (*kRead)(std::string_view)>
+class AskedBy {
  public:
-  explicit Asked(const v1::PublishRequest& request)
-      : bytes_(request.SerializeAsString()), asked_(ReadPublish(bytes_)) {}
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
-  operator const PublishAsked&() const { return *asked_; }  // NOLINT(google-explicit-constructor)
+  explicit AskedBy(const Message& request) : bytes_(request.SerializeAsString()), asked_(kRead(bytes_)) {}
+  AskedBy(const AskedBy&) = delete;
+  AskedBy& operator=(const AskedBy&) = delete;
+  operator const Wire&() const { return *asked_; }  // NOLINT(google-explicit-constructor)
 
  private:
   const std::string bytes_;
-  const Result<PublishAsked> asked_;
+  const Result<Wire> asked_;
 };
+
+using Asked = AskedBy<v1::PublishRequest, PublishAsked, ReadPublish>;
+using AskedFor = AskedBy<v1::AcquireRequest, AcquireAsked, ReadAcquire>;
 
 }  // namespace arraybridge

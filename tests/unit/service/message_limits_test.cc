@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "daemon/service/messages.h"
 #include "proto/boundary/frame.h"
 #include "tests/unit/service/asked.h"
 
@@ -126,19 +127,19 @@ TEST(MessageLimitsTest, FormsThatNoClientReadsAreRefused) {
   ExpectRefused(CheckPublish(kLimits, Asked(request)), "fence kind");
 }
 
-TEST(MessageLimitsTest, RefsAreCountedAndNameSomething) {
+TEST(MessageLimitsTest, SharesAreCountedAndNamed) {
   v1::AcquireRequest request;
-  ExpectRefused(CheckRefs(kLimits, request.shares()), "names no share");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "names no share");
   request.add_shares();
-  ExpectRefused(CheckRefs(kLimits, request.shares()), "a name that is not empty");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "a name that is not empty");
   request.mutable_shares(0)->set_id(0);
-  ExpectRefused(CheckRefs(kLimits, request.shares()), "an id that is not 0");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "an id that is not 0");
   request.mutable_shares(0)->set_name(std::string(kLimits.name_bytes_max + 1, 'n'));
-  ExpectRefused(CheckRefs(kLimits, request.shares()), "name_bytes_max");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "name_bytes_max");
   request.mutable_shares(0)->set_name("x");
-  EXPECT_TRUE(CheckRefs(kLimits, request.shares()).ok());
+  EXPECT_TRUE(CheckShares(kLimits, FromMessage(request.shares())).ok());
   for (uint64_t i = 0; i < kLimits.names_per_request; ++i) request.add_shares()->set_name("x");
-  ExpectRefused(CheckRefs(kLimits, request.shares()), "names_per_request");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "names_per_request");
 }
 
 TEST(MessageLimitsTest, ReleasesAndListsHaveLimits) {

@@ -104,8 +104,8 @@ class VerbsTest : public ::testing::Test {
     for (const std::string& name : names) request.add_shares()->set_name(name);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter =
-        verbs().Acquire(caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().Acquire(caller, AskedFor(request),
+                                      [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   void Withdraw(const Caller& caller, const std::string& name) {

@@ -112,7 +112,7 @@ TEST_F(VerbsRingTest, WhoLooksForANameFindsItInARing) {
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("at once");
   std::string answer;
-  EXPECT_TRUE(verbs().AcquireAtOnce(other, acquire, &answer).ok());
+  EXPECT_TRUE(verbs().AcquireAtOnce(other, AskedFor(acquire), &answer).ok());
   writer.Enter(Small(arena, "by grpc", 512));
   EXPECT_TRUE(StartAcquire(Open(Door::kGrpc), {"by grpc"})->Get().ok());
   writer.Enter(Small(arena, "withdrawn", 768));

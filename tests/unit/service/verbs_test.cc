@@ -102,7 +102,7 @@ TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
   request.add_shares()->set_name("x");
   request.add_shares()->set_name("x");
   std::string bytes;
-  ASSERT_TRUE(verbs().AcquireAtOnce(maker, request, &bytes).ok());
+  ASSERT_TRUE(verbs().AcquireAtOnce(maker, AskedFor(request), &bytes).ok());
   v1::AcquireResponse lifeline;
   ASSERT_TRUE(lifeline.ParseFromString(bytes));
   ASSERT_EQ(lifeline.shares_size(), 2);

@@ -41,7 +41,7 @@ TEST_F(VerbsWaitingTest, WhoAsksForAnIdThatIsGoneDoesNotWait) {
   request.add_shares()->set_id(99);
   request.set_timeout_ms(60'000);
   std::optional<Code> heard;
-  verbs().Acquire(Open(), request, [&](auto answer) { heard = answer.status().code(); });
+  verbs().Acquire(Open(), AskedFor(request), [&](auto answer) { heard = answer.status().code(); });
   EXPECT_EQ(heard, Code::kNotFound);
 }
 

@@ -124,7 +124,7 @@ TEST_F(VerbsWatchTest, ANoteIsAShortTextOrRefused) {
   acquire.add_shares()->set_name("a");
   acquire.set_note(std::string(65, 'x'));
   std::string response;
-  EXPECT_EQ(verbs().AcquireAtOnce(caller, acquire, &response).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(verbs().AcquireAtOnce(caller, AskedFor(acquire), &response).status().code(), Code::kInvalidArgument);
 }
 
 // Nobody may hear that it was refused, and then what is given back beside it would stay.
@@ -136,7 +136,7 @@ TEST_F(VerbsWatchTest, NotesThatCannotBeDoNotKeepAReleaseFromItsWork) {
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   std::string response;
-  ASSERT_TRUE(verbs().AcquireAtOnce(caller, acquire, &response).ok());
+  ASSERT_TRUE(verbs().AcquireAtOnce(caller, AskedFor(acquire), &response).ok());
   v1::AcquireResponse acquired;
   ASSERT_TRUE(acquired.ParseFromString(response));
   v1::ReleaseRequest release;
@@ -160,7 +160,7 @@ TEST_F(VerbsWatchTest, WhatIsInspectedSaysHowItWasRead) {
   acquire.add_shares()->set_name("a");
   acquire.set_note("torch hand_over");
   std::string response;
-  ASSERT_TRUE(verbs().AcquireAtOnce(reader, acquire, &response).ok());
+  ASSERT_TRUE(verbs().AcquireAtOnce(reader, AskedFor(acquire), &response).ok());
   v1::InspectRequest request;
   request.mutable_share()->set_name("a");
   auto found = verbs().Inspect(maker, request);

@@ -1,0 +1,27 @@
+// What an Acquire asks for, read where its bytes lie, as publish_wire.h reads a Publish: a v1.AcquireRequest for
+// libprotobuf too, with the same values (tests/fuzz/acquire_fuzz.cc).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Views into the bytes that were read.
+struct AcquireAsked {
+  std::string_view bytes;  // all of them
+  std::string_view ns;
+  std::vector<ShareKey> shares;
+  uint64_t timeout_ms = 0;
+  bool final_only = false;
+  std::string_view note;
+};
+
+// INVALID_ARGUMENT: the bytes are no v1.AcquireRequest. What a share is asked for by is not looked into.
+Result<AcquireAsked> ReadAcquire(std::string_view bytes);
+
+}  // namespace arraybridge

@@ -186,12 +186,16 @@ def converted(
 ) -> Any:
     """convert_memory. `stacklevel`: how far above `warnings.warn` its caller is; 4 for whom a public function calls this."""
     wishes: tuple[object, ...] | None = None
-    plain = (copy is None or copy is False) and not allow_downcast
-    if plain and (gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy")):
-        wishes = source_type, target_type, copy
-        known = _shortcuts.take(data, *wishes)
-        if known is not None:
-            return known[0]
+    fallen_back = False
+    if (copy is None or copy is False) and not allow_downcast:
+        fallen_back = type(gpu_id) is int and gpu_id == 0 and target_type in _without_gpu
+        if fallen_back or gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy"):
+            wishes = source_type, target_type, copy
+            known = _shortcuts.take(data, *wishes)
+            if known is not None:
+                if fallen_back:
+                    _tell_of_fallback(str(target_type), stacklevel)
+                return known[0]
     check_copy(copy)
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
@@ -204,6 +208,8 @@ def converted(
     return result
 
 
+# Memory types of frameworks that could use no GPU when one was asked for: none comes to a process that has started them.
+_without_gpu: Final[set[str]] = set()
 # Of names that were checked, by class and names: plans that hold for all arrays that are alike.
 _shortcuts: Final = shortcut.Shortcuts()
 
@@ -282,8 +288,8 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names, st
     if number is not None and number < usable:
         return number
     if number == 0 and usable == 0 and has_host:
-        text = _FALLBACK.format(target=names.target, asked=gpu_id)
-        warnings.warn(text, DeviceFallbackWarning, stacklevel=stacklevel)
+        _without_gpu.add(names.target)
+        _tell_of_fallback(names.target, stacklevel + 1)
         return "cpu"
     kind = devices.CUDA if caps.own is None else caps.own.type
     there = [*(["cpu"] if has_host else []), *(devices.named((kind, each)) for each in range(usable))]
@@ -292,6 +298,10 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names, st
     else:
         reason = f"no CUDA device {number}, or other GPU of this number, for {names.target}: it can use {there} here"
     raise DeviceUnavailable(*names, "device", reason)
+
+
+def _tell_of_fallback(target: str, stacklevel: int) -> None:
+    warnings.warn(_FALLBACK.format(target=target, asked=0), DeviceFallbackWarning, stacklevel=stacklevel)
 
 
 def _ordinal(gpu_id: object, names: _Names) -> int | None:

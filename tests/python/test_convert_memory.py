@@ -140,6 +140,21 @@ def test_the_warning_comes_every_time_and_names_the_callers_line(no_gpu):
     assert {each.category for each in caught} == {DeviceFallbackWarning}
 
 
+def test_who_fell_back_once_takes_the_short_way_with_the_warning(no_gpu, monkeypatch):
+    data = aligned()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        first = convert_memory(data, "numpy", "torch", copy=False)
+        with monkeypatch.context() as patched:
+            patched.setattr("arraybridge.convert._moved", None)  # the careful way
+            again = convert_memory(data, "numpy", "torch", copy=False)
+    assert pointer(first) == pointer(again) == pointer(data)
+    assert [each.filename for each in caught] == [__file__] * 2
+    assert str(caught[0].message) == str(caught[1].message)
+    with pytest.raises(DeviceUnavailable):
+        convert_memory(data, "numpy", "torch", gpu_id=1, copy=False)
+
+
 def test_numpy_ignores_gpu_numbers_and_nobody_takes_what_is_none():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arraybridge.channel import Channel
     from arraybridge.cleanup import *  # noqa: F403
     from arraybridge.convert import Converter, convert_memory, get_converter
-    from arraybridge.counts import ConversionCount, conversion_counts
+    from arraybridge.counts import ConversionCount, Metric, conversion_counts, metrics
     from arraybridge.decorators import (
         DtypeConversion,
         memory_types,
@@ -88,6 +88,7 @@ __all__ = [
     "Listed",
     "MemoryConversionError",
     "MemoryType",
+    "Metric",
     "OutOfMemory",
     "PeerGone",
     "PermissionDenied",
@@ -122,6 +123,7 @@ __all__ = [
     "get_device_id",
     "is_oom_error",
     "memory_types",
+    "metrics",
     "optional_import",
     "process_slices",
     "scale_dtype",
@@ -148,7 +150,7 @@ _HOMES = {
             "clear_cache execute_with_oom_recovery is_oom_error"
         ),
         "convert": "Converter convert_memory get_converter",
-        "counts": "ConversionCount conversion_counts",
+        "counts": "ConversionCount Metric conversion_counts metrics",
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
         "planner": "Converted Plan",
         "scaling": "SCALING_FUNCTIONS scale_dtype",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -100,6 +101,51 @@ def conversion_counts() -> list[ConversionCount]:
     copies of how many bytes. Arrays of a tree count one by one. What was refused counts nowhere.
     """
     return of_process.all()
+
+
+class Metric(NamedTuple):
+    """A counter as Prometheus knows them. As a string: its lines in the text format."""
+
+    name: str
+    help: str
+    samples: list[tuple[dict[str, str], int]]  # labels, value
+
+    def __str__(self) -> str:
+        lines = [f"# HELP {self.name} {self.help}", f"# TYPE {self.name} counter"]
+        for labels, value in self.samples:
+            said = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
+            lines.append(f"{self.name}{{{said}}} {value}")
+        return "\n".join(lines) + "\n"
+
+
+def metrics() -> list[Metric]:
+    """`conversion_counts` for whoever watches this process: all that has a framework's name, of which the broker knows none.
+    Handing them on is the application's business: `"".join(map(str, arraybridge.metrics()))` is a page for Prometheus.
+
+    `arraybridge_client_conversions_total` by source, target and route; `arraybridge_client_copied_bytes_total` by source
+    and target; `arraybridge_client_copy_reasons_total` by the code of a reason: conversions that copied, and had it.
+    """
+    found = conversion_counts()
+    conversions, copied, reasons = (Counter[tuple[str, ...]]() for _ in range(3))
+    for each in found:
+        conversions[each.source, each.target, each.route] += each.conversions
+        copied[each.source, each.target] += each.copied_bytes
+        for reason in set(each.reasons) if each.copies else ():
+            reasons[(reason,)] += each.conversions
+    return [
+        _metric("conversions", "Arrays that this process converted.", ("source", "target", "route"), conversions),
+        _metric("copied_bytes", "Bytes that conversions copied.", ("source", "target"), copied),
+        _metric("copy_reasons", "Conversions that copied, by why.", ("reason",), reasons),
+    ]
+
+
+def _metric(name: str, help: str, labels: tuple[str, ...], sums: Counter[tuple[str, ...]]) -> Metric:
+    samples = [(dict(zip(labels, key, strict=True)), value) for key, value in sums.items()]
+    return Metric(f"arraybridge_client_{name}_total", help, samples)
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def totals() -> dict[str, int]:

@@ -6,6 +6,7 @@
 namespace arraybridge::ctl {
 namespace {
 
+using v1::ChannelInfo;
 using v1::DeviceInfo;
 using v1::LeaseInfo;
 using v1::ListRequest;
@@ -186,6 +187,24 @@ Kind<DeviceInfo> DeviceKind() {
        Wide<Row>("NUMBER", [](const Row& row) { return Cell::Number(static_cast<uint64_t>(row.device().id())); }),
        Wide<Row>("NOT SHARED AS", [](const Row& row) { return Cell::Text(Refused(row)); })}};
   kind.device = [](const Row& row) -> const v1::Device& { return row.device(); };
+  return kind;
+}
+
+Kind<ChannelInfo> ChannelKind() {
+  using Row = ChannelInfo;
+  Kind<Row> kind{
+      ListRequest::CHANNELS,
+      [](ListResponse* answer) { return answer->mutable_channels(); },
+      {Shown<Row>("NAMESPACE", [](const Row& row) { return Cell::Text(row.namespace_()); }),
+       Shown<Row>("CHANNEL", [](const Row& row) { return Cell::Text(row.name()); }),
+       Shown<Row>("SENDERS", [](const Row& row) { return Cell::Number(row.senders()); }),
+       Shown<Row>("RECEIVERS", [](const Row& row) { return Cell::Number(row.receivers()); }),
+       Shown<Row>("QUEUED", [](const Row& row) { return Cell::Number(row.queued()); }),
+       Shown<Row>("CAPACITY", [](const Row& row) { return Cell::Number(row.capacity()); }),
+       Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
+       Shown<Row>("ROAD", [](const Row& row) { return Cell::Text(row.on_road() ? "yes" : "no"); }),
+       Wide<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); })}};
+  kind.owner = [](const Row& row) { return row.shared() ? std::nullopt : std::optional(row.uid()); };
   return kind;
 }
 

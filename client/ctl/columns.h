@@ -59,6 +59,7 @@ Kind<v1::SessionInfo> SessionKind();
 Kind<v1::LeaseInfo> LeaseKind();
 Kind<v1::NamespaceInfo> NamespaceKind();
 Kind<v1::DeviceInfo> DeviceKind();
+Kind<v1::ChannelInfo> ChannelKind();
 
 // What `act` makes of the kind that is called `what`; of shares for any other word.
 template <class Act>
@@ -67,6 +68,7 @@ auto WithKind(const std::string& what, const Act& act) {
   if (what == "leases") return act(LeaseKind());
   if (what == "namespaces") return act(NamespaceKind());
   if (what == "devices") return act(DeviceKind());
+  if (what == "channels") return act(ChannelKind());
   return act(ShareKind());
 }
 

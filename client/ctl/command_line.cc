@@ -159,7 +159,7 @@ void CommandLine::DeclareLs() {
                        [this](Connection& connection, const Options& options, std::ostream& out) {
                          return Ls(connection, options, listed_, out);
                        });
-  ls->add_option("WHAT", listed_.what, "shares (default), sessions, leases, namespaces or devices")
+  ls->add_option("WHAT", listed_.what, "shares (default), sessions, leases, namespaces, devices or channels")
       ->check(CLI::IsMember(ListedKinds()));
   ls->add_flag("--all", all_, "of all users: through the administration's door");
   ls->add_option("--owner", listed_.owner, "what this user made or holds: a number or a name");

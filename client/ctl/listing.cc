@@ -200,7 +200,7 @@ Status PrintSelected(const Kind<Row>& kind, const Selection& selection, v1::List
 }  // namespace
 
 const std::vector<std::string>& ListedKinds() {
-  static const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices"};
+  static const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices", "channels"};
   return kinds;
 }
 

@@ -364,6 +364,7 @@ class Broker {
   Result<SessionPage> ListSessions(SessionId session, const ListFilter& filter) const;
   Result<LeasePage> ListLeases(SessionId session, const ListFilter& filter) const;
   Result<NamespacePage> ListNamespaces(SessionId session, const ListFilter& filter) const;
+  Result<ChannelPage> ListChannels(SessionId session, const ListFilter& filter) const;
   // Everybody's, for who watches the daemon: not for a session's eyes.
   std::vector<NamespaceRow> Namespaces() const;
   std::vector<DeviceFacts> Devices() const;

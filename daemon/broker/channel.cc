@@ -56,16 +56,19 @@ Status Channel::CheckReceive() const {
 
 void Channel::Push(Share& share) {
   ++share.queued;
+  queued_bytes_ += share.size;
   queue_.push_back(&share);
 }
 
 void Channel::PushFront(Share& share) {
   ++share.queued;
+  queued_bytes_ += share.size;
   queue_.push_front(&share);
 }
 
 void Channel::Pop() {
   --queue_.front()->queued;
+  queued_bytes_ -= queue_.front()->size;
   queue_.pop_front();
 }
 

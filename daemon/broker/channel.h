@@ -36,6 +36,7 @@ class Channel {
   const std::string& name() const { return name_; }
   uint64_t capacity() const { return capacity_ == 0 ? kChannelCapacityDefault : capacity_; }
   uint64_t queued() const { return queue_.size(); }
+  uint64_t queued_bytes() const { return queued_bytes_; }
   uint64_t members() const { return senders_ + receivers_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
@@ -78,6 +79,7 @@ class Channel {
   bool had_receivers_ = false;
   bool incomplete_ = false;  // a sender went without closing
   std::deque<Share*> queue_;
+  uint64_t queued_bytes_ = 0;
 };
 
 // What a session has open.

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "daemon/broker/channel_road.h"
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
@@ -39,6 +40,33 @@ Result<NamespaceKey> KeyIn(std::string_view text) {
   const auto uid = ReadNumber(text.substr(0, slash));
   if (!uid.ok() || *uid > kSharedByUsers) return BadToken();
   return NamespaceKey{static_cast<uint32_t>(*uid), text.substr(slash + 1)};
+}
+
+// Namespace and name of a channel: "10/namespacename". Nothing: before the first.
+Result<std::pair<NamespaceKey, std::string_view>> PlaceIn(const ListPosition& position) {
+  if (position.number > kSharedByUsers) return BadToken();
+  NamespaceKey key{static_cast<uint32_t>(position.number), {}};
+  const std::string_view text = position.text;
+  if (text.empty()) return std::pair{key, text};
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return BadToken();
+  const auto length = ReadNumber(text.substr(0, slash));
+  if (!length.ok() || *length > text.size() - slash - 1) return BadToken();
+  key.name = text.substr(slash + 1, *length);
+  return std::pair{key, text.substr(slash + 1 + *length)};
+}
+
+// After which a list goes on that has come to `at`.
+template <class Channels>
+std::string TokenBefore(const Channels& channels, typename Channels::const_iterator at, const NamespaceKey& key) {
+  const std::string_view name = at == channels.begin() ? std::string_view() : std::string_view(std::prev(at)->first);
+  return Concat(key.uid, ":", key.name.size(), "/", key.name, name);
+}
+
+ChannelRow RowOf(const Channel& channel) {
+  return {channel.ns()->name(), channel.name(),      channel.ns()->uid(),
+          channel.capacity(),   channel.queued(),    channel.queued_bytes(),
+          channel.senders(),    channel.receivers(), channel.road != nullptr && channel.road->open};
 }
 
 std::string TokenAt(uint64_t number, const NamespaceKey& key) { return Concat(number, ":", key.uid, "/", key.name); }
@@ -215,6 +243,34 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
     page.rows.push_back(RowOf(ns, state.PolicyOf(ns.name())));
     if (after->asker == nullptr) continue;
     page.rows.back().read_only = state.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
+  }
+  return page;
+}
+
+// By the owner of the namespace, the namespace, then by name: the token is "uid:" and PlaceIn.
+Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& filter) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const auto after = state.PositionOf(session, filter);
+  if (!after.ok()) return after.status();
+  const auto place = PlaceIn(*after);
+  if (!place.ok()) return place.status();
+  const auto& [first, last_name] = *place;
+  ChannelPage page;
+  uint64_t visits = 0;
+  for (auto ns = state.namespaces.lower_bound(first); ns != state.namespaces.end(); ++ns) {
+    if (after->asker != nullptr && !state.MayList(after->asker->peer, ns->first)) continue;
+    if (!filter.ns.empty() && ns->second->name() != filter.ns) continue;
+    const auto& channels = ns->second->channels;
+    auto at = ns->first == first ? channels.upper_bound(last_name) : channels.begin();
+    for (; at != channels.end(); ++at) {
+      const bool wanted = at->first.starts_with(filter.name_prefix);
+      if (++visits > kVisitsMax || (wanted && page.rows.size() == filter.page_size)) {
+        page.next = TokenBefore(channels, at, ns->first);
+        return page;
+      }
+      if (wanted) page.rows.push_back(RowOf(*at->second));
+    }
   }
   return page;
 }

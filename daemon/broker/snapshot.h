@@ -157,6 +157,22 @@ struct NamespacePage {
   std::string next;
 };
 
+struct ChannelRow {
+  std::string ns;
+  std::string name;
+  uint32_t uid = 0;  // whose namespace; kSharedByUsers
+  uint64_t capacity = 0;
+  uint64_t queued = 0;  // shares that wait
+  uint64_t queued_bytes = 0;
+  uint64_t senders = 0;
+  uint64_t receivers = 0;
+  bool on_road = false;  // both ends use it; what waits on it is not counted
+};
+struct ChannelPage {
+  std::vector<ChannelRow> rows;
+  std::string next;
+};
+
 struct Snapshot {
   uint64_t sessions = 0;
   uint64_t leases = 0;

@@ -127,6 +127,19 @@ void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
   message->set_withdraws_on_exit(row.withdraws_on_exit);
 }
 
+void Fill(v1::ChannelInfo* message, const ChannelRow& row) {
+  message->set_namespace_(row.ns);
+  message->set_name(row.name);
+  message->set_uid(row.uid);
+  message->set_shared(row.uid == kSharedByUsers);
+  message->set_capacity(row.capacity);
+  message->set_queued(row.queued);
+  message->set_queued_bytes(row.queued_bytes);
+  message->set_senders(row.senders);
+  message->set_receivers(row.receivers);
+  message->set_on_road(row.on_road);
+}
+
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_sessions(snapshot.sessions);
   message->set_leases(snapshot.leases);

@@ -20,6 +20,7 @@ void Fill(v1::ShareInfo* message, const ShareRow& row);
 void Fill(v1::SessionInfo* message, const SessionRow& row);
 void Fill(v1::LeaseInfo* message, const LeaseRow& row);
 void Fill(v1::NamespaceInfo* message, const NamespaceRow& row);
+void Fill(v1::ChannelInfo* message, const ChannelRow& row);
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot);
 void Fill(v1::Event* message, const Event& event);
 void Fill(v1::Visit* message, const Visit& visit);

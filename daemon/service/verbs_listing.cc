@@ -110,6 +110,9 @@ Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const 
       case v1::ListRequest::NAMESPACES:
         filled = fill(broker_.ListNamespaces(session, filter), list->mutable_namespaces(), list);
         break;
+      case v1::ListRequest::CHANNELS:
+        filled = fill(broker_.ListChannels(session, filter), list->mutable_channels(), list);
+        break;
       case v1::ListRequest::DEVICES:
         for (const DeviceFacts& device : broker_.Devices()) Fill(list->add_devices(), device);
         break;

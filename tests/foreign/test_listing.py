@@ -116,6 +116,22 @@ def test_rows_are_summed_in_groups(listed: Listed) -> None:
     assert "8.8 KiB" in listed.ls("--group-by", "device", "--pid", os.getpid()).stdout
 
 
+def test_channels_are_listed(listed: Listed) -> None:
+    assert listed.json("channels")["channels"] == []
+    opened = listed.first.call("OpenChannel", namespace="elsewhere", name="frames", role="SENDER", capacity=3)
+    listed.second.call("OpenChannel", namespace="default", name="other", role="RECEIVER")
+    listed.first.publish("", bytes(1000), namespace="elsewhere", channel=opened.channel)
+    (row,) = listed.rows("channels", "-n", "elsewhere")
+    assert row == {
+        "NAMESPACE": "elsewhere", "CHANNEL": "frames", "SENDERS": "1", "RECEIVERS": "0", "QUEUED": "1", "CAPACITY": "3",
+        "SIZE": "1000", "ROAD": "no", "UID": str(os.getuid()),
+    }  # fmt: skip
+    assert [row["CHANNEL"] for row in listed.rows("channels", "--all", "--sort", "queued")] == ["other", "frames"]
+    assert listed.rows("channels", "--owner", os.getuid() + 1) == []
+    refused = listed.ls("channels", "--pid", 1)
+    assert (refused.returncode, "channels have nothing that --pid could choose by" in refused.stderr) == (USAGE, True)
+
+
 def test_wide_has_more_columns_and_csv_has_all(listed: Listed) -> None:
     more = {
         "shares": ["UID", "ID", "ARENA", "OFFSET", "METADATA", "EXPIRES IN", "ON EXIT"],
@@ -123,7 +139,9 @@ def test_wide_has_more_columns_and_csv_has_all(listed: Listed) -> None:
         "leases": ["UID", "PID", "DEVICE", "SHARE"],
         "namespaces": ["FREE", "RIGHT", "LIFETIME", "ORPHAN GRACE", "ON EXIT"],
         "devices": ["FREE", "NUMBER", "NOT SHARED AS"],
+        "channels": ["UID"],
     }
+    listed.first.call("OpenChannel", namespace="default", name="frames", role="SENDER")
     for kind, columns in more.items():
         table, wide = (listed.ls(kind, "-o", form).stdout.splitlines()[0] for form in ("table", "wide"))
         assert wide.startswith(table[:9]) and len(wide.split()) > len(table.split())

@@ -156,6 +156,48 @@ TEST_F(ListingTest, NamespacesWithTheirNumbers) {
   EXPECT_EQ(broker().ListNamespaces(session, {.ns = "c", .page_size = 9})->rows.size(), 1u);
 }
 
+TEST_F(ListingTest, ChannelsWithTheirEndsAndWhatWaits) {
+  const auto maker = Open(1);
+  const auto reader = Open(1);
+  const auto arena = Arena(maker, kPage, "a");
+  const auto open = [&](SessionId session, const char* ns, const char* name, ChannelRole role, uint64_t capacity) {
+    return broker().OpenChannel(session, {ns, name, role, capacity})->end;
+  };
+  const auto sends = open(maker, "a", "2/x:y", ChannelRole::kSender, 4);
+  open(maker, "a", "2/x:y", ChannelRole::kSender, 0);
+  const auto receives = open(reader, "a", "2/x:y", ChannelRole::kReceiver, 0);
+  open(maker, "a", "1", ChannelRole::kSender, 0);
+  open(maker, "b/c", "1", ChannelRole::kReceiver, 0);
+  open(Open(2), "a", "hidden", ChannelRole::kSender, 0);
+  for (const uint64_t offset : {0u, 1024u}) {
+    auto call = Call(arena, "", offset, 300, "a");
+    call.channel = sends;
+    ASSERT_TRUE(broker().Publish(maker, call).ok());
+  }
+  const auto list = [&](const auto& filter) { return broker().ListChannels(maker, filter); };
+  for (const size_t page_size : {1u, 2u, 9u}) {
+    const auto rows = All(list, {.page_size = page_size});
+    ASSERT_EQ(rows.size(), 3u);
+    EXPECT_EQ(rows[0].name, "1");
+    EXPECT_EQ(rows[0].capacity, kChannelCapacityDefault);
+    EXPECT_EQ(rows[1].ns, "a");
+    EXPECT_EQ(rows[1].name, "2/x:y");
+    EXPECT_EQ(rows[1].uid, 1u);
+    EXPECT_EQ(rows[1].capacity, 4u);
+    EXPECT_EQ(rows[1].queued, 2u);
+    EXPECT_EQ(rows[1].queued_bytes, 600u);
+    EXPECT_EQ(rows[1].senders, 2u);
+    EXPECT_EQ(rows[1].receivers, 1u);
+    EXPECT_FALSE(rows[1].on_road);
+    EXPECT_EQ(rows[2].ns, "b/c");
+    EXPECT_EQ(rows[2].receivers, 1u);
+  }
+  ASSERT_TRUE(broker().Receive(reader, receives, true).ok());
+  EXPECT_EQ(All(list, {.ns = "a", .name_prefix = "2", .page_size = 9}).at(0).queued_bytes, 300u);
+  EXPECT_TRUE(All(list, {.ns = "b", .page_size = 9}).empty());
+  EXPECT_EQ(broker().ListChannels({}, {.everybody = true, .page_size = 9})->rows.size(), 4u);
+}
+
 TEST_F(ListingTest, ATokenOfNobodyIsRefused) {
   const auto session = Open();
   const auto bad = FailsWith(Code::kInvalidArgument, "BAD_PAGE_TOKEN");
@@ -164,6 +206,9 @@ TEST_F(ListingTest, ATokenOfNobodyIsRefused) {
     EXPECT_THAT(broker().ListSessions(session, {.page_size = 1, .page_token = token}), bad);
     EXPECT_THAT(broker().ListLeases(session, {.page_size = 1, .page_token = token}), bad);
     EXPECT_THAT(broker().ListNamespaces(session, {.page_size = 1, .page_token = token}), bad);
+  }
+  for (const char* token : {"x", "12", "-1:", "99999999999999999999:", "4294967297:", "1:x", "1:x/", "1:2/a", "1:/"}) {
+    EXPECT_THAT(broker().ListChannels(session, {.page_size = 1, .page_token = token}), bad) << token;
   }
   EXPECT_THAT(broker().ListLeases(session, {.page_size = 1, .page_token = "1:x"}), bad);
 }

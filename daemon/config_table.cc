@@ -53,9 +53,22 @@ Status StoreFd(std::string_view text, int* place) {
 }
 
 Status StoreBool(std::string_view text, bool* place) {
-  if (text == "true" || text == "1" || text == "auto") return *place = true, Ok();
-  if (text == "false" || text == "0" || text == "never") return *place = false, Ok();
+  if (text == "true" || text == "1") return *place = true, Ok();
+  if (text == "false" || text == "0") return *place = false, Ok();
   return InvalidArgument("'", text, "' is neither true nor false");
+}
+
+// Of what is done where it can be, or not at all.
+Status StoreAuto(std::string_view text, bool* place) {
+  if (text == "auto") return *place = true, Ok();
+  if (text == "never") return *place = false, Ok();
+  return InvalidArgument("'", text, "' is neither auto nor never");
+}
+
+// A relative one would be another place for everybody who stands elsewhere. Empty: the default.
+Status StorePath(std::string_view text, std::string* place) {
+  if (!text.empty() && !text.starts_with('/')) return InvalidArgument("'", text, "' is not an absolute path");
+  return StoreText(text, place);
 }
 
 Status StoreUnlisted(std::string_view text, Live<bool>* place) {
@@ -95,10 +108,7 @@ Setting TlsFile(const char* name, std::string TlsFiles::*field, const char* help
           Sources::kAll,
           "",
           help,
-          [field](auto text, Draft& d) {
-            if (!text.empty() && !text.starts_with('/')) return InvalidArgument("'", text, "' is no absolute path");
-            return StoreText(text, &(d.config.tls.*field));
-          },
+          [field](auto text, Draft& d) { return StorePath(text, &(d.config.tls.*field)); },
           [field](const Config& c) { return c.tls.*field; },
           [field](const Config& from, Config& to) { to.tls.*field = from.tls.*field; }};
 }
@@ -123,7 +133,7 @@ std::vector<Setting> MakeServer() {
        [](auto text, Draft&) { return CheckVersion(text); },
        {}},
       {"server.directory", "directory", Sources::kAll, "", "directory of the lock and the sockets",
-       [](auto text, Draft& d) { return StoreText(text, &d.config.directory); },
+       [](auto text, Draft& d) { return StorePath(text, &d.config.directory); },
        [](const Config& c) { return c.directory; }},
       {"server.listen",
        "listen",
@@ -137,11 +147,11 @@ std::vector<Setting> MakeServer() {
        true},
       {"server.lifeline", "lifeline", Sources::kAll, "",
        "path of the local door's socket (default: <directory>/lifeline.sock)",
-       [](auto text, Draft& d) { return StoreText(text, &d.config.lifeline_path); },
+       [](auto text, Draft& d) { return StorePath(text, &d.config.lifeline_path); },
        [](const Config& c) { return c.lifeline_path; }},
       {"server.admin", "admin", Sources::kAll, "",
        "unix:///path of the administration's door, or off (default: <directory>/admin.sock, off if embedded)",
-       [](auto text, Draft& d) { return StoreText(text, &d.admin); },
+       [](auto text, Draft& d) { return Store(ReadAdmin(text), &d.admin); },
        [](const Config& c) { return c.admin_path.empty() ? "off" : "unix://" + c.admin_path; }},
       {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
        "end so long after the last session; 0s = never (default: 10s if embedded)",
@@ -214,7 +224,7 @@ std::vector<Setting> MakeMemory() {
        Sources::kAll,
        "auto",
        "auto (where the kernel allows them) or never",
-       [](auto text, Draft& d) { return StoreBool(text, &d.config.huge_pages); },
+       [](auto text, Draft& d) { return StoreAuto(text, &d.config.huge_pages); },
        {}},
       {"memory.host.cache",
        "cache",
@@ -265,7 +275,7 @@ std::vector<Setting> MakeMemory() {
        Sources::kAll,
        "auto",
        "auto (readers wait for interprocess events where those work) or never (makers wait for their bytes)",
-       [](auto text, Draft& d) { return StoreBool(text, &d.config.cuda_events); },
+       [](auto text, Draft& d) { return StoreAuto(text, &d.config.cuda_events); },
        {}},
       {"namespace.default.quota",
        "namespace-quota",
@@ -314,7 +324,7 @@ std::vector<Setting> MakeMemory() {
       {"http.listen", "http", Sources::kAll, "",
        "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
        "daemon, else off)",
-       [](auto text, Draft& d) { return StoreText(text, &d.http); },
+       [](auto text, Draft& d) { return Store(ReadHttp(text), &d.http); },
        [](const Config& c) { return c.http_listen.empty() ? "off" : c.http_listen; }},
       {"http.namespaces",
        "",

@@ -23,9 +23,9 @@ struct Draft {
   Config config;
   std::variant<uint64_t, Percent> host_capacity = Percent{50};
   std::variant<uint64_t, Percent> namespace_quota = Percent{100};
-  std::string listen;  // empty: the default place; of several, with commas between them
-  std::string admin;   // empty: the default place
-  std::string http;    // empty: the default place
+  std::string listen;                // empty: the default place; of several, with commas between them
+  std::optional<std::string> admin;  // a path, or empty: off
+  std::optional<std::string> http;   // HOST:PORT, or empty: off
   std::optional<std::chrono::milliseconds> exit_when_idle;
   std::map<std::string, NamespaceDraft> namespaces;
   std::map<std::string, GpuDraft> gpus;  // by UUID

@@ -56,19 +56,19 @@ std::string WrittenListen(const Config& config) {
 
 Result<std::optional<std::string>> ReadAdmin(std::string_view said) {
   if (said.empty()) return std::optional<std::string>();
-  const std::string_view path = PathOf(said);
-  if (path.empty() && said != "off") return InvalidArgument("'", said, "' is neither unix:///path nor off");
+  const std::string_view path = said.starts_with('/') ? said : PathOf(said);
+  if (path.empty() && said != "off")
+    return InvalidArgument("'", said, "' is neither an absolute path nor unix:///path nor off");
   return std::optional<std::string>(path);
 }
 
-Result<std::optional<std::string>> ReadHttp(std::string_view said) {
-  if (said.empty()) return std::optional<std::string>();
-  if (said == "off") return std::optional<std::string>("");
+Result<std::string> ReadHttp(std::string_view said) {
+  if (said.empty() || said == "off") return std::string();
   const auto endpoint = ReadEndpoint(said);
   if (!endpoint.ok()) return endpoint.status();
   const auto numbers = NumericAddress(*endpoint);
   if (!numbers.ok()) return numbers.status();
-  return std::optional<std::string>(said);
+  return std::string(said);
 }
 
 Status CheckTls(const Config& config, bool checking) {

@@ -18,12 +18,12 @@ Status ReadListen(std::string_view said, Config& config);
 // The same, once it is read.
 std::string WrittenListen(const Config& config);
 
-// unix:///path as the path, "off" as an empty one, nothing if nothing was said. INVALID_ARGUMENT: anything else.
+// A path, or unix:///path, as the path, "off" as an empty one, nothing if nothing was said. INVALID_ARGUMENT: anything
+// else.
 Result<std::optional<std::string>> ReadAdmin(std::string_view said);
 
-// HOST:PORT, an address in numbers; "off" as an empty text, nothing if nothing was said. INVALID_ARGUMENT: anything
-// else.
-Result<std::optional<std::string>> ReadHttp(std::string_view said);
+// HOST:PORT, an address in numbers; "off" as an empty text. INVALID_ARGUMENT: anything else.
+Result<std::string> ReadHttp(std::string_view said);
 
 // There is no TCP without certificates, on loopback either. INVALID_ARGUMENT: as ReadTls; the status' metadata say
 // under "setting" what is to be changed. `checking`: nobody starts, so what is only out of date is an error too; a

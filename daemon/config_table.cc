@@ -19,12 +19,14 @@ Status StoreText(std::string_view text, std::string* place) {
   return Ok();
 }
 
-// dlopen would look for a bare name in places that the environment names.
+// A bare name is found as the system's own is. Another relative one would be another file for whoever stands elsewhere.
 Status StoreCudaDriver(std::string_view text, std::string* place) {
-  if (text != "auto" && text != "none" && !text.starts_with('/')) {
-    return InvalidArgument("'", text, "' is neither auto nor none nor an absolute path");
-  }
-  return StoreText(text, place);
+  constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
+  const bool is_name =
+      text.find(".so") != std::string_view::npos && text.find_first_not_of(kNameLetters) == std::string_view::npos;
+  if (text == "auto" || text == "none" || text.starts_with('/') || is_name) return StoreText(text, place);
+  return InvalidArgument("'", text,
+                         "' is neither auto nor none nor a library's absolute path or name, such as libcuda.so.1");
 }
 
 // A spin that is longer than a sleep takes only burns the processor.
@@ -78,12 +80,20 @@ Status StoreUnlisted(std::string_view text, Live<bool>* place) {
 }
 
 Status StoreAdmins(std::string_view text, AccessList* place) {
-  AB_RETURN_IF_ERROR(Store(ReadAccessList(text), place));
+  AB_RETURN_IF_ERROR(Store(ReadAdmins(text), place));
   const auto is_other = [](const AccessEntry& entry) {
     return entry.who == AccessEntry::Who::kToken || entry.who == AccessEntry::Who::kSubject;
   };
   if (!place->empty() && std::ranges::none_of(*place, is_other)) return Ok();
   return InvalidArgument("administrators are users and groups");
+}
+
+// Of every namespace, that is; it is a row for who writes down what holds.
+Status CheckDefaultAccess(std::string_view text) {
+  if (text == kSameUid) return Ok();
+  return InvalidArgument("'", text, "' is not ", kSameUid,
+                         ": without a table of its own a namespace is each user's own; whom one is shared with stands "
+                         "in its table, [namespace.NAME]");
 }
 
 // Who writes another version means other settings.
@@ -150,7 +160,7 @@ std::vector<Setting> MakeServer() {
        [](auto text, Draft& d) { return StorePath(text, &d.config.lifeline_path); },
        [](const Config& c) { return c.lifeline_path; }},
       {"server.admin", "admin", Sources::kAll, "",
-       "unix:///path of the administration's door, or off (default: <directory>/admin.sock, off if embedded)",
+       "path of the administration's door, or unix:///path, or off (default: <directory>/admin.sock, off if embedded)",
        [](auto text, Draft& d) { return Store(ReadAdmin(text), &d.admin); },
        [](const Config& c) { return c.admin_path.empty() ? "off" : "unix://" + c.admin_path; }},
       {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
@@ -251,7 +261,7 @@ std::vector<Setting> MakeMemory() {
        "cuda-driver",
        Sources::kFile,
        "auto",
-       "auto (the system's, if there is one), none, or the path of a library",
+       "auto (the system's, if there is one), none, or a library's path or name",
        [](auto text, Draft& d) { return StoreCudaDriver(text, &d.config.cuda_driver); },
        {}},
       {"memory.cuda.capacity",
@@ -309,6 +319,15 @@ std::vector<Setting> MakeMemory() {
        [](auto text, Draft& d) { return Store(ReadOnPublisherExit(text), &d.config.withdraw_on_exit); },
        {},
        Adopt(&Config::withdraw_on_exit)},
+      {"namespace.default.access",
+       "",
+       Sources::kAll,
+       "same_uid",
+       "same_uid: every user has a namespace of each name to himself; [namespace.NAME] shares one",
+       [](auto text, Draft&) { return CheckDefaultAccess(text); },
+       {},
+       {},
+       true},
       {"access.unlisted",
        "",
        Sources::kAll,
@@ -318,7 +337,8 @@ std::vector<Setting> MakeMemory() {
        {},
        Adopt(&Config::unlisted_namespaces)},
       {"access.admins", "", Sources::kAll, "",
-       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin)",
+       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin if there is "
+       "such a group)",
        [](auto text, Draft& d) { return StoreAdmins(text, &d.config.admins); },
        [](const Config& c) { return Written(c.admins); }, Adopt(&Config::admins), true},
       {"http.listen", "http", Sources::kAll, "",

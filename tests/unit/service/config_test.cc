@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <grp.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -171,7 +172,8 @@ TEST(ConfigTest, TheAdministrationsDoorCanBeElsewhereOrOff) {
   EXPECT_EQ(Good({"--admin", "unix:///elsewhere/a.sock"}).admin_path, "/elsewhere/a.sock");
   EXPECT_EQ(Good({"--admin", "off"}).admin_path, "");
   EXPECT_EQ(Good({"--embedded"}).admin_path, "");
-  EXPECT_EQ(Refusal({"--admin", "a"}), "--admin: 'a' is neither unix:///path nor off");
+  EXPECT_EQ(Good({"--admin", "/elsewhere/a.sock"}).admin_path, "/elsewhere/a.sock");
+  EXPECT_EQ(Refusal({"--admin", "a"}), "--admin: 'a' is neither an absolute path nor unix:///path nor off");
   EXPECT_EQ(Refusal({"--admin", "unix:///a", "--listen", "unix:///a"}),
             "--admin: server.admin names the same socket '/a' as server.listen (--listen)");
 }
@@ -186,6 +188,43 @@ TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
   EXPECT_EQ(RightOf(named, {.uid = 9, .gid = 8}), Right::kRead);
   EXPECT_EQ(RightOf(named, {.uid = 0}), Right::kNone);
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "same_uid"}}), HasSubstr("users and groups"));
+}
+
+// The group is the package's, and an embedded broker or a container has none; any other name is a mistake to be told.
+TEST(ConfigTest, TheGroupOfAdministratorsNeedNotBeThere) {
+  if (::getgrnam("arraybridge-admin") != nullptr) GTEST_SKIP() << "this host has the group";
+  const auto said = [](const char* admins) { return Variables{{"ARRAYBRIDGED_ACCESS__ADMINS", admins}}; };
+  const AccessList admins = Good({}, said("root, @arraybridge-admin")).admins;
+  ASSERT_EQ(admins.size(), 1u);
+  EXPECT_EQ(RightOf(admins, {.uid = 0}), Right::kWrite);
+  EXPECT_EQ(Good({}, said("@arraybridge-admin:ro,uid:7")).admins.size(), 1u);
+  EXPECT_THAT(Refusal({}, said("@arraybridge-admin")), HasSubstr("there is no group 'arraybridge-admin'"))
+      << "nobody would be left, and nobody is not the default";
+  EXPECT_THAT(Refusal({}, said("root,@arraybridge-admins")), HasSubstr("there is no group 'arraybridge-admins'"));
+}
+
+TEST(ConfigTest, TheDriverIsALibrarysPathOrName) {
+  for (const char* right : {"auto", "none", "/opt/libcuda.so.1", "libcuda.so.1", "libcuda.so"}) {
+    EXPECT_EQ(Good({"--cuda-driver", right}).cuda_driver, right);
+  }
+  for (const char* wrong : {"", "atuo", "lib/libcuda.so.1", "./libcuda.so", "libcuda.so.1 "}) {
+    EXPECT_EQ(Refusal({"--cuda-driver", wrong}), std::string("--cuda-driver: '") + wrong +
+                                                     "' is neither auto nor none nor a library's absolute path or "
+                                                     "name, such as libcuda.so.1");
+  }
+}
+
+TEST(ConfigTest, TheDefaultNamespaceIsEveryUsersOwn) {
+  const auto said = [](const char* access) { return Variables{{"ARRAYBRIDGED_NAMESPACE__DEFAULT__ACCESS", access}}; };
+  EXPECT_TRUE(Good({}, said("same_uid")).namespaces.empty());
+  EXPECT_THAT(Refusal({}, said("anyone")),
+              AllOf(HasSubstr("ACCESS: 'anyone'"), HasSubstr("same_uid"), HasSubstr("[namespace.NAME]")));
+}
+
+TEST(ConfigTest, NoAddressIsNoHttp) {
+  EXPECT_EQ(Good({"--directory", "/run/arraybridge"}).http_listen, "127.0.0.1:9464");
+  EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", "off"}).http_listen, "");
+  EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", ""}).http_listen, "");
 }
 
 TEST(ConfigTest, ErrorsNameTheFlagAndItsValue) {
@@ -223,7 +262,7 @@ TEST(ConfigTest, ErrorsOfPlacesNameTheVariable) {
   EXPECT_EQ(refusal("ARRAYBRIDGED_SERVER__LIFELINE", "l.sock"),
             "ARRAYBRIDGED_SERVER__LIFELINE: 'l.sock' is not an absolute path");
   EXPECT_EQ(refusal("ARRAYBRIDGED_SERVER__ADMIN", "a.sock"),
-            "ARRAYBRIDGED_SERVER__ADMIN: 'a.sock' is neither unix:///path nor off");
+            "ARRAYBRIDGED_SERVER__ADMIN: 'a.sock' is neither an absolute path nor unix:///path nor off");
   EXPECT_THAT(refusal("ARRAYBRIDGED_HTTP__LISTEN", "nonsense"), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: 'nonsense'"));
   EXPECT_THAT(refusal("ARRAYBRIDGED_MEMORY__HOST__CAPACITY", "0"),
               HasSubstr("ARRAYBRIDGED_MEMORY__HOST__CAPACITY: no byte"));

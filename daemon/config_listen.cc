@@ -71,6 +71,13 @@ Result<std::string> ReadHttp(std::string_view said) {
   return std::string(said);
 }
 
+Status CheckHttpIsLocal(const std::string& listen) {
+  if (listen.empty() || IsLoopback(*NumericAddress(*ReadEndpoint(listen)))) return Ok();
+  return InvalidArgument("'", listen,
+                         "' is not this host's loopback, and whoever reaches it reads metrics and the status page: say "
+                         "http.public = true (--http-public) if that is meant");
+}
+
 Status CheckTls(const Config& config, bool checking) {
   if (config.tcp_listen.empty()) return Ok();
   const std::pair<const char*, const std::string*> files[] = {

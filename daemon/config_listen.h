@@ -25,6 +25,9 @@ Result<std::optional<std::string>> ReadAdmin(std::string_view said);
 // HOST:PORT, an address in numbers; "off" as an empty text. INVALID_ARGUMENT: anything else.
 Result<std::string> ReadHttp(std::string_view said);
 
+// INVALID_ARGUMENT: others than this host's processes could connect. REQUIRES: what ReadHttp gave.
+Status CheckHttpIsLocal(const std::string& listen);
+
 // There is no TCP without certificates, on loopback either. INVALID_ARGUMENT: as ReadTls; the status' metadata say
 // under "setting" what is to be changed. `checking`: nobody starts, so what is only out of date is an error too; a
 // daemon starts, and serves its own host all the same.

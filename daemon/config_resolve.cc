@@ -204,9 +204,11 @@ Status CheckLimits(const Limits& limits, const Reading& reading) {
 }
 
 // Of several daemons on a machine only the system's can have the well-known port.
-void ResolveHttp(Draft& draft) {
+Status ResolveHttp(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   config.http_listen = draft.http.value_or(config.directory == kSystemDirectory && !config.embedded ? kSystemHttp : "");
+  const Status local = draft.http_public ? Ok() : CheckHttpIsLocal(config.http_listen);
+  return local.ok() ? Ok() : InvalidArgument(reading.Where("http.listen"), local.message());
 }
 
 }  // namespace
@@ -215,7 +217,7 @@ Result<Config> Resolve(Reading& reading, bool checking) {
   Draft& draft = reading.draft();
   AB_RETURN_IF_ERROR(ResolvePaths(draft, reading));
   AB_RETURN_IF_ERROR(ResolveTls(draft.config, reading, checking));
-  ResolveHttp(draft);
+  AB_RETURN_IF_ERROR(ResolveHttp(draft, reading));
   if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
   AB_RETURN_IF_ERROR(ResolveMemory(draft, reading));
   AB_RETURN_IF_ERROR(ResolveDevices(draft, reading));

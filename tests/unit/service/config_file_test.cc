@@ -117,6 +117,13 @@ TEST_F(ConfigFileTest, ErrorsOfPlacesNameFileLineAndColumn) {
   EXPECT_EQ(refusal("[http]\nnamespaces = 'auto'\n"), path() + ":2:1: 'auto' is neither true nor false");
 }
 
+TEST_F(ConfigFileTest, APublicAddressIsRefusedWhereItStands) {
+  Write("[http]\nlisten = '0.0.0.0:9464'\n");
+  EXPECT_THAT(Refusal(), AllOf(StartsWith(path() + ":2:1: '0.0.0.0:9464'"), HasSubstr("http.public = true")));
+  Write("[http]\nlisten = '0.0.0.0:9464'\npublic = true\n");
+  EXPECT_EQ(Good().http_listen, "0.0.0.0:9464");
+}
+
 TEST_F(ConfigFileTest, ErrorsOfWhatDependsOnOtherThingsNameFileLineAndColumn) {
   const auto refusal = [this](const std::string& text) {
     Write(text);

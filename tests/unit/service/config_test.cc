@@ -221,6 +221,24 @@ TEST(ConfigTest, TheDefaultNamespaceIsEveryUsersOwn) {
               AllOf(HasSubstr("ACCESS: 'anyone'"), HasSubstr("same_uid"), HasSubstr("[namespace.NAME]")));
 }
 
+// Whoever reaches it reads it: metrics know no password.
+TEST(ConfigTest, HttpIsForThisHostAloneUnlessItIsSaidToBePublic) {
+  for (const char* here : {"127.0.0.1:0", "127.8.9.10:9464", "[::1]:9464", "[::ffff:127.0.0.1]:1"}) {
+    EXPECT_EQ(Good({"--http", here}).http_listen, here);
+  }
+  for (const char* wide : {"0.0.0.0:9464", "[::]:9464", "192.0.2.7:9464", "[::ffff:192.0.2.7]:9464", "128.0.0.1:1"}) {
+    EXPECT_EQ(Refusal({"--http", wide}),
+              std::string("--http: '") + wide +
+                  "' is not this host's loopback, and whoever reaches it reads metrics and the status page: say "
+                  "http.public = true (--http-public) if that is meant");
+    EXPECT_EQ(Good({"--http", wide, "--http-public"}).http_listen, wide);
+  }
+  EXPECT_EQ(Good({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "true"}}).http_listen, "0.0.0.0:1");
+  EXPECT_THAT(Refusal({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "false"}}), HasSubstr("loopback"));
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_HTTP__LISTEN", "0.0.0.0:1"}}), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: "));
+  EXPECT_EQ(Good({"--http-public"}).http_listen, Good({}).http_listen) << "alone it opens nothing";
+}
+
 TEST(ConfigTest, NoAddressIsNoHttp) {
   EXPECT_EQ(Good({"--directory", "/run/arraybridge"}).http_listen, "127.0.0.1:9464");
   EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", "off"}).http_listen, "");

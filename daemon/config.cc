@@ -49,15 +49,15 @@ struct CommandLine {
   std::map<std::string, std::string> given;  // flag -> text
   std::vector<std::string> limits;
   std::string file;
-  bool embedded = false;
   bool print = false;
 };
 
 void Declare(CLI::App& app, CommandLine& line, ConfigRequest& request) {
   for (const Setting& setting : Settings()) {
     if (setting.flag.empty()) continue;
-    if (setting.flag == "embedded") {
-      app.add_flag("--embedded", line.embedded, setting.help);
+    if (setting.is_switch) {
+      const auto say = [&line, flag = setting.flag] { line.given[flag] = "true"; };
+      app.add_flag_callback("--" + setting.flag, say, setting.help);
       continue;
     }
     if (setting.is_list) {
@@ -84,9 +84,8 @@ void Declare(CLI::App& app, CommandLine& line, ConfigRequest& request) {
 }
 
 Status ReadAll(const CommandLine& line, Reading& reading) {
-  AB_RETURN_IF_ERROR(ReadFiles(line.file, line.embedded, reading));
+  AB_RETURN_IF_ERROR(ReadFiles(line.file, line.given.contains("embedded"), reading));
   AB_RETURN_IF_ERROR(ReadEnvironment(reading));
-  if (line.embedded) reading.draft().config.embedded = true;
   for (const Setting& setting : Settings()) {
     const auto found = line.given.find(setting.flag);
     if (found == line.given.end()) continue;

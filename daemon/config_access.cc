@@ -21,6 +21,7 @@ namespace {
 using Who = AccessEntry::Who;
 
 constexpr std::string_view kReadOnly = ":ro";
+constexpr std::string_view kAdminGroup = "arraybridge-admin";
 constexpr size_t kLookupBytes = 1 << 16;  // of a group with many members, too
 constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
@@ -127,8 +128,20 @@ std::string Written(const AccessList& list) {
 AccessList DefaultAdmins() {
   AccessList admins = {{Who::kUser, 0, {}, Right::kWrite}};
   if (::geteuid() != 0) admins.push_back({Who::kUser, ::geteuid(), {}, Right::kWrite});
-  if (auto group = GroupEntry("arraybridge-admin"); group.ok()) admins.push_back(*std::move(group));
+  if (auto group = GroupEntry(kAdminGroup); group.ok()) admins.push_back(*std::move(group));
   return admins;
+}
+
+Result<AccessList> ReadAdmins(std::string_view text) {
+  if (GroupEntry(kAdminGroup).ok()) return ReadAccessList(text);
+  std::string others;
+  for (std::string_view one : SplitList(text)) {
+    const std::string_view whole = one;
+    if (one.ends_with(kReadOnly)) one.remove_suffix(kReadOnly.size());
+    if (TakePrefix(&one, "@") && one == kAdminGroup) continue;
+    others += (others.empty() ? "" : ",") + std::string(whole);
+  }
+  return ReadAccessList(others.empty() ? text : others);
 }
 
 Result<AccessList> ReadAccessList(std::string_view text) {

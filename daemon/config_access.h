@@ -20,6 +20,10 @@ Result<AccessList> ReadAccessList(std::string_view text);
 // The same list as numbers. Of tokens it says that they are some.
 std::string Written(const AccessList& list);
 
+// As ReadAccessList, but that the group arraybridge-admin, which the package makes, need not be there if others are
+// named: so it is unless somebody is named, too.
+Result<AccessList> ReadAdmins(std::string_view text);
+
 // Who administers unless somebody is named: root, the daemon's own user, the group arraybridge-admin if there is one.
 AccessList DefaultAdmins();
 

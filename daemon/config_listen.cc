@@ -13,6 +13,11 @@ namespace {
 constexpr std::string_view kUnix = "unix://";
 constexpr std::string_view kTcp = "tcp://";
 
+// A Unix socket's path; empty: it is none.
+std::string_view PathOf(std::string_view uri) {
+  return uri.starts_with(kUnix) && uri.substr(kUnix.size()).starts_with('/') ? uri.substr(kUnix.size()) : "";
+}
+
 Status ReadTcp(std::string_view entry, Config& config) {
   const auto endpoint = ReadEndpoint(entry.substr(kTcp.size()));
   if (!endpoint.ok()) return endpoint.status();
@@ -26,11 +31,10 @@ Status ReadTcp(std::string_view entry, Config& config) {
 
 Status ReadEntry(std::string_view entry, Config& config) {
   if (entry.starts_with(kTcp)) return ReadTcp(entry, config);
-  if (!entry.starts_with(std::string(kUnix) + "/")) {
-    return InvalidArgument("'", entry, "' is neither unix:///path nor tcp://HOST:PORT nor off");
-  }
+  const std::string_view path = PathOf(entry);
+  if (path.empty()) return InvalidArgument("'", entry, "' is neither unix:///path nor tcp://HOST:PORT nor off");
   if (!config.grpc_path.empty()) return InvalidArgument("'", entry, "' is a second Unix socket; there may be one");
-  return config.grpc_path = std::string(entry.substr(kUnix.size())), Ok();
+  return config.grpc_path = std::string(path), Ok();
 }
 
 }  // namespace
@@ -50,6 +54,30 @@ std::string WrittenListen(const Config& config) {
   return all.empty() ? "off" : all;
 }
 
+Result<std::optional<std::string>> ReadAdmin(std::string_view said) {
+  if (said.empty()) return std::optional<std::string>();
+  const std::string_view path = said.starts_with('/') ? said : PathOf(said);
+  if (path.empty() && said != "off")
+    return InvalidArgument("'", said, "' is neither an absolute path nor unix:///path nor off");
+  return std::optional<std::string>(path);
+}
+
+Result<std::string> ReadHttp(std::string_view said) {
+  if (said.empty() || said == "off") return std::string();
+  const auto endpoint = ReadEndpoint(said);
+  if (!endpoint.ok()) return endpoint.status();
+  const auto numbers = NumericAddress(*endpoint);
+  if (!numbers.ok()) return numbers.status();
+  return std::string(said);
+}
+
+Status CheckHttpIsLocal(const std::string& listen) {
+  if (listen.empty() || IsLoopback(*NumericAddress(*ReadEndpoint(listen)))) return Ok();
+  return InvalidArgument("'", listen,
+                         "' is not this host's loopback, and whoever reaches it reads metrics and the status page: say "
+                         "http.public = true (--http-public) if that is meant");
+}
+
 Status CheckTls(const Config& config, bool checking) {
   if (config.tcp_listen.empty()) return Ok();
   const std::pair<const char*, const std::string*> files[] = {
@@ -62,7 +90,8 @@ Status CheckTls(const Config& config, bool checking) {
   }
   const auto read = ReadTls(config.tls);
   if (!read.ok()) return read.status();
-  return checking && !read->out_of_date.empty() ? InvalidArgument(read->out_of_date) : Ok();
+  if (!checking || read->out_of_date.empty()) return Ok();
+  return InvalidArgument(read->out_of_date).With("setting", read->out_of_date_setting);
 }
 
 }  // namespace arraybridge

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "daemon/config_access.h"
@@ -19,7 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr char kListenPrefix[] = "unix://";
 constexpr char kSystemDirectory[] = "/run/arraybridge";
 constexpr char kSystemHttp[] = "127.0.0.1:9464";
 constexpr milliseconds kEmbeddedIdle{10000};
@@ -32,16 +29,7 @@ std::string DefaultDirectory() {
   return std::string(runtime) + "/arraybridge";
 }
 
-Status ResolveDoor(std::string_view flag, const std::string& said, std::string fallback, std::string* path) {
-  if (said == "off") return path->clear(), Ok();
-  if (said.empty()) return *path = std::move(fallback), Ok();
-  if (!said.starts_with(std::string(kListenPrefix) + "/")) {
-    return InvalidArgument(flag, ": '", said, "' is neither unix:///path nor off");
-  }
-  return *path = said.substr(std::strlen(kListenPrefix)), Ok();
-}
-
-// Where it was said, or else the flag that could say it.
+// Where it was said, or else the flag that could say it, to begin a message with.
 std::string WhereOr(const Reading& reading, const std::string& key, const char* flag) {
   const std::string where = reading.Where(key);
   return where.empty() ? std::string(flag) + ": " : where;
@@ -54,32 +42,43 @@ Status ResolveListen(Draft& draft, const Reading& reading) {
 
 Status ResolveTls(const Config& config, const Reading& reading, bool checking) {
   const Status checked = CheckTls(config, checking);
-  if (checked.ok() || checked.metadata().empty()) return checked;
+  if (checked.ok()) return checked;
   const std::string& setting = checked.metadata().front().second;
   const std::string where = setting == "server.listen" ? WhereOr(reading, setting, "--listen") : reading.Where(setting);
   return InvalidArgument(where, checked.message());
+}
+
+// Each of them is unlinked and bound. What was read later is named first: it was said over the other.
+Status CheckSockets(const Config& config, const Reading& reading) {
+  struct Socket {
+    const char* key;
+    const std::string& path;
+  };
+  const Socket sockets[] = {{"server.lifeline", config.lifeline_path},
+                            {"server.listen", config.grpc_path},
+                            {"server.admin", config.admin_path}};
+  for (const Socket& one : sockets) {
+    for (const Socket& other : sockets) {
+      if (&one == &other || one.path.empty() || one.path != other.path) continue;
+      if (reading.StrengthOf(one.key) < reading.StrengthOf(other.key)) continue;
+      const std::string origin = reading.OriginOf(other.key);
+      return InvalidArgument(reading.Where(one.key), one.key, " names the same socket '", one.path, "' as ", other.key,
+                             " (", origin.empty() ? "default" : origin, ")");
+    }
+  }
+  return Ok();
 }
 
 Status ResolvePaths(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   if (config.directory.empty()) config.directory = DefaultDirectory();
   if (config.directory.front() != '/') {
-    return InvalidArgument("--directory: '", config.directory, "' is not an absolute path");
+    return InvalidArgument("XDG_RUNTIME_DIR: '", config.directory, "' is not an absolute path");
   }
   if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
   AB_RETURN_IF_ERROR(ResolveListen(draft, reading));
-  if (draft.admin.empty() && config.embedded) draft.admin = "off";
-  AB_RETURN_IF_ERROR(ResolveDoor("--admin", draft.admin, config.directory + "/admin.sock", &config.admin_path));
-  const std::pair<const char*, const std::string*> doors[] = {
-      {"--lifeline", &config.lifeline_path}, {"--listen", &config.grpc_path}, {"--admin", &config.admin_path}};
-  for (size_t one = 0; one < std::size(doors); ++one) {
-    for (size_t other = 0; other < one; ++other) {
-      if (doors[one].second->empty() || *doors[one].second != *doors[other].second) continue;
-      return InvalidArgument(doors[one].first, " and ", doors[other].first, " name the same socket '",
-                             *doors[one].second, "'");
-    }
-  }
-  return Ok();
+  config.admin_path = draft.admin.value_or(config.embedded ? "" : config.directory + "/admin.sock");
+  return CheckSockets(config, reading);
 }
 
 // Exact, and without overflow.
@@ -99,14 +98,16 @@ Result<uint64_t> QuotaOf(const std::variant<uint64_t, Percent>& said, const Conf
   return PercentOf(config.host_capacity_bytes, percent->value);
 }
 
-Status ResolveMemory(Draft& draft) {
+Status ResolveMemory(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   const auto* percent = std::get_if<Percent>(&draft.host_capacity);
   config.host_capacity_bytes =
       percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
   if (config.host_capacity_bytes == 0 && ServesHostMemory(config))
-    return InvalidArgument("--host-capacity: no byte of host memory is left to serve");
-  const auto quota = QuotaOf(draft.namespace_quota, config, "--namespace-quota: ");
+    return InvalidArgument(WhereOr(reading, "memory.host.capacity", "--host-capacity"),
+                           "no byte of host memory is left to serve");
+  const auto quota =
+      QuotaOf(draft.namespace_quota, config, WhereOr(reading, "namespace.default.quota", "--namespace-quota"));
   if (!quota.ok()) return quota.status();
   config.namespace_quota_bytes = *quota;
   return Ok();
@@ -128,13 +129,13 @@ Status ResolveDevices(Draft& draft, const Reading& reading) {
 Status ResolveNamespaces(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   if (draft.namespaces.size() > config.limits.namespaces) {
-    return InvalidArgument(draft.namespaces.size(), " namespaces have tables (limits.namespaces ",
-                           config.limits.namespaces, ")");
+    return InvalidArgument(WhereOr(reading, "limits.namespaces", "--limit namespaces"), draft.namespaces.size(),
+                           " namespaces have tables (limits.namespaces ", config.limits.namespaces, ")");
   }
   for (auto& [name, said] : draft.namespaces) {
     if (name.size() > config.limits.name_bytes_max) {
-      return InvalidArgument("[namespace.", name, "]: the name has ", name.size(), " bytes (limits.name_bytes_max ",
-                             config.limits.name_bytes_max, ")");
+      return InvalidArgument(reading.WhereOfNamespace(name), "[namespace.", name, "]: the name has ", name.size(),
+                             " bytes (limits.name_bytes_max ", config.limits.name_bytes_max, ")");
     }
     NamespacePolicy policy{config.namespace_quota_bytes, config.share_lifetime, config.orphan_grace,
                            config.withdraw_on_exit, std::move(said.access)};
@@ -203,10 +204,11 @@ Status CheckLimits(const Limits& limits, const Reading& reading) {
 }
 
 // Of several daemons on a machine only the system's can have the well-known port.
-void ResolveHttp(Draft& draft) {
+Status ResolveHttp(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
-  if (draft.http.empty()) draft.http = config.directory == kSystemDirectory && !config.embedded ? kSystemHttp : "off";
-  config.http_listen = draft.http == "off" ? "" : draft.http;
+  config.http_listen = draft.http.value_or(config.directory == kSystemDirectory && !config.embedded ? kSystemHttp : "");
+  const Status local = draft.http_public ? Ok() : CheckHttpIsLocal(config.http_listen);
+  return local.ok() ? Ok() : InvalidArgument(reading.Where("http.listen"), local.message());
 }
 
 }  // namespace
@@ -215,9 +217,9 @@ Result<Config> Resolve(Reading& reading, bool checking) {
   Draft& draft = reading.draft();
   AB_RETURN_IF_ERROR(ResolvePaths(draft, reading));
   AB_RETURN_IF_ERROR(ResolveTls(draft.config, reading, checking));
-  ResolveHttp(draft);
+  AB_RETURN_IF_ERROR(ResolveHttp(draft, reading));
   if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
-  AB_RETURN_IF_ERROR(ResolveMemory(draft));
+  AB_RETURN_IF_ERROR(ResolveMemory(draft, reading));
   AB_RETURN_IF_ERROR(ResolveDevices(draft, reading));
   AB_RETURN_IF_ERROR(CheckLimits(draft.config.limits, reading));
   AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));

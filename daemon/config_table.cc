@@ -19,12 +19,14 @@ Status StoreText(std::string_view text, std::string* place) {
   return Ok();
 }
 
-// dlopen would look for a bare name in places that the environment names.
+// A bare name is found as the system's own is. Another relative one would be another file for whoever stands elsewhere.
 Status StoreCudaDriver(std::string_view text, std::string* place) {
-  if (text != "auto" && text != "none" && !text.starts_with('/')) {
-    return InvalidArgument("'", text, "' is neither auto nor none nor an absolute path");
-  }
-  return StoreText(text, place);
+  constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
+  const bool is_name =
+      text.find(".so") != std::string_view::npos && text.find_first_not_of(kNameLetters) == std::string_view::npos;
+  if (text == "auto" || text == "none" || text.starts_with('/') || is_name) return StoreText(text, place);
+  return InvalidArgument("'", text,
+                         "' is neither auto nor none nor a library's absolute path or name, such as libcuda.so.1");
 }
 
 // A spin that is longer than a sleep takes only burns the processor.
@@ -53,9 +55,22 @@ Status StoreFd(std::string_view text, int* place) {
 }
 
 Status StoreBool(std::string_view text, bool* place) {
-  if (text == "true" || text == "1" || text == "auto") return *place = true, Ok();
-  if (text == "false" || text == "0" || text == "never") return *place = false, Ok();
+  if (text == "true" || text == "1") return *place = true, Ok();
+  if (text == "false" || text == "0") return *place = false, Ok();
   return InvalidArgument("'", text, "' is neither true nor false");
+}
+
+// Of what is done where it can be, or not at all.
+Status StoreAuto(std::string_view text, bool* place) {
+  if (text == "auto") return *place = true, Ok();
+  if (text == "never") return *place = false, Ok();
+  return InvalidArgument("'", text, "' is neither auto nor never");
+}
+
+// A relative one would be another place for everybody who stands elsewhere. Empty: the default.
+Status StorePath(std::string_view text, std::string* place) {
+  if (!text.empty() && !text.starts_with('/')) return InvalidArgument("'", text, "' is not an absolute path");
+  return StoreText(text, place);
 }
 
 Status StoreUnlisted(std::string_view text, Live<bool>* place) {
@@ -65,12 +80,20 @@ Status StoreUnlisted(std::string_view text, Live<bool>* place) {
 }
 
 Status StoreAdmins(std::string_view text, AccessList* place) {
-  AB_RETURN_IF_ERROR(Store(ReadAccessList(text), place));
+  AB_RETURN_IF_ERROR(Store(ReadAdmins(text), place));
   const auto is_other = [](const AccessEntry& entry) {
     return entry.who == AccessEntry::Who::kToken || entry.who == AccessEntry::Who::kSubject;
   };
   if (!place->empty() && std::ranges::none_of(*place, is_other)) return Ok();
   return InvalidArgument("administrators are users and groups");
+}
+
+// Of every namespace, that is; it is a row for who writes down what holds.
+Status CheckDefaultAccess(std::string_view text) {
+  if (text == kSameUid) return Ok();
+  return InvalidArgument("'", text, "' is not ", kSameUid,
+                         ": without a table of its own a namespace is each user's own; whom one is shared with stands "
+                         "in its table, [namespace.NAME]");
 }
 
 // Who writes another version means other settings.
@@ -95,10 +118,7 @@ Setting TlsFile(const char* name, std::string TlsFiles::*field, const char* help
           Sources::kAll,
           "",
           help,
-          [field](auto text, Draft& d) {
-            if (!text.empty() && !text.starts_with('/')) return InvalidArgument("'", text, "' is no absolute path");
-            return StoreText(text, &(d.config.tls.*field));
-          },
+          [field](auto text, Draft& d) { return StorePath(text, &(d.config.tls.*field)); },
           [field](const Config& c) { return c.tls.*field; },
           [field](const Config& from, Config& to) { to.tls.*field = from.tls.*field; }};
 }
@@ -123,7 +143,7 @@ std::vector<Setting> MakeServer() {
        [](auto text, Draft&) { return CheckVersion(text); },
        {}},
       {"server.directory", "directory", Sources::kAll, "", "directory of the lock and the sockets",
-       [](auto text, Draft& d) { return StoreText(text, &d.config.directory); },
+       [](auto text, Draft& d) { return StorePath(text, &d.config.directory); },
        [](const Config& c) { return c.directory; }},
       {"server.listen",
        "listen",
@@ -137,11 +157,11 @@ std::vector<Setting> MakeServer() {
        true},
       {"server.lifeline", "lifeline", Sources::kAll, "",
        "path of the local door's socket (default: <directory>/lifeline.sock)",
-       [](auto text, Draft& d) { return StoreText(text, &d.config.lifeline_path); },
+       [](auto text, Draft& d) { return StorePath(text, &d.config.lifeline_path); },
        [](const Config& c) { return c.lifeline_path; }},
       {"server.admin", "admin", Sources::kAll, "",
-       "unix:///path of the administration's door, or off (default: <directory>/admin.sock, off if embedded)",
-       [](auto text, Draft& d) { return StoreText(text, &d.admin); },
+       "path of the administration's door, or unix:///path, or off (default: <directory>/admin.sock, off if embedded)",
+       [](auto text, Draft& d) { return Store(ReadAdmin(text), &d.admin); },
        [](const Config& c) { return c.admin_path.empty() ? "off" : "unix://" + c.admin_path; }},
       {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
        "end so long after the last session; 0s = never (default: 10s if embedded)",
@@ -168,7 +188,10 @@ std::vector<Setting> MakeServer() {
        "false",
        "started by a client library: private directory, ends when idle, reads no file",
        [](auto text, Draft& d) { return StoreBool(text, &d.config.embedded); },
-       {}},
+       {},
+       {},
+       false,
+       true},
       {"server.ready_fd", "ready-fd", Sources::kFlagOnly, "",
        "descriptor to write \"ready\" to once both doors are open",
        [](auto text, Draft& d) { return StoreFd(text, &d.config.ready_fd); },
@@ -214,7 +237,7 @@ std::vector<Setting> MakeMemory() {
        Sources::kAll,
        "auto",
        "auto (where the kernel allows them) or never",
-       [](auto text, Draft& d) { return StoreBool(text, &d.config.huge_pages); },
+       [](auto text, Draft& d) { return StoreAuto(text, &d.config.huge_pages); },
        {}},
       {"memory.host.cache",
        "cache",
@@ -241,7 +264,7 @@ std::vector<Setting> MakeMemory() {
        "cuda-driver",
        Sources::kFile,
        "auto",
-       "auto (the system's, if there is one), none, or the path of a library",
+       "auto (the system's, if there is one), none, or a library's path or name",
        [](auto text, Draft& d) { return StoreCudaDriver(text, &d.config.cuda_driver); },
        {}},
       {"memory.cuda.capacity",
@@ -265,7 +288,7 @@ std::vector<Setting> MakeMemory() {
        Sources::kAll,
        "auto",
        "auto (readers wait for interprocess events where those work) or never (makers wait for their bytes)",
-       [](auto text, Draft& d) { return StoreBool(text, &d.config.cuda_events); },
+       [](auto text, Draft& d) { return StoreAuto(text, &d.config.cuda_events); },
        {}},
       {"namespace.default.quota",
        "namespace-quota",
@@ -299,6 +322,15 @@ std::vector<Setting> MakeMemory() {
        [](auto text, Draft& d) { return Store(ReadOnPublisherExit(text), &d.config.withdraw_on_exit); },
        {},
        Adopt(&Config::withdraw_on_exit)},
+      {"namespace.default.access",
+       "",
+       Sources::kAll,
+       "same_uid",
+       "same_uid: every user has a namespace of each name to himself; [namespace.NAME] shares one",
+       [](auto text, Draft&) { return CheckDefaultAccess(text); },
+       {},
+       {},
+       true},
       {"access.unlisted",
        "",
        Sources::kAll,
@@ -308,14 +340,25 @@ std::vector<Setting> MakeMemory() {
        {},
        Adopt(&Config::unlisted_namespaces)},
       {"access.admins", "", Sources::kAll, "",
-       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin)",
+       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin if there is "
+       "such a group)",
        [](auto text, Draft& d) { return StoreAdmins(text, &d.config.admins); },
        [](const Config& c) { return Written(c.admins); }, Adopt(&Config::admins), true},
       {"http.listen", "http", Sources::kAll, "",
        "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
        "daemon, else off)",
-       [](auto text, Draft& d) { return StoreText(text, &d.http); },
+       [](auto text, Draft& d) { return Store(ReadHttp(text), &d.http); },
        [](const Config& c) { return c.http_listen.empty() ? "off" : c.http_listen; }},
+      {"http.public",
+       "http-public",
+       Sources::kAll,
+       "false",
+       "let that be another address than this host's loopback: whoever reaches it reads it, without a password",
+       [](auto text, Draft& d) { return StoreBool(text, &d.http_public); },
+       {},
+       {},
+       false,
+       true},
       {"http.namespaces",
        "",
        Sources::kAll,

@@ -23,9 +23,10 @@ struct Draft {
   Config config;
   std::variant<uint64_t, Percent> host_capacity = Percent{50};
   std::variant<uint64_t, Percent> namespace_quota = Percent{100};
-  std::string listen;  // empty: the default place; of several, with commas between them
-  std::string admin;   // empty: the default place
-  std::string http;    // empty: the default place
+  std::string listen;                // empty: the default place; of several, with commas between them
+  std::optional<std::string> admin;  // a path, or empty: off
+  std::optional<std::string> http;   // HOST:PORT, or empty: off
+  bool http_public = false;          // it may be another address than this host's own
   std::optional<std::chrono::milliseconds> exit_when_idle;
   std::map<std::string, NamespaceDraft> namespaces;
   std::map<std::string, GpuDraft> gpus;  // by UUID
@@ -46,7 +47,8 @@ struct Setting {
   std::function<std::string(const Config& config)> show;
   // A reload takes it over; empty function: it holds until a restart.
   std::function<void(const Config& from, Config& to)> adopt = {};
-  bool is_list = false;  // of several, with commas between them
+  bool is_list = false;    // of several, with commas between them
+  bool is_switch = false;  // its flag takes no text: it says true
 };
 
 // In the order of the file.

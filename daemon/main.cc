@@ -20,6 +20,7 @@
 #include "daemon/config_devices.h"
 #include "daemon/errands.h"
 #include "daemon/gpus.h"
+#include "daemon/manager_status.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
@@ -76,8 +77,8 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void SayReady(const Config& config) {
-  NotifyManager("READY=1\nSTATUS=serving");
+void SayReady(const Config& config, ManagerStatus& status) {
+  status.SayReady();
   if (config.ready_fd < 0) return;
   constexpr std::string_view ready = "ready\n";
   const UniqueFd starter(config.ready_fd);
@@ -130,9 +131,11 @@ class Refiller {
 // Why the daemon ends; until then, a SIGHUP reloads.
 class Ending {
  public:
-  Ending(const Config& config, const Broker& broker, Reloader& reloader, Errands& errands, UniqueFd signals)
+  Ending(const Config& config, const Broker& broker, ManagerStatus& status, Reloader& reloader, Errands& errands,
+         UniqueFd signals)
       : config_(config),
         broker_(broker),
+        status_(status),
         reloader_(reloader),
         errands_(errands),
         signals_(std::move(signals)),
@@ -150,6 +153,7 @@ class Ending {
       if (polled[2].revents != 0) errands_.Run();
       if (told_) return "an administrator said so";
       if (Idle()) return "idle";
+      status_.TellIfChanged();
     }
   }
   // Of the main thread, as an errand. `now`: without patience for calls that run.
@@ -161,7 +165,8 @@ class Ending {
 
  private:
   int LookEveryMs() const {
-    if (config_.exit_when_idle.count() == 0) return -1;
+    const int status = status_.wanted() ? static_cast<int>(ManagerStatus::kEvery.count()) : -1;
+    if (config_.exit_when_idle.count() == 0) return status;
     return static_cast<int>(std::clamp(config_.exit_when_idle / 10, kIdleLookMin, kIdleLookMax).count());
   }
 
@@ -191,6 +196,7 @@ class Ending {
 
   const Config& config_;
   const Broker& broker_;
+  ManagerStatus& status_;
   Reloader& reloader_;
   Errands& errands_;
   UniqueFd signals_;
@@ -310,6 +316,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     return EXIT_FAILURE;
   }
   Errands errands;  // what administrators ask of this thread; closed before what it is asked of goes
+  ManagerStatus status(broker, verbs);
   std::optional<Reloader> reloader;
   std::optional<Ending> ending;
   Admin admin(config, broker, verbs,
@@ -320,8 +327,8 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
                  grpc_door.SayDraining();
                },
                [&](bool now) { errands.Post([&ending, now] { ending->Tell(now); }); }});
-  reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get());
-  ending.emplace(config, broker, *reloader, errands, std::move(signals));
+  reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get(), status);
+  ending.emplace(config, broker, status, *reloader, errands, std::move(signals));
   AdminDoor admin_door(config, admin);
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
@@ -338,12 +345,12 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
               "serving {} bytes of {}", bytes, gpu->device().uuid);
   }
   const auto watchdog = StartWatchdog(broker, **listener, local_door, metrics);
-  SayReady(config);
+  SayReady(config, status);
 
   const std::string_view reason = ending->Wait();
   errands.Close();
   log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "draining: {}", reason);
-  NotifyManager("STOPPING=1");
+  NotifyManager("STOPPING=1\nSTATUS=draining: " + std::string(reason));
   GiveSignalsBack();
   const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
   verbs.Drain();

@@ -36,11 +36,11 @@ Result<Reloaded> Reloader::Reload() {
   if (!reloaded.ok()) {
     log::Error(log::Topic::kReloadRefused, "reload refused, everything stays as it was: {}",
                reloaded.status().message());
-    NotifyManager("READY=1\nSTATUS=serving; the last reload was refused: " + reloaded.status().message());
+    status_.SayReady("the last reload was refused: " + reloaded.status().message());
     return reloaded;
   }
   Adopt(*reloaded);
-  NotifyManager("READY=1\nSTATUS=serving");
+  status_.SayReady();
   return reloaded;
 }
 

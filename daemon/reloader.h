@@ -3,6 +3,7 @@
 #pragma once
 
 #include "daemon/config.h"
+#include "daemon/manager_status.h"
 #include "daemon/service/admin.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/metrics.h"
@@ -16,14 +17,15 @@ class Reloader {
   // Everything outlives it. `certificates`: null where there is no door over TCP. `argc`, `argv`: what the daemon was
   // started with.
   Reloader(int argc, const char* const* argv, ConfigRequest& running, Verbs& verbs, Admin& admin, Metrics& metrics,
-           Certificates* certificates)
+           Certificates* certificates, ManagerStatus& status)
       : argc_(argc),
         argv_(argv),
         running_(running),
         verbs_(verbs),
         admin_(admin),
         metrics_(metrics),
-        certificates_(certificates) {}
+        certificates_(certificates),
+        status_(status) {}
 
   // Tells the log, the metrics and the service manager how it went, too.
   Result<Reloaded> Reload();
@@ -38,6 +40,7 @@ class Reloader {
   Admin& admin_;
   Metrics& metrics_;
   Certificates* const certificates_;
+  ManagerStatus& status_;
 };
 
 }  // namespace arraybridge

@@ -92,6 +92,7 @@ Status ReadCertificate(const std::string& path, TlsMaterial* material, Certifica
   material->until = Written(::X509_get0_notAfter(own->get()));
   if (const std::string why = OutOfDate(own->get()); !why.empty()) {
     material->out_of_date = Concat(path, ": the certificate ", why);
+    material->out_of_date_setting = "server.tls.cert";
   }
   return Ok();
 }
@@ -120,7 +121,9 @@ Status ReadAuthorities(const std::string& path, TlsMaterial* material) {
     why = OutOfDate(one.get());
     if (why.empty()) return Ok();  // while they are exchanged, an old one may lie beside the new one
   }
-  if (material->out_of_date.empty()) material->out_of_date = Concat(path, ": the authority's certificate ", why);
+  if (!material->out_of_date.empty()) return Ok();
+  material->out_of_date = Concat(path, ": the authority's certificate ", why);
+  material->out_of_date_setting = "server.tls.client_ca";
   return Ok();
 }
 

@@ -14,8 +14,9 @@ struct TlsMaterial {
   std::string cert;
   std::string key;  // a secret
   std::string client_ca;
-  std::string until;        // when the certificate ends, for people
-  std::string out_of_date;  // why clients will refuse the certificate today, or it them; empty: they will not
+  std::string until;                // when the certificate ends, for people
+  std::string out_of_date;          // why clients will refuse the certificate today, or it them; empty: they will not
+  std::string out_of_date_setting;  // whose file that is
 };
 
 // INVALID_ARGUMENT names the file and what is wrong: it is not there, is not to be read, everybody may write it, or

@@ -147,11 +147,14 @@ void CommandLine::DeclareLooking() {
   Add(app_, "ping", "is it up? Prints ok", Ping);
   Add(app_, "info", "version, state, devices, limits", Info);
   Add(app_, "stats", "totals: sessions, shares, fences, bytes by device", ShowStats);
-  AddLocal(app_, "doctor", "what this host and the broker can share, and why not the rest",
-           [this](const Options& options, std::ostream& out) {
-             return conversions_ ? DoctorWithConversions(options) : Doctor(options, out);
-           })
-      ->add_flag("--conversions", conversions_, "also the frameworks of a Python: python3 -m arraybridge doctor");
+  auto* const doctor =
+      AddLocal(app_, "doctor", "what this host and the broker can share, and why not the rest",
+               [this](const Options& options, std::ostream& out) {
+                 return conversions_ ? DoctorWithConversions(options) : Doctor(options, cuda_driver_, out);
+               });
+  doctor->add_flag("--conversions", conversions_, "also the frameworks of a Python: python3 -m arraybridge doctor");
+  doctor->add_option("--cuda-driver", cuda_driver_,
+                     "whose GPUs are looked at: auto (default), the system's driver; none; or the path of a library");
 }
 
 void CommandLine::DeclareLs() {

@@ -75,6 +75,7 @@ class CommandLine {
   Selection listed_;
   bool all_ = false;
   bool conversions_ = false;
+  std::string cuda_driver_ = "auto";
 
   Rounds rounds_;
   uint64_t interval_ms_ = 2000;

@@ -120,13 +120,14 @@ Status ShowStats(Connection& connection, const Options& options, std::ostream& o
   return Ok();
 }
 
-Status Doctor(const Options& options, std::ostream& out) {
+Status Doctor(const Options& options, const std::string& cuda_driver, std::ostream& out) {
   const auto socket = FindBroker(options.address);
   std::vector<Finding> findings = ExamineHost(socket.ok() && !IsRemote(*socket) ? *socket : "");
   const auto connection = Connect(options);
   const auto info =
       connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
-  for (Finding& finding : ExamineBroker(info)) findings.push_back(std::move(finding));
+  for (Finding& finding : ExamineDriver(cuda_driver)) findings.push_back(std::move(finding));
+  for (Finding& finding : ExamineBroker(info, socket.ok() ? *socket : "")) findings.push_back(std::move(finding));
   if (IsJson(options)) {
     PrintFindingsAsJson(findings, options.output == Output::kJsonl, out);
   } else {

@@ -59,7 +59,8 @@ Status Info(Connection& connection, const Options& options, std::ostream& out);
 // Totals of the whole broker, and how each device is used.
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out);
 // Of a host whose broker may not answer: it says so. FAILED_PRECONDITION if it found a problem.
-Status Doctor(const Options& options, std::ostream& out);
+// `cuda_driver`: auto, none, or a library.
+Status Doctor(const Options& options, const std::string& cuda_driver, std::ostream& out);
 // The same and what the frameworks of a Python speak: what `python -m arraybridge doctor` says, of the Python that this
 // program was installed into, else of the one in $PATH. NOT_FOUND: there is none.
 Status DoctorWithConversions(const Options& options);

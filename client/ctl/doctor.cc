@@ -2,6 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <string_view>
+
+#include "client/ctl/connection.h"
 #include "client/ctl/print.h"
 #include "client/ctl/table.h"
 #include "proto/boundary/handle.h"
@@ -9,10 +13,39 @@
 namespace arraybridge::ctl {
 namespace {
 
-// Of a broker that will not come back to what it should be by itself; where systemd does not run it, as it was started.
-constexpr char kRestart[] = "sudo systemctl restart arraybridged";
+constexpr std::string_view kSystemDirectory = "/run/arraybridge";
 
-Finding OnDevice(const v1::DeviceInfo& device) {
+// What helps the broker of an address.
+struct Remedy {
+  std::string start;  // it does not run
+  std::string again;  // it runs, and will not come back to what it should be by itself
+  std::string freed;  // it runs, and does not answer
+  std::string log;
+};
+
+Remedy RemedyOf(const std::string& address) {
+  const std::string restart = "sudo systemctl restart arraybridged";
+  const std::string journal = "sudo journalctl --unit arraybridged --lines 50";
+  if (IsRemote(address)) {
+    const std::string there = " (on the host of " + address + ")";
+    return {restart + there, restart + there, restart + there, journal + there};
+  }
+  const std::filesystem::path socket(address);
+  const std::string directory = socket.parent_path();
+  if (address.empty() || directory == kSystemDirectory) return {restart, restart, restart, journal};
+  std::string start = Concat("arraybridged --directory ", directory);
+  if (socket.filename() != "broker.sock") start += Concat(" --listen unix://", address);
+  return {start, Concat("arraybridgectl -H ", directory, " shutdown --now, then ", start),
+          Concat("fuser --kill ", directory, "/lock, then ", start), Concat(start, " tells more on standard error")};
+}
+
+// Where the configuration decides, no hardware has to be read about.
+std::string MendOfKind(const v1::RefusedKind& refused, const Remedy& remedy) {
+  if (refused.why().find("memory.cuda.kinds") == std::string::npos) return WhatToReadOfKinds();
+  return Concat("list it in memory.cuda.kinds (man 5 arraybridged.toml), then ", remedy.again);
+}
+
+Finding OnDevice(const v1::DeviceInfo& device, const Remedy& remedy) {
   Finding finding{DeviceName(device.device()), Health::kOk, "", ""};
   finding.text = Concat("shared as ", device.kinds().empty() ? "nothing" : KindNames(device.kinds()), ", ",
                         HumanSize(device.allocated_bytes()), " of ", HumanSize(device.capacity_bytes()), " in use");
@@ -23,38 +56,82 @@ Finding OnDevice(const v1::DeviceInfo& device) {
   for (const v1::RefusedKind& refused : device.refused()) {
     finding.text += Concat("; not as ", KindName(refused.kind()), ": ", refused.why());
   }
-  if (!device.refused().empty()) finding.health = Health::kNote;
-  if (device.out_of_service() || device.kinds().empty()) finding.health = Health::kProblem;
-  if (device.out_of_service()) finding.mend = kRestart;
+  if (!device.refused().empty()) {
+    finding.health = Health::kNote;
+    finding.mend = MendOfKind(*device.refused().begin(), remedy);
+  }
+  if (device.kinds().empty()) {
+    finding.health = Health::kProblem;
+    if (finding.mend.empty()) finding.mend = remedy.log;
+  }
+  if (device.out_of_service()) {
+    finding.health = Health::kProblem;
+    finding.mend = remedy.again;
+  }
   return finding;
 }
+
+constexpr char kOnePidNamespace[] =
+    "none is needed where cuda_vmm works; else podman run --pid=container:BROKER, of the broker's container";
 
 // Legacy handles are opened inside one PID namespace alone.
 Finding PidNamespace(uint64_t of_broker) {
   struct stat here {};
   if (::stat("/proc/self/ns/pid", &here) != 0 || of_broker == 0) {
-    return {"PID namespace", Health::kNote, "unknown: CUDA IPC handles are refused", ""};
+    return {"PID namespace", Health::kNote, "unknown: CUDA IPC handles are refused", kOnePidNamespace};
   }
   if (here.st_ino == of_broker) return {"PID namespace", Health::kOk, "the broker's", ""};
   return {"PID namespace", Health::kNote, "another than the broker's: CUDA IPC handles are refused, descriptors work",
-          ""};
+          kOnePidNamespace};
+}
+
+Finding NoAnswer(const Status& why, const Remedy& remedy) {
+  const auto mend = [&]() -> std::string {
+    switch (why.code()) {
+      case Code::kUnavailable:
+        return remedy.start;
+      case Code::kDeadlineExceeded:
+        return remedy.freed;
+      case Code::kPermissionDenied:
+      case Code::kUnauthenticated:
+        return "id; who may is the socket's group and its directory's (ls -l), or over TCP an access list's subject";
+      case Code::kInvalidArgument:
+        return "arraybridgectl -H /run/arraybridge doctor, or another address that is one";
+      default:
+        return Concat("arraybridgectl version (are both of one version?); ", remedy.log);
+    }
+  };
+  return {"broker", Health::kProblem, why.message(), mend()};
+}
+
+// It was told to serve none, or could not; the rows of the driver here say what this process could.
+Finding NoGpu(const std::string& why, const Remedy& remedy) {
+  const bool told = why.find("was told") != std::string::npos;
+  return {"GPUs", Health::kNote, "none served: " + why,
+          told
+              ? Concat("other memory.backend, memory.devices or memory.cuda.driver (arraybridgectl config show), then ",
+                       remedy.again)
+              : Concat("nvidia-smi -L, as the broker's user; once it lists one: ", remedy.again)};
 }
 
 }  // namespace
 
-std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info) {
-  if (!info.ok()) {
-    const bool silent = info.status().code() == Code::kUnavailable || info.status().code() == Code::kDeadlineExceeded;
-    return {{"broker", Health::kProblem, info.status().message(), silent ? kRestart : ""}};
-  }
+std::string WhatToReadOfKinds() {
+  return "no command: hardware or driver lack it; the other kind serves, which of them man 5 arraybridged.toml tells "
+         "(memory.cuda.kinds)";
+}
+
+std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info, const std::string& address) {
+  const Remedy remedy = RemedyOf(address);
+  if (!info.ok()) return {NoAnswer(info.status(), remedy)};
   std::vector<Finding> findings;
   findings.push_back(
       {"broker", info->draining() ? Health::kProblem : Health::kOk,
        Concat(info->version(), info->draining() ? " drains" : " serves", ", up ", HumanAge(info->uptime_ms())),
-       info->draining() ? kRestart : ""});
+       info->draining() ? remedy.again : ""});
   findings.push_back(PidNamespace(info->pid_namespace()));
-  for (const v1::DeviceInfo& device : info->devices()) findings.push_back(OnDevice(device));
-  if (!info->no_gpu().empty()) findings.push_back({"GPUs", Health::kNote, "none served: " + info->no_gpu(), ""});
+  for (const v1::DeviceInfo& device : info->devices()) findings.push_back(OnDevice(device, remedy));
+  if (!info->no_gpu().empty()) findings.push_back(NoGpu(info->no_gpu(), remedy));
   return findings;
 }
 

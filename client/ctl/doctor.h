@@ -16,13 +16,18 @@ struct Finding {
   std::string what;
   Health health = Health::kOk;
   std::string text;
-  std::string mend;  // the command that helps, if there is one
+  std::string mend;  // the command that helps, or what to read where none does; empty: nothing is wrong
 };
 
 // What can be seen without a broker: of the host, of the broker's socket and the lifeline's beside it. `socket`: the
 // path of the first, empty if nobody knows.
 std::vector<Finding> ExamineHost(const std::string& socket);
-// What the broker says, or why it does not.
-std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info);
+// What this process sees of the GPUs, whatever a broker serves. `which`: auto, the system's driver; none; or a library.
+std::vector<Finding> ExamineDriver(const std::string& which);
+// What the broker says, or why it does not. `address`: its socket or its URI, empty if nobody knows.
+std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info, const std::string& address);
+
+// Of a kind of handle that hardware or driver do not have.
+std::string WhatToReadOfKinds();
 
 }  // namespace arraybridge::ctl

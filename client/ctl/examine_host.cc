@@ -51,14 +51,15 @@ Finding Kernel() {
   utsname system{};
   Version version;
   if (::uname(&system) != 0 || std::sscanf(system.release, "%d.%d", &version.major, &version.minor) != 2)
-    return {"kernel", Health::kNote, "its version is unknown", ""};
+    return {"kernel", Health::kNote, "its version is unknown", "uname -r"};
   std::string lacks;
   for (const Gain& gain : kGains) {
     if (version >= gain.since) continue;
     lacks += Concat(lacks.empty() ? "" : ", ", gain.what, " (", gain.since.major, ".", gain.since.minor, ")");
   }
   if (lacks.empty()) return {"kernel", Health::kOk, Concat("Linux ", version.major, ".", version.minor), ""};
-  return {"kernel", Health::kNote, Concat("Linux ", version.major, ".", version.minor, " is without ", lacks), ""};
+  return {"kernel", Health::kNote, Concat("Linux ", version.major, ".", version.minor, " is without ", lacks),
+          "sudo apt-get install linux-image-amd64 (6.7 and later: of bookworm-backports), then sudo reboot"};
 }
 
 Finding HugePages() {
@@ -67,7 +68,9 @@ Finding HugePages() {
   const auto open = line.find('[');
   const auto close = line.find(']');
   if (open == std::string::npos || close < open)
-    return {"huge pages", Health::kNote, "this kernel has none for shared memory", ""};
+    return {
+        "huge pages", Health::kNote, "this kernel has none for shared memory",
+        "no command: it takes a kernel that was built with them; grep TRANSPARENT_HUGEPAGE /boot/config-$(uname -r)"};
   const std::string chosen = line.substr(open + 1, close - open - 1);
   if (chosen == "deny")
     return {"huge pages", Health::kNote, "denied to shared memory: first puts cost more",
@@ -136,7 +139,8 @@ Finding MemoryLimit() {
                    " in use; a broker here counts half of what is left as its own"),
             ""};
   }
-  return {"memory limit", Health::kNote, "no control group of memory is to be seen", ""};
+  return {"memory limit", Health::kNote, "no control group of memory is to be seen",
+          "sudo mount -t cgroup2 none /sys/fs/cgroup"};
 }
 
 std::string GroupOf(gid_t id) {
@@ -173,7 +177,9 @@ Finding DeviceNodes() {
     const bool loaded = std::filesystem::exists("/proc/driver/nvidia/version");
     return {"device nodes", Health::kNote,
             "no /dev/nvidiactl: no NVIDIA driver here, or this container was not given it",
-            loaded ? "sudo nvidia-modprobe -c 0 -u" : ""};
+            loaded ? "sudo nvidia-modprobe -c 0 -u"
+                   : "where there is an NVIDIA GPU: sudo apt-get install nvidia-driver; for a container: podman run "
+                     "--device nvidia.com/gpu=all, or docker run --gpus all"};
   }
   if (::access("/dev/nvidiactl", R_OK | W_OK) == 0)
     return {"device nodes", Health::kOk, "/dev/nvidiactl may be used", ""};

@@ -1,7 +1,5 @@
 #include "daemon/memory/cuda_gpu.h"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -14,32 +12,6 @@ using cuda::CUdevice;
 using cuda::Driver;
 
 namespace {
-
-int Attribute(const Driver& driver, cuda::CUdevice_attribute attribute, CUdevice ordinal) {
-  int value = 0;
-  return driver.DeviceGetAttribute(&value, attribute, ordinal) == cuda::CUDA_SUCCESS ? value : 0;
-}
-
-CudaGpu::Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platform& platform) {
-  const auto has = [&](cuda::CUdevice_attribute attribute) { return Attribute(driver, attribute, ordinal) != 0; };
-  CudaGpu::Refusals refusals;
-  if (!has(cuda::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
-    refusals.vmm = "the device has no virtual memory management";
-  } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
-    refusals.vmm = "the driver exports no descriptors (WSL2 does not)";
-  }
-  // Its kernels call themselves so.
-  if (platform.kernel_release.find("microsoft") != std::string::npos) {
-    refusals.ipc = "under WSL2 a cudaIpcMemHandle cannot be relied on";
-  } else if (has(cuda::CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
-    refusals.ipc = "an integrated GPU has no cudaIpcMemHandle";
-  } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
-    refusals.ipc = "the device has no unified addressing";
-  } else if (!has(cuda::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) {
-    refusals.ipc = "the driver has no interprocess handles here";
-  }
-  return refusals;
-}
 
 // What could be and is not wanted.
 void RefuseUnlisted(const GpuTerms& terms, CudaGpu::Refusals& refusals) {
@@ -59,7 +31,7 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceTotalMem(&bytes, ordinal), "cuDeviceTotalMem"));
   const GpuTerms& terms = table.Of(*uuid);
   const uint64_t percent = terms.capacity_percent;
-  CudaGpu::Refusals refusals = RefusalsOf(*driver, ordinal, platform);
+  CudaGpu::Refusals refusals = cuda::RefusalsOf(*driver, ordinal, platform);
   RefuseUnlisted(terms, refusals);
   size_t granularity = 0;
   if (refusals.vmm.empty()) {
@@ -76,11 +48,6 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
 }
 
 }  // namespace
-
-Platform Platform::Here() {
-  utsname kernel{};
-  return {::uname(&kernel) == 0 ? kernel.release : ""};
-}
 
 cuda::CUmemAllocationProp CudaGpu::ShareableMemoryOf(CUdevice ordinal) {
   cuda::CUmemAllocationProp properties{};

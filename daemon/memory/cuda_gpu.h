@@ -14,6 +14,7 @@
 #include "daemon/memory/capacity.h"
 #include "proto/boundary/driver.h"
 #include "proto/boundary/driver_context.h"
+#include "proto/boundary/driver_sharing.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/mutex.h"
 
@@ -22,11 +23,7 @@ namespace arraybridge {
 // Thread-safe.
 class CudaGpu {
  public:
-  // What kinds of handle this GPU cannot be shared by, and why not. Empty: it can.
-  struct Refusals {
-    std::string vmm;
-    std::string ipc;
-  };
+  using Refusals = cuda::Refusals;  // what the configuration leaves out, too
 
   CudaGpu(std::shared_ptr<const cuda::Driver> driver, cuda::CUdevice ordinal, Device device, Refusals refusals,
           uint64_t granularity, uint64_t capacity_bytes);
@@ -76,12 +73,7 @@ class CudaGpu {
   mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;
 };
 
-// What the driver does not say of where it runs.
-struct Platform {
-  std::string kernel_release;
-
-  static Platform Here();
-};
+using Platform = cuda::Platform;
 
 struct FoundGpus {
   // One of which the driver does not even say what it is. Its neighbours serve.

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 #include <vector>
 
 #include "daemon/service/overview.h"
+#include "daemon/service/size_text.h"
 
 namespace arraybridge {
 namespace {
@@ -48,14 +48,6 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-std::string Size(uint64_t bytes) {
-  constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  auto value = static_cast<double>(bytes);
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
 std::string Age(std::chrono::nanoseconds age) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
   if (seconds < 120) return fmt::format("{} s", seconds);
@@ -77,8 +69,8 @@ std::string Devices(const std::vector<DeviceFacts>& devices) {
     const std::string name =
         device.device.type == kDeviceCpu ? "host" : fmt::format("cuda:{} {}", device.device.id, device.device.uuid);
     out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td{}\n", Escaped(name),
-                       Bar(device.allocated_bytes, device.capacity_bytes), Size(device.allocated_bytes),
-                       Size(device.capacity_bytes), Size(device.cached_bytes),
+                       Bar(device.allocated_bytes, device.capacity_bytes), SizeText(device.allocated_bytes),
+                       SizeText(device.capacity_bytes), SizeText(device.cached_bytes),
                        device.out_of_service ? " class=bad>out of service" : ">serving");
   }
   return out + "</table>\n";
@@ -93,8 +85,8 @@ std::string Users(const Config& config, const std::vector<NamespaceRow>& rows) {
     const std::string who =
         key.second.empty() ? OwnerName(key.first) : fmt::format("{} {}", OwnerName(key.first), Escaped(key.second));
     out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}\n", who,
-                       Bar(row.charged_bytes, row.quota_bytes), Size(row.charged_bytes), Size(row.quota_bytes),
-                       row.shares, Size(row.share_bytes));
+                       Bar(row.charged_bytes, row.quota_bytes), SizeText(row.charged_bytes), SizeText(row.quota_bytes),
+                       row.shares, SizeText(row.share_bytes));
   }
   if (sums.empty()) out += "<tr><td colspan=6>nobody holds anything\n";
   return out + "</table>\n";

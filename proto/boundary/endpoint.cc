@@ -50,4 +50,14 @@ Result<SocketAddress> NumericAddress(const Endpoint& endpoint) {
   return InvalidArgument("'", endpoint.host, "' is no address in numbers, such as 127.0.0.1 or [::1]");
 }
 
+bool IsLoopback(const SocketAddress& address) {
+  constexpr uint8_t kLoopbackNet = 127;
+  if (address.storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == kLoopbackNet;
+  }
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kLoopbackNet);
+}
+
 }  // namespace arraybridge

@@ -33,4 +33,7 @@ struct SocketAddress {
 // INVALID_ARGUMENT: the host is a name, which is nowhere looked up.
 Result<SocketAddress> NumericAddress(const Endpoint& endpoint);
 
+// Whether nobody but this host reaches it: 127.0.0.0/8, as IPv6 writes it too, and ::1.
+bool IsLoopback(const SocketAddress& address);
+
 }  // namespace arraybridge

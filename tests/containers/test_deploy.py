@@ -49,13 +49,37 @@ def test_the_cdi_file_is_what_the_tool_makes() -> None:
     assert (mount["hostPath"], mount["containerPath"]) == ("/srv/a b", "/run/arraybridge")
 
 
-def test_the_daemon_takes_what_the_image_tells_it() -> None:
+def words_of_the_image() -> list[str]:
     text = (DEPLOY / "Containerfile").read_text()
     words = [json.loads(found) for found in re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", text, re.MULTILINE)]
-    program, *flags = [word for part in words for word in part]
+    return [word for part in words for word in part]
+
+
+def test_the_daemon_takes_what_the_image_tells_it() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    program, *flags = words_of_the_image()
     assert program == "arraybridged"
     checked = subprocess.run([DAEMON, *flags, "--check-config"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
     cmake = "".join((ROOT / each / "CMakeLists.txt").read_text() for each in ("", "daemon", "client/ctl"))
     for component in re.findall(r"--component (\w+)", text):
         assert f"COMPONENT {component})" in cmake
+
+
+def test_image_and_composition_open_no_port_to_others() -> None:
+    printed = subprocess.run([DAEMON, *words_of_the_image()[1:], "--print-config"], capture_output=True, text=True)
+    assert printed.returncode == 0, printed.stderr
+    (listen,) = re.findall(r'^listen = "(?!unix:)(.*?)"', printed.stdout, re.MULTILINE)
+    assert listen.startswith("127.") or listen == "off"
+    assert "\nEXPOSE" not in (DEPLOY / "Containerfile").read_text()
+    assert "ports:" not in (DEPLOY / "compose.yaml").read_text()
+
+
+def test_the_image_is_public_only_by_a_word_that_says_so() -> None:
+    """As the Containerfile tells those who want their metrics scraped from outside."""
+    (said,) = re.findall(r"arraybridged (--http .*)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    flags = [*words_of_the_image()[1:], *said.split()]
+    assert subprocess.run([DAEMON, *flags, "--check-config"], capture_output=True).returncode == 0
+    flags.remove("--http-public")
+    refused = subprocess.run([DAEMON, *flags, "--check-config"], capture_output=True, text=True)
+    assert (refused.returncode, "--http-public" in refused.stderr) == (2, True)

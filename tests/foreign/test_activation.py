@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from foreign_client import DAEMON, PATIENCE_S, Address, Session, eventually
-from test_reload import Manager, manager
+from foreign_client import CTL, DAEMON, PATIENCE_S, Address, Session, eventually
+from test_reload import NOTHING_YET, Manager, manager
 
 __all__ = ["manager"]
 
@@ -67,6 +67,14 @@ def sockets(directory: Path) -> Iterator[Sockets]:
     made.close()
 
 
+@pytest.fixture
+def admin(directory: Path) -> Iterator[socket.socket]:
+    """Apart from the others: what listens there and is not passed is another daemon's."""
+    made = listening(directory / "admin.sock", socket.SOCK_STREAM)
+    yield made
+    made.close()
+
+
 def activate(directory: Path, names: str, *passed: socket.socket, flags: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     descriptors = [each.fileno() for each in passed]
     command = [sys.executable, "-c", STAND_IN, names, ",".join(map(str, descriptors))]
@@ -108,6 +116,44 @@ def test_who_connected_before_the_daemon_ran_is_served(
     assert {path.name: path.stat().st_ino for path in directory.glob("*.sock")} == inodes
 
 
+def test_administrators_come_by_the_socket_that_is_theirs(
+    directory: Path, sockets: Sockets, admin: socket.socket, manager: Manager, open_session: Callable[..., Session]
+) -> None:
+    """All that a unit passes, through one stand-in; each is another door."""
+    doors = {"admin": admin, "lifeline": sockets.lifeline, "http": sockets.http, "broker": sockets.broker}
+    daemon = activate(directory, ":".join(doors), *doors.values())
+    assert manager.next()["READY"] == "1"
+    session = open_session(Address(directory))
+    session.publish("one", b"activated")
+    assert session.read("one") == b"activated"
+    with urllib.request.urlopen(f"http://127.0.0.1:{sockets.http.getsockname()[1]}/healthz") as answer:
+        assert answer.read() == b"ok\n"
+    tool = [str(CTL), "-H", str(directory)]
+    shown = subprocess.run([*tool, "config", "show"], capture_output=True, text=True)
+    assert (shown.returncode, str(directory) in shown.stdout) == (0, True), shown.stderr
+    # Nobody administers by the public door, though it is a stream of gRPC as well.
+    public = subprocess.run([*tool[:2], f"unix://{directory}/broker.sock", "config", "show"], capture_output=True, text=True)
+    assert public.returncode != 0
+    session.close()
+    told = subprocess.run([*tool, "shutdown"], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    _, log = daemon.communicate(timeout=PATIENCE_S)
+    assert daemon.returncode == 0 and "an administrator said so" in log
+    # The manager's: nothing of it was removed or bound anew.
+    assert sorted(path.name for path in directory.glob("*.sock")) == ["admin.sock", "broker.sock", "lifeline.sock"]
+
+
+def test_the_admin_socket_alone_may_be_passed(directory: Path, admin: socket.socket, manager: Manager) -> None:
+    inode = (directory / "admin.sock").stat().st_ino
+    daemon = activate(directory, "admin", admin)
+    assert manager.next()["READY"] == "1"
+    reloaded = subprocess.run([CTL, "-H", directory, "reload"], capture_output=True, text=True)
+    assert reloaded.returncode == 0, reloaded.stderr
+    stop(daemon)
+    # What it bound itself has gone.
+    assert {path.name: path.stat().st_ino for path in directory.glob("*.sock")} == {"admin.sock": inode}
+
+
 def test_a_daemon_after_it_takes_the_same_sockets(
     directory: Path, sockets: Sockets, manager: Manager, open_session: Callable[..., Session]
 ) -> None:
@@ -141,6 +187,8 @@ def test_what_is_not_passed_the_daemon_binds_itself(directory: Path, manager: Ma
         ("", ["lifeline"], "a socket was passed as ''"),
         ("lifeline", ["broker"], "'lifeline' is not a Unix socket of type seqpacket"),
         ("broker", ["lifeline"], "'broker' is not a Unix socket of type stream"),
+        ("admin", ["lifeline"], "'admin' is not a Unix socket of type stream"),
+        ("admin:admin", ["broker", "broker"], "two sockets were passed as 'admin'"),
         ("broker", ["http"], "'broker' is not a Unix socket of type stream"),
         ("http", ["broker"], "'http' is not a TCP socket"),
         ("broker:broker", ["broker", "broker"], "two sockets were passed as 'broker'"),
@@ -195,7 +243,7 @@ def test_the_watchdog_is_fed_while_the_daemon_works(
     words = [DAEMON, "--directory", directory, "--http", "127.0.0.1:0", "--log-format", "text"]
     daemon = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     heard = [manager.next() for _ in range(4)]
-    assert {"READY": "1", "STATUS": "serving"} in heard
+    assert {"READY": "1", "STATUS": NOTHING_YET} in heard
     assert heard.count({"WATCHDOG": "1"}) == 3
     assert daemon.stderr is not None
     port = next(found[1] for line in daemon.stderr if (found := re.search(r"http port (\d+)", line)))

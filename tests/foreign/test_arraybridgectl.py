@@ -258,6 +258,7 @@ def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., D
     assert gpu["health"] == "note"
     assert gpu["finding"].startswith("shared as cuda_ipc, 0 B of ")
     assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (WSL2 does not)")
+    assert all_mend(found)
 
 
 def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
@@ -289,6 +290,7 @@ def test_doctor_tells_why_there_is_no_gpu(
     _, found = findings("-H", start("--cuda-driver", driver or simulated).directory)
     assert found["GPUs"]["finding"].startswith("none served: ")
     assert why in found["GPUs"]["finding"], found["GPUs"]
+    assert ("config show" in found["GPUs"]["mend"]) == (driver == "none") and all_mend(found)
 
 
 def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
@@ -299,7 +301,15 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
     for socket in ("broker.sock", "lifeline.sock"):
         assert found[socket]["health"] == "problem" and "no broker serves" in found[socket]["finding"]
         assert found[socket]["mend"] == f"arraybridged --directory {tmp_path}"
-    assert all(finding.get("mend") for finding in found.values() if finding["health"] == "problem"), found
+    assert found["broker"]["mend"] == f"arraybridged --directory {tmp_path}"
+    assert all_mend(found)
+
+
+def all_mend(found: dict[str, dict[str, str]]) -> bool:
+    """Whatever is not as it should be says what to do, and nothing else does."""
+    wrong = {what: finding for what, finding in found.items() if bool(finding.get("mend")) != (finding["health"] != "ok")}
+    assert not wrong
+    return True
 
 
 def test_doctor_knows_what_helps_a_broker_that_drains(start: Callable[..., Daemon]) -> None:
@@ -307,7 +317,68 @@ def test_doctor_knows_what_helps_a_broker_that_drains(start: Callable[..., Daemo
     assert ctl("-H", daemon.directory, "drain").returncode == 0
     code, found = findings("-H", daemon.directory)
     assert (code, found["broker"]["health"]) == (1, "problem") and " drains" in found["broker"]["finding"]
-    assert found["broker"]["mend"] == "sudo systemctl restart arraybridged"
+    shutdown, start_again = found["broker"]["mend"].split(", then ")
+    assert start_again == f"arraybridged --directory {daemon.directory}"
+    assert shutdown == f"arraybridgectl -H {daemon.directory} shutdown --now"
+    assert ctl(*shutdown.split()[1:]).returncode == 0
+    assert daemon.process.wait() == 0, "and then its directory is free"
+
+
+def mend_of_the_broker(*address: object, **environment: str) -> str:
+    answer = ctl(*address, "-o", "json", "doctor", **environment)
+    return next(finding for finding in json.loads(answer.stdout) if finding["what"] == "broker")["mend"]
+
+
+def test_doctor_starts_the_broker_of_the_address_that_it_was_asked_about(tmp_path: Path) -> None:
+    own = f"arraybridged --directory {tmp_path}"
+    assert mend_of_the_broker("-H", tmp_path) == mend_of_the_broker(ARRAYBRIDGE_ADDRESS=str(tmp_path)) == own
+    assert mend_of_the_broker("-H", f"unix://{tmp_path}/b.sock") == f"{own} --listen unix://{tmp_path}/b.sock"
+    assert mend_of_the_broker("-H", "/run/arraybridge/") == "sudo systemctl restart arraybridged"
+    assert mend_of_the_broker("-H", "nonsense://x").startswith("arraybridgectl -H /run/arraybridge doctor")
+
+
+def test_doctor_knows_what_helps_a_broker_that_does_not_answer(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "broker.sock"))
+        silent.listen()
+        mend = mend_of_the_broker("-H", tmp_path, "--timeout", "200ms")
+    assert mend == f"fuser --kill {tmp_path}/lock, then arraybridged --directory {tmp_path}"
+
+
+SIMULATED = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+
+
+@pytest.mark.parametrize(
+    ("machine", "health", "said", "gpus"),
+    [
+        ("devices=2", "ok", "shows 2 GPUs", {"GPU 0": ("ok", "as cuda_vmm, cuda_ipc"), "GPU 1": ("ok", "as cuda_vmm, cuda_ipc")}),
+        ("devices=1;off=103", "ok", "shows 1 GPU", {"GPU 0": ("note", "as cuda_ipc; not as cuda_vmm: the driver exports no descriptors")}),
+        ("devices=1;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("note", "not as cuda_ipc: an integrated GPU has no")}),
+        ("devices=1;off=103;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("problem", "as nothing; not as cuda_vmm")}),
+        ("devices=0", "note", "CUDA_ERROR_NO_DEVICE", {}),
+        ("version=11000", "problem", "supports CUDA 11.0", {}),
+    ],
+)
+def test_doctor_looks_at_gpus_without_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, health: str, said: str, gpus: dict[str, tuple[str, str]]
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", machine)
+    answer = ctl("-H", tmp_path, "-o", "json", "doctor", "--cuda-driver", SIMULATED)
+    found = {finding["what"]: finding for finding in json.loads(answer.stdout)}
+    driver = found["CUDA driver"]
+    assert driver["health"] == health and said in driver["finding"]
+    assert {what for what in found if what.startswith("GPU ")} == set(gpus)
+    for what, (its_health, its_words) in gpus.items():
+        assert found[what]["health"] == its_health and its_words in found[what]["finding"], found[what]
+        assert found[what]["finding"].startswith("GPU-")
+    assert all_mend(found)
+
+
+def test_doctor_says_that_there_is_no_driver_or_is_told_not_to_look(tmp_path: Path) -> None:
+    answer = ctl("-H", tmp_path, "-o", "json", "doctor", "--cuda-driver", "/nowhere/libcuda.so.1")
+    (driver,) = (finding for finding in json.loads(answer.stdout) if finding["what"] == "CUDA driver")
+    assert driver["health"] == "note" and "cannot be loaded" in driver["finding"] and "libcuda1" in driver["mend"]
+    assert "CUDA driver" not in ctl("-H", tmp_path, "doctor", "--cuda-driver", "none").stdout
 
 
 @pytest.fixture

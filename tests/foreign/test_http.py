@@ -211,6 +211,12 @@ def test_a_port_that_is_taken_is_named(daemon: Daemon, start: Callable[..., Daem
         start("--http", taken)
 
 
+def test_others_than_this_host_read_only_what_is_said_to_be_public(start: Callable[..., Daemon]) -> None:
+    assert read(start("--http", "0.0.0.0:0", "--http-public", "--log-format", "json"), "/healthz") == "ok\n"
+    with pytest.raises(AssertionError, match=r"--http: '0\.0\.0\.0:0' is not this host's loopback.*--http-public"):
+        start("--http", "0.0.0.0:0")
+
+
 def test_other_methods_and_pages_are_refused(daemon: Daemon) -> None:
     for request in (
         urllib.request.Request(url(daemon) + "/metrics", data=b"x", method="POST"),

@@ -30,6 +30,9 @@ format = "json"
 """
 
 
+NOTHING_YET = "serving: 0 sessions, 0 shares, 0 B"
+
+
 class Manager:
     """The service manager's end of $NOTIFY_SOCKET."""
 
@@ -38,9 +41,20 @@ class Manager:
         self.socket.bind(str(path))
         self.socket.settimeout(60)
 
-    def next(self) -> dict[str, str]:
+    def _heard(self) -> dict[str, str]:
         message = self.socket.recv(4096).decode()
         return dict(line.split("=", 1) for line in message.splitlines())
+
+    def next(self) -> dict[str, str]:
+        """But for a status alone, which comes whenever something changed."""
+        while set(heard := self._heard()) == {"STATUS"}:
+            pass
+        return heard
+
+    def status(self) -> str:
+        while "STATUS" not in (heard := self._heard()):
+            pass
+        return heard["STATUS"]
 
 
 @pytest.fixture
@@ -64,7 +78,7 @@ def write(path: Path, quota: str = "50%", shares: int = 2, level: str = "info") 
 @pytest.fixture
 def daemon(start: Callable[..., Daemon], config: Path, manager: Manager) -> Daemon:
     daemon = start("--config", str(config))
-    assert manager.next() == {"READY": "1", "STATUS": "serving"}
+    assert manager.next() == {"READY": "1", "STATUS": NOTHING_YET}
     return daemon
 
 
@@ -92,7 +106,8 @@ def test_limits_and_quotas_change_while_sessions_go_on(
         session.publish("three", bytes(1000))
     began = counted(daemon)["arraybridge_config_last_reload_success_timestamp_seconds"]
     write(config, quota="25%", shares=3)
-    assert reload(daemon, manager) == {"READY": "1", "STATUS": "serving"}
+    told = reload(daemon, manager)
+    assert set(told) == {"READY", "STATUS"} and told["STATUS"].startswith("serving: 1 session, 2 shares, ")
     session.publish("three", bytes(1000))
     now = counted(daemon)
     assert now['arraybridge_config_reloads_total{result="ok"}'] == 1
@@ -121,9 +136,35 @@ def test_who_waits_for_memory_is_answered_when_the_quota_grows(
     assert kept.handle.size == 30 << 20
 
 
+def test_the_status_counts_what_there_is(daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session]) -> None:
+    def eventually_told(line: str) -> None:
+        while not re.fullmatch(line, manager.status()):
+            pass
+
+    session = open_session(daemon)
+    session.publish("one", bytes(1 << 20))
+    eventually_told(r"serving: 1 session, 1 share, 1\.\d MiB")
+    session.publish("two", bytes(1000))
+    eventually_told(r"serving: 1 session, 2 shares, [1-9]\.\d MiB")
+    # What did not change is not told again, though it was looked at twice meanwhile.
+    manager.socket.settimeout(4.5)
+    with pytest.raises(TimeoutError):
+        manager.status()
+    manager.socket.settimeout(60)
+    config.write_text("no TOML")
+    assert "; the last reload was refused: " in reload(daemon, manager)["STATUS"]
+    session.close()
+    eventually_told(r"serving: 0 sessions, \d shares, .*; the last reload was refused: .*")
+    write(config)
+    assert "; " not in reload(daemon, manager)["STATUS"]
+    daemon.process.send_signal(signal.SIGTERM)
+    assert manager.next() == {"STOPPING": "1", "STATUS": "draining: signal"}
+    assert daemon.process.wait() == 0
+
+
 def test_what_needs_a_restart_is_named_and_kept(daemon: Daemon, config: Path, manager: Manager) -> None:
     config.write_text(config.read_text().replace("64MiB", "32MiB") + "[server]\nspin_us = 7\n")
-    assert reload(daemon, manager)["STATUS"] == "serving"
+    assert reload(daemon, manager)["STATUS"] == NOTHING_YET
     log = daemon.log.read_text()
     assert "kept until a restart: server.spin_us, memory.host.capacity" in log
     assert "nothing changed" in log
@@ -156,7 +197,7 @@ def test_how_much_others_may_write_into_the_log_changes(daemon: Daemon, config: 
 
     def allowed(lines: int) -> None:
         config.write_text(text + f"rate_limit_per_s = {lines}\n")
-        assert reload(daemon, manager)["STATUS"] == "serving"
+        assert reload(daemon, manager)["STATUS"] == NOTHING_YET
         assert "changed log.rate_limit_per_s" in daemon.log.read_text()
 
     allowed(1)

@@ -102,7 +102,7 @@ def test_a_daemon_whose_certificate_has_expired_serves_its_own_host(start_remote
     [
         ("", "tcp://127.0.0.1:0 needs server.tls.cert, a file: over TCP there is TLS with clients' certificates alone"),
         ('server.tls.cert = "/a"\nserver.tls.key = "/b"\n', "needs server.tls.client_ca"),
-        ('server.tls.cert = "a.pem"\n', "'a.pem' is no absolute path"),
+        ('server.tls.cert = "a.pem"\n', "'a.pem' is not an absolute path"),
         ('server.tls.certificate = "/a"\n', "server.tls.certificate is unknown"),
     ],
 )

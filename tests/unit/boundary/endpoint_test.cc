@@ -36,5 +36,16 @@ TEST(EndpointTest, TheKernelTakesNumbers) {
   }
 }
 
+TEST(EndpointTest, LoopbackIsKnown) {
+  const auto is_loopback = [](const char* text) { return IsLoopback(*NumericAddress(*ReadEndpoint(text))); };
+  for (const char* const here : {"127.0.0.1:1", "127.255.255.255:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
+    EXPECT_TRUE(is_loopback(here)) << here;
+  }
+  for (const char* const wide :
+       {"0.0.0.0:1", "128.0.0.1:1", "126.0.0.1:1", "[::]:1", "[fe80::1]:1", "[::ffff:1.2.3.4]:1"}) {
+    EXPECT_FALSE(is_loopback(wide)) << wide;
+  }
+}
+
 }  // namespace
 }  // namespace arraybridge

@@ -92,6 +92,70 @@ TEST_F(ConfigFileTest, ErrorsNameFileLineAndColumn) {
   EXPECT_THAT(Refusal(), StartsWith(directory_ + "/conf.d/x.toml:2:"));
 }
 
+// Also of what is only seen once all is read: nobody looks for a flag that he never gave.
+TEST_F(ConfigFileTest, ErrorsOfPlacesNameFileLineAndColumn) {
+  const auto refusal = [this](const std::string& text) {
+    Write(text);
+    return Refusal();
+  };
+  EXPECT_EQ(refusal("[server]\ndirectory = 'relative'\n"), path() + ":2:1: 'relative' is not an absolute path");
+  EXPECT_EQ(refusal("[server]\n lifeline = 'relative.sock'\n"),
+            path() + ":2:2: 'relative.sock' is not an absolute path");
+  EXPECT_EQ(refusal("[server]\nadmin = 'tcp://127.0.0.1:1'\n"),
+            path() + ":2:1: 'tcp://127.0.0.1:1' is neither an absolute path nor unix:///path nor off");
+  EXPECT_THAT(refusal("[server]\nlisten = 'b.sock'\n"), StartsWith(path() + ":2:1: 'b.sock' is neither unix:///path"));
+  EXPECT_EQ(refusal("[server]\nlisten = 'unix:///run/x'\nlifeline = '/run/x'\n"),
+            path() + ":2:1: server.listen names the same socket '/run/x' as server.lifeline (" + path() + ":3:1)");
+  EXPECT_EQ(refusal("[server]\ndirectory = '/run/x'\nlifeline = '/run/x/admin.sock'\n"),
+            path() + ":3:1: server.lifeline names the same socket '/run/x/admin.sock' as server.admin (default)");
+  EXPECT_THAT(refusal("[http]\nlisten = 'nonsense'\n"), StartsWith(path() + ":2:1: 'nonsense' is no HOST:PORT"));
+  EXPECT_THAT(refusal("[http]\nlisten = 'localhost:9464'\n"),
+              StartsWith(path() + ":2:1: 'localhost' is no address in numbers"));
+  EXPECT_THAT(refusal("[http]\nlisten = '127.0.0.1:70000'\n"), StartsWith(path() + ":2:1: "));
+  EXPECT_EQ(refusal("[memory.host]\nhugepages = 'always'\n"), path() + ":2:1: 'always' is neither auto nor never");
+  EXPECT_EQ(refusal("[memory.cuda]\nevents = 'always'\n"), path() + ":2:1: 'always' is neither auto nor never");
+  EXPECT_EQ(refusal("[http]\nnamespaces = 'auto'\n"), path() + ":2:1: 'auto' is neither true nor false");
+}
+
+TEST_F(ConfigFileTest, APublicAddressIsRefusedWhereItStands) {
+  Write("[http]\nlisten = '0.0.0.0:9464'\n");
+  EXPECT_THAT(Refusal(), AllOf(StartsWith(path() + ":2:1: '0.0.0.0:9464'"), HasSubstr("http.public = true")));
+  Write("[http]\nlisten = '0.0.0.0:9464'\npublic = true\n");
+  EXPECT_EQ(Good().http_listen, "0.0.0.0:9464");
+}
+
+TEST_F(ConfigFileTest, ErrorsOfWhatDependsOnOtherThingsNameFileLineAndColumn) {
+  const auto refusal = [this](const std::string& text) {
+    Write(text);
+    return Refusal();
+  };
+  EXPECT_THAT(refusal("[memory.host]\ncapacity = 0\n"), StartsWith(path() + ":2:1: no byte of host memory"));
+  EXPECT_EQ(refusal("[namespace.default]\nquota = '0%'\n"), path() + ":2:1: 0% would refuse everything");
+  EXPECT_THAT(refusal("[namespace.a]\nquota = 1\n[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
+              AllOf(StartsWith(path() + ":4:1: "), HasSubstr("limits.name_bytes_max 255")));
+  EXPECT_EQ(refusal("[limits]\nnamespaces = 1\n[namespace.a]\nquota = 1\n[namespace.b]\nquota = 1\n"),
+            path() + ":2:1: 2 namespaces have tables (limits.namespaces 1)");
+  EXPECT_EQ(refusal("[memory]\nbackend = 'host'\ndevices = '" + std::string("cuda:") +
+                    "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00'\n"),
+            path() +
+                ":3:1: device cuda:GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00 is not served with memory.backend "
+                "(--backend) host");
+}
+
+// Of two that cannot both be, the one that was said over the other is named first.
+TEST_F(ConfigFileTest, OneSocketSaidInTwoPlacesIsNamedInBoth) {
+  Write("[server]\nlifeline = '/run/x'\n");
+  const auto by_flag = Load({"--config", path(), "--admin", "unix:///run/x"});
+  EXPECT_EQ(by_flag.status().message(),
+            "--admin: server.admin names the same socket '/run/x' as server.lifeline (" + path() + ":2:1)");
+  ::setenv("ARRAYBRIDGED_SERVER__LISTEN", "unix:///run/x", 1);
+  const auto by_variable = Load({"--config", path()});
+  ::unsetenv("ARRAYBRIDGED_SERVER__LISTEN");
+  EXPECT_EQ(by_variable.status().message(),
+            "ARRAYBRIDGED_SERVER__LISTEN: server.listen names the same socket '/run/x' as server.lifeline (" + path() +
+                ":2:1)");
+}
+
 TEST_F(ConfigFileTest, WhatIsNoFileOfItsOwnersIsRefused) {
   EXPECT_EQ(Load({"--config", path()}).status().code(), Code::kNotFound);
   Write("version = 1");
@@ -172,6 +236,18 @@ TEST_F(ConfigFileTest, TheFileThatWeShipSaysTheDefaults) {
     const std::string name = setting.key.substr(setting.key.rfind('.') + 1);
     EXPECT_THAT(text.str(), HasSubstr("\n" + std::string(setting.show ? "# " : "") + name + " = ")) << setting.key;
   }
+}
+
+// What people write down who know the settings by name, in the words that the table does not print.
+TEST_F(ConfigFileTest, OtherSpellingsOfTheDefaultsAreTaken) {
+  Write(
+      "[server]\nadmin = '/run/arraybridge/admin.sock'\ntls = { cert = '', key = '', client_ca = '' }\n"
+      "[memory.cuda]\ndriver = 'libcuda.so.1'\n[namespace.default]\naccess = ['same_uid']\n"
+      "[access]\nadmins = ['root', '@arraybridge-admin']\n[http]\nlisten = ''\n");
+  const Config config = Good();
+  EXPECT_EQ(config.admin_path, "/run/arraybridge/admin.sock");
+  EXPECT_EQ(config.cuda_driver, "libcuda.so.1");
+  EXPECT_EQ(config.http_listen, "");
 }
 
 constexpr char kGpu[] = "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
@@ -282,8 +358,7 @@ TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
     return refusal("[namespace.x]\naccess = [\"" + entry + "\"]\n");
   };
   EXPECT_THAT(refusal("[namespace.x]\nqouta = 1\n"), HasSubstr(":2:1: namespace.x.qouta is unknown"));
-  EXPECT_THAT(refusal("[namespace.default]\naccess = [\"anyone\"]\n"),
-              HasSubstr("namespace.default.access is unknown"));
+  EXPECT_THAT(refusal("[namespace.default]\naccess = [\"anyone\"]\n"), HasSubstr(":2:1: 'anyone' is not same_uid"));
   EXPECT_THAT(refusal("[namespace.x]\nquota = \"0%\"\n"), HasSubstr(":2:1: 0% would refuse everything"));
   EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota is one value, no list"));
   EXPECT_THAT(refusal("[server]\nadmin = [\"off\", \"off\"]\n"), HasSubstr("server.admin is one value, no list"));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <grp.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -162,7 +163,8 @@ TEST(ConfigTest, TheGrpcDoorCanBeElsewhereOrOff) {
   EXPECT_EQ(Good({"--listen", "unix:///elsewhere/b.sock"}).grpc_path, "/elsewhere/b.sock");
   EXPECT_EQ(Good({"--listen", "off"}).grpc_path, "");
   EXPECT_THAT(Refusal({"--listen", "tcp://0.0.0.0:1"}), HasSubstr("tcp://0.0.0.0:1 needs server.tls.cert"));
-  EXPECT_THAT(Refusal({"--lifeline", "/a", "--listen", "unix:///a"}), HasSubstr("same socket"));
+  EXPECT_EQ(Refusal({"--lifeline", "/a", "--listen", "unix:///a"}),
+            "--lifeline: server.lifeline names the same socket '/a' as server.listen (--listen)");
 }
 
 TEST(ConfigTest, TheAdministrationsDoorCanBeElsewhereOrOff) {
@@ -170,9 +172,10 @@ TEST(ConfigTest, TheAdministrationsDoorCanBeElsewhereOrOff) {
   EXPECT_EQ(Good({"--admin", "unix:///elsewhere/a.sock"}).admin_path, "/elsewhere/a.sock");
   EXPECT_EQ(Good({"--admin", "off"}).admin_path, "");
   EXPECT_EQ(Good({"--embedded"}).admin_path, "");
-  EXPECT_THAT(Refusal({"--admin", "/a"}), HasSubstr("--admin: '/a' is neither unix:///path nor off"));
-  EXPECT_THAT(Refusal({"--admin", "unix:///a", "--listen", "unix:///a"}),
-              HasSubstr("--admin and --listen name the same"));
+  EXPECT_EQ(Good({"--admin", "/elsewhere/a.sock"}).admin_path, "/elsewhere/a.sock");
+  EXPECT_EQ(Refusal({"--admin", "a"}), "--admin: 'a' is neither an absolute path nor unix:///path nor off");
+  EXPECT_EQ(Refusal({"--admin", "unix:///a", "--listen", "unix:///a"}),
+            "--admin: server.admin names the same socket '/a' as server.listen (--listen)");
 }
 
 TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
@@ -187,6 +190,61 @@ TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "same_uid"}}), HasSubstr("users and groups"));
 }
 
+// The group is the package's, and an embedded broker or a container has none; any other name is a mistake to be told.
+TEST(ConfigTest, TheGroupOfAdministratorsNeedNotBeThere) {
+  if (::getgrnam("arraybridge-admin") != nullptr) GTEST_SKIP() << "this host has the group";
+  const auto said = [](const char* admins) { return Variables{{"ARRAYBRIDGED_ACCESS__ADMINS", admins}}; };
+  const AccessList admins = Good({}, said("root, @arraybridge-admin")).admins;
+  ASSERT_EQ(admins.size(), 1u);
+  EXPECT_EQ(RightOf(admins, {.uid = 0}), Right::kWrite);
+  EXPECT_EQ(Good({}, said("@arraybridge-admin:ro,uid:7")).admins.size(), 1u);
+  EXPECT_THAT(Refusal({}, said("@arraybridge-admin")), HasSubstr("there is no group 'arraybridge-admin'"))
+      << "nobody would be left, and nobody is not the default";
+  EXPECT_THAT(Refusal({}, said("root,@arraybridge-admins")), HasSubstr("there is no group 'arraybridge-admins'"));
+}
+
+TEST(ConfigTest, TheDriverIsALibrarysPathOrName) {
+  for (const char* right : {"auto", "none", "/opt/libcuda.so.1", "libcuda.so.1", "libcuda.so"}) {
+    EXPECT_EQ(Good({"--cuda-driver", right}).cuda_driver, right);
+  }
+  for (const char* wrong : {"", "atuo", "lib/libcuda.so.1", "./libcuda.so", "libcuda.so.1 "}) {
+    EXPECT_EQ(Refusal({"--cuda-driver", wrong}), std::string("--cuda-driver: '") + wrong +
+                                                     "' is neither auto nor none nor a library's absolute path or "
+                                                     "name, such as libcuda.so.1");
+  }
+}
+
+TEST(ConfigTest, TheDefaultNamespaceIsEveryUsersOwn) {
+  const auto said = [](const char* access) { return Variables{{"ARRAYBRIDGED_NAMESPACE__DEFAULT__ACCESS", access}}; };
+  EXPECT_TRUE(Good({}, said("same_uid")).namespaces.empty());
+  EXPECT_THAT(Refusal({}, said("anyone")),
+              AllOf(HasSubstr("ACCESS: 'anyone'"), HasSubstr("same_uid"), HasSubstr("[namespace.NAME]")));
+}
+
+// Whoever reaches it reads it: metrics know no password.
+TEST(ConfigTest, HttpIsForThisHostAloneUnlessItIsSaidToBePublic) {
+  for (const char* here : {"127.0.0.1:0", "127.8.9.10:9464", "[::1]:9464", "[::ffff:127.0.0.1]:1"}) {
+    EXPECT_EQ(Good({"--http", here}).http_listen, here);
+  }
+  for (const char* wide : {"0.0.0.0:9464", "[::]:9464", "192.0.2.7:9464", "[::ffff:192.0.2.7]:9464", "128.0.0.1:1"}) {
+    EXPECT_EQ(Refusal({"--http", wide}),
+              std::string("--http: '") + wide +
+                  "' is not this host's loopback, and whoever reaches it reads metrics and the status page: say "
+                  "http.public = true (--http-public) if that is meant");
+    EXPECT_EQ(Good({"--http", wide, "--http-public"}).http_listen, wide);
+  }
+  EXPECT_EQ(Good({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "true"}}).http_listen, "0.0.0.0:1");
+  EXPECT_THAT(Refusal({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "false"}}), HasSubstr("loopback"));
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_HTTP__LISTEN", "0.0.0.0:1"}}), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: "));
+  EXPECT_EQ(Good({"--http-public"}).http_listen, Good({}).http_listen) << "alone it opens nothing";
+}
+
+TEST(ConfigTest, NoAddressIsNoHttp) {
+  EXPECT_EQ(Good({"--directory", "/run/arraybridge"}).http_listen, "127.0.0.1:9464");
+  EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", "off"}).http_listen, "");
+  EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", ""}).http_listen, "");
+}
+
 TEST(ConfigTest, ErrorsNameTheFlagAndItsValue) {
   EXPECT_THAT(Refusal({"--cache", "2 MB"}), AllOf(HasSubstr("--cache"), HasSubstr("2 MB"), HasSubstr("MiB")));
   EXPECT_THAT(Refusal({"--cache", "99999999TiB"}), HasSubstr("too large"));
@@ -196,8 +254,10 @@ TEST(ConfigTest, ErrorsNameTheFlagAndItsValue) {
   EXPECT_THAT(Refusal({"--host-capacity", "0"}), HasSubstr("--host-capacity"));
   EXPECT_THAT(Refusal({"--namespace-quota", "0%"}), HasSubstr("--namespace-quota"));
   EXPECT_THAT(Refusal({"--ready-fd", "-1"}), HasSubstr("-1"));
-  EXPECT_THAT(Refusal({"--directory", "relative"}), HasSubstr("relative"));
-  EXPECT_THAT(Refusal({"--hugepages", "maybe"}), HasSubstr("maybe"));
+  EXPECT_EQ(Refusal({"--directory", "relative"}), "--directory: 'relative' is not an absolute path");
+  EXPECT_EQ(Refusal({"--lifeline", "l.sock"}), "--lifeline: 'l.sock' is not an absolute path");
+  EXPECT_THAT(Refusal({"--http", "nonsense"}), HasSubstr("--http: 'nonsense' is no HOST:PORT"));
+  EXPECT_EQ(Refusal({"--hugepages", "maybe"}), "--hugepages: 'maybe' is neither auto nor never");
   EXPECT_THAT(Refusal({"--no-such-flag"}), HasSubstr("no-such-flag"));
 }
 
@@ -211,6 +271,19 @@ TEST(ConfigTest, ErrorsNameTheLimit) {
   EXPECT_THAT(Refusal({"--limit", "description_bytes_per_uid=0"}), HasSubstr("description_bytes_per_uid"));
   EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=1MiB"}), HasSubstr("frame_bytes_max"));
   EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=100"}), HasSubstr("frame_bytes_max"));
+}
+
+TEST(ConfigTest, ErrorsOfPlacesNameTheVariable) {
+  const auto refusal = [](const char* name, const char* text) { return Refusal({}, {{name, text}}); };
+  EXPECT_EQ(refusal("ARRAYBRIDGED_SERVER__DIRECTORY", "relative"),
+            "ARRAYBRIDGED_SERVER__DIRECTORY: 'relative' is not an absolute path");
+  EXPECT_EQ(refusal("ARRAYBRIDGED_SERVER__LIFELINE", "l.sock"),
+            "ARRAYBRIDGED_SERVER__LIFELINE: 'l.sock' is not an absolute path");
+  EXPECT_EQ(refusal("ARRAYBRIDGED_SERVER__ADMIN", "a.sock"),
+            "ARRAYBRIDGED_SERVER__ADMIN: 'a.sock' is neither an absolute path nor unix:///path nor off");
+  EXPECT_THAT(refusal("ARRAYBRIDGED_HTTP__LISTEN", "nonsense"), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: 'nonsense'"));
+  EXPECT_THAT(refusal("ARRAYBRIDGED_MEMORY__HOST__CAPACITY", "0"),
+              HasSubstr("ARRAYBRIDGED_MEMORY__HOST__CAPACITY: no byte"));
 }
 
 TEST(ConfigTest, UnknownVariablesAreErrorsThatNameThem) {

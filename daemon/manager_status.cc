@@ -1,0 +1,45 @@
+#include "daemon/manager_status.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "daemon/service/notify.h"
+#include "daemon/service/size_text.h"
+
+namespace arraybridge {
+namespace {
+
+std::string Counted(uint64_t number, const char* what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+}  // namespace
+
+ManagerStatus::ManagerStatus(const Broker& broker, const Verbs& verbs)
+    : broker_(broker), verbs_(verbs), wanted_(std::getenv("NOTIFY_SOCKET") != nullptr) {}
+
+std::string ManagerStatus::Line() const {
+  const Snapshot now = broker_.TakeSnapshot();
+  return std::string(verbs_.draining() ? "draining: " : "serving: ") + Counted(now.sessions, "session") + ", " +
+         Counted(now.shares, "share") + ", " + SizeText(now.charged_bytes) + (trouble_.empty() ? "" : "; " + trouble_);
+}
+
+void ManagerStatus::SayReady(std::string trouble) {
+  if (!wanted_) return;
+  trouble_ = std::move(trouble);
+  told_ = Line();
+  next_ = std::chrono::steady_clock::now() + kEvery;
+  NotifyManager("READY=1\nSTATUS=" + told_);
+}
+
+void ManagerStatus::TellIfChanged() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!wanted_ || now < next_) return;
+  next_ = now + kEvery;
+  std::string line = Line();
+  if (line == told_) return;
+  told_ = std::move(line);
+  NotifyManager("STATUS=" + told_);
+}
+
+}  // namespace arraybridge

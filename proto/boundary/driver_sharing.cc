@@ -1,0 +1,41 @@
+#include "proto/boundary/driver_sharing.h"
+
+#include <sys/utsname.h>
+
+namespace arraybridge::cuda {
+namespace {
+
+int Attribute(const Driver& driver, CUdevice_attribute attribute, CUdevice ordinal) {
+  int value = 0;
+  return driver.DeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS ? value : 0;
+}
+
+}  // namespace
+
+Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platform& platform) {
+  const auto has = [&](CUdevice_attribute attribute) { return Attribute(driver, attribute, ordinal) != 0; };
+  Refusals refusals;
+  if (!has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+    refusals.vmm = "the device has no virtual memory management";
+  } else if (!has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+    refusals.vmm = "the driver exports no descriptors (WSL2 does not)";
+  }
+  // Its kernels call themselves so.
+  if (platform.kernel_release.find("microsoft") != std::string::npos) {
+    refusals.ipc = "under WSL2 a cudaIpcMemHandle cannot be relied on";
+  } else if (has(CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
+    refusals.ipc = "an integrated GPU has no cudaIpcMemHandle";
+  } else if (!has(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
+    refusals.ipc = "the device has no unified addressing";
+  } else if (!has(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) {
+    refusals.ipc = "the driver has no interprocess handles here";
+  }
+  return refusals;
+}
+
+Platform Platform::Here() {
+  utsname kernel{};
+  return {::uname(&kernel) == 0 ? kernel.release : ""};
+}
+
+}  // namespace arraybridge::cuda

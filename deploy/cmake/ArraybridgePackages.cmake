@@ -1,11 +1,16 @@
 # Debian packages: cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
 # libarraybridge1 (the C API) and libarraybridge-dev (headers, archives). None of the Python package: it needs a newer
-# NumPy than Debian 12 has.
+# NumPy than Debian 12 has. The programs in them are linked with Debian's OpenSSL and zlib (ab_program_of_debian); the
+# components daemon and tools have those that need the C library and libgcc_s alone.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)
 set(CPACK_PACKAGE_CONTACT "arraybridge maintainers <maintainers@arraybridge.org>")
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL daemon tools library development)
+set(CPACK_COMPONENTS_ALL daemon_of_debian service tools_of_debian tools_manual library development)
+set(CPACK_COMPONENT_DAEMON_OF_DEBIAN_GROUP daemon)
+set(CPACK_COMPONENT_SERVICE_GROUP daemon)
+set(CPACK_COMPONENT_TOOLS_OF_DEBIAN_GROUP tools)
+set(CPACK_COMPONENT_TOOLS_MANUAL_GROUP tools)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -15,7 +20,7 @@ set(CPACK_STRIP_FILES ON)
 set(debian ${CMAKE_CURRENT_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME arraybridged)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_SECTION utils)
-set(CPACK_COMPONENT_DAEMON_DESCRIPTION
+set(CPACK_DEBIAN_DAEMON_DESCRIPTION
   "broker of arrays shared between processes\narraybridged owns host and GPU memory and hands out shares of it, so that\nprocesses of different frameworks use the same array without copying it.\n\nThis package has the daemon and its systemd units.")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS "arraybridge-tools (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm)
@@ -23,30 +28,30 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME arraybridge-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
-set(CPACK_COMPONENT_TOOLS_DESCRIPTION
+set(CPACK_DEBIAN_TOOLS_DESCRIPTION
   "command line of arraybridged\narraybridgectl asks a running arraybridged, of this host or over TLS: what is\nshared, who holds it and why not otherwise; and tells it what to do. For\noperators, and for containers that have no broker of their own.")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libarraybridge1)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_COMPONENT_LIBRARY_DESCRIPTION
-  "client library of arraybridged\nA C API to the arrays that an arraybridged shares, for C and every language that\ncan call it. Needs the C and C++ runtime alone.")
+set(CPACK_DEBIAN_LIBRARY_DESCRIPTION
+  "client library of arraybridged\nA C API to the arrays that an arraybridged shares, for C and every language\nthat can call it. Needs the C and C++ runtime alone.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libarraybridge-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libarraybridge1 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
   "client library of arraybridged, development files\nHeaders for C++ and C and static archives that need the C and C++ runtime\nalone, found by CMake and pkg-config; the protocol for other languages.")
 
 # What every Debian package has: who owns it, and what changed.
 string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/debian)
-set(package_of_daemon arraybridged)
-set(package_of_tools arraybridge-tools)
+set(package_of_service arraybridged)
+set(package_of_tools_manual arraybridge-tools)
 set(package_of_library libarraybridge1)
 set(package_of_development libarraybridge-dev)
-foreach(component IN LISTS CPACK_COMPONENTS_ALL)
+foreach(component service tools_manual library development)
   set(package ${package_of_${component}})
   set(changelog ${CMAKE_CURRENT_BINARY_DIR}/debian/${package}.changelog)
   file(WRITE ${changelog} "arraybridge (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${today}\n")
@@ -55,4 +60,6 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   install(FILES ${changelog}.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME changelog.gz
     COMPONENT ${component})
 endforeach()
+install(FILES ${debian}/libarraybridge1.lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
+  RENAME libarraybridge1 COMPONENT library)
 include(CPack)

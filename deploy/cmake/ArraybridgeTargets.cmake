@@ -32,6 +32,25 @@ function(ab_room name)
   ab_flags(${name})
 endfunction()
 
+# ab_program_of_debian(<program> <component>): the program once more, out of the same objects, for the Debian packages: with
+# the system's OpenSSL and zlib, whose fixes come from Debian. Only cpack takes it.
+function(ab_program_of_debian program component)
+  if(SKBUILD)
+    return()
+  endif()
+  set(target ${program}_of_debian)
+  get_target_property(libraries ${program} LINK_LIBRARIES)
+  get_target_property(options ${program} LINK_OPTIONS)
+  add_executable(${target} $<TARGET_OBJECTS:${program}>)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${program} LINKER_LANGUAGE CXX AB_SYSTEM_TLS ON
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/of_debian)
+  target_link_libraries(${target} PRIVATE ${libraries})
+  if(options)
+    target_link_options(${target} PRIVATE ${options})
+  endif()
+  install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component} EXCLUDE_FROM_ALL)
+endfunction()
+
 # ab_test(<name> SOURCES ... LIBRARIES ...): one GoogleTest binary, known to ctest as <name>. One of AB_TESTS_WITH_THREADS
 # has the label threads.
 function(ab_test name)

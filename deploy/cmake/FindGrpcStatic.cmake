@@ -1,5 +1,6 @@
 # gRPC and Protocol Buffers as archives. Debian's gRPCConfig.cmake knows only the shared libraries; pkg-config's static
-# closure names the absl archives. Gives the target grpc_static, and PROTOC, GRPC_CPP_PLUGIN.
+# closure names the absl archives. Gives the targets grpc_static, protobuf_static, crypto_either, and PROTOC, GRPC_CPP_PLUGIN.
+# OpenSSL and zlib are archives too, but the system's shared libraries for a program with the property AB_SYSTEM_TLS.
 # pkg_check_modules() would ask 20 times, and each walk over absl's modules takes more than a second.
 find_program(PKG_CONFIG pkg-config REQUIRED)
 if(NOT DEFINED CACHE{GRPC_STATIC_FLAGS})
@@ -11,7 +12,7 @@ separate_arguments(grpc_flags UNIX_COMMAND "${GRPC_STATIC_FLAGS}")
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
-set(grpc_archive_names grpcpp_channelz grpc++_reflection grpc++ grpc address_sorting re2 upb cares gpr protobuf ssl crypto z)
+set(grpc_archive_names grpcpp_channelz grpc++_reflection grpc++ grpc address_sorting re2 upb cares gpr protobuf)
 list(FILTER grpc_flags INCLUDE REGEX "^-labsl_")
 list(TRANSFORM grpc_flags REPLACE "^-l" "")
 list(APPEND grpc_archive_names ${grpc_flags})
@@ -23,9 +24,16 @@ foreach(name IN LISTS grpc_archive_names)
   list(APPEND grpc_archives ${LIB_${name}})
 endforeach()
 find_library(LIB_protobuf_only libprotobuf.a REQUIRED)
+foreach(name ssl crypto z)
+  find_library(LIB_${name} lib${name}.a REQUIRED)
+  mark_as_advanced(LIB_${name})
+  set(either_${name} $<IF:$<BOOL:$<TARGET_PROPERTY:AB_SYSTEM_TLS>>,${name},${LIB_${name}}>)
+endforeach()
 
 add_library(grpc_static INTERFACE)
-target_link_libraries(grpc_static INTERFACE
-  -Wl,--start-group ${grpc_archives} -Wl,--end-group Threads::Threads ${CMAKE_DL_LIBS} atomic)
+target_link_libraries(grpc_static INTERFACE -Wl,--start-group ${grpc_archives} -Wl,--end-group
+  ${either_ssl} ${either_crypto} ${either_z} Threads::Threads ${CMAKE_DL_LIBS} atomic)
 add_library(protobuf_static INTERFACE)
-target_link_libraries(protobuf_static INTERFACE ${LIB_protobuf_only} ${LIB_z} Threads::Threads)
+target_link_libraries(protobuf_static INTERFACE ${LIB_protobuf_only} ${either_z} Threads::Threads)
+add_library(crypto_either INTERFACE)
+target_link_libraries(crypto_either INTERFACE ${either_crypto} ${CMAKE_DL_LIBS} Threads::Threads)

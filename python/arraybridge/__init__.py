@@ -14,6 +14,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from arraybridge import _conflict
 from arraybridge.asdlpack import asdlpack
 from arraybridge.detect import *  # noqa: F403
 from arraybridge.errors import *  # noqa: F403
@@ -160,6 +161,10 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
+
+# By this the files beside this one know it from another package's of the same name.
+_DISTRIBUTION = _conflict.DISTRIBUTION
+_conflict.warn()
 
 logging.getLogger("arraybridge").addHandler(logging.NullHandler())
 

@@ -11,6 +11,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from arraybridge import _conflict
+
+_conflict.refuse_mixed()  # before anything below is read, which may be another's
+
 from arraybridge import _core, counts, discovery, references
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_text
 from arraybridge.channel import Channel

@@ -1,7 +1,8 @@
 """The wheel, built and looked at as a stranger would get it.
 
-Builds it, checks what lies in it and what its binaries need and export, installs it into an empty environment that has
-NumPy alone, and lets two processes hand an array over through the daemon that it brought.
+Builds it as deploy/wheel does, checks what lies in it, what its binaries need and export, and what it says of itself, lets
+pip install it into an environment that has NumPy alone and no compiler, and lets two processes hand an array over through
+the daemon that it brought.
 """
 
 import os
@@ -17,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "wheel"
 EXTENSION_NEEDS = {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 DAEMON_NEEDS = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
-GLIBC_MINOR_MAX = 34
+PLATFORM = "manylinux_2_34_x86_64"  # RHEL 9, Ubuntu 22.04 and newer
+COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "ld", "cmake", "ninja", "make")
 FOREIGN = re.compile(r"grpc|protobuf|absl|spdlog", re.IGNORECASE)
 
 PRODUCER = """
@@ -54,8 +56,7 @@ def needs_of(binary: Path) -> set[str]:
 
 def build() -> Path:
     shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
-    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", WORK, ROOT)
+    run(ROOT / "deploy/wheel", WORK)
     wheels = list(WORK.glob("arraybridged-*.whl"))
     if len(wheels) != 1:
         raise Wrong(f"expected one wheel, found {wheels}")
@@ -109,10 +110,15 @@ def check_extras(folder: Path) -> None:
 
 
 def check_platform(wheel: Path) -> None:
-    """It runs where glibc 2.34 or newer is, as auditwheel reads its binaries."""
+    """It says by its name and inside where it runs, so that an index takes it; and auditwheel reads the same of its binaries."""
+    if not wheel.name.endswith(f"-{PLATFORM}.whl"):
+        raise Wrong(f"{wheel.name} is not for {PLATFORM}")
+    (described,) = (WORK / "content").glob("arraybridged-*.dist-info/WHEEL")
+    tags = re.findall(r"^Tag: (\S+)", described.read_text(), re.MULTILINE)
+    if [tag.split("-")[-1] for tag in tags] != [PLATFORM]:
+        raise Wrong(f"{wheel.name} calls itself {tags}")
     told = run(sys.executable, "-m", "auditwheel", "show", wheel)
-    found = re.search(r"manylinux_2_(\d+)_x86_64", told)
-    if found is None or int(found[1]) > GLIBC_MINOR_MAX:
+    if f'"{PLATFORM}"' not in told:
         raise Wrong(told)
 
 
@@ -127,12 +133,15 @@ def install_numpy(python: Path) -> None:
 
 
 def check_installed(wheel: Path) -> None:
-    """In an environment with NumPy alone: two processes, the daemon from the wheel."""
+    """In an environment with NumPy alone, where no compiler is found: two processes, the daemon from the wheel."""
     home = WORK / "venv"
-    run("/usr/bin/python3", "-m", "venv", "--without-pip", home)
-    python = home / "bin" / "python"
-    install_numpy(python)
-    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index", "--no-deps", wheel)
+    run("/usr/bin/python3", "-m", "venv", home)
+    install_numpy(home / "bin" / "python")
+    os.environ["PATH"] = str(home / "bin")  # from here on, of everything that is started
+    found = [name for name in COMPILERS if shutil.which(name)]
+    if found:
+        raise Wrong(f"{found} are there: what pip does would not show that it needs none")
+    run(home / "bin" / "pip", "install", "-q", "--no-index", wheel)
     run(home / "bin" / "arraybridged", "--version")
     run(home / "bin" / "arraybridgectl", "--help")
     with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short: a socket's path has 107 bytes

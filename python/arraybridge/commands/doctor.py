@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from arraybridge import _bin, _core, adapters, devices
+from arraybridge import _bin, _conflict, _core, adapters, devices
+from arraybridge._conflict import DISTRIBUTION
 from arraybridge.commands import tables
 from arraybridge.errors import InvalidRequest
 
-DISTRIBUTION = "arraybridged"
 _MARK = "arraybridge doctor: "  # frameworks print, too
 # Framework: (module, path of its array's class, extra of ours that installs it).
 _ARRAYS = {
@@ -97,10 +97,7 @@ def import_name() -> Finding:
     """Whether `import arraybridge` is this package, and nobody else's of the same name."""
     others = sorted(set(importlib.metadata.packages_distributions().get("arraybridge", [])) - {DISTRIBUTION})
     if others:
-        return Finding(
-            "import name", "problem", f"{', '.join(others)} brings a package arraybridge, too: one overwrites the other",
-            f"pip uninstall {' '.join(others)} && pip install --force-reinstall {DISTRIBUTION}",
-        )  # fmt: skip
+        return Finding("import name", "problem", _conflict.finding(others), _conflict.mend(others))
     return Finding("import name", "ok", f"arraybridge is {DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
 
 

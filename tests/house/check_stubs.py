@@ -1,0 +1,88 @@
+"""The extension's stub against the extension that is installed: names, parameters and defaults, by stubtest.
+
+pybind11 writes signatures as the first line of its docstrings, which `inspect` does not read and stubtest so passes over:
+its methods are replaced, in this process, by functions that have the parameters which that line says.
+
+    check_stubs.py [mypy.ini]      another configuration, whose mypy_path finds another stub
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tempfile
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any
+
+from mypy import stubtest
+
+from arraybridge import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+# What is not as the stub says, and why the stub is right.
+ALLOWED = r"""
+# pybind11's types have a metaclass of their own, which says nothing to who uses them.
+arraybridge\._core\.(CaptureScope|ChannelEnd|Core|Placement|WatchEnd)
+# Nobody can make one: their __init__ is object's and raises a TypeError.
+arraybridge\._core\.(ChannelEnd|Placement|WatchEnd)\.__init__
+# PEP 688: the buffer protocol for type checkers of every version; C types have the method since Python 3.12.
+arraybridge\._core\.View\.__buffer__
+"""
+
+
+def shape_of(told: str) -> Callable[..., None]:
+    """A function with the parameters and defaults of pybind11's `name(self: …, a: … = 1) -> …`."""
+    (function,) = ast.parse(f"def {told}: ...").body
+    assert isinstance(function, ast.FunctionDef), told
+    words = function.args
+    kinds = [(words.posonlyargs, Parameter.POSITIONAL_ONLY), (words.args, Parameter.POSITIONAL_OR_KEYWORD)]
+    positional = [(each.arg, kind) for group, kind in kinds for each in group]
+    defaults = [*[None] * (len(positional) - len(words.defaults)), *words.defaults]
+    found = [made(name, kind, default) for (name, kind), default in zip(positional, defaults, strict=True)]
+    if words.vararg is not None:
+        found.append(made(words.vararg.arg, Parameter.VAR_POSITIONAL, None))
+    found += [made(each.arg, Parameter.KEYWORD_ONLY, default) for each, default in zip(words.kwonlyargs, words.kw_defaults, strict=True)]
+    if words.kwarg is not None:
+        found.append(made(words.kwarg.arg, Parameter.VAR_KEYWORD, None))
+
+    def shown(*args: object, **kwargs: object) -> None:
+        raise AssertionError("for its signature alone")
+
+    shown.__signature__ = Signature(found)  # type: ignore[attr-defined]
+    return shown
+
+
+def made(name: str, kind: Any, default: ast.expr | None) -> Parameter:
+    return Parameter(name, kind, default=Parameter.empty if default is None else ast.literal_eval(default))
+
+
+def show_signatures() -> int:
+    """How many methods there are now whose parameters could not be read."""
+    shown = 0
+    for kind in vars(_core).values():
+        if type(kind).__name__ != "pybind11_type":
+            continue
+        for name, method in list(vars(kind).items()):
+            told = (getattr(method, "__doc__", None) or "").partition("\n")[0]
+            if type(method).__name__ == "instancemethod" and told.startswith(f"{name}("):
+                setattr(kind, name, shape_of(told))
+                shown += 1
+    return shown
+
+
+def main(arguments: list[str]) -> int:
+    config = arguments[0] if arguments else str(ROOT / "mypy.ini")
+    if show_signatures() == 0:
+        print("pybind11 no longer says in its docstrings what parameters there are: nothing would be compared")
+        return 1
+    with tempfile.NamedTemporaryFile("w", suffix=".allowed") as allowed:
+        allowed.write(ALLOWED)
+        allowed.flush()
+        flags = ["arraybridge._core", "--concise", "--mypy-config-file", config, "--allowlist", allowed.name]
+        return stubtest.test_stubs(stubtest.parse_options(flags))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Another distribution that installs a package `arraybridge`: said at import, with its name and what mends it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "python/arraybridge"
+OTHER_OWNS = "arraybridge/__init__.py,,\narraybridge/conversion.py,,\n"
+MEND = "pip uninstall arraybridge && pip install --force-reinstall arraybridged"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Where our wheel was installed, as far as an import needs it."""
+    folder = tmp_path / "site-packages"
+    shutil.copytree(PACKAGE, folder / "arraybridge", ignore=shutil.ignore_patterns("__pycache__", "bin", "*.so"))
+    distribution(folder, "arraybridged", "0.1.0", OTHER_OWNS)
+    return folder
+
+
+def distribution(site: Path, name: str, version: str, record: str) -> None:
+    described = site / f"{name}-{version}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (described / "RECORD").write_text(record)
+
+
+def python(site: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    head = f"import runpy, sys; sys.path.insert(0, {str(site)!r}); "
+    command = [sys.executable, "-I", "-S", "-W", "default", "-c", head + script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_without_another_nothing_is_looked_up(site: Path) -> None:
+    distribution(site, "arraybridge_tools", "1.0", OTHER_OWNS)  # another name
+    done = python(site, "import arraybridge; print('importlib.metadata' in sys.modules)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_another_beside_us_is_named_with_what_mends_it(site: Path) -> None:
+    distribution(site, "arraybridge", "0.5.2", OTHER_OWNS)
+    done = python(site, "import arraybridge; print(arraybridge.MemoryType.TORCH)")
+    assert (done.returncode, done.stdout) == (0, "torch\n")
+    assert done.stderr.startswith("<string>:1: UserWarning: arraybridge 0.5.2 brings a package arraybridge, too")
+    assert MEND in done.stderr
+
+
+def test_another_that_has_no_such_package_is_none(site: Path) -> None:
+    distribution(site, "arraybridge", "0.5.2", "elsewhere/__init__.py,,\n")
+    done = python(site, "import arraybridge")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_another_that_does_not_say_what_it_brought_is_named(site: Path) -> None:
+    distribution(site, "arraybridge", "0.2.1", "")
+    (site / "arraybridge-0.2.1.dist-info/RECORD").unlink()
+    assert "arraybridge 0.2.1 brings" in python(site, "import arraybridge").stderr
+
+
+@pytest.mark.parametrize("script", ["import arraybridge.broker", "runpy.run_module('arraybridge', run_name='__main__')"])
+def test_files_that_another_overwrote_are_refused(site: Path, script: str) -> None:
+    distribution(site, "arraybridge", "0.5.2", OTHER_OWNS)
+    for overwritten in ("__init__.py", "devices.py", "decorators.py"):
+        (site / "arraybridge" / overwritten).write_text("")
+    done = python(site, script, "doctor")
+    assert done.returncode == 1
+    last = done.stderr.strip().rpartition("\n")[2]
+    assert last == f"ImportError: arraybridge 0.5.2 brings a package arraybridge, too: one overwrites the other. {MEND}"

@@ -48,7 +48,7 @@ std::vector<std::string> Split(const std::string& text, char separator) {
 
 bool IsCall(const std::string& name) {
 #define SIM_NAME(base, ...) #base,
-  static const std::set<std::string> kNames = {"*", SIM_CALLS(SIM_NAME)};
+  static const std::set<std::string> kNames = {"*", SIM_CALLS(SIM_NAME) SIM_GUEST_CALLS(SIM_NAME)};
 #undef SIM_NAME
   return kNames.contains(name);
 }

@@ -163,6 +163,11 @@ TEST_P(AllKindsTest, ReplacedRangesAreCarvedAgain) {
     auto array = broker.Acquire({.name = "frame"});
     ASSERT_TRUE(array.ok()) << array.status().ToString();
     ASSERT_TRUE(IsFilled(array->views[0], kBytes, fill));
+    array->views.clear();
+    // What is let go of goes back from a thread of its own, which a busy machine keeps waiting.
+    if (round % 10 == 9) {
+      ASSERT_TRUE(broker.Flush().ok());
+    }
   }
   EXPECT_LE(broker.client_stats().arena_bytes, 16u << 20) << "200 frames of 300 kB went through";
 }

@@ -42,7 +42,7 @@ Status ResolveListen(Draft& draft, const Reading& reading) {
 
 Status ResolveTls(const Config& config, const Reading& reading, bool checking) {
   const Status checked = CheckTls(config, checking);
-  if (checked.ok()) return checked;
+  if (checked.ok()) return Ok();
   const std::string& setting = checked.metadata().front().second;
   const std::string where = setting == "server.listen" ? WhereOr(reading, setting, "--listen") : reading.Where(setting);
   return InvalidArgument(where, checked.message());

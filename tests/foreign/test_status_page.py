@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -45,8 +46,17 @@ def test_a_browser_draws_it(daemon: Any, open_session: Callable[..., Session], t
     assert "Content Security Policy" not in done.stderr  # its own policy lets its own style through
 
 
-def test_it_is_drawn_on_a_small_screen_too(daemon: Any, tmp_path: Path) -> None:
+def test_it_is_drawn_on_a_small_screen_too(daemon: Any, open_session: Callable[..., Session], tmp_path: Path) -> None:
+    open_session(daemon).publish("one", bytes(3 << 19))
     picture = tmp_path / "page.png"
-    browse(url(daemon) + "/", tmp_path, f"--screenshot={picture}", "--window-size=390,844", "--hide-scrollbars")
+    flags = ["--dump-dom", f"--screenshot={picture}", "--window-size=390,844", "--hide-scrollbars"]
+    drawn = browse(url(daemon) + "/", tmp_path, *flags).stdout
+    # What the browser had when it drew: our page, with what was published, and no page of its own about an error.
+    assert "<title>arraybridged</title>" in drawn
+    (users,) = re.findall(r"<h2>Users.*?(<table>.*?</table>)", drawn, re.DOTALL)
+    assert re.search(r"<td class=\"n\">1\s*</td><td class=\"n\">1\.5 MiB\s*</td>", users), users
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert picture.stat().st_size > 5000  # more than an empty sheet
+    assert struct.unpack(">II", picture.read_bytes()[16:24]) == (390, 844)
+    blank = tmp_path / "blank.png"
+    browse("about:blank", tmp_path, f"--screenshot={blank}", "--window-size=390,844", "--hide-scrollbars")
+    assert picture.stat().st_size > 2 * blank.stat().st_size

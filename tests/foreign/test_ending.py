@@ -1,0 +1,60 @@
+"""The end that an operator asks for: once with patience, twice without."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from foreign_client import DAEMON, PATIENCE_S, Address
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from test_reload import Manager, manager
+
+__all__ = ["manager"]
+
+
+class Unfinished:
+    """A call whose request never comes: the daemon knows of it, and cannot answer."""
+
+    def __init__(self, address: Address) -> None:
+        self._over = threading.Event()
+        self._channel = address.channel()
+        call = self._channel.stream_unary("/arraybridge.v1.Broker/GetServerInfo")
+        self._future = call.future(self._request())
+        # One connection carries both, in their order: who has answered this one has seen the other.
+        health_pb2_grpc.HealthStub(self._channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+
+    def _request(self) -> Iterator[bytes]:
+        self._over.wait()
+        yield from ()
+
+    def close(self) -> None:
+        self._over.set()
+        self._channel.close()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, manager: Manager) -> Iterator[subprocess.Popen[bytes]]:
+    (tmp_path / "run").mkdir(mode=0o700)
+    words = [str(DAEMON), "--directory", str(tmp_path / "run"), "--drain-timeout", "1h"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as daemon:
+        assert manager.next()["READY"] == "1"
+        yield daemon
+        daemon.kill()
+
+
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
+def test_who_asks_twice_does_not_wait(
+    tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager, again: signal.Signals
+) -> None:
+    call = Unfinished(Address(tmp_path / "run"))
+    daemon.send_signal(signal.SIGTERM)
+    assert manager.next()["STOPPING"] == "1"
+    with pytest.raises(subprocess.TimeoutExpired):
+        daemon.wait(0.5)  # the one call keeps it: by itself it would end in an hour
+    daemon.send_signal(again)
+    assert daemon.wait(PATIENCE_S) == -again
+    call.close()

@@ -1,16 +1,16 @@
 # Debian packages: cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
 # libarraybridge1 (the C API) and libarraybridge-dev (headers, archives). None of the Python package: it needs a newer
 # NumPy than Debian 12 has. The programs in them are linked with Debian's OpenSSL and zlib (ab_program_of_debian); the
-# components daemon and tools have those that need the C library and libgcc_s alone.
+# components Daemon and Tools have those that need the C library and libgcc_s alone.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)
 set(CPACK_PACKAGE_CONTACT "arraybridge maintainers <maintainers@arraybridge.org>")
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL daemon_of_debian service tools_of_debian tools_manual library development)
-set(CPACK_COMPONENT_DAEMON_OF_DEBIAN_GROUP daemon)
+set(CPACK_COMPONENTS_ALL DaemonOfDebian Service ToolsOfDebian ToolsManual Runtime Development)
+set(CPACK_COMPONENT_DAEMONOFDEBIAN_GROUP daemon)
 set(CPACK_COMPONENT_SERVICE_GROUP daemon)
-set(CPACK_COMPONENT_TOOLS_OF_DEBIAN_GROUP tools)
-set(CPACK_COMPONENT_TOOLS_MANUAL_GROUP tools)
+set(CPACK_COMPONENT_TOOLSOFDEBIAN_GROUP tools)
+set(CPACK_COMPONENT_TOOLSMANUAL_GROUP tools)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -31,11 +31,11 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION
   "command line of arraybridged\narraybridgectl asks a running arraybridged, of this host or over TLS: what is\nshared, who holds it and why not otherwise; and tells it what to do. For\noperators, and for containers that have no broker of their own.")
 
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libarraybridge1)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libarraybridge1)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_LIBRARY_DESCRIPTION
+set(CPACK_DEBIAN_RUNTIME_DESCRIPTION
   "client library of arraybridged\nA C API to the arrays that an arraybridged shares, for C and every language\nthat can call it. Needs the C and C++ runtime alone.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libarraybridge-dev)
@@ -47,11 +47,11 @@ set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
 # What every Debian package has: who owns it, and what changed.
 string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/debian)
-set(package_of_service arraybridged)
-set(package_of_tools_manual arraybridge-tools)
-set(package_of_library libarraybridge1)
-set(package_of_development libarraybridge-dev)
-foreach(component service tools_manual library development)
+set(package_of_Service arraybridged)
+set(package_of_ToolsManual arraybridge-tools)
+set(package_of_Runtime libarraybridge1)
+set(package_of_Development libarraybridge-dev)
+foreach(component Service ToolsManual Runtime Development)
   set(package ${package_of_${component}})
   set(changelog ${CMAKE_CURRENT_BINARY_DIR}/debian/${package}.changelog)
   file(WRITE ${changelog} "arraybridge (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${today}\n")
@@ -61,5 +61,5 @@ foreach(component service tools_manual library development)
     COMPONENT ${component})
 endforeach()
 install(FILES ${debian}/libarraybridge1.lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
-  RENAME libarraybridge1 COMPONENT library)
+  RENAME libarraybridge1 COMPONENT Runtime)
 include(CPack)

@@ -25,8 +25,10 @@ class Container:
     this repository, should it lie there.
     """
 
-    def __init__(self, sockets: Path, *command: object, environment: dict[str, str] | None = None) -> None:
-        isolation = ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts", "--die-with-parent", "--new-session"]
+    def __init__(self, sockets: Path, *command: object, environment: dict[str, str] | None = None, pids: bool = True) -> None:
+        """pids: it has a pid namespace of its own, too; otherwise it shares the host's with all that have none."""
+        isolation = ["--unshare-ipc", "--unshare-net", "--unshare-uts", "--die-with-parent", "--new-session"]
+        isolation += ["--unshare-pid"] if pids else []
         files = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/tmp", "--tmpfs", "/run"]
         for folder in (ROOT, BUILD.resolve()):  # wherever they lie: /tmp is another one in there
             files += ["--ro-bind", str(folder), str(folder)]
@@ -53,6 +55,13 @@ class Container:
         assert not isinstance(answer, dict) or "error" not in answer, answer["error"]
         return answer
 
+    def pid(self) -> int:
+        """The program's, as the host counts: the last of those that bubblewrap starts one from the other."""
+        pid = self.process.pid
+        while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            (pid,) = map(int, children)
+        return pid
+
     def kill(self) -> None:
         """As an engine does: the container's first process, and with it all of them."""
         self.process.send_signal(signal.SIGKILL)
@@ -66,9 +75,9 @@ class Container:
 class Broker(Container):
     """arraybridged in a container of its own."""
 
-    def __init__(self, sockets: Path, *flags: object, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, sockets: Path, *flags: object, environment: dict[str, str] | None = None, pids: bool = True) -> None:
         command = [DAEMON, "--directory", ADDRESS, "--ready-fd", "1", "--host-capacity", "256MiB", "--cache", "0", *flags]
-        super().__init__(sockets, *command, environment=environment)
+        super().__init__(sockets, *command, environment=environment, pids=pids)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,13 @@ MIB = 1 << 20
 class Gpu(Container):
     """A C++ client with arrays on the simulated GPU."""
 
-    def __init__(self, sockets: Path, machine: str) -> None:
-        super().__init__(sockets, PROGRAM, ADDRESS, DRIVER, environment={"SIMULATED_CUDA": machine})
+    def __init__(self, sockets: Path, machine: str, pids: bool = True) -> None:
+        super().__init__(sockets, PROGRAM, ADDRESS, DRIVER, environment={"SIMULATED_CUDA": machine}, pids=pids)
+
+    def allocations(self) -> set[int]:
+        """Those of the simulated driver that this process has mapped: each is a file without a name, known by its inode."""
+        maps = Path(f"/proc/{self.pid()}/maps").read_text()
+        return set(map(int, re.findall(r"^\S+ \S+ \S+ \S+ (\d+) +/memfd:simulated_cuda", maps, re.MULTILINE)))
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +58,18 @@ def test_vmm_descriptors_need_the_socket_alone(run: Callable[..., Any]) -> None:
     assert reader.line("leases") == "0"
 
 
+def test_the_readers_memory_is_the_drivers_very_allocation(run: Callable[..., Any]) -> None:
+    broker, maker, reader = start(run, "devices=1")
+    before, elsewhere = maker.allocations(), reader.allocations()
+    assert maker.line("publish_in_place frame 7") == "ok"
+    (made,) = maker.allocations() - before
+    assert reader.allocations() == elsewhere
+    assert reader.line("get frame") == "7"
+    assert reader.allocations() - elsewhere == {made}
+    # The broker made it and keeps it; who has it mapped is nobody else.
+    assert made in {link.stat().st_ino for link in Path(f"/proc/{broker.pid()}/fd").iterdir()}
+
+
 def test_a_reader_that_is_killed_gives_back_what_it_had(run: Callable[..., Any]) -> None:
     _, maker, reader = start(run, "devices=1")
     assert maker.line("put frame 3") == "ok"
@@ -67,3 +85,15 @@ def test_legacy_handles_are_refused_with_the_reason(run: Callable[..., Any]) -> 
     _, maker, _ = start(run, "devices=1;off=103")
     answer = maker.line("put frame 3")
     assert "cuda_ipc is refused: it runs in another PID namespace" in answer
+
+
+def test_a_legacy_handle_that_was_made_is_refused_to_a_reader_elsewhere(run: Callable[..., Any]) -> None:
+    # `dir`: where processes of one machine find each other's events, and so where all of these could.
+    machine = f"devices=1;off=103;dir={ADDRESS}"
+    run(Broker, "--cuda-driver", DRIVER, environment={"SIMULATED_CUDA": machine}, pids=False)
+    maker, neighbour, elsewhere = run(Gpu, machine, pids=False), run(Gpu, machine, pids=False), run(Gpu, machine)
+    assert maker.line("put frame 3") == "ok"
+    assert neighbour.line("get frame") == "3"
+    assert "cuda_ipc is refused: it runs in another PID namespace" in elsewhere.line("get frame")
+    assert elsewhere.line("mapped") == "0"
+    assert maker.line("leases") == "1"  # the neighbour's

@@ -127,8 +127,7 @@ class Lifeline:
 
     def ask(self, verb: int, message: Any, answer: Any) -> int | None:
         """The descriptor that came with the answer, the caller's to close."""
-        self.request += 1
-        self.socket.send(HEADER.pack(verb, 0, 0, self.request) + message.SerializeToString())
+        self.send(verb, message)
         size = array.array("i").itemsize
         frame, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(size))
         if not frame:
@@ -143,6 +142,11 @@ class Lifeline:
             assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
             descriptors.frombytes(data)
         return descriptors[0] if descriptors else None
+
+    def send(self, verb: int, message: Any) -> None:
+        """A request whose answer nobody reads, or the caller."""
+        self.request += 1
+        self.socket.send(HEADER.pack(verb, 0, 0, self.request) + message.SerializeToString())
 
     def redeem(self, ticket: Any) -> tuple[Any, int]:
         answer = self.messages.RedeemResponse()

@@ -17,11 +17,11 @@ from typing import Any
 import foreign_client
 import grpc
 from foreign_client import Address, Lifeline, Refused, Session
-from google.protobuf import message_factory
+from google.protobuf import json_format, message_factory
 
 VERBS = {name: number for number, name in enumerate(
     ("OpenSession", "GetServerInfo", "Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List",
-     "GetStats", "Redeem", "Browse", "OpenChannel", "CloseChannel", "Receive"), start=1)}  # fmt: skip
+     "GetStats", "Redeem", "Browse", "OpenChannel", "CloseChannel", "Receive", "Ring", "Watch", "Inspect"), start=1)}  # fmt: skip
 
 
 class Actor:
@@ -33,6 +33,8 @@ class Actor:
         self.sessions: dict[str, Any] = {}
         self.kept: list[Any] = []
         self.begun: Any = None
+        self.waits: list[Any] = []
+        self.watches: dict[str, Any] = {}
 
     def uid(self) -> int:
         return os.getuid()
@@ -49,6 +51,8 @@ class Actor:
         """The answer's bytes. A descriptor that comes along is kept open."""
         of = self.sessions[session]
         if isinstance(of, Session):
+            if verb == "Watch":
+                return bytes(self._stream(of, **fields).SerializeToString())
             return bytes(of.call(verb, **fields).SerializeToString())
         response = {"Receive": "AcquireResponse"}.get(verb, f"{verb}Response")
         answer = getattr(self.messages, response)()
@@ -56,6 +60,49 @@ class Actor:
         if descriptor is not None:
             self.kept.append(descriptor)
         return bytes(answer.SerializeToString())
+
+    def told(self, session: str, verb: str, **fields: Any) -> dict[str, Any]:
+        """The answer's fields."""
+        answer = {"Receive": "AcquireResponse"}.get(verb, f"{verb}Response")
+        message = getattr(self.messages, answer).FromString(self.call(session, verb, **fields))
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+    def _stream(self, of: Session, **fields: Any) -> Any:
+        """The first answer of a watch, which stays open."""
+        stream = of.stub.Watch(self.messages.WatchRequest(**fields), metadata=of.metadata, timeout=foreign_client.PATIENCE_S)
+        self.kept.append(stream)
+        return next(stream)
+
+    def watch(self, name: str, session: str, **fields: Any) -> None:
+        """Opens a watch that `hear` knows by this name."""
+        if isinstance(self.sessions[session], Session):
+            self._stream(self.sessions[session], **fields)
+            self.watches[name] = self.kept[-1]
+        else:
+            self.watches[name] = (session, int(self.told(session, "Watch", **fields)["watch"]))
+
+    def hear(self, name: str, until: str) -> list[dict[str, Any]]:
+        """All that it has been told since, up to the publication of a share of that name."""
+        heard: list[dict[str, Any]] = []
+        while not any((each["kind"], each.get("name")) == ("EVENT_KIND_PUBLISH", until) for each in heard):
+            heard += self._news(self.watches[name])
+        return heard
+
+    def _news(self, watch: Any) -> list[dict[str, Any]]:
+        if isinstance(watch, tuple):
+            answer = self.told(watch[0], "Watch", watch=watch[1], timeout_ms=60_000)
+        else:
+            answer = json_format.MessageToDict(next(watch), preserving_proto_field_name=True)
+        return list(answer.get("events", []))
+
+    def wait_much(self, session: str, count: int, verb: str, **fields: Any) -> None:
+        """So many requests that wait; nobody looks at what they come to."""
+        of = self.sessions[session]
+        for _ in range(count):
+            if isinstance(of, Session):
+                self.waits.append(of.begin(verb, **fields))
+            else:
+                of.send(VERBS[verb], getattr(self.messages, f"{verb}Request")(**fields))
 
     def publish(self, session: str, name: str, content: bytes, namespace: str = "default", **fields: Any) -> int:
         published, mapping = self.sessions[session].publish(name, content, namespace, **fields)

@@ -422,6 +422,23 @@ def test_only_administrators_are_served(place: Place, user: Callable[..., User])
     assert alice("administer", "Trim")["code"] == 14
 
 
+def test_the_sockets_group_is_let_in_and_nobody_else(place: Place, user: Callable[..., User]) -> None:
+    """As arraybridged-admin.socket makes it: a file of a group of its own, whose members administer by being in it."""
+    daemon = place.daemon(f'[access]\nadmins = ["root", "gid:{OPERATORS}"]\n')
+    os.chown(daemon.directory / "admin.sock", 0, OPERATORS)
+    (daemon.directory / "admin.sock").chmod(0o660)
+    member, stranger = user(ALICE, [OPERATORS]).act, user(BOB).act
+    assert isinstance(member("administer", "SetQuota", of={"namespace": "default", "uid": BOB}, bytes=1 << 20), bytes)
+    assert isinstance(member("administer", "Trim"), bytes)
+    # The file keeps him out before the list could.
+    assert stranger("administer", "Trim")["code"] == 14
+    assert "administration refused" not in daemon.log.read_text()
+    # Being let in by the file is not enough.
+    place.configure('[access]\nadmins = ["root"]\n')
+    assert done(daemon, "reload") == "changed access.admins\n"
+    assert member("administer", "Trim") == {"code": 7, "text": f"user {ALICE} is no administrator of this broker"}
+
+
 @pytest.mark.parametrize("admins", ['["token:/etc/hostname"]', '["same_uid"]', "[]", '["nobody-by-this-name"]'])
 def test_who_cannot_administer_is_no_configuration(tmp_path: Path, admins: str) -> None:
     path = tmp_path / "arraybridged.toml"

@@ -47,6 +47,9 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
     ("Withdraw", {"shares": KEY}),
     ("OpenChannel", {"name": "frames", "role": 1}),
     ("OpenChannel", {"name": "frames", "role": 2}),
+    ("Watch", {}),
+    ("Inspect", {"share": {"name": "secret"}}),
+    ("Inspect", {"share": {"id": 1}}),
 ]
 BROWSING: list[tuple[str, dict[str, Any]]] = [("Browse", {"part": part}) for part in (0, 1, 2)]
 WRITING = {"Allocate", "Publish", "Withdraw", "OpenChannel"}
@@ -94,6 +97,85 @@ def test_neither_reads_nor_names_what_is_the_others(place: Place, user: Users) -
     assert "project-x" not in daemon.log.read_text()
 
 
+def test_neither_hears_of_the_other(place: Place, user: Users) -> None:
+    place.daemon(CONFIG, bytes_per_uid="16MiB")
+    alice, bob = user(ALICE).act, opened(user(BOB))
+    watched = [(door, namespace) for door in DOORS for namespace in ("", "default", "project-x", "team")]
+    for door, namespace in watched:
+        if namespace == "team":
+            assert bob("call", door, "Watch", namespace=namespace)["code"] == PERMISSION_DENIED
+        else:
+            bob("watch", f"{door}/{namespace}", door, namespace=namespace)
+    for door in DOORS:  # all that there is to hear of: sessions, arenas, shares, leases, names that go, refusals, a quota
+        alice("open", door, door, client="alice's tool")
+        for namespace in ("project-x", "default", "team"):
+            alice("watch", f"{door}/{namespace}", door, namespace=namespace)
+    for namespace in ("project-x", "default", "team"):
+        alice("publish", "grpc", "secret", b"alice's bytes", namespace, note="alice's route")
+        for door in DOORS:
+            alice("call", door, "Acquire", namespace=namespace, shares=KEY)
+            assert alice("call", door, "Withdraw", namespace=namespace, shares=[{"name": "never"}])["code"] == NOT_FOUND
+            assert alice("call", door, "Allocate", namespace=namespace, size=32 << 20)["code"] == RESOURCE_EXHAUSTED
+        alice("call", "grpc", "Withdraw", namespace=namespace, shares=KEY)
+        alice("publish", "grpc", "last", b"more", namespace)
+    for namespace in ("default", "project-x"):
+        bob("publish", "grpc", "own", b"bob's", namespace)
+    for door, namespace in watched:
+        if namespace != "team":
+            heard = bob("hear", f"{door}/{namespace}", "own")
+            assert {each.get("uid") for each in heard} == {BOB}, heard
+            assert {each.get("name") for each in heard} <= {"own", None}
+            assert not any("alice" in each.get("note", "") for each in heard)
+    for door in DOORS:  # who may hear it did
+        for namespace in ("project-x", "default", "team"):
+            heard = alice("hear", f"{door}/{namespace}", "last")
+            assert isinstance(heard, list), heard
+            kinds = {each["kind"].removeprefix("EVENT_KIND_") for each in heard}
+            assert {"ALLOCATE", "PUBLISH", "ACQUIRE", "WITHDRAW", "REFUSAL", "QUOTA"} <= kinds
+
+
+def test_neither_inspects_what_is_the_others(place: Place, user: Users) -> None:
+    place.daemon(CONFIG)
+    alice, bob = user(ALICE).act, opened(user(BOB))
+    for door in DOORS:
+        alice("open", door, door, client="alice's tool")
+    share = alice("publish", "grpc", "secret", b"alice's bytes", "default", note="alice's route")
+    assert alice("read", "grpc", "secret") == b"alice's bytes"
+    assert "alice's route" in str(alice("told", "lifeline", "Inspect", namespace="default", share={"name": "secret"}))
+    for door in DOORS:
+        there = bob("call", door, "Inspect", namespace="default", share={"name": "secret"})
+        nothing = bob("call", door, "Inspect", namespace="default", share={"name": "secreT"})
+        assert there["code"] == NOT_FOUND
+        assert nothing["text"].replace("secreT", "secret") == there["text"]
+        there = bob("call", door, "Inspect", namespace="default", share={"id": share})
+        nothing = bob("call", door, "Inspect", namespace="default", share={"id": share + 1000})
+        assert there["code"] == NOT_FOUND
+        assert nothing["text"].replace(str(share + 1000), str(share)) == there["text"]
+    bob("publish", "grpc", "secret", b"bob's", "default")
+    for door in DOORS:  # of his own of that name: his sessions alone, her readings in no count
+        told = bob("told", door, "Inspect", namespace="default", share={"name": "secret"})
+        assert {each["uid"] for each in told["offers"]} == {BOB}
+        assert len(told["offers"]) == len(DOORS) and "offers_left_out" not in told
+        assert told["maker"]["uid"] == BOB and "readers" not in told
+        assert "alice" not in str(told)
+
+
+def test_neither_exports_what_is_the_others(place: Place, user: Users) -> None:
+    place.daemon(CONFIG)
+    alice, bob = opened(user(ALICE)), opened(user(BOB))
+    handle = alice("told", "grpc", "Allocate", namespace="default", size=4096)["handle"]
+    arena = {"arena": int(handle["arena"]), "arena_generation": int(handle["generation"])}
+    end = int(alice("told", "lifeline", "OpenChannel", namespace="default", name="frames", role=2)["channel"])
+    alice("publish", "grpc", "secret", b"alice's bytes", "default")
+    alice("call", "lifeline", "Acquire", namespace="default", shares=KEY)
+    for door in DOORS:
+        for mine, nobodys in ((arena, {**arena, "arena": arena["arena"] + 1000}), ({"road_of": end}, {"road_of": end + 1000})):
+            there, nothing = bob("call", door, "Export", **mine), bob("call", door, "Export", **nobodys)
+            assert there["code"] == NOT_FOUND
+            assert there == {"code": nothing["code"], "text": nothing["text"].replace("1001", "1")}
+        assert bob("call", door, "Mapped", arena=arena["arena"])["code"] == NOT_FOUND
+
+
 def test_nobody_acts_in_anothers_session(place: Place, user: Users) -> None:
     place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB))
@@ -139,6 +221,59 @@ def test_neither_starves_the_other(place: Place, user: Users) -> None:
     assert {answer["code"] for answer in refused} == {RESOURCE_EXHAUSTED}
     for namespace in ("default", "mine"):
         assert isinstance(bob("call", "grpc", "Allocate", namespace=namespace, size=4 << 20), bytes)
+
+
+def test_neither_keeps_the_other_from_watching(place: Place, user: Users) -> None:
+    place.daemon(CONFIG, watchers_per_uid="3")
+    alice, bob = opened(user(ALICE)), opened(user(BOB))
+    got = [alice("call", door, "Watch") for door in DOORS * 3]
+    assert [isinstance(each, bytes) for each in got] == [True] * 3 + [False] * 3
+    for refused in got[3:]:
+        assert refused["code"] == RESOURCE_EXHAUSTED
+        assert "watchers_per_uid" in refused["text"]
+    for door in DOORS:
+        assert isinstance(bob("call", door, "Watch"), bytes)
+
+
+def test_neither_keeps_the_other_from_going_without_calls(place: Place, user: Users) -> None:
+    place.daemon(CONFIG, rings_per_uid="2", roads_per_uid="1")
+    alice, bob = user(ALICE).act, user(BOB).act
+    for number in range(3):
+        alice("open", str(number), "lifeline")
+    rings = [alice("call", str(number), "Browse", namespace="default", part=2) for number in range(3)]
+    assert [isinstance(each, bytes) for each in rings] == [True, True, False]
+    assert "rings_per_uid" in rings[2]["text"]
+    bob("open", "0", "lifeline")
+    assert isinstance(bob("call", "0", "Browse", namespace="default", part=2), bytes)
+    for act, names in ((alice, ("one", "two")), (bob, ("one",))):
+        roads = []
+        for name in names:
+            ends = [int(act("told", "0", "OpenChannel", namespace="default", name=name, role=role)["channel"]) for role in (1, 2)]
+            roads.append(act("call", "0", "Browse", namespace="default", part=8, channel=ends[0]))
+        assert [isinstance(each, bytes) for each in roads] == [True, False][: len(names)], roads
+        assert all("roads_per_uid" in each["text"] for each in roads[1:])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_neither_keeps_the_other_waiting(place: Place, user: Users, door: str) -> None:
+    place.daemon(CONFIG, sessions_per_uid="4", queued_requests_per_session="64", bytes_per_uid="16MiB")
+    alice, bob = user(ALICE).act, opened(user(BOB))
+    alice("open", "looks")
+    for size in (8, 8):  # all that she may have
+        assert isinstance(alice("call", "looks", "Allocate", namespace="default", size=size << 20), bytes)
+    names = {"namespace": "default", "shares": [{"name": "never"}], "timeout_ms": 60_000}
+    for number in range(3):
+        alice("open", str(number), door)
+        alice("wait_much", str(number), 32, "Acquire", **names)
+        alice("wait_much", str(number), 40, "Allocate", namespace="default", size=8 << 20, timeout_ms=60_000)
+    eventually("all that may wait do", lambda: alice("waiting", "looks") == 3 * 64)
+    # His are served, those too that wait.
+    assert isinstance(bob("call", door, "Allocate", namespace="default", size=8 << 20), bytes)
+    bob("begin", "grpc", "Acquire", namespace="default", shares=[{"name": "soon"}], timeout_ms=60_000)
+    eventually("his waits, too", lambda: bob("waiting", "grpc") == 3 * 64 + 1)
+    bob("publish", "grpc", "soon", b"here", "default")
+    assert b"soon" in bob("finish")
+    assert alice("waiting", "looks") == 3 * 64
 
 
 # ---- what the operator opens ----

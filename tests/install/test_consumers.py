@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_install import address, prefix, serving
+from test_install import ROOT, address, prefix, serving
 
 __all__ = ["address", "prefix"]
 
@@ -38,6 +38,8 @@ def test_the_shared_object_has_the_c_api_alone(prefix: Path) -> None:
     exported = {words[7] for words in lines if len(words) > 7 and words[6] != "UND" and words[4] in ("GLOBAL", "WEAK")}
     names = set(re.findall(r"^AB_API [^(]*\b(ab_\w+)\(", (prefix / "include/arraybridge/arraybridge.h").read_text(), re.MULTILINE))
     assert names and exported == {f"{name}@@ARRAYBRIDGE_1" for name in names} | {"ARRAYBRIDGE_1"}
+    # The list is the promise: what goes from header and source alike goes from here by somebody's decision.
+    assert set(re.findall(r"^    (\w+);$", (ROOT / "client/c_api.map").read_text(), re.MULTILINE)) == names
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", library)))
     assert needed <= {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -115,3 +116,26 @@ def test_the_daemon_is_one_file(prefix: Path) -> None:
         dynamic = subprocess.run(["readelf", "-d", str(prefix / "bin" / name)], stdout=subprocess.PIPE, text=True, check=True)
         needed = {line.split("[")[1].rstrip("]") for line in dynamic.stdout.splitlines() if "(NEEDED)" in line}
         assert needed <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, needed
+
+
+COMPONENTS = {
+    "Daemon": {"bin/arraybridged"},
+    "Tools": {"bin/arraybridgectl"},
+    "Service": {"lib/systemd/system/arraybridged.service", "lib/sysusers.d/arraybridge.conf", "share/arraybridge/arraybridged.toml"},
+    "Runtime": {"lib/libarraybridge.so.1"},
+    "Development": {"include/arraybridge/arraybridge.h", "lib/libarraybridge_client.a", "lib/pkgconfig/arraybridge.pc"},
+}
+
+
+def test_each_component_has_what_its_name_says(tmp_path: Path) -> None:
+    laid: dict[str, str] = {}
+    for component, wanted in COMPONENTS.items():
+        where = tmp_path / component
+        command = ["cmake", "--install", str(BUILD), "--prefix", str(where), "--component", component]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found = {re.sub(r"^lib/[^/]+-linux-gnu/", "lib/", str(path.relative_to(where))) for path in where.rglob("*") if not path.is_dir()}
+        assert wanted <= found, component
+        if component in ("Daemon", "Tools"):
+            assert found == wanted
+        for path in found:
+            assert laid.setdefault(path, component) == component, path

@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import arraybridge
 import numpy as np
 import pytest
 
@@ -78,3 +79,19 @@ def test_many_at_once_are_noted_each(broker, client):
     for name in "ab":
         (reader,) = inspected(broker, name)["readers"]
         assert reader["note"] == "numpy place: copy_requested: copy=True"
+
+
+def test_what_is_held_without_a_call_is_not_told(broker):
+    """The first gets ask the broker; those after them write into this session's own page, of which nobody else knows."""
+    broker.put(np.ones(4), "frame")
+    with arraybridge.Broker(broker.address, namespace=broker.namespace, start="never") as reader:
+        asked = [reader.get("frame", "numpy") for _ in range(2)]
+        (told,) = inspected(broker, "frame")["readers"]
+        before = reader.stats()["client_holds_taken"]
+        held = [reader.get("frame", "numpy", copy=False) for _ in range(5)]
+        assert [float(each.sum()) for each in [*asked, *held]] == [4.0] * 7
+        assert reader.stats()["client_holds_taken"] - before == 5
+        reader.flush()
+        (after,) = inspected(broker, "frame")["readers"]
+        assert (after["count"], after["session"], after["last_ns"]) == (told["count"], told["session"], told["last_ns"])
+        assert 1 <= int(told["count"]) <= len(asked)

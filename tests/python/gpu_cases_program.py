@@ -1,8 +1,10 @@
 """One case each on the simulated GPU with fakes of the frameworks: ``gpu_cases_program.py ADDRESS NAME``."""
 
 import ctypes
+import gc
 import sys
 import warnings
+import weakref
 from typing import Any
 
 import arraybridge
@@ -67,16 +69,27 @@ def tensorflow_gets_what_is_complete(broker: arraybridge.Broker) -> None:
             assert room.raw == bytes([byte]) * 48, (target, byte, room.raw)
 
 
-def tensorflow_of_some_gpus_is_no_target(broker: arraybridge.Broker) -> None:
-    tensorflow = sys.modules["tensorflow"]
-    tensorflow.gpus.append("gpu1")  # type: ignore[attr-defined]
-    tensorflow.visible = ["gpu1"]  # type: ignore[attr-defined]
-    try:
-        broker.convert(frameworks.CupyArray.of(VALUES), "tensorflow", device=0)
-    except DeviceUnavailable as error:
-        assert "1 of 2 CUDA devices" in str(error)
-    else:
-        raise AssertionError("its first GPU is our second")
+def a_gpus_memory_never_reaches_who_has_no_gpu(broker: arraybridge.Broker) -> None:
+    sys.modules["tensorflow"].gpus.clear()  # type: ignore[attr-defined]
+    array = frameworks.CupyArray.of(VALUES)
+    gone = weakref.ref(array.owner)
+    for ask in (
+        lambda: broker.convert(array, "tensorflow", device=0),
+        lambda: adapters.named("tensorflow").view(asdlpack(array)),
+        lambda: arraybridge.convert_memory(array, "cupy", "tensorflow", 1),
+    ):
+        try:
+            ask()
+        except DeviceUnavailable as error:
+            assert "CUDA" in str(error), error
+        else:
+            raise AssertionError("it has no GPU")
+    got = broker.convert(array, "tensorflow")
+    assert not got.on_gpu and (got.values() == VALUES).all() and not array.asked[-1].get("copy")
+    del array, ask
+    gc.collect()
+    broker.flush()
+    assert gone() is None, "somebody holds what was refused"
 
 
 def exports_wait_for_their_queue(broker: arraybridge.Broker) -> None:

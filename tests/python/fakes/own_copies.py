@@ -54,7 +54,7 @@ def install(gpus: int = 1) -> None:
         sys.modules[name] for name in ("cupy", "torch", "tensorflow", "jax", "pyclesperanto")
     )
     add: Any = SimpleNamespace  # the modules are plain objects here
-    chosen = [0]  # TensorFlow's
+    chosen = [0]  # TensorFlow's, by CUDA's number
     of_cupy = uploaded(frameworks.CupyArray, lambda: cupy.__dict__["current"])
     of_tensorflow = uploaded(frameworks.TfTensor, lambda: chosen[0])
     cupy.__dict__.update(
@@ -68,11 +68,12 @@ def install(gpus: int = 1) -> None:
 
     @contextmanager
     def device(name: str) -> Any:
-        before, chosen[0] = chosen[0], int(name.removeprefix("GPU:"))
+        visible = tensorflow.visible_numbers()  # type: ignore[attr-defined]
+        before, chosen[0] = chosen[0], visible[int(name.removeprefix("GPU:"))]
         yield
         chosen[0] = before
 
-    tensorflow.__dict__["gpus"][:] = [f"gpu{number}" for number in range(gpus)]
+    tensorflow.__dict__["gpus"][:] = [frameworks.physical(number) for number in range(gpus)]
     tensorflow.__dict__.update(
         device=device, constant=of_tensorflow, stack=stacked(frameworks.TfTensor),
         raw_ops=add(DeepCopy=lambda x: of_tensorflow(x)),
@@ -84,7 +85,8 @@ def install(gpus: int = 1) -> None:
         return made
 
     jax.__dict__.update(
-        device_put=put, local_devices=lambda backend: [add(local_hardware_id=number) for number in range(gpus)],
+        device_put=put,
+        local_devices=lambda backend: [add(platform="gpu", local_hardware_id=number) for number in range(gpus)],
         numpy=add(array=uploaded(frameworks.JaxArray), stack=stacked(frameworks.JaxArray)),
     )  # fmt: skip
     cle.__dict__["push"] = uploaded(frameworks.CleArray)

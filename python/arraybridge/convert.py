@@ -265,7 +265,7 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps) -> 
         return target.view(source.view())
     if here[0] == devices.CUDA and source.description.fill is not None:
         # A private copy already, and of the same device: nothing is left to do if it may stay there.
-        unhindered = adapters.of_memory_type(source.description.framework).plain(source.array)
+        unhindered = cast(MemoryAdapter, source.adapter).plain(source.array)
         plain = source_of(unhindered, source.target)
         if here == where and chosen.dtype == source.description.dtype:
             return target.view(plain.view())

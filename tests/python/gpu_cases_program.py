@@ -11,7 +11,7 @@ import arraybridge
 import numpy as np
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
-from fakes import frameworks, gpu
+from fakes import frameworks, gpu, own_copies
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 
@@ -31,6 +31,12 @@ def layouts_of_a_gpu(broker: arraybridge.Broker) -> None:
     for target in ways:
         plan = plan_of(broker, backwards, target)
         assert plan.copies == 1 and plan.reasons[0].startswith("layout: strided"), plan
+    for source, target in (("cupy", "torch"), ("torch", "cupy"), ("numba", "torch"), ("numba", "cupy"), ("torch", "jax")):
+        repeated = frameworks.ARRAYS[source].of(VALUES, strides=(0, 4))
+        plan = plan_of(broker, repeated, target)
+        assert plan.copies == 1 and plan.via == "d2d-copy" and plan.reasons[0].startswith("layout: "), (source, plan)
+        got = arraybridge.convert_memory(repeated, None, target, 0)
+        assert got.on_gpu and got.address != repeated.address and (got.values() == repeated.values()).all()
     stepped = frameworks.DeviceNDArrayBase.of(VALUES, strides=(32, 8))
     assert plan_of(broker, stepped, "torch").zero_copy and plan_of(broker, stepped, "tensorflow").copies == 1
     stepped = frameworks.TorchTensor.of(VALUES, strides=(32, 8))
@@ -171,6 +177,7 @@ def numba_speaks_its_interface_alone(broker: arraybridge.Broker) -> None:
 warnings.simplefilter("ignore")
 gpu.start()
 frameworks.install()
+own_copies.install()
 with arraybridge.Broker(sys.argv[1], namespace="cases", start="never") as made:
     globals()[sys.argv[2]](made)
 print("done")

@@ -344,6 +344,7 @@ def test_a_plan_does_not_use_a_capsule_up(broker):
     assert broker.plan(view, "numpy").zero_copy and broker.convert(view, "numpy").tolist() == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 @pytest.mark.parametrize("target", ["tensorflow", "jax"])
 def test_memory_that_was_born_there_is_copied_for_who_never_writes(broker, target):
     """It lies in broker memory already, and is writable all the same."""

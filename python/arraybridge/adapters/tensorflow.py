@@ -247,7 +247,9 @@ def uploaded(source: View, number: int) -> Any:
 
 
 def stacked(tensors: Sequence[Any]) -> Any:
-    return _tensorflow().stack(tuple(tensors))
+    tensorflow = _tensorflow()
+    with tensorflow.device(tensors[0].device.rpartition("device:")[2]):  # by itself it might compute on its first
+        return tensorflow.stack(tuple(tensors))
 
 
 def clean(number: int | None) -> None:

@@ -307,6 +307,7 @@ class DeviceNDArrayBase(Held):
     """Numba's device array: the CUDA array interface alone."""
 
     __dlpack_device__ = None  # type: ignore[assignment]
+    dtype = property(lambda self: np.dtype(self.held.dtype))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -330,6 +331,7 @@ class LikeNumba(ModuleType):
         self.cuda = ModuleType("numba.cuda")
         self.cuda.as_cuda_array = self.as_cuda_array  # type: ignore[attr-defined]
         self.cuda.synchronize = lambda: None  # type: ignore[attr-defined]
+        self.cuda.device_array = lambda shape, dtype: DeviceNDArrayBase.of(np.zeros(shape, dtype))  # type: ignore[attr-defined]
 
     def as_cuda_array(self, source: Any) -> DeviceNDArrayBase:
         return DeviceNDArrayBase(_core.wrap_cuda_array_interface(source.__cuda_array_interface__, source))

@@ -27,8 +27,14 @@ def uploaded(kind: type[Held], number: Callable[[], int] = lambda: 0) -> Any:
     return upload
 
 
-def stacked(kind: type[Held]) -> Any:
-    return lambda arrays: kind.of(np.stack([each.values() for each in arrays]))
+def stacked(kind: type[Held], number: Callable[[], int] | None = None) -> Any:
+    """A function that stacks arrays of this class, on that GPU or where the first of them is."""
+
+    def stack(arrays: Any) -> Any:
+        there = number or (lambda: int(arrays[0].held.device[1]))
+        return uploaded(kind, there)(np.stack([each.values() for each in arrays]))
+
+    return stack
 
 
 class TorchTensor(frameworks.TorchTensor):
@@ -75,7 +81,7 @@ def install(gpus: int = 1) -> None:
 
     tensorflow.__dict__["gpus"][:] = [frameworks.physical(number) for number in range(gpus)]
     tensorflow.__dict__.update(
-        device=device, constant=of_tensorflow, stack=stacked(frameworks.TfTensor),
+        device=device, constant=of_tensorflow, stack=stacked(frameworks.TfTensor, lambda: chosen[0]),
         raw_ops=add(DeepCopy=lambda x: of_tensorflow(x)),
     )  # fmt: skip
 

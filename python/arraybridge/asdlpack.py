@@ -28,7 +28,7 @@ def asdlpack(obj: Any, *, copy: bool = False) -> View:
     view = _view_of(obj)
     if view.dtype.startswith(OPAQUE_PREFIXES):
         raise opaque_refused(type(obj).__name__, view.dtype, "pass array.view() of a dtype that it has")
-    return _core.copy_to_heap(view) if copy or type(obj) is bytes else view
+    return _core.copy_to_heap(view) if copy or isinstance(obj, bytes) else view
 
 
 def _view_of(obj: Any) -> View:

@@ -20,7 +20,7 @@ from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_text
 from arraybridge.channel import Channel
 from arraybridge.delivery import Acquired, Delivery, Wanted
 from arraybridge.detect import MemoryType
-from arraybridge.errors import BrokerError, InvalidRequest
+from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray
 from arraybridge.planner import Converted, Plan
 from arraybridge.progress import Progress
 from arraybridge.publication import Publication, entered_alike
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 # Inside the class, `list` is a verb.
 _Views = list[_core.View]
 _Arrays = list[Any]
+_ONLY_ONCE = (
+    "a capsule can be read only once, and a plan would use it up: plan for asdlpack(capsule), or convert it with explain=True"
+)
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
@@ -324,7 +327,7 @@ class Broker(Session):
         """The array, or tree of arrays, as `framework`'s, inside this process; shared if memory allows, else one copy.
 
         A tree is of dicts, lists, tuples, namedtuples and dataclasses, nested as you like, and comes back as the same
-        classes; plain values of namedtuples and dataclasses stay. The copy lies in broker memory, so a later `put` of the
+        classes; plain values in it (numbers, text, None) stay. The copy lies in broker memory, so a later `put` of the
         result copies nothing.
 
         Args:
@@ -352,7 +355,13 @@ class Broker(Session):
         copy: bool | None = None,
         allow_downcast: bool = False,
     ) -> Plan:
-        """What convert would do with this one array, and why. Nothing moves."""
+        """What convert would do with this one array, and why. Nothing moves.
+
+        Raises:
+            UnsupportedArray: a capsule, which can be read only once: a plan would use it up. What else `convert` raises.
+        """
+        if type(array).__name__ == "PyCapsule":
+            raise UnsupportedArray("PyCapsule", str(framework), "detect", _ONLY_ONCE)
         wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast)
         return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
 

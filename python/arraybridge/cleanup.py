@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
 from arraybridge import adapters
@@ -112,18 +112,51 @@ def execute_with_oom_recovery(func: Callable[[], _T], memory_type: str, max_retr
     Raises:
         Whatever func raises: any other error after one run, out of memory as the first run raised it.
     """
-    first: BaseException | None = None
-    for again in range(max(0, max_retries) + 1):
-        try:
+    tries = _Tries(memory_type, max_retries)
+    while tries.another():
+        with tries:
             return func()
-        except Exception as error:
-            if not is_oom_error(error, memory_type):
-                raise
-            first = first or error
-            # The frames of the run hold its arrays.
-            for each in _with_causes(error):
-                traceback.clear_frames(each.__traceback__)
-        if again < max_retries:
-            clear_cache(memory_type)
-    assert first is not None
-    raise first
+    raise tries.failure
+
+
+async def await_with_oom_recovery(func: Callable[[], Awaitable[_T]], memory_type: str, max_retries: int = 2) -> _T:
+    """execute_with_oom_recovery of a function whose result is awaited."""
+    tries = _Tries(memory_type, max_retries)
+    while tries.another():
+        with tries:
+            return await func()
+    raise tries.failure
+
+
+class _Tries:
+    """Runs of one function, each in `with`, which keeps the errors that say that there is no memory."""
+
+    def __init__(self, memory_type: str, max_retries: int) -> None:
+        self._memory_type = memory_type
+        self._left = max(0, max_retries) + 1
+        self._first: BaseException | None = None
+
+    @property
+    def failure(self) -> BaseException:
+        """What the first run raised. REQUIRES: all have failed."""
+        assert self._first is not None
+        return self._first
+
+    def another(self) -> bool:
+        """Whether there is another run; after one that failed the caches are cleared before it."""
+        if self._left and self._first is not None:
+            clear_cache(self._memory_type)
+        self._left -= 1
+        return self._left >= 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or not is_oom_error(error, self._memory_type):
+            return False
+        self._first = self._first or error
+        # The frames of the run hold its arrays.
+        for each in _with_causes(error):
+            traceback.clear_frames(each.__traceback__)
+        return True

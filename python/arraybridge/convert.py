@@ -11,15 +11,15 @@ the planner's, as in Broker.convert.
 from __future__ import annotations
 
 import operator
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import _core, adapters, counts, devices, planner, shortcut
+from arraybridge import _core, adapters, callers, counts, devices, planner, shortcut
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_copy
-from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
+from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type, memory_type_named
 from arraybridge.errors import (
     BrokerError,
     DeviceFallbackWarning,
@@ -181,31 +181,42 @@ def converted(
     target_type: str,
     gpu_id: int | None,
     copy: bool | None = None,
-    allow_downcast: bool = False,
-    stacklevel: int = 4,
+    allow_downcast: bool | None = None,
 ) -> Any:
-    """convert_memory. `stacklevel`: how far above `warnings.warn` its caller is; 4 for whom a public function calls this."""
+    """convert_memory. `allow_downcast`: None is False for whoever cannot be told it: no error names it as the way out."""
     wishes: tuple[object, ...] | None = None
-    fallen_back = False
-    if (copy is None or copy is False) and not allow_downcast:
+    if (copy is None or copy is False) and not allow_downcast and isinstance(target_type, str):
         fallen_back = type(gpu_id) is int and gpu_id == 0 and target_type in _without_gpu
         if fallen_back or gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy"):
             wishes = source_type, target_type, copy
             known = _shortcuts.take(data, *wishes)
             if known is not None:
                 if fallen_back:
-                    _tell_of_fallback(str(target_type), stacklevel)
+                    _tell_of_fallback(target_type)
                 return known[0]
     check_copy(copy)
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
     caps = _asked(target.caps, names)
-    device = _device(gpu_id, target, caps, names, stacklevel)
+    device = _device(gpu_id, target, caps, names)
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
     counts.of_process.note(chosen)
     if wishes is not None:
         _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
     return result
+
+
+def values_of(array: Any, target_type: str) -> Any:
+    """The values of one of the six frameworks' arrays as an ndarray on the host, to be read for one of `target_type`; shared
+    where memory allows.
+
+    Raises:
+        UnsupportedArray: NumPy's own array, of more than values. MemoryConversionError: as convert_memory does.
+    """
+    values = converted(array, None, "numpy", None)
+    if values is array:
+        _asked(lambda: numpy_adapter.refuse_masked(array), _Names("numpy", target_type))
+    return values
 
 
 # Memory types of frameworks that could use no GPU when one was asked for: none comes to a process that has started them.
@@ -222,21 +233,24 @@ def _names(data: object, source_type: object, target_type: object) -> _Names:
     found = detect_memory_type(data)
     kind = found or type(data).__name__
     said = kind if source_type is None else str(source_type)
-    for name in (target_type, found if source_type is None else source_type):
-        if name is not None and not (isinstance(name, str) and name in SUPPORTED_MEMORY_TYPES):
-            known = sorted(each.value for each in MemoryType)
-            reason = f"{name!r} is no memory type; use one of {known}"
-            raise InvalidMemoryType(said, str(target_type), "detect", reason)
+    wanted = memory_type_named(target_type, said)
     if source_type is None and found is None and not readable(data):
-        raise InvalidMemoryType(said, str(target_type), "detect", f"Unknown memory type for {kind}")
-    if source_type is not None and found != source_type:
+        raise InvalidMemoryType(said, wanted, "detect", f"Unknown memory type for {kind}")
+    # What is of several of a framework's arrays is its own, too: its adapter says what it is.
+    if source_type is not None and memory_type_named(source_type) not in (found, adapters.framework_of(type(data))):
         reason = f"the data is {kind}, not {said}; source_type=None finds out"
-        raise SourceTypeMismatch(said, str(target_type), "detect", reason)
-    return _Names(said, str(target_type))
+        raise SourceTypeMismatch(said, wanted, "detect", reason)
+    return _Names(said, wanted)
 
 
 def _moved(
-    data: Any, target: MemoryAdapter, caps: Caps, device: object, copy: bool | None, allow_downcast: bool, names: _Names
+    data: Any,
+    target: MemoryAdapter,
+    caps: Caps,
+    device: object,
+    copy: bool | None,
+    allow_downcast: bool | None,
+    names: _Names,
 ) -> tuple[Any, Plan]:
     """The result of the careful way, and what was decided."""
     source = _asked(lambda: source_of(data, names.target, private=caps.private and not copy), names)
@@ -256,7 +270,7 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps) -> 
         return target.view(source.view())
     if here[0] == devices.CUDA and source.description.fill is not None:
         # A private copy already, and of the same device: nothing is left to do if it may stay there.
-        unhindered = adapters.of_memory_type(source.description.framework).plain(source.array)
+        unhindered = cast(MemoryAdapter, source.adapter).plain(source.array)
         plain = source_of(unhindered, source.target)
         if here == where and chosen.dtype == source.description.dtype:
             return target.view(plain.view())
@@ -274,25 +288,25 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps) -> 
     return target.uploaded(view, where[1])
 
 
-def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names, stacklevel: int) -> object:
+def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) -> object:
     """What the planner is asked for: a GPU's number, or "cpu"."""
     number = _ordinal(gpu_id, names)
     has_host = devices.CPU in caps.devices
     if caps.name == "numpy" or (number is None and has_host):
         return "cpu"
-    usable = 0
+    usable: Sequence[int] = ()
     if caps.own is not None:
-        usable = caps.own.number
+        usable = range(caps.own.number)
     elif devices.CUDA in caps.devices:
         usable = _asked(target.gpus, names, "device")
-    if number is not None and number < usable:
+    if number is not None and number in usable:
         return number
-    if number == 0 and usable == 0 and has_host:
+    if number == 0 and not usable and has_host:
         _without_gpu.add(names.target)
-        _tell_of_fallback(names.target, stacklevel + 1)
+        _tell_of_fallback(names.target)
         return "cpu"
     kind = devices.CUDA if caps.own is None else caps.own.type
-    there = [*(["cpu"] if has_host else []), *(devices.named((kind, each)) for each in range(usable))]
+    there = [*(["cpu"] if has_host else []), *(devices.named((kind, each)) for each in usable)]
     if number is None:
         reason = f"{names.target} has no arrays on the CPU (gpu_id=None); of CUDA and other devices it can use {there} here"
     else:
@@ -300,8 +314,8 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names, st
     raise DeviceUnavailable(*names, "device", reason)
 
 
-def _tell_of_fallback(target: str, stacklevel: int) -> None:
-    warnings.warn(_FALLBACK.format(target=target, asked=0), DeviceFallbackWarning, stacklevel=stacklevel)
+def _tell_of_fallback(target: str) -> None:
+    callers.warn(_FALLBACK.format(target=target, asked=0), DeviceFallbackWarning)
 
 
 def _ordinal(gpu_id: object, names: _Names) -> int | None:

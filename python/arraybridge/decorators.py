@@ -6,16 +6,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from arraybridge.arguments import check_word
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
 from arraybridge.errors import InvalidMemoryType
+
+if TYPE_CHECKING:
+    from arraybridge.stacking import Planes
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ADDED: Final = ("dtype_conversion", "slice_by_slice")
@@ -64,7 +68,7 @@ def memory_types(
     """Declares what a function takes and returns, as `.input_memory_type` and `.output_memory_type`. Converts nothing.
 
     Args:
-        contract: called with every result; a falsy answer is a ValueError.
+        contract: called with every result, of `async def` with what is awaited; a falsy answer is a ValueError.
 
     Raises:
         InvalidMemoryType: no memory type, when decorating.
@@ -78,7 +82,13 @@ def memory_types(
             _keep(contract, result, func)
             return result
 
-        return cast(_F, _marked(wrapper, taken, returned))
+        @functools.wraps(func)
+        async def awaiting(*args: Any, **kwargs: Any) -> Any:
+            result = await func(*args, **kwargs)
+            _keep(contract, result, func)
+            return result
+
+        return cast(_F, _marked(awaiting if _is_awaited(func) else wrapper, taken, returned))
 
     return declared
 
@@ -120,7 +130,7 @@ _DECORATOR_TEXT: Final = """A function that computes with {own}: its arrays are 
     Bare or called. Array arguments, positional or keyword but not inside containers, that are of another framework become
     `input_type`; those of `input_type` stay where they are, and everything else passes untouched. The main result, which is
     the result or the first element of a tuple, becomes `output_type`. The function gains two keywords, `dtype_conversion`
-    and `slice_by_slice`, unless it has parameters of these names itself.
+    and `slice_by_slice`, unless it has parameters of these names itself. Of `async def`, what is awaited is the result.
 
     Args:
         input_type, output_type: memory types; {own} if nothing is said.
@@ -132,7 +142,8 @@ _DECORATOR_TEXT: Final = """A function that computes with {own}: its arrays are 
         contract: called with the final main result; a falsy answer is a ValueError.
 
     Raises:
-        InvalidMemoryType: no memory type, when decorating. A call raises what convert_memory, scale_dtype and the function
+        InvalidMemoryType: no memory type, when decorating. TypeError: a generator, also asynchronous, when decorating: what
+        it yields would not be converted. A call raises what convert_memory, scale_dtype and the function
         itself raise.
     """
 
@@ -146,80 +157,140 @@ pyclesperanto = _decorator(MemoryType.PYCLESPERANTO)
 
 
 def _wrapped(func: Callable[..., Any], options: _Options) -> Any:
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        name = getattr(func, "__name__", func)
+        raise TypeError(f"{name} is a generator, and what it yields would not be converted: decorate what makes one result")
     signature = _signature(func)
     added = [name for name in _ADDED if name not in signature.parameters]
 
-    @functools.wraps(func)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         given = {name: kwargs.pop(name) for name in added if name in kwargs}
         policy = given.get("dtype_conversion")
         policy = options.dtype_conversion if policy is None else DtypeConversion(policy)
-        return _called(func, args, kwargs, options, policy, bool(given.get("slice_by_slice")))
+        return _Call(func, args, kwargs, options, policy, bool(given.get("slice_by_slice")))
 
-    wrapper.__signature__ = _extended(signature, added, options)  # type: ignore[attr-defined]
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(args, kwargs).result()
+
+    @functools.wraps(func)
+    async def awaiting(*args: Any, **kwargs: Any) -> Any:
+        return await call(args, kwargs).awaited()
+
+    made: Any = awaiting if _is_awaited(func) else wrapper
+    made.__signature__ = _extended(signature, added, options)
     text = f"Computes with {options.own}: takes {options.input_type} arrays, returns {options.output_type}."
-    wrapper.__doc__ = f"{inspect.cleandoc(func.__doc__)}\n\n{text}" if func.__doc__ else text
-    return _marked(wrapper, options.input_type, options.output_type)
+    made.__doc__ = f"{inspect.cleandoc(func.__doc__)}\n\n{text}" if func.__doc__ else text
+    return _marked(made, options.input_type, options.output_type)
 
 
-def _called(
-    func: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: _Options,
-    policy: DtypeConversion,
-    slice_by_slice: bool,
-) -> Any:
-    arrays = [each for each in (*args, *kwargs.values()) if detect_memory_type(each) is not None]
-    dtype = getattr(arrays[0], "dtype", None) if arrays else None
+class _Call:
+    """One call of a decorated function."""
 
-    def taken(value: Any) -> Any:
-        found = detect_memory_type(value)
-        return value if found in (None, options.input_type) else _converted(value, options.input_type, options.gpu_id)
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: _Options,
+        policy: DtypeConversion,
+        slice_by_slice: bool,
+    ) -> None:
+        arrays = [each for each in (*args, *kwargs.values()) if detect_memory_type(each) is not None]
+        self._func = func
+        self._options = options
+        self._policy = policy
+        self._dtype = getattr(arrays[0], "dtype", None) if arrays else None
+        self._args = tuple(self._taken(each) for each in args)
+        self._kwargs = {name: self._taken(each) for name, each in kwargs.items()}
+        self._image = self._image_of(slice_by_slice)
 
-    args = tuple(taken(each) for each in args)
-    kwargs = {name: taken(each) for name, each in kwargs.items()}
-    try:
-        result = _computed(func, args, kwargs, options, slice_by_slice)
-        main = _finished(result[0] if _is_pair(result) else result, dtype, options, policy)
-    finally:
-        if options.clear_cuda_cache:
-            from arraybridge.cleanup import clear_cache
+    def result(self) -> Any:
+        """What the function returns, as its caller wants it."""
+        from arraybridge.cleanup import execute_with_oom_recovery as recovered
 
-            clear_cache(options.own)
-    _keep(options.contract, main, func)
-    if not _is_pair(result):
-        return main
-    if main is result[0]:
-        return result
-    rest = (main, *result[1:])
-    return type(result)._make(rest) if hasattr(result, "_make") else rest
+        def body(*args: Any, **kwargs: Any) -> Any:
+            if not self._options.oom_recovery:
+                return self._func(*args, **kwargs)
+            return recovered(lambda: self._func(*args, **kwargs), self._options.own)
+
+        with self._cleaned():
+            if self._image is None:
+                return self._given(body(*self._args, **self._kwargs))
+            planes = _planes(self._image)
+            return self._given(planes.restacked([body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)]))
+
+    async def awaited(self) -> Any:
+        """`result` of a coroutine function; slices one after the other."""
+        from arraybridge.cleanup import await_with_oom_recovery as recovered
+
+        async def body(*args: Any, **kwargs: Any) -> Any:
+            if not self._options.oom_recovery:
+                return await self._func(*args, **kwargs)
+            return await recovered(lambda: self._func(*args, **kwargs), self._options.own)
+
+        with self._cleaned():
+            if self._image is None:
+                return self._given(await body(*self._args, **self._kwargs))
+            planes = _planes(self._image)
+            return self._given(
+                planes.restacked([await body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)])
+            )
+
+    def _taken(self, value: Any) -> Any:
+        found, wanted = detect_memory_type(value), self._options.input_type
+        return value if found in (None, wanted) else _converted(value, wanted, self._options.gpu_id)
+
+    def _image_of(self, slice_by_slice: bool) -> Any:
+        """The array whose slices the function gets one by one; None: it gets everything at once."""
+        self._place = _first_array(self._args, self._kwargs) if slice_by_slice else None
+        if self._place is None:
+            return None
+        image = self._args[self._place] if isinstance(self._place, int) else self._kwargs[self._place]
+        return image if len(image.shape) == 3 else None
+
+    def _of_each(self, slices: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """The arguments for each slice."""
+        place = self._place
+        for plane in slices:
+            if isinstance(place, int):
+                yield (*self._args[:place], plane, *self._args[place + 1 :]), self._kwargs
+            else:
+                yield self._args, {**self._kwargs, str(place): plane}
+
+    def _given(self, result: Any) -> Any:
+        """What the function returned, as its caller wants it."""
+        options = self._options
+        main = _finished(result[0] if _is_pair(result) else result, self._dtype, options, self._policy)
+        _keep(options.contract, main, self._func)
+        if not _is_pair(result):
+            return main
+        if main is result[0]:
+            return result
+        rest = (main, *result[1:])
+        return type(result)._make(rest) if hasattr(result, "_make") else rest
+
+    @contextlib.contextmanager
+    def _cleaned(self) -> Iterator[None]:
+        """Clears the framework's caches afterwards, if that was asked for."""
+        try:
+            yield
+        finally:
+            if self._options.clear_cuda_cache:
+                from arraybridge.cleanup import clear_cache
+
+                clear_cache(self._options.own)
 
 
-def _computed(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: _Options, slice_by_slice: bool
-) -> Any:
-    def body(*args: Any, **kwargs: Any) -> Any:
-        if not options.oom_recovery:
-            return func(*args, **kwargs)
-        from arraybridge.cleanup import execute_with_oom_recovery
+def _planes(image: Any) -> Planes:
+    from arraybridge.stacking import Planes
 
-        return execute_with_oom_recovery(lambda: func(*args, **kwargs), options.own)
+    return Planes.of(image)
 
-    place = _first_array(args, kwargs) if slice_by_slice else None
-    if place is None:
-        return body(*args, **kwargs)
-    image = args[place] if isinstance(place, int) else kwargs[place]
-    if len(image.shape) != 3:
-        return body(*args, **kwargs)
-    from arraybridge.stacking import process_slices
 
-    def one(plane: Any) -> Any:
-        if isinstance(place, int):
-            return body(*args[:place], plane, *args[place + 1 :], **kwargs)
-        return body(*args, **{**kwargs, place: plane})
-
-    return process_slices(image, one)
+def _is_awaited(func: Callable[..., Any]) -> bool:
+    """Whether its result is awaited: a coroutine function, or an object that is called as one."""
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(type(func), "__call__", None))
 
 
 def _first_array(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | str | None:
@@ -250,9 +321,9 @@ def _brought(main: Any, options: _Options) -> Any:
 
 
 def _converted(array: Any, memory_type: str, gpu_id: int | None) -> Any:
-    from arraybridge.convert import convert_memory
+    from arraybridge.convert import converted
 
-    return convert_memory(array, None, memory_type, gpu_id)
+    return converted(array, None, memory_type, gpu_id)
 
 
 def _is_pair(result: Any) -> bool:

@@ -17,7 +17,7 @@ from arraybridge.errors import InvalidRequest, UnsupportedArray
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.progress import Progress
-from arraybridge.source import Source, copied, described, placed, placement_of, pulled, source_of
+from arraybridge.source import Source, copied, described, placed, pulled, source_of
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
@@ -94,8 +94,6 @@ class Delivery:
     def latest_plan(self) -> Plan | None:
         """How this thread's latest result came about."""
         return self._outcomes.latest
-
-    # The warning of a copy names the line of its caller's caller: a public method calls the three that follow.
 
     def granted(self, acquired: Acquired, wanted: Wanted, explain: bool = False) -> Any:
         """A share as the array, or tree of arrays, that is wanted."""
@@ -225,15 +223,9 @@ class Delivery:
         if by_the_way and source.description.fill is None:
             # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
             return self._on_gpu(copied(source.view(), chosen, caps), where)
-        # What lies in broker memory already is as good as a copy there, but for who asked for one.
-        fresh = where != source.description.device or planner.COPY_REQUESTED in chosen.reasons
-
-        def found(core: _core.Core) -> _core.Placement:
-            born_there = None if fresh else placement_of(core, [source])
-            there = where if chosen.on_shared_memory else devices.HOST
-            return born_there or placed(core, [source], device=there, progress=progress)
-
-        room = self._connection.ask(found).views[0]
+        there = where if chosen.on_shared_memory else devices.HOST
+        # Also what lies in broker memory already: whoever has it may still write to it.
+        room = self._connection.ask(lambda core: placed(core, [source], device=there, progress=progress)).views[0]
         return self._on_gpu(copied(room, chosen, caps), where) if by_the_way else room
 
     def _on_gpu(self, view: _core.View, where: devices.Device) -> _core.View:
@@ -252,7 +244,7 @@ def _form(view: _core.View) -> Hashable:
 
 def gpus_for(wish: object) -> Sequence[str]:
     """The GPUs that a wish for a device may mean; no driver is asked about the host."""
-    return () if wish is None or wish == "cpu" else _core.gpus()
+    return () if wish is None or (isinstance(wish, str) and wish == "cpu") else _core.gpus()
 
 
 # By frameworks whose caps never change.

@@ -77,7 +77,7 @@ class MemoryType(str, Enum):
     def _converted(self, data: Any, target: str, gpu_id: int | None) -> Any:
         from arraybridge.convert import converted
 
-        return converted(data, self, target, gpu_id, stacklevel=5)
+        return converted(data, self, target, gpu_id)
 
 
 CPU_MEMORY_TYPES: Final = frozenset({MemoryType.NUMPY})
@@ -124,10 +124,28 @@ def memory_type_of(kind: type) -> str | None:
     for module, path, memory_type in _CLASSES:
         base = _class(module, path)
         if base is not None and issubclass(kind, base):
-            own = kind is base or kind.__module__.partition(".")[0] in _ROOTS
+            own = kind is base or root_of(kind) in _ROOTS
             (_lasting if own else _known)[kind] = memory_type
             return memory_type
     return None
+
+
+def memory_type_named(name: object, source: str = "array") -> str:
+    """The memory type of this name, as its plain string.
+
+    Raises:
+        InvalidMemoryType: there is none.
+    """
+    if isinstance(name, str) and name in SUPPORTED_MEMORY_TYPES:
+        return str(name)
+    reason = f"{name!r} is no memory type; use one of {sorted(VALID_MEMORY_TYPES)}"
+    raise InvalidMemoryType(source, str(name), "detect", reason)
+
+
+def root_of(kind: type) -> str:
+    """The top package of a class; "" of one whose module is no name."""
+    module = getattr(kind, "__module__", None)
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def detect_memory_type(data: object, *, strict: bool = False) -> str | None:

@@ -55,7 +55,7 @@ def wished(
     """
     if device is None:
         return None
-    if device == "cpu":
+    if isinstance(device, str) and device == "cpu":
         return HOST
     if own is not None and (found := _own(device, own)) is not None:
         if found < own.number:

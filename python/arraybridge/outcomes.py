@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from arraybridge import _core, adapters, counts, devices, planner
+from arraybridge import _core, adapters, callers, counts, devices, planner
 from arraybridge.errors import BrokerError, CopyWarning, raised_by
 from arraybridge.planner import Converted, Plan
 
@@ -53,8 +52,7 @@ class Outcomes:
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        """The result, or Converted. Counts each plan. Warns of copies that nobody asked for, on the line of its caller's
-        caller's caller: a Delivery calls this for a public method."""
+        """The result, or Converted. Counts each plan. Warns of copies that nobody asked for."""
         for each in plans:
             counts.of_process.note(each)
         chosen = planner.combined(plans)
@@ -72,4 +70,4 @@ class Outcomes:
                 continue
             self._warned.add(key)
             text = f"{chosen.source} to {chosen.target} needed a copy. {reason}"
-            warnings.warn(text, CopyWarning, stacklevel=5)
+            callers.warn(text, CopyWarning)

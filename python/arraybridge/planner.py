@@ -166,7 +166,7 @@ def plan(
     *,
     copy: bool | None = None,
     device: object = None,
-    allow_downcast: bool = False,
+    allow_downcast: bool | None = False,
     gpus: Sequence[str] = (),
 ) -> Plan:
     """Chooses the route. Nothing moves. What is of the target's framework already, where it is wanted, stays as it is.
@@ -175,6 +175,7 @@ def plan(
         copy: None: share if possible, else one copy; True: always a private copy; False: share or raise.
         device: where the result shall be, as `devices.wished` reads it; None: where the array is, if the target has
             arrays there.
+        allow_downcast: None: False, and nothing that the user could have said.
         gpus: the GPUs that this process sees, by number.
 
     Raises:
@@ -283,16 +284,17 @@ def _compact(dimensions: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
-def _dtype_at(target: Caps, source: Description, allow_downcast: bool) -> str:
+def _dtype_at(target: Caps, source: Description, allow_downcast: bool | None) -> str:
     narrowed = target.narrows.get(source.dtype)
     if narrowed is not None:
         if allow_downcast:
             return narrowed
+        other = "" if allow_downcast is None else ", or pass allow_downcast=True"
         raise UnsupportedDtype(
             source.framework,
             target.name,
             "hand_over",
-            f"{target.name} would narrow {source.dtype} to {narrowed}: {target.way_out}, or pass allow_downcast=True",
+            f"{target.name} would narrow {source.dtype} to {narrowed}: {target.way_out}{other}",
         )
     if target.takes(source.dtype) or source.dtype in target.by_value:
         return source.dtype
@@ -314,7 +316,8 @@ def _where(source: Description, target: Caps, wish: Device | None) -> Device:
             wish = (target.own.type, target.own.current)
     if wish[0] in target.devices:
         return wish
-    reason = f"{target.name} has no arrays on {devices.named(wish)}"
+    there = sorted(devices.named((kind, 0)).partition(":")[0] for kind in target.devices)
+    reason = f"{target.name} has no arrays on {devices.named(wish)}: of CUDA and other devices it can use {there} here"
     raise DeviceUnavailable(source.framework, target.name, "device", reason)
 
 
@@ -374,6 +377,8 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
     found = layout_of(source.shape, source.strides)
     if _LAYOUTS.index(found) < _LAYOUTS.index(target.layout):
         reasons.append(f"layout: {found} strides, {target.name} takes {target.layout}")
+    elif not source.read_only and target.read_only != "immutable" and _is_repeated(source):
+        reasons.append(f"layout: writable memory with many elements in one place, and {target.name} would write all of them")
     align = target.align_bytes or source.code[1] // 8
     if source.address % align and source.nbytes:
         reasons.append(f"alignment: {target.name} needs an address that is a multiple of {align}")
@@ -385,6 +390,13 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
     if copy is not False and writable and target.read_only == "immutable" and not on_gpu:
         reasons.append(f"immutable_target: a later write to the source would change a value of {target.name}")
     return tuple(reasons)
+
+
+def _is_repeated(source: Description) -> bool:
+    """Whether one place in memory is several elements, because a stride is 0."""
+    if source.strides is None or 0 in source.shape:
+        return False
+    return any(not stride and size > 1 for size, stride in zip(source.shape, source.strides, strict=True))
 
 
 def _narrowing(source: Description, dtype: str) -> tuple[str, ...]:

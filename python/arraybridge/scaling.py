@@ -6,16 +6,15 @@ brought to the host and back.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from arraybridge import planner
+from arraybridge import callers, planner
 from arraybridge.adapters import ensure_module, named
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_word
-from arraybridge.convert import brought, converted, device_of
+from arraybridge.convert import brought, device_of, values_of
 from arraybridge.detect import MemoryType, detect_memory_type
 from arraybridge.errors import InvalidMemoryType, UnsupportedDtype
 from arraybridge.planner import CODES
@@ -54,7 +53,7 @@ def scale_dtype(array: Any, target_dtype: object, *, scaling: Scaling = "auto") 
         return array
     if not has_dtype(memory_type, name):
         raise UnsupportedDtype(memory_type, memory_type, "scale", f"{memory_type} has no dtype {name}, as it is set up now")
-    values = converted(array, memory_type, "numpy", None)
+    values = values_of(array, memory_type)
     result = _scaled(values, numpy_adapter.dtype_of(name), scaling, memory_type)
     return brought(result, memory_type, device_of(array))
 
@@ -88,7 +87,7 @@ SCALING_FUNCTIONS: Final = MappingProxyType({each.value: _of(each) for each in M
 
 def _dtype_name(dtype: object, memory_type: str) -> str:
     name = planner.dtype_name(dtype)
-    if name not in CODES:
+    if name not in CODES and dtype is not None:  # of which NumPy makes float64
         np = ensure_module("numpy")
         try:
             name = np.dtype(dtype).name
@@ -117,8 +116,7 @@ def _scaled(values: Any, dtype: Any, scaling: str, memory_type: str) -> Any:
     numbers = values.astype(np.float64)
     finite = np.isfinite(numbers)
     if not finite.all():
-        # The line of the caller of scale_dtype.
-        warnings.warn("NaN became 0, infinities the range's ends", RuntimeWarning, stacklevel=3)
+        callers.warn("NaN became 0, infinities the range's ends", RuntimeWarning)
     numbers = _stretched(numbers, finite, scaling, limits)
     return _saturated(np.where(np.isnan(numbers), 0.0, numbers), dtype, limits)
 

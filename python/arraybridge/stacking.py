@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from arraybridge import adapters, devices, planner
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.convert import brought, converted, device_of
-from arraybridge.detect import SUPPORTED_MEMORY_TYPES, detect_memory_type
-from arraybridge.errors import InvalidMemoryType, UnsupportedDtype
+from arraybridge.convert import brought, converted, device_of, values_of
+from arraybridge.detect import detect_memory_type, memory_type_named
+from arraybridge.errors import MemoryConversionError, UnsupportedDtype
 from arraybridge.scaling import scale_dtype
 
 _DEFAULT: Final = "numpy"
@@ -46,8 +46,8 @@ def stack_slices(
             raise ValueError(f"slice {number} has shape {shape}, slice 0 has {shapes[0]}: all must be equal")
     if _on_gpu(memory_type, gpu_id):
         return _stacked_on_gpu(slices, memory_type, gpu_id)
-    arrays = [converted(each, None, "numpy", None) for each in slices]
-    stack = numpy_adapter.empty((len(slices), *shapes[0]), _common([each.dtype for each in arrays], memory_type))
+    arrays = [values_of(each, memory_type) for each in slices]
+    stack = _room((len(slices), *shapes[0]), _common([each.dtype for each in arrays], memory_type), memory_type)
     for place, each in zip(stack, arrays, strict=True):
         place[...] = each
     return brought(stack, memory_type, gpu_id)
@@ -106,10 +106,31 @@ def process_slices(
         ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples beside plain results.
         What func raises.
     """
-    memory_type = detect_memory_type(image, strict=True)
-    assert memory_type is not None
-    where = device_of(image) if gpu_id is None else gpu_id
-    results = [func(each, *args, **(kwargs or {})) for each in unstack_slices(image, memory_type, where)]
+    planes = Planes.of(image, gpu_id)
+    return planes.restacked([func(each, *args, **(kwargs or {})) for each in planes.slices])
+
+
+class Planes(NamedTuple):
+    """The slices of an image, and what they will be again."""
+
+    slices: list[Any]
+    memory_type: str
+    gpu_id: int | None
+
+    @classmethod
+    def of(cls, image: Any, gpu_id: int | None = None) -> Planes:
+        """As process_slices takes them."""
+        memory_type = detect_memory_type(image, strict=True)
+        assert memory_type is not None
+        where = device_of(image) if gpu_id is None else gpu_id
+        return cls(unstack_slices(image, memory_type, where), memory_type, where)
+
+    def restacked(self, results: Sequence[Any]) -> Any:
+        """What a function made of each slice, as process_slices returns it."""
+        return _restacked(results, self.memory_type, self.gpu_id)
+
+
+def _restacked(results: Sequence[Any], memory_type: str, where: int | None) -> Any:
     lengths = {len(each) if isinstance(each, tuple) else None for each in results}
     if len(lengths) > 1:
         raise ValueError(f"slices disagree about how many results there are: {sorted(map(str, lengths))}")
@@ -132,14 +153,11 @@ def is_3d(data: Any) -> bool:
 
 
 def _wanted(memory_type: str | None, target_type: str | None) -> str:
-    if memory_type is not None and target_type is not None and memory_type != target_type:
+    if memory_type is not None and target_type is not None and str(memory_type) != str(target_type):
         raise TypeError(f"memory_type={memory_type!s} and target_type={target_type!s} say different things")
     wanted = target_type if memory_type is None else memory_type
     wanted = _DEFAULT if wanted is None else wanted
-    if wanted not in SUPPORTED_MEMORY_TYPES:
-        known = sorted(str(each) for each in SUPPORTED_MEMORY_TYPES)
-        raise InvalidMemoryType("array", str(wanted), "detect", f"{wanted!r} is no memory type; use one of {known}")
-    return str(wanted)
+    return memory_type_named(wanted)
 
 
 def _shape(each: Any, number: int) -> tuple[int, ...]:
@@ -160,11 +178,18 @@ def _common(dtypes: Sequence[Any], memory_type: str) -> Any:
         raise UnsupportedDtype("slices", memory_type, "place", reason) from error
 
 
+def _room(shape: tuple[int, ...], dtype: Any, memory_type: str) -> Any:
+    try:
+        return numpy_adapter.empty(shape, dtype)
+    except MemoryConversionError as error:
+        raise error.between("numpy", memory_type) from error.__cause__
+
+
 def _on_gpu(memory_type: str, gpu_id: object) -> bool:
     adapter = adapters.of_memory_type(memory_type)
     if not isinstance(gpu_id, int) or not hasattr(adapter, "stacked"):
         return False
-    return devices.CUDA in adapter.caps().devices and 0 <= gpu_id < adapter.gpus()
+    return devices.CUDA in adapter.caps().devices and gpu_id in adapter.gpus()
 
 
 def _stacked_on_gpu(slices: Sequence[Any], memory_type: str, gpu_id: Any) -> Any:

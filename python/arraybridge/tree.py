@@ -60,7 +60,7 @@ def mapped(function: Callable[[Any], Any], structure: bytes, leaves: Sequence[An
 
 def converted(function: Callable[[Any], Any], tree: Any) -> Any:
     """The tree, of the same classes, with each array replaced by function(array). Inside one process, so namedtuples
-    and dataclasses stay what they are; their plain values (numbers, text, None) stay too.
+    and dataclasses stay what they are; so do plain values (numbers, text, None) in every container.
 
     Raises:
         InvalidRequest: deeper than DEPTH_MAX, or a container of a class of the user's own.
@@ -103,24 +103,26 @@ def _converted(function: Callable[[Any], Any], tree: Any, depth: int) -> Any:
         raise InvalidRequest(f"a tree may be nested {DEPTH_MAX} deep")
 
     def child(each: Any) -> Any:
-        return _converted(function, each, depth + 1)
-
-    def field(each: Any) -> Any:
-        return each if isinstance(each, _PLAIN) else child(each)
+        return each if _is_plain(each) else _converted(function, each, depth + 1)
 
     if kind is dict or kind is OrderedDict:
         return kind((key, child(each)) for key, each in tree.items())
     if kind is list or kind is tuple:
         return kind(child(each) for each in tree)
     if isinstance(tree, tuple) and hasattr(kind, "_make"):
-        return kind._make(field(each) for each in tree)
+        return kind._make(child(each) for each in tree)
     if not _is_record(tree):
         raise InvalidRequest(f"{kind.__name__} is no tree: pass a dict, list, tuple, namedtuple or dataclass")
     made = copy.copy(tree)
     for each in dataclasses.fields(tree):
         # As a frozen dataclass's own __init__ does; the copy is nobody else's yet.
-        object.__setattr__(made, each.name, field(getattr(tree, each.name)))
+        object.__setattr__(made, each.name, child(getattr(tree, each.name)))
     return made
+
+
+def _is_plain(value: Any) -> bool:
+    # NumPy's scalars are arrays without dimensions, also those that are Python's numbers.
+    return isinstance(value, _PLAIN) and not hasattr(type(value), "__array_interface__")
 
 
 def _is_record(tree: Any) -> bool:

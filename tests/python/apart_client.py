@@ -1,7 +1,7 @@
 """A process of an environment with one framework: ``apart_client.py put|get FRAMEWORK ADDRESS ROUNDS``.
 
 No other framework is installed here, so nothing can come from it. Threads put, or get, in turns; every array holds one
-number throughout, and a name's number only grows. Prints "ok".
+number throughout, of which it says the hundreds by its rows, and a name's number only grows. Prints "ok".
 """
 
 import importlib.util
@@ -29,8 +29,9 @@ def check_apart() -> None:
         assert Path(module.__file__).is_relative_to(sys.prefix), module  # type: ignore[union-attr, arg-type]
 
 
-def filled(number: int, dtype: str) -> Any:
-    shape = (3, 5 + number % 3)
+def filled(whole: int, dtype: str) -> Any:
+    rows, number = 1 + whole // 100, whole % 100
+    shape = (rows, 5 + number % 3)
     if framework == "torch":
         import torch
 
@@ -59,19 +60,24 @@ def numbers(array: Any) -> list[Any]:
 def put_some(broker: Any, thread: int) -> None:
     dtype = DTYPES[thread % len(DTYPES)]
     for number in range(1, rounds + 1):
-        broker.put(filled(number % 100, dtype), f"{framework}-{thread}", replace=True, metadata=str(number).encode())
+        broker.put(filled(number, dtype), f"{framework}-{thread}", replace=True, metadata=str(number).encode())
 
 
 def get_some(broker: Any, thread: int) -> None:
     dtype = DTYPES[thread % len(DTYPES)]
     for source in FRAMEWORKS:
+        latest = 0
         for _ in range(rounds):
             array, plan = broker.get(f"{source}-{thread}", framework, wait=100, explain=True)
             assert plan.zero_copy, plan
             found = numbers(array)
-            assert len(set(found)) == 1 and len(found) == 3 * (5 + int(found[0]) % 3), (source, found)
+            rows = int(array.shape[0])
+            assert len(set(found)) == 1 and len(found) == rows * (5 + int(found[0]) % 3), (source, found)
             assert arraybridge.detect_memory_type(array) == framework
-            assert dtype in str(array.dtype) and tuple(array.shape) == (3, len(found) // 3)
+            assert dtype in str(array.dtype) and tuple(array.shape) == (rows, len(found) // rows)
+            number = 100 * (rows - 1) + int(found[0])
+            assert latest <= number <= rounds, (source, latest, number)
+            latest = number
 
 
 def main() -> None:

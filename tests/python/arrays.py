@@ -22,3 +22,31 @@ def values_of(array: Any) -> Any:
     import torch
 
     return array.numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+
+
+def bits_of(array: np.ndarray[Any, Any]) -> bytes:
+    """Every bit of its values, in row-major order."""
+    return np.ascontiguousarray(array).tobytes()
+
+
+def address_of(array: Any) -> int | None:
+    """Where an array's own memory is, by its framework's own word; None: it tells nobody."""
+    import pyarrow
+    import tensorflow as tf
+    import torch
+
+    from arraybridge import asdlpack
+
+    if isinstance(array, torch.Tensor):
+        return int(array.data_ptr())
+    if isinstance(array, tf.Tensor):
+        if not array.dtype.name.startswith("float8"):
+            return asdlpack(tf.experimental.dlpack.to_dlpack(array)).address
+        return int(array.__array__().__array_interface__["data"][0]) if array.shape.rank else None
+    if isinstance(array, pyarrow.Array):
+        return None if pyarrow.types.is_boolean(array.type) else int(array.buffers()[1].address + array.offset * array.type.bit_width // 8)
+    if isinstance(array, pyarrow.Tensor):
+        array = array.to_numpy()
+    elif not isinstance(array, np.ndarray):
+        return int(array.unsafe_buffer_pointer())
+    return int(array.__array_interface__["data"][0])

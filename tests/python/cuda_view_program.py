@@ -144,6 +144,20 @@ def a_consumers_stream_comes_after_the_producers() -> None:
         del capsule
 
 
+def a_host_copy_waits_for_its_producer() -> None:
+    address, producer = memory(), stream()
+    view = asdlpack(Described(address, stream=producer))
+    fill(address, 7, producer)
+    copied = _core.wrap(view.__dlpack__(dl_device=(1, 0), max_version=(1, 0)))
+    assert copied.device == (1, 0) and bytes(memoryview(copied).cast("B")) == bytes([7]) * (4 * COUNT)
+    for wrong in ({"copy": False}, {"stream": 1}):
+        try:
+            view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), **wrong)
+        except BufferError:
+            continue
+        raise AssertionError(wrong)
+
+
 class LikeCupy(ModuleType):
     """The part of CuPy's interface that its adapter uses, over fake producers."""
 

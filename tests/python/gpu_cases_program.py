@@ -1,15 +1,17 @@
 """One case each on the simulated GPU with fakes of the frameworks: ``gpu_cases_program.py ADDRESS NAME``."""
 
 import ctypes
+import gc
 import sys
 import warnings
+import weakref
 from typing import Any
 
 import arraybridge
 import numpy as np
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
-from fakes import frameworks, gpu
+from fakes import frameworks, gpu, own_copies
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 
@@ -29,6 +31,12 @@ def layouts_of_a_gpu(broker: arraybridge.Broker) -> None:
     for target in ways:
         plan = plan_of(broker, backwards, target)
         assert plan.copies == 1 and plan.reasons[0].startswith("layout: strided"), plan
+    for source, target in (("cupy", "torch"), ("torch", "cupy"), ("numba", "torch"), ("numba", "cupy"), ("torch", "jax")):
+        repeated = frameworks.ARRAYS[source].of(VALUES, strides=(0, 4))
+        plan = plan_of(broker, repeated, target)
+        assert plan.copies == 1 and plan.via == "d2d-copy" and plan.reasons[0].startswith("layout: "), (source, plan)
+        got = arraybridge.convert_memory(repeated, None, target, 0)
+        assert got.on_gpu and got.address != repeated.address and (got.values() == repeated.values()).all()
     stepped = frameworks.DeviceNDArrayBase.of(VALUES, strides=(32, 8))
     assert plan_of(broker, stepped, "torch").zero_copy and plan_of(broker, stepped, "tensorflow").copies == 1
     stepped = frameworks.TorchTensor.of(VALUES, strides=(32, 8))
@@ -67,16 +75,27 @@ def tensorflow_gets_what_is_complete(broker: arraybridge.Broker) -> None:
             assert room.raw == bytes([byte]) * 48, (target, byte, room.raw)
 
 
-def tensorflow_of_some_gpus_is_no_target(broker: arraybridge.Broker) -> None:
-    tensorflow = sys.modules["tensorflow"]
-    tensorflow.gpus.append("gpu1")  # type: ignore[attr-defined]
-    tensorflow.visible = ["gpu1"]  # type: ignore[attr-defined]
-    try:
-        broker.convert(frameworks.CupyArray.of(VALUES), "tensorflow", device=0)
-    except DeviceUnavailable as error:
-        assert "1 of 2 CUDA devices" in str(error)
-    else:
-        raise AssertionError("its first GPU is our second")
+def a_gpus_memory_never_reaches_who_has_no_gpu(broker: arraybridge.Broker) -> None:
+    sys.modules["tensorflow"].gpus.clear()  # type: ignore[attr-defined]
+    array = frameworks.CupyArray.of(VALUES)
+    gone = weakref.ref(array.owner)
+    for ask in (
+        lambda: broker.convert(array, "tensorflow", device=0),
+        lambda: adapters.named("tensorflow").view(asdlpack(array)),
+        lambda: arraybridge.convert_memory(array, "cupy", "tensorflow", 1),
+    ):
+        try:
+            ask()
+        except DeviceUnavailable as error:
+            assert "CUDA" in str(error), error
+        else:
+            raise AssertionError("it has no GPU")
+    got = broker.convert(array, "tensorflow")
+    assert not got.on_gpu and (got.values() == VALUES).all() and not array.asked[-1].get("copy")
+    del array, ask
+    gc.collect()
+    broker.flush()
+    assert gone() is None, "somebody holds what was refused"
 
 
 def exports_wait_for_their_queue(broker: arraybridge.Broker) -> None:
@@ -158,6 +177,7 @@ def numba_speaks_its_interface_alone(broker: arraybridge.Broker) -> None:
 warnings.simplefilter("ignore")
 gpu.start()
 frameworks.install()
+own_copies.install()
 with arraybridge.Broker(sys.argv[1], namespace="cases", start="never") as made:
     globals()[sys.argv[2]](made)
 print("done")

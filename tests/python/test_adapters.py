@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import enum
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ GPU_CASES = [
     "layouts_of_a_gpu",
     "immutables_are_shared_with_a_note",
     "tensorflow_gets_what_is_complete",
-    "tensorflow_of_some_gpus_is_no_target",
+    "a_gpus_memory_never_reaches_who_has_no_gpu",
     "exports_wait_for_their_queue",
     "managed_memory_is_relabelled",
     "nothing_wrong_reaches_pyclesperanto",
@@ -157,6 +158,38 @@ def test_trees_convert_to_the_same_classes(broker):
         broker.convert(_deep(70), "torch")
     with pytest.raises(InvalidRequest, match="come back as another class"):
         broker.put(Point(np.ones(1), np.ones(1)))
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+def test_plain_values_stay_in_every_container(broker):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    plain = [None, True, 3, 2.5, 1j, "text", Kind.RAW]
+    for container in (
+        list, tuple, lambda values: dict(enumerate(values)), lambda values: collections.OrderedDict(enumerate(values)),
+        lambda values: Eight(*values), lambda values: Parts(*values),
+    ):  # fmt: skip
+        got = broker.convert(container([*plain, np.ones(2)]), "torch")
+        values = list(got.values()) if isinstance(got, dict) else list(vars(got).values()) if isinstance(got, Parts) else list(got)
+        assert values[:-1] == plain and isinstance(values[-1], torch.Tensor)
+        for scalar in (np.float64(3), np.float32(3), np.int64(3), np.bool_(True)):  # arrays without dimensions
+            got = broker.convert(container([*plain, scalar]), "torch")
+            last = next(reversed(got.values())) if isinstance(got, dict) else got.h if isinstance(got, (Eight, Parts)) else got[-1]
+            assert isinstance(last, torch.Tensor) and last.shape == () and last.item() == scalar
+        with pytest.raises(InvalidRequest, match="without any array"):
+            broker.convert(container([*plain, None]), "torch")
+        with pytest.raises(UnsupportedArray, match="speaks no array protocol"):
+            broker.convert(container([*plain, object()]), "torch")
+    for alone in (None, 3, "text"):
+        with pytest.raises(UnsupportedArray, match="speaks no array protocol"):
+            broker.convert(alone, "torch")
+
+
+Eight = collections.namedtuple("Eight", "a b c d e f g h")
+Parts = dataclasses.make_dataclass("Parts", "abcdefgh")
+
+
+class Kind(enum.Enum):
+    RAW = 1
 
 
 def _deep(depth):

@@ -359,3 +359,14 @@ def test_views_may_outlive_the_interpreter():
         "thread = threading.Thread(target=kept.pop); thread.start(); thread.join()\n"
         "import arraybridge.asdlpack as module; module.kept = kept"
     )
+
+
+def test_bytes_of_a_class_of_its_own_never_change_either():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    class Named(bytes):
+        pass
+
+    text = Named(b"Hello!")
+    torch.from_dlpack(asdlpack(text))[0] = 74
+    assert text == b"Hello!"

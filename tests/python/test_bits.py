@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from arrays import address_of
 
 import arraybridge
-from arraybridge import UnsupportedDtype, adapters, convert_memory
+from arraybridge import UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory
 from arraybridge.planner import CODES
 
 pytestmark = pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
@@ -28,8 +29,8 @@ def every(name):
 
 def bits_of(array):
     if isinstance(array, torch.Tensor):
-        return array.view(torch.uint8).numpy().tobytes()
-    return np.asarray(array).tobytes()
+        return array.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return np.asarray(array.numpy() if isinstance(array, tf.Tensor) else array).tobytes()
 
 
 def holders(name):
@@ -113,3 +114,29 @@ def test_bools_of_other_bytes_are_the_same_bytes_afterwards(broker, target):
         got = broker.convert(odd, target, copy=copy)
         assert bits_of(got) == b"\0\2\xff"
         assert broker.convert(got, "numpy", copy=True).view(np.uint8).tolist() == [0, 2, 255]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("name", [name for name in FLOATS if name != "float16"])
+def test_a_claim_of_zero_copy_is_an_equal_address_at_every_rank(broker, name, shape):
+    values = np.resize(every(name), shape)
+    takers = [framework for framework in holders(name) if takes(framework, name)]
+    for source in takers:
+        held = broker.convert(values, source, copy=True)
+        hidden = source == "tensorflow" and name != "bfloat16" and shape == ()
+        for target in takers:
+            if source == target:
+                continue
+            for copy in (None, False):
+                try:
+                    got, plan = broker.convert(held, target, copy=copy, explain=True)
+                except ZeroCopyUnavailable as refused:
+                    assert copy is False and refused.plan.reasons
+                    assert hidden or target == "tensorflow", (source, target)
+                    continue
+                assert bits_of(got) == values.tobytes()
+                assert tuple(got.shape) == shape and name in str(got.dtype)
+                assert not (hidden and plan.zero_copy), plan
+                addresses = address_of(got), address_of(held)
+                assert (None in addresses) == (shape == () and name != "bfloat16" and "tensorflow" in (source, target))
+                assert (addresses[0] == addresses[1]) == plan.zero_copy, (source, target, copy, plan)

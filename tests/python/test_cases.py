@@ -15,7 +15,8 @@ def test_every_case_has_its_row():
 
 def test_every_test_that_is_named_exists():
     for number, tests in ROWS:
-        for name in re.findall(r"`((?:test_\w+\.py::)?test_\w+)`", tests):
-            file, _, test = name.rpartition("::")
+        for file, test, program in re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)(?:\[(\w+)\])?`", tests):
             source = (HERE / (file or "test_nasty.py")).read_text()
-            assert f"def {test}(" in source, f"{number}: {name}"
+            assert f"def {test}(" in source, f"{number}: {test}"
+            if test in ("test_in_one_process", "test_on_the_gpu", "test_on_the_simulated_gpu"):
+                assert f'"{program}",' in source, f"{number}: {file} runs no {program or 'such test without a name'}"

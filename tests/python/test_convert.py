@@ -333,3 +333,25 @@ def test_a_copy_that_is_asked_for_is_one_also_of_what_lies_in_broker_memory(brok
     assert second.data_ptr() != first.data_ptr()
     second[0] = 9
     assert first[0] == 0
+
+
+def test_a_plan_does_not_use_a_capsule_up(broker):
+    capsule = torch.arange(3).__dlpack__()
+    with pytest.raises(UnsupportedArray, match="read only once, and a plan would use it up") as caught:
+        broker.plan(capsule, "numpy")
+    assert (caught.value.source_type, caught.value.target_type) == ("PyCapsule", "numpy")
+    view = arraybridge.asdlpack(capsule)
+    assert broker.plan(view, "numpy").zero_copy and broker.convert(view, "numpy").tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+@pytest.mark.parametrize("target", ["tensorflow", "jax"])
+def test_memory_that_was_born_there_is_copied_for_who_never_writes(broker, target):
+    """It lies in broker memory already, and is writable all the same."""
+    for array in (broker.empty((32,), "float32"), broker.convert(np.zeros(32, "f4"), "numpy", copy=True)):
+        array[:] = 1
+        got, plan = broker.convert(array, target, explain=True)
+        array[:] = 9
+        assert np.asarray(got).tolist() == [1] * 32
+        assert plan.copies == 1 and pointer(got) != pointer(array) and plan.reasons[0].startswith("immutable_target")
+        assert pointer(broker.convert(array, target, copy=False)) == pointer(array)

@@ -170,7 +170,7 @@ LAYOUTS = {
     "fortran": (lambda a: a.T, {"numpy", "torch", "jax"}),
     "columns": (lambda a: a[:, 1:3], {"numpy", "torch"}),
     "stepped": (lambda a: a[::2, ::2], {"numpy", "torch"}),
-    "broadcast": (lambda a: np.broadcast_to(a[:1], (4, 4)), {"numpy", "torch"}),
+    "broadcast": (lambda a: np.broadcast_to(a[:1], (4, 4)), {"torch"}),
     "reversed": (lambda a: a[::-1], {"numpy"}),
     "reversed columns": (lambda a: a[:, ::-1], {"numpy"}),
 }

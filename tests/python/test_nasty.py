@@ -11,7 +11,7 @@ import pytest
 from arrays import values_of
 
 import arraybridge
-from arraybridge import MemoryConversionError, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
+from arraybridge import MemoryConversionError, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, convert_memory
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed")
@@ -414,3 +414,40 @@ def test_numpy_scalars_own_their_value():
     views = [arraybridge.asdlpack(np.float64(number)) for number in range(1000)]
     gc.collect()
     assert [float(np.asarray(view)) for view in views] == list(range(1000))
+
+
+ONE_FOR_MANY = {
+    "numpy": lambda: np.lib.stride_tricks.as_strided(np.zeros(3, "f4"), (4, 3), (0, 4)),
+    "torch": lambda: torch.zeros(3).expand(4, 3),
+}
+
+
+@pytest.mark.parametrize("source", ONE_FOR_MANY)
+@pytest.mark.parametrize("target", ["numpy", "torch", "view"])
+def test_one_element_is_never_written_through_many(broker, source, target):
+    """Writable memory that shows one element many times: who writes one of them means that one alone."""
+    if source == target:
+        return
+    if target == "view":  # of no framework
+        array, target = memoryview(ONE_FOR_MANY["numpy"]()), source
+    else:
+        array = ONE_FOR_MANY[source]()
+    for _ in range(3):  # the short way never takes it
+        for convert in (broker.convert, lambda array, target, **more: convert_memory(array, None, target, None, **more)):
+            got = convert(array, target)
+            got[1, 2] = 5
+            assert got.tolist() == [[0] * 3, [0, 0, 5], [0] * 3, [0] * 3]
+            assert np.asarray(array).sum() == 0
+            with pytest.raises(ZeroCopyUnavailable, match="layout: .* many elements in one place"):
+                convert(array, target, copy=False)
+    plan = broker.plan(array, target)
+    assert plan.copies == 1 and plan.copied_bytes == 48
+
+
+def test_what_shows_one_element_many_times_stays_what_it_is():
+    tensor = torch.zeros(3).expand(4, 3)
+    assert convert_memory(tensor, "torch", "torch", None) is tensor
+    single = torch.empty_strided((1, 3), (0, 1)).fill_(2)
+    assert convert_memory(single, "torch", "numpy", copy=False).tolist() == [[2, 2, 2]]
+    fixed = np.broadcast_to(np.float32(1), (4, 3))
+    assert convert_memory(memoryview(fixed), None, "numpy", copy=False).strides == (0, 0), "nobody can write there"

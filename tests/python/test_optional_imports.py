@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 import types
+import typing
 
 import numpy as np
 import pytest
@@ -151,3 +152,15 @@ def test_an_extra_installs_what_its_adapter_takes(name):
     (requirement,) = extras[name]
     minimum = tuple(int(part) for part in re.fullmatch(r"[a-z0-9-]+>=([0-9.]+)", requirement).group(1).split("."))
     assert minimum >= adapters.VERSIONS_MIN[name][: len(minimum)]
+
+
+def test_placeholders_are_parts_of_unions():
+    missing = optional_import("no_such_framework")
+
+    def either(x: missing.ndarray | None, y: np.ndarray | missing.Tensor = None) -> None | missing.a | missing.b: ...
+
+    hints = typing.get_type_hints(either)
+    assert typing.get_args(hints["x"]) == (missing.ndarray, type(None))
+    assert typing.get_args(hints["y"])[:2] == (np.ndarray, missing.Tensor)
+    assert typing.get_args(hints["return"]) == (type(None), missing.a, missing.b)
+    assert "ndarray" in str(inspect.signature(either))

@@ -76,6 +76,23 @@ def test_layouts(strides, takers):
             assert codes(planner.plan(source, target)) == ["layout"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((2, 3), (0, 1)), ((2, 3), (1, 0)), ((2, 3), (0, 0)), ((1, 3), (0, 1)), ((0, 3), (0, 1)), ((), ())]
+)
+def test_writable_memory_of_many_elements_in_one_place_is_copied_for_who_writes(shape, strides):
+    source = replace(ARRAY, framework="view", shape=shape, strides=strides)
+    repeated = any(size > 1 and not stride for size, stride in zip(shape, strides, strict=True)) and 0 not in shape
+    for target in (NUMPY, TORCH):
+        chosen = planner.plan(source, target)
+        assert codes(chosen) == ["layout"] * repeated and ("in one place" in str(chosen)) == repeated
+        if repeated:
+            with pytest.raises(ZeroCopyUnavailable, match="in one place"):
+                planner.plan(source, target, copy=False)
+    assert planner.plan(replace(source, read_only=True), NUMPY).zero_copy
+    assert planner.plan(replace(source, read_only=True), TORCH, copy=False).zero_copy, "the alias that was asked for"
+    assert planner.plan(replace(source, framework="torch"), TORCH).route == "identity"
+
+
 def test_dimensions_of_size_one_and_empty_arrays_have_every_layout():
     assert layout_of((1, 3), (77, 1)) == "compact_c"
     assert layout_of((3, 0), (5, 9)) == "compact_c"

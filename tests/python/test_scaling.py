@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arraybridge
-from arraybridge import SCALING_FUNCTIONS, InvalidRequest, MemoryConversionError, UnsupportedDtype, scale_dtype
+from arraybridge import SCALING_FUNCTIONS, InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype, scale_dtype
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 HOST = ("numpy", "torch", "tensorflow", "jax")
@@ -162,3 +162,18 @@ def test_dtypes_of_ml_dtypes_scale_too(name):
     array = np.array([0, 1]).astype(getattr(ml_dtypes, name))
     assert scale_dtype(array, "uint8").tolist() == [0, 255]
     assert scale_dtype(np.array([0.5], "f4"), name).dtype == array.dtype
+
+
+def test_masks_are_never_lost_by_scaling():
+    masked = np.ma.array([0.0, 1.0, 2.0], mask=[0, 1, 0])
+    assert scale_dtype(masked, "float64") is masked
+    for dtype in ("uint8", "float32"):
+        with pytest.raises(UnsupportedArray, match="mask would be lost"):
+            scale_dtype(masked, dtype)
+
+
+@pytest.mark.parametrize("nothing", [None, "", [], 3.5])
+def test_what_names_no_dtype_is_refused(nothing):
+    for framework in HOST:
+        with pytest.raises(UnsupportedDtype, match="no dtype of numbers"):
+            scale_dtype(of(framework, [0.5]), nothing)

@@ -7,6 +7,7 @@ import arraybridge
 from arraybridge import (
     InvalidDevice,
     InvalidMemoryType,
+    UnsupportedArray,
     UnsupportedDtype,
     process_slices,
     stack_slices,
@@ -171,3 +172,25 @@ def test_what_the_function_raises_reaches_the_caller():
         process_slices([1], lambda plane: plane)
     with pytest.raises(ValueError, match="empty list"):
         process_slices(np.zeros((0, 2, 3)), lambda plane: plane)
+
+
+def test_masks_are_never_lost_in_a_stack():
+    masked = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 1], [0, 0]])
+    for target in HOST:
+        with pytest.raises(UnsupportedArray, match="mask would be lost") as caught:
+            stack_slices([planes()[0, :, :2], masked], target, None)
+        assert (caught.value.source_type, caught.value.target_type) == ("numpy", target)
+    with pytest.raises(UnsupportedArray, match="mask would be lost"):
+        process_slices(planes(), lambda plane: np.ma.array(plane))
+    whole = np.ma.array(planes(), mask=planes() == 1)
+    assert unstack_slices(whole)[0].mask[0, 1], "views keep theirs"
+    with pytest.raises(UnsupportedArray, match="mask would be lost"):
+        unstack_slices(whole, copy=True)
+
+
+def test_a_stack_of_a_dtype_that_cannot_travel_is_refused_by_name():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    for dtype, word in (([("a", "u1"), ("b", ml_dtypes.bfloat16)], "'b'"), ("O", "object")):
+        with pytest.raises(UnsupportedDtype, match=word) as caught:
+            stack_slices([np.zeros((1, 2), dtype)] * 2)
+        assert (caught.value.source_type, caught.value.target_type) == ("numpy", "numpy")

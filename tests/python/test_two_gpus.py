@@ -23,6 +23,8 @@ def gpus() -> Iterator[tuple[str, dict[str, str]]]:
         "another_gpu_than_the_current",
         "from_gpu_to_gpu_to_numpy",
         "a_consumers_stream_waits_for_its_producers",
+        "who_sees_some_gpus_numbers_them_as_cuda_does",
+        "tensorflows_order_is_its_own",
         "a_capture_outlives_what_is_released_in_it",
     ],
 )

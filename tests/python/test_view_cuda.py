@@ -23,6 +23,7 @@ PROGRAM = Path(__file__).with_name("cuda_view_program.py")
         "an_interface_names_its_gpu_and_its_stream",
         "an_interface_that_cannot_be_is_refused",
         "a_consumers_stream_comes_after_the_producers",
+        "a_host_copy_waits_for_its_producer",
         "a_module_like_cupy_is_read_and_made",
         "gpus_are_listed_by_number",
     ],

@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import arraybridge
@@ -95,6 +96,56 @@ def a_consumers_stream_waits_for_its_producers(broker: arraybridge.Broker, _: st
         gpu.checked(driver.cuStreamSynchronize(ctypes.c_void_p(reads)))
         assert room.raw == bytes([byte]) * 48, (number, byte, room.raw)
         del got, source
+
+
+def refused(ask: Any, *words: str) -> None:
+    try:
+        ask()
+    except arraybridge.DeviceUnavailable as error:
+        assert all(word in str(error) for word in ("CUDA", *words)), error
+    else:
+        raise AssertionError(words)
+
+
+def who_sees_some_gpus_numbers_them_as_cuda_does(broker: arraybridge.Broker, _: str) -> None:
+    """Told to see the second GPU alone, a framework may call it its first: `gpu_id` is CUDA's number of it."""
+    warnings.simplefilter("error", arraybridge.DeviceFallbackWarning)
+    second = SimpleNamespace(platform="gpu", local_hardware_id=1)
+    sys.modules["tensorflow"].visible = [frameworks.physical(1)]  # type: ignore[attr-defined]
+    sys.modules["jax"].local_devices = lambda backend: [second]  # type: ignore[attr-defined]
+    for target in ("tensorflow", "jax"):
+        for source in (VALUES, on_gpu(0, "cupy"), on_gpu(1, "cupy"), on_gpu(0, "torch")):
+            got = arraybridge.convert_memory(source, None, target, gpu_id=1)
+            assert got.held.device == (2, 1) and (got.values() == VALUES).all(), (target, got.held.device)
+            assert arraybridge.get_device_id(got, target) == 1
+            assert arraybridge.convert_memory(got, target, target, gpu_id=1) is got
+            assert (arraybridge.convert_memory(got, target, "numpy") == VALUES).all()
+            refused(lambda s=source, t=target: arraybridge.convert_memory(s, None, t, 0), "use ['cpu', 'cuda:1'] here")
+            refused(lambda s=source, t=target: arraybridge.convert_memory(s, None, t, 2), "use ['cpu', 'cuda:1'] here")
+        shared = on_gpu(1, "cupy")
+        assert broker.convert(shared, target).address == shared.address
+        assert broker.convert(VALUES, target, device=1).held.device == (2, 1)
+        assert arraybridge.stack_slices([VALUES, shared], target, 1).held.device == (2, 1)
+        hidden = f"{target} does not see the CUDA device cuda:0: it can use ['cpu', 'cuda:1'] here"
+        refused(lambda t=target: broker.convert(on_gpu(0, "cupy"), t), hidden)
+        refused(lambda t=target: broker.convert(VALUES, t, device=0), hidden)
+    sys.modules["tensorflow"].visible = []  # type: ignore[attr-defined]
+    warnings.simplefilter("ignore")
+    assert not arraybridge.convert_memory(VALUES, "numpy", "tensorflow").on_gpu
+    refused(lambda: arraybridge.convert_memory(VALUES, "numpy", "tensorflow", 1), "use ['cpu'] here")
+
+
+def tensorflows_order_is_its_own(broker: arraybridge.Broker, _: str) -> None:
+    tensorflow: Any = sys.modules["tensorflow"]
+    for divided in (lambda gpu: None, lambda gpu: ["half", "half"] if gpu.name.endswith(":1") else None):
+        tensorflow.config.get_logical_device_configuration = divided
+        tensorflow.visible = [frameworks.physical(1), frameworks.physical(0)]
+        for number in (0, 1):
+            got = arraybridge.convert_memory(VALUES, "numpy", "tensorflow", number)
+            assert got.held.device == (2, number) and arraybridge.get_device_id(got, "tensorflow") == number
+            shared = on_gpu(number, "torch")
+            got = broker.convert(shared, "tensorflow")
+            assert got.address == shared.address and (got.values() == VALUES).all()
 
 
 def a_capture_outlives_what_is_released_in_it(broker: arraybridge.Broker, _: str) -> None:

@@ -7,13 +7,20 @@ array of it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Union, cast
 
-from arraybridge.detect import SUPPORTED_MEMORY_TYPES, memory_type_of
-from arraybridge.devices import HOST
-from arraybridge.errors import FrameworkNotAvailable, InvalidMemoryType, MemoryConversionError, SourceTypeMismatch
+from arraybridge.detect import SUPPORTED_MEMORY_TYPES, memory_type_named, memory_type_of, root_of
+from arraybridge.devices import CUDA, HOST
+from arraybridge.devices import named as named_device
+from arraybridge.errors import (
+    DeviceUnavailable,
+    FrameworkNotAvailable,
+    InvalidMemoryType,
+    MemoryConversionError,
+    SourceTypeMismatch,
+)
 from arraybridge.planner import Caps, Description
 
 if TYPE_CHECKING:
@@ -22,13 +29,17 @@ if TYPE_CHECKING:
 
 VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}
 NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
-# Frameworks that are no MemoryType: (top module, class, name), found by the names of a type's bases alone.
+# What is of no MemoryType: (top module, class, adapter), found by the names of a type's bases alone.
 _FURTHER: Final = (
     ("numba", "DeviceNDArrayBase", "numba"),
     ("numba_cuda", "DeviceNDArrayBase", "numba"),
     ("pyarrow", "Array", "pyarrow"),
     ("pyarrow", "ChunkedArray", "pyarrow"),
     ("pyarrow", "Tensor", "pyarrow"),
+    # Of several tensors each: their adapter says so.
+    ("tensorflow", "RaggedTensor", "tensorflow"),
+    ("tensorflow", "SparseTensor", "tensorflow"),
+    ("tensorflow", "IndexedSlices", "tensorflow"),
 )
 
 
@@ -68,13 +79,13 @@ class MemoryAdapter(Adapter, Protocol):
     Who has no GPUs has no copies there; TensorFlow and JAX name no obstacles that `plain` could take away.
     """
 
-    def gpus(self) -> int:
-        """How many GPUs it can use in this process, by its own word; 0 without one. Imports it."""
+    def gpus(self) -> Sequence[int]:
+        """The GPUs that it can use in this process, by its own word, as CUDA numbers them here. Imports it."""
 
     def uploaded(self, view: View, number: int, /) -> Any:
         """Its private array on GPU `number`, with the values of a View; complete as far as the View is concerned.
 
-        REQUIRES: number < gpus(), and a View in host memory is compact.
+        REQUIRES: number in gpus(), and a View in host memory is compact.
         """
 
     def plain(self, array: Any, /) -> Any:
@@ -118,10 +129,7 @@ def of_memory_type(memory_type: str) -> MemoryAdapter:
     Raises:
         InvalidMemoryType: it is none of them.
     """
-    if memory_type not in SUPPORTED_MEMORY_TYPES:
-        known = sorted(SUPPORTED_MEMORY_TYPES)
-        raise InvalidMemoryType("array", str(memory_type), "detect", f"{memory_type!r} is no memory type; use one of {known}")
-    return cast(MemoryAdapter, named(memory_type))
+    return cast(MemoryAdapter, named(memory_type_named(memory_type)))
 
 
 def of(array: object) -> Adapter:
@@ -137,7 +145,7 @@ def framework_of(kind: type) -> str | None:
 
 def _further(kind: type) -> str | None:
     for base in kind.__mro__:
-        root = base.__module__.partition(".")[0]
+        root = root_of(base)
         for module, name, framework in _FURTHER:
             if root == module and base.__name__ == name:
                 return framework
@@ -146,7 +154,7 @@ def _further(kind: type) -> str | None:
 
 def is_keras_variable(kind: type) -> bool:
     """Whether objects of this class are Keras variables, of whatever framework Keras runs on. Imports nothing."""
-    return any(base.__name__ == "Variable" and base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)
+    return any(base.__name__ == "Variable" and root_of(base) == "keras" for base in kind.__mro__)
 
 
 def protocols() -> Adapter:
@@ -160,7 +168,7 @@ def readable(data: object) -> bool:
     """Whether some adapter can read it: a framework's array, or whatever speaks an array protocol. Takes nothing from it."""
     from arraybridge.adapters import generic
 
-    found = memory_type_of(type(data)) is not None or is_keras_variable(type(data))
+    found = framework_of(type(data)) is not None or is_keras_variable(type(data))
     return found or generic.readable(data)
 
 
@@ -181,6 +189,16 @@ def get_device_id(data: object, memory_type: str) -> int | None:
     except MemoryConversionError as error:
         raise error.between(str(memory_type), str(memory_type)) from error.__cause__
     return None if device == HOST else device[1]
+
+
+def check_seen(device: Device, framework: str, gpus: Callable[[], Sequence[int]]) -> None:
+    """Raises:
+    DeviceUnavailable: memory of a GPU that this framework was told not to see: it would be taken for another one's.
+    """
+    if device[0] == CUDA and device[1] not in (seen := gpus()):
+        there = ["cpu", *(named_device((CUDA, each)) for each in seen)]
+        reason = f"{framework} does not see the CUDA device {named_device(device)}: it can use {there} here"
+        raise DeviceUnavailable("array", framework, "device", reason)
 
 
 def supports_dlpack(obj: object) -> bool:
@@ -249,6 +267,13 @@ class Placeholder:
         if attribute.startswith("__") and attribute.endswith("__"):
             raise AttributeError(f"{self._name} is not available and has no {attribute}")
         return Placeholder(f"{self._name}.{attribute}", self._error)
+
+    def __or__(self, other: Any) -> Any:
+        """For annotations: `cupy.ndarray | None`."""
+        return Union[self, other]
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         module = self._name.partition(".")[0]

@@ -95,11 +95,11 @@ def _filler(array: Any) -> Any:
     return fill
 
 
-def gpus() -> int:
+def gpus() -> Sequence[int]:
     try:
-        return int(_cupy().cuda.runtime.getDeviceCount())
+        return range(_cupy().cuda.runtime.getDeviceCount())
     except RuntimeError:  # CuPy without a driver, or without a GPU
-        return 0
+        return ()
 
 
 def uploaded(source: View, number: int) -> Any:
@@ -124,7 +124,7 @@ def stacked(arrays: Sequence[Any]) -> Any:
 
 def clean(number: int | None) -> None:
     cupy = _cupy()
-    for each in range(gpus()):
+    for each in gpus():
         if number in (None, each):
             with cupy.cuda.Device(each):
                 cupy.get_default_memory_pool().free_all_blocks()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core, devices
+from arraybridge import _core, adapters, devices
 from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.errors import UnsupportedArray
@@ -75,6 +75,7 @@ def export(array: Any) -> View:
 
 
 def view(view: View) -> Any:
+    adapters.check_seen(view.device, "jax", gpus)
     return _importer(_jax())(view)
 
 
@@ -163,19 +164,27 @@ def _platform(array: Any) -> str:
 
 @functools.cache
 def _has_gpus(jax: Any) -> bool:
-    return gpus() > 0
+    return bool(gpus())
 
 
-def gpus() -> int:
+def gpus() -> Sequence[int]:
+    return tuple(_local_devices())
+
+
+def _local_devices() -> dict[int, Any]:
+    """JAX's GPUs by CUDA's numbers: it may have been told to see only some of them."""
     try:
-        return len(_jax().local_devices(backend="cuda"))
+        return {each.local_hardware_id: each for each in _jax().local_devices(backend="cuda")}
     except RuntimeError:  # it has no such backend
-        return 0
+        return {}
 
 
 def uploaded(source: View, number: int) -> Any:
     jax = _jax()
-    device = next(each for each in jax.local_devices(backend="cuda") if each.local_hardware_id == number)
+    seen = _local_devices()
+    device = seen[number]
+    if source.device != devices.HOST and source.device[1] not in seen:
+        source = _core.copy_to_heap(source)  # of a GPU that JAX does not see
     if source.device == devices.HOST:
         # It reads the View's memory until the value is there.
         return jax.device_put(numpy_adapter.view(source), device).block_until_ready()

@@ -45,6 +45,14 @@ def export(array: Any) -> View:
     return _core.wrap_cuda_array_interface(array.__cuda_array_interface__, array)
 
 
+def plain(array: Any) -> Any:
+    """Its array without gaps, in memory of the same device."""
+    made = _cuda().device_array(array.shape, array.dtype)
+    made.copy_to_device(array)
+    _cuda().synchronize()
+    return made
+
+
 def view(view: View) -> Any:
     return _cuda().as_cuda_array(view)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core, devices
@@ -41,9 +41,7 @@ def caps() -> Caps:
 
 
 def describe(array: Any) -> Description:
-    np = ensure_module("numpy")
-    if isinstance(array, np.ma.MaskedArray):
-        raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
+    refuse_masked(array)
     name, code = _traveling(array.dtype)
     itemsize = array.dtype.itemsize
     shape = tuple(array.shape)
@@ -70,6 +68,14 @@ def describe(array: Any) -> Description:
         obstacles=tuple(obstacles),
         fill=filler(array) if obstacles else None,
     )
+
+
+def refuse_masked(array: Any) -> None:
+    """Raises:
+    UnsupportedArray: it has a mask, which whoever reads its values would lose.
+    """
+    if isinstance(array, ensure_module("numpy").ma.MaskedArray):
+        raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
 
 
 def location(array: Any) -> devices.Device:
@@ -277,10 +283,47 @@ def _traveling(dtype: Any) -> tuple[str, Code]:
     if dtype.kind in "Mm" and not dtype.metadata:
         return name, CODES["int64"]
     if dtype.names and not dtype.hasobject and dtype.itemsize:
-        np = ensure_module("numpy")
-        described = json.dumps(np.lib.format.dtype_to_descr(dtype.newbyteorder("=")), separators=(",", ":"))
-        return STRUCT + described, CODES["uint8"]
+        return STRUCT + _described(dtype.newbyteorder("=")), CODES["uint8"]
     raise UnsupportedDtype("numpy", "any", "hand_over", f"no framework can be handed the dtype {dtype}")
+
+
+def _described(dtype: Any) -> str:
+    """A structured dtype as text that `opaque_dtype` makes the same dtype of.
+
+    Raises:
+        UnsupportedDtype: there is none; it names the field.
+    """
+    format = ensure_module("numpy").lib.format
+    try:
+        text = json.dumps(format.dtype_to_descr(dtype), separators=(",", ":"))
+        if format.descr_to_dtype(_tuples(json.loads(text))) == dtype:
+            return text
+    except (ValueError, TypeError):
+        pass  # NumPy has no text for it, or does not read its own
+    field = _unsayable(dtype)
+    reason = f"field {field[0]!r} is of {field[1]}, which the description of a structured dtype cannot say" if field else (
+        f"the fields of {dtype} are out of order or overlap, which its description cannot say: copy them into another dtype"
+    )
+    raise UnsupportedDtype("numpy", "any", "hand_over", reason)
+
+
+def _unsayable(dtype: Any) -> tuple[str, str] | None:
+    """The first field whose dtype would come back as another one, and that dtype; inner ones by their path."""
+    format = ensure_module("numpy").lib.format
+    for name in dtype.names:
+        field = dtype.fields[name][0].base
+        if field.names:
+            inner = _unsayable(field)
+            if inner:
+                return f"{name}.{inner[0]}", inner[1]
+            continue
+        try:
+            kept = format.descr_to_dtype(format.dtype_to_descr(field)) == field
+        except (ValueError, TypeError):
+            kept = False
+        if not kept:
+            return name, field.name
+    return None
 
 
 def _tuples(described: Any) -> Any:
@@ -295,8 +338,8 @@ def _field(name: Any, kind: Any, shape: Any = None) -> tuple[Any, ...]:
     return (title, _tuples(kind)) if shape is None else (title, _tuples(kind), tuple(shape))
 
 
-def gpus() -> int:
-    return 0
+def gpus() -> Sequence[int]:
+    return ()
 
 
 def clean(number: int | None) -> None:

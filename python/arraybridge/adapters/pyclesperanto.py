@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -160,8 +161,8 @@ def _load_drivers() -> None:
             ctypes.CDLL(vendor.read_text().strip(), mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
 
 
-def gpus() -> int:
-    return len(_module().list_available_devices()) if devices.CUDA in caps().devices else 0
+def gpus() -> Sequence[int]:
+    return range(len(_module().list_available_devices())) if devices.CUDA in caps().devices else ()
 
 
 def uploaded(source: View, number: int) -> Any:

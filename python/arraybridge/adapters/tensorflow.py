@@ -6,16 +6,17 @@ tests put a module of its dialect in its place).
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core, devices
+from arraybridge import _core, adapters, devices
 from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype
+from arraybridge.errors import UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import COMMON, FLOAT8, Caps, Description
 
 if TYPE_CHECKING:
@@ -32,44 +33,53 @@ CAPS: Final = Caps(
     by_value=FLOAT8 - {"float8_e8m0fnu"},
     settled=True,
 )
+_HIDDEN: Final = "layout: TensorFlow shows nobody the memory of a float8 without dimensions"
 _GPU_CAPS: Final = replace(CAPS, devices=frozenset({devices.CPU, devices.CUDA}))
 
 
 @functools.cache
 def caps() -> Caps:
-    return _GPU_CAPS if _gpus(_tensorflow()) else CAPS
+    return _GPU_CAPS if _cuda_numbers() else CAPS
 
 
 def describe(tensor: Any) -> Description:
     value = _value(tensor)
     _refuse_formless(value)
     if _on_gpu(value):
-        return replace(generic.described(_of_gpu(value), "tensorflow"), read_only=True)
-    return replace(numpy_adapter.describe(_alias(value)), framework="tensorflow", read_only=True)
+        return replace(generic.described(_in_capsule(value), "tensorflow"), read_only=True)
+    alias = _alias(value)
+    described = replace(numpy_adapter.describe(alias), framework="tensorflow", read_only=True)
+    if not _is_hidden(value):
+        return described
+    return replace(described, obstacles=(_HIDDEN,), fill=numpy_adapter.filler(alias))
 
 
 def location(tensor: Any) -> devices.Device | None:
+    if not isinstance(tensor, (_tensorflow().Tensor, _tensorflow().Variable)):
+        return None  # its parts may be anywhere
     kind, _, number = tensor.device.rpartition("device:")[2].partition(":")
-    return devices.HOST if kind == "CPU" else (devices.CUDA, int(number)) if kind == "GPU" else None
+    return devices.HOST if kind == "CPU" else (devices.CUDA, _cuda_numbers()[int(number)]) if kind == "GPU" else None
 
 
 def export(tensor: Any) -> View:
     value = _value(tensor)
-    return _of_gpu(value) if _on_gpu(value) else numpy_adapter.export(_alias(value))
+    return _in_capsule(value) if _on_gpu(value) else numpy_adapter.export(_alias(value))
 
 
 def view(view: View) -> Any:
     if view.dtype in CAPS.by_value:
         return _tensorflow().constant(numpy_adapter.view(view))
-    if view.device[0] == devices.CUDA:
-        view = _checked(view).complete()
-    return _importer()(view)
+    if view.device[0] != devices.CUDA:
+        return _importer()(view)
+    adapters.check_seen(view.device, "tensorflow", gpus)
+    capsule = view.complete().immutable_capsule()
+    return _tensorflow().experimental.dlpack.from_dlpack(_numbered(capsule, _cuda_numbers().index(view.device[1])))
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
     # The buffer protocol would fetch what is on a GPU.
-    return _core.wrap_buffer if kind.__name__ == "EagerTensor" and not _gpus(_tensorflow()) else None
+    return _core.wrap_buffer if kind.__name__ == "EagerTensor" and not _physical_gpus(_tensorflow()) else None
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
@@ -83,7 +93,7 @@ def quick(dtype: str) -> Callable[[View], Any]:
 def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None:
     """How ordinary tensors on the host become arrays of `target` by TensorFlow itself, each with what alone its plan depends
     on, or Views; tried before it is relied upon. None: it cannot."""
-    if target != "numpy" or _gpus(_tensorflow()):
+    if target != "numpy" or _physical_gpus(_tensorflow()):
         return None
     ndarray = numpy_adapter.module().ndarray
 
@@ -148,12 +158,26 @@ def _value(tensor: Any) -> Any:
 
 
 def _alias(tensor: Any) -> Any:
-    # Zero-copy, unlike .numpy(). What the buffer protocol lacks (bfloat16, float8) comes as a writable alias.
-    return numpy_adapter.frozen(memoryview(tensor) if tensor.dtype.name in COMMON else tensor.__array__())
+    """Its memory as a read-only ndarray; a copy of it if `_is_hidden`."""
+    # Unlike .numpy(), which copies. What the buffer protocol lacks comes as a writable alias.
+    if tensor.dtype.name in COMMON:
+        return numpy_adapter.frozen(memoryview(tensor))
+    if tensor.dtype.name == "bfloat16":
+        return numpy_adapter.frozen(numpy_adapter.view(_in_capsule(tensor)))
+    return numpy_adapter.frozen(tensor.__array__())
+
+
+def _is_hidden(tensor: Any) -> bool:
+    """Whether TensorFlow shows nobody where it lies: neither its capsules nor its buffers know float8."""
+    return not tensor.shape.rank and tensor.dtype.name in CAPS.by_value
 
 
 def _refuse_formless(tensor: Any) -> None:
     tensorflow = _tensorflow()
+    if not isinstance(tensor, tensorflow.Tensor):
+        kind = type(tensor).__name__
+        reason = f"a {kind} has no memory that can be handed on: it is several tensors (to_tensor, tf.sparse.to_dense, or its parts)"
+        raise UnsupportedArray("tensorflow", "any", "hand_over", reason)
     if tensorflow.is_symbolic_tensor(tensor):
         raise UnsupportedArray("tensorflow", "any", "hand_over", "a symbolic tensor has no memory that can be handed on")
     # Before anything touches the memory: a string tensor aborts the process in its own export.
@@ -172,28 +196,35 @@ def _on_gpu(tensor: Any) -> bool:
     return bool(tensor.__dlpack_device__()[0] == devices.CUDA)
 
 
-def _of_gpu(tensor: Any) -> View:
-    # By capsule: its __dlpack__ knows no keyword of a GPU's. It waits, so nothing is queued any more.
-    return _core.wrap(_tensorflow().experimental.dlpack.to_dlpack(tensor))
+def _in_capsule(tensor: Any) -> View:
+    # Its __dlpack__ knows no keyword of a GPU's. This waits, so nothing is queued any more.
+    capsule = _tensorflow().experimental.dlpack.to_dlpack(tensor)
+    if _on_gpu(tensor):
+        _, own = tensor.device.rsplit(":", 1)
+        _numbered(capsule, _cuda_numbers()[int(own)])
+    return _core.wrap(capsule)
 
 
-def _checked(view: View) -> View:
-    """Raises:
-    DeviceUnavailable: it does not see that GPU, or numbers GPUs in its own way; of an unknown device it would delete
-        the memory twice.
-    """
-    physical, visible = _gpus(_tensorflow()) or ([], [])
-    if view.device[1] < len(visible) == len(physical):
-        return view
-    reason = f"TensorFlow sees {len(visible)} of {len(physical)} CUDA devices, so {devices.named(view.device)} has no name there"
-    raise DeviceUnavailable("array", "tensorflow", "device", reason)
+def _numbered(capsule: Any, number: int) -> Any:
+    """A capsule of GPU memory under another number of that GPU, TensorFlow's own or CUDA's: it says and believes its own, and
+    would delete memory of an unknown device twice."""
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    # A DLTensor begins with its address, its device's type, and the device's number.
+    ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 12).value = number
+    return capsule
 
 
-def _gpus(tensorflow: Any) -> tuple[list[Any], list[Any]] | None:
-    """All GPUs of this process and those that TensorFlow may use; None: no GPU."""
-    if not _physical_gpus(tensorflow):
-        return None
-    return _physical_gpus(tensorflow), tensorflow.config.get_visible_devices("GPU")
+def _cuda_numbers() -> list[int]:
+    """CUDA's number of each of TensorFlow's GPUs, in the order of its own numbers: those that it was told to see, in the
+    order in which it was told, and as often as it was told to divide them."""
+    config = _tensorflow().config
+    if not _physical_gpus(_tensorflow()):
+        return []
+    return [
+        int(gpu.name.rpartition(":")[2])
+        for gpu in config.get_visible_devices("GPU")
+        for _ in config.get_logical_device_configuration(gpu) or [None]
+    ]
 
 
 @functools.cache
@@ -201,22 +232,24 @@ def _physical_gpus(tensorflow: Any) -> list[Any]:
     return list(tensorflow.config.list_physical_devices("GPU"))
 
 
-def gpus() -> int:
-    physical, visible = _gpus(_tensorflow()) or ([], [])
-    # As `view` has it: of a choice among them the numbers are TensorFlow's own.
-    return len(visible) if len(visible) == len(physical) else 0
+def gpus() -> Sequence[int]:
+    return tuple(dict.fromkeys(_cuda_numbers()))
 
 
 def uploaded(source: View, number: int) -> Any:
     tensorflow = _tensorflow()
-    with tensorflow.device(f"GPU:{number}"):
+    with tensorflow.device(f"GPU:{_cuda_numbers().index(number)}"):
+        if source.device != devices.HOST and source.device[1] not in gpus():
+            source = _core.copy_to_heap(source)  # of a GPU that TensorFlow does not see
         if source.device == devices.HOST:
             return tensorflow.constant(numpy_adapter.view(source))
         return tensorflow.raw_ops.DeepCopy(x=view(source))
 
 
 def stacked(tensors: Sequence[Any]) -> Any:
-    return _tensorflow().stack(tuple(tensors))
+    tensorflow = _tensorflow()
+    with tensorflow.device(tensors[0].device.rpartition("device:")[2]):  # by itself it might compute on its first
+        return tensorflow.stack(tuple(tensors))
 
 
 def clean(number: int | None) -> None:

@@ -153,7 +153,8 @@ def _refuse_formless(tensor: Any) -> None:
     elif tensor.is_nested:
         form = "a nested tensor"
     elif tensor.layout != torch.strided:
-        form = f"a sparse tensor ({tensor.layout})"
+        layout = str(tensor.layout)
+        form = f"a sparse tensor ({layout})" if "sparse" in layout else f"a tensor of the layout {layout}"
     elif tensor.is_quantized:
         form = "a quantized tensor"
     elif tensor.is_meta:
@@ -211,9 +212,9 @@ def _is_one_of(tensor: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(tensor, kind)
 
 
-def gpus() -> int:
+def gpus() -> Sequence[int]:
     torch = ensure_module("torch")
-    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    return range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
 
 
 def uploaded(source: View, number: int) -> Any:

@@ -37,8 +37,10 @@ def numbers(shape: tuple[int, ...], dtype: str = "float32") -> Any:
 
 
 def made(broker: Broker, framework: str, values: Any) -> Any:
-    """An array of the framework's with these values, in memory of its own."""
-    return values if framework == "numpy" else broker.convert(values, framework, copy=True)
+    """An array of the framework's with these values, in memory of its own; writable where its arrays are."""
+    if framework == "numpy":
+        return numpy_adapter.view(_core.copy_to_heap(_core.wrap(values)))
+    return broker.convert(values, framework, copy=True)
 
 
 def same(broker: Broker, array: Any, values: Any) -> bool:

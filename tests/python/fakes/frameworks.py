@@ -14,7 +14,7 @@ import numpy as np
 from arraybridge import _core
 from arraybridge.planner import layout_of
 
-from fakes.gpu import LEGACY, VERSIONED, Held, abort, consumed, read, taken, write
+from fakes.gpu import LEGACY, VERSIONED, Held, abort, consumed, labelled, ordinal, read, relabel, taken, write
 
 BOTH = (LEGACY, VERSIONED)
 
@@ -136,14 +136,22 @@ class TfTensor(Held):
     """An EagerTensor: unversioned capsules, RuntimeError for every keyword it dislikes, no stream."""
 
     dtype = property(lambda self: SimpleNamespace(name=self.held.dtype))
-    device = property(
-        lambda self: f"/job:localhost/replica:0/task:0/device:{'GPU' if self.on_gpu else 'CPU'}:{self.held.device[1]}"
-    )
+    device = property(lambda self: f"/job:localhost/replica:0/task:0/device:{self._named()}")
+
+    def _named(self) -> str:
+        """By TensorFlow's own number: that of what it was told to see."""
+        return f"GPU:{sys.modules['tensorflow'].visible_numbers().index(self.held.device[1])}" if self.on_gpu else "CPU:0"
 
     def __dlpack__(self, **keywords: Any) -> Any:
         if set(keywords) - {"max_version", "copy"} or keywords.get("copy"):
             raise RuntimeError(f"not supported: {keywords}")
-        return self.exported(LEGACY)
+        capsule = self.exported(LEGACY)
+        return relabel(capsule, int(self._named().rpartition(":")[2])) if self.on_gpu else capsule
+
+
+def physical(number: int) -> Any:
+    """What TensorFlow calls a GPU that CUDA_VISIBLE_DEVICES lets it see."""
+    return SimpleNamespace(name=f"/physical_device:GPU:{number}")
 
 
 class LikeTensorflow(ModuleType):
@@ -151,19 +159,34 @@ class LikeTensorflow(ModuleType):
         super().__init__("tensorflow")
         self.__version__, self.Tensor = "2.21.0", TfTensor
         self.Variable = type("Variable", (), {})
-        self.gpus = ["gpu0"]
+        self.gpus = [physical(0)]
         self.config = SimpleNamespace(
-            list_physical_devices=lambda kind: list(self.gpus), get_visible_devices=lambda kind: list(self.visible)
+            list_physical_devices=lambda kind: list(self.gpus),
+            get_visible_devices=lambda kind: list(self.visible),
+            get_logical_device_configuration=lambda gpu: None,
         )
         self.visible = self.gpus
         dlpack = SimpleNamespace(to_dlpack=lambda tensor: tensor.__dlpack__(), from_dlpack=self.from_dlpack)
         self.experimental = SimpleNamespace(dlpack=dlpack)
 
+    def visible_numbers(self) -> list[int]:
+        """CUDA's number of each of its GPUs, by its own."""
+        divided = self.config.get_logical_device_configuration
+        return [int(gpu.name.rpartition(":")[2]) for gpu in self.visible for _ in divided(gpu) or [None]]
+
     def is_symbolic_tensor(self, tensor: Any) -> bool:
         return False
 
     def from_dlpack(self, capsule: Any) -> TfTensor:
+        kind, number = labelled(capsule)
+        if kind == 2:
+            seen = self.visible_numbers()
+            if number >= len(seen):
+                abort("memory of a device that TensorFlow does not know")
+            relabel(capsule, seen[number])
         view = consumed(capsule, (LEGACY,))
+        if kind == 2 and view.address:
+            assert ordinal(view.address) == view.device[1], "it would take one GPU's memory for another's"
         if not view.compact:
             raise ValueError("strides")
         if view.device[0] == 1 and view.address % 64:
@@ -172,15 +195,15 @@ class LikeTensorflow(ModuleType):
 
 
 class _Platform:
-    def __init__(self, platform: str) -> None:
-        self.platform = platform
+    def __init__(self, platform: str, number: int) -> None:
+        self.platform, self.local_hardware_id = platform, number
 
 
 class JaxArray(Held):
     """jax.Array: unversioned whatever is asked, ordered after the stream that it is told."""
 
     dtype = property(lambda self: np.dtype(self.held.dtype))
-    sharding = property(lambda self: SimpleNamespace(device_set={_Platform("gpu" if self.on_gpu else "cpu")}))
+    sharding = property(lambda self: SimpleNamespace(device_set={_Platform("gpu" if self.on_gpu else "cpu", self.held.device[1])}))
 
     def is_deleted(self) -> bool:
         return False
@@ -199,13 +222,15 @@ class LikeJax(ModuleType):
         self.dlpack = ModuleType("jax.dlpack")
         self.dlpack.from_dlpack = self.from_dlpack  # type: ignore[attr-defined]
 
-    def local_devices(self, backend: str) -> list[str]:
-        return ["gpu0"]
+    def local_devices(self, backend: str) -> list[Any]:
+        return [_Platform("gpu", 0)] if backend == "cuda" else [_Platform("cpu", 0)]
 
     def from_dlpack(self, source: Any) -> JaxArray:
-        kind, _ = source.__dlpack_device__()
+        kind, number = source.__dlpack_device__()
         if kind not in (1, 2):
             raise TypeError(f"device {kind}")
+        if kind == 2 and number not in [each.local_hardware_id for each in self.local_devices("cuda")]:
+            raise ValueError(f"no local device with local_hardware_id == {number}")
         view = taken(source, (LEGACY,), stream=2 if kind == 2 else None)
         if layout_of(view.shape, view.strides) not in ("compact_c", "compact_permutation"):
             raise RuntimeError("strides")
@@ -282,6 +307,7 @@ class DeviceNDArrayBase(Held):
     """Numba's device array: the CUDA array interface alone."""
 
     __dlpack_device__ = None  # type: ignore[assignment]
+    dtype = property(lambda self: np.dtype(self.held.dtype))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -305,6 +331,7 @@ class LikeNumba(ModuleType):
         self.cuda = ModuleType("numba.cuda")
         self.cuda.as_cuda_array = self.as_cuda_array  # type: ignore[attr-defined]
         self.cuda.synchronize = lambda: None  # type: ignore[attr-defined]
+        self.cuda.device_array = lambda shape, dtype: DeviceNDArrayBase.of(np.zeros(shape, dtype))  # type: ignore[attr-defined]
 
     def as_cuda_array(self, source: Any) -> DeviceNDArrayBase:
         return DeviceNDArrayBase(_core.wrap_cuda_array_interface(source.__cuda_array_interface__, source))

@@ -152,6 +152,30 @@ def consumed(capsule: Any, dialects: tuple[str, ...]) -> _core.View:
     return _core.wrap(capsule)
 
 
+def labelled(capsule: Any) -> tuple[int, int]:
+    """The device that an unversioned capsule says, which need not be the one that its memory is on."""
+    kind, number = _label(capsule)
+    return kind, number
+
+
+def relabel(capsule: Any, number: int) -> Any:
+    """The capsule, with this number for its device."""
+    _label(capsule)[1] = number
+    return capsule
+
+
+def _label(capsule: Any) -> Any:
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    return (ctypes.c_int32 * 2).from_address(pointer(capsule, LEGACY.encode()) + 8)
+
+
+def ordinal(address: int) -> int:
+    """The GPU that memory is on, by the driver's word."""
+    found = ctypes.c_int()
+    checked(_driver.cuPointerGetAttribute(ctypes.byref(found), 9, _u64(address)))
+    return found.value
+
+
 def abort(why: str) -> None:
     """What some frameworks do instead of raising."""
     os.write(2, f"the framework aborts: {why}\n".encode())

@@ -27,8 +27,14 @@ def uploaded(kind: type[Held], number: Callable[[], int] = lambda: 0) -> Any:
     return upload
 
 
-def stacked(kind: type[Held]) -> Any:
-    return lambda arrays: kind.of(np.stack([each.values() for each in arrays]))
+def stacked(kind: type[Held], number: Callable[[], int] | None = None) -> Any:
+    """A function that stacks arrays of this class, on that GPU or where the first of them is."""
+
+    def stack(arrays: Any) -> Any:
+        there = number or (lambda: int(arrays[0].held.device[1]))
+        return uploaded(kind, there)(np.stack([each.values() for each in arrays]))
+
+    return stack
 
 
 class TorchTensor(frameworks.TorchTensor):
@@ -54,7 +60,7 @@ def install(gpus: int = 1) -> None:
         sys.modules[name] for name in ("cupy", "torch", "tensorflow", "jax", "pyclesperanto")
     )
     add: Any = SimpleNamespace  # the modules are plain objects here
-    chosen = [0]  # TensorFlow's
+    chosen = [0]  # TensorFlow's, by CUDA's number
     of_cupy = uploaded(frameworks.CupyArray, lambda: cupy.__dict__["current"])
     of_tensorflow = uploaded(frameworks.TfTensor, lambda: chosen[0])
     cupy.__dict__.update(
@@ -68,13 +74,14 @@ def install(gpus: int = 1) -> None:
 
     @contextmanager
     def device(name: str) -> Any:
-        before, chosen[0] = chosen[0], int(name.removeprefix("GPU:"))
+        visible = tensorflow.visible_numbers()  # type: ignore[attr-defined]
+        before, chosen[0] = chosen[0], visible[int(name.removeprefix("GPU:"))]
         yield
         chosen[0] = before
 
-    tensorflow.__dict__["gpus"][:] = [f"gpu{number}" for number in range(gpus)]
+    tensorflow.__dict__["gpus"][:] = [frameworks.physical(number) for number in range(gpus)]
     tensorflow.__dict__.update(
-        device=device, constant=of_tensorflow, stack=stacked(frameworks.TfTensor),
+        device=device, constant=of_tensorflow, stack=stacked(frameworks.TfTensor, lambda: chosen[0]),
         raw_ops=add(DeepCopy=lambda x: of_tensorflow(x)),
     )  # fmt: skip
 
@@ -84,7 +91,8 @@ def install(gpus: int = 1) -> None:
         return made
 
     jax.__dict__.update(
-        device_put=put, local_devices=lambda backend: [add(local_hardware_id=number) for number in range(gpus)],
+        device_put=put,
+        local_devices=lambda backend: [add(platform="gpu", local_hardware_id=number) for number in range(gpus)],
         numpy=add(array=uploaded(frameworks.JaxArray), stack=stacked(frameworks.JaxArray)),
     )  # fmt: skip
     cle.__dict__["push"] = uploaded(frameworks.CleArray)

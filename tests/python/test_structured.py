@@ -1,0 +1,59 @@
+"""Structured dtypes travel whole, or are refused by the name of the field that cannot."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from arraybridge import UnsupportedDtype, convert_memory
+
+UNSAYABLE = {
+    "bfloat16": ([("id", "u4"), ("a", ml_dtypes.bfloat16)], "field 'a' is of bfloat16"),
+    "float8": ([("a", ml_dtypes.float8_e5m2, (2,))], "field 'a' is of float8_e5m2"),
+    "nested": ([("outer", [("x", "f4"), ("y", ml_dtypes.float8_e4m3fn)])], "field 'outer.y' is of float8_e4m3fn"),
+    "int4": ([("a", ml_dtypes.int4)], "field 'a' is of int4"),
+    "out of order": ({"names": ["b", "a"], "formats": ["f4", "u1"], "offsets": [4, 0]}, "order or overlap"),
+    "overlapping": ({"names": ["b", "a"], "formats": ["f4", "u4"], "offsets": [0, 2]}, "order or overlap"),
+    "out of order inside": (
+        [("outer", {"names": ["b", "a"], "formats": ["f4", "u1"], "offsets": [4, 0]})], "order or overlap"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", UNSAYABLE)
+def test_what_no_description_says_is_refused_and_named(broker, form):
+    dtype, words = UNSAYABLE[form]
+    array = np.zeros((2,), dtype)
+    for ask in (
+        lambda: broker.put(array, "records"),
+        lambda: broker.convert(array, "numpy", copy=True),
+        lambda: convert_memory(array, "numpy", "numpy", copy=True),
+        lambda: convert_memory(array, "numpy", "torch", None),
+        lambda: broker.empty((2,), dtype, "numpy"),
+    ):
+        with pytest.raises(UnsupportedDtype, match=words):
+            ask()
+    assert convert_memory(array, "numpy", "numpy") is array
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.dtype([("a", "u1"), ("b", "f4")], align=True),
+        {"names": ["a", "c"], "formats": ["f4", "u1"], "offsets": [0, 10], "itemsize": 16},
+        [(("a title", "n"), "f2"), ("when", "M8[s]"), ("text", "U2"), ("pair", [("x", "i2")], (2,))],
+        [("a", ">f4"), ("b", [("c", ">i2")])],
+        np.dtype((np.record, [("a", "f4")])),
+    ],
+    ids=["aligned", "gaps", "kinds", "swapped", "record"],
+)
+def test_every_other_keeps_its_dtype_and_bits(broker, dtype):
+    array = np.zeros(3, dtype)
+    array.view(np.uint8)[:] = np.arange(array.nbytes, dtype="u1") % 7
+    for got in (
+        broker.put(array).to("numpy"), broker.convert(array, "numpy", copy=True),
+        convert_memory(array, "numpy", "numpy", copy=True),
+    ):  # fmt: skip
+        assert got.dtype == array.dtype.newbyteorder("=") and got is not array
+        for name in array.dtype.names:
+            assert got[name].tolist() == array[name].tolist()
+    assert broker.empty((2,), array.dtype.newbyteorder("="), "numpy").dtype == array.dtype.newbyteorder("=")

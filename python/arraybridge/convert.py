@@ -91,7 +91,8 @@ def convert_memory(
             source_type=None also whatever `asdlpack` accepts.
         source_type: what `data` is, as a name or MemoryType; None finds out.
         target_type: a name or MemoryType.
-        gpu_id: number of the GPU in this process, as `target_type` counts its own; None: the CPU. NumPy has no GPUs and
+        gpu_id: CUDA's number of the GPU in this process, whatever `target_type` calls it (of pyclesperanto, the number in its
+            list of devices); None: the CPU. NumPy has no GPUs and
             ignores it. Where torch, TensorFlow or JAX can use no GPU at all, 0, the default, means the CPU and a
             DeviceFallbackWarning; any other number is an error, as it is wherever that GPU is missing.
         copy: None: share memory if the target can hold it as it is, else copy once. On the host, a writable source is

@@ -173,7 +173,7 @@ def readable(data: object) -> bool:
 
 
 def get_device_id(data: object, memory_type: str) -> int | None:
-    """The number of the GPU that this array is on, as its framework counts; None on the host.
+    """The number of the GPU that this array is on, as `gpu_id` names it; None on the host.
 
     Raises:
         InvalidMemoryType, SourceTypeMismatch: no memory type; the array is not of this one.

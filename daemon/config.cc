@@ -56,8 +56,9 @@ void Declare(CLI::App& app, CommandLine& line, ConfigRequest& request) {
   for (const Setting& setting : Settings()) {
     if (setting.flag.empty()) continue;
     if (setting.is_switch) {
-      const auto say = [&line, flag = setting.flag] { line.given[flag] = "true"; };
-      app.add_flag_callback("--" + setting.flag, say, setting.help);
+      // --flag=false takes back what a file says.
+      const auto say = [&line, flag = setting.flag](int64_t said) { line.given[flag] = said > 0 ? "true" : "false"; };
+      app.add_flag_function("--" + setting.flag, say, setting.help);
       continue;
     }
     if (setting.is_list) {

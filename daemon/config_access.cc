@@ -22,7 +22,8 @@ using Who = AccessEntry::Who;
 
 constexpr std::string_view kReadOnly = ":ro";
 constexpr std::string_view kAdminGroup = "arraybridge-admin";
-constexpr size_t kLookupBytes = 1 << 16;  // of a group with many members, too
+constexpr size_t kLookupBytes = 1 << 16;
+constexpr size_t kGroupBytesMax = 1 << 24;  // of one with many members
 constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
 
@@ -48,14 +49,18 @@ Result<AccessEntry> NumberedEntry(Who who, std::string_view text) {
   return AccessEntry{who, static_cast<uint32_t>(*number), {}, Right::kWrite};
 }
 
+// NOT_FOUND: it is known that there is none. UNAVAILABLE: nobody could be asked.
 Result<AccessEntry> GroupEntry(std::string_view name) {
-  std::string buffer(kLookupBytes, '\0');
   group entry{};
   group* found = nullptr;
-  if (::getgrnam_r(std::string(name).c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
-    return InvalidArgument("there is no group '", name, "'");
+  int failed = ERANGE;  // of many members
+  std::string buffer(kLookupBytes, '\0');
+  for (; failed == ERANGE && buffer.size() <= kGroupBytesMax; buffer.resize(4 * buffer.size())) {
+    failed = ::getgrnam_r(std::string(name).c_str(), &entry, buffer.data(), buffer.size(), &found);
+    if (found != nullptr) return AccessEntry{Who::kGroup, found->gr_gid, {}, Right::kWrite};
   }
-  return AccessEntry{Who::kGroup, found->gr_gid, {}, Right::kWrite};
+  if (failed != 0) return Unavailable("whether there is a group '", name, "' is not known: ", std::strerror(failed));
+  return NotFound("there is no group '", name, "'");
 }
 
 Result<AccessEntry> UserEntry(std::string_view name) {
@@ -133,7 +138,7 @@ AccessList DefaultAdmins() {
 }
 
 Result<AccessList> ReadAdmins(std::string_view text) {
-  if (GroupEntry(kAdminGroup).ok()) return ReadAccessList(text);
+  if (GroupEntry(kAdminGroup).status().code() != Code::kNotFound) return ReadAccessList(text);
   std::string others;
   for (std::string_view one : SplitList(text)) {
     const std::string_view whole = one;

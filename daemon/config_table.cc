@@ -60,10 +60,10 @@ Status StoreBool(std::string_view text, bool* place) {
   return InvalidArgument("'", text, "' is neither true nor false");
 }
 
-// Of what is done where it can be, or not at all.
+// Of what is done where it can be, or not at all; true and false are taken as before.
 Status StoreAuto(std::string_view text, bool* place) {
-  if (text == "auto") return *place = true, Ok();
-  if (text == "never") return *place = false, Ok();
+  if (text == "auto" || text == "true" || text == "1") return *place = true, Ok();
+  if (text == "never" || text == "false" || text == "0") return *place = false, Ok();
   return InvalidArgument("'", text, "' is neither auto nor never");
 }
 

@@ -152,9 +152,12 @@ void CommandLine::DeclareLooking() {
                [this](const Options& options, std::ostream& out) {
                  return conversions_ ? DoctorWithConversions(options) : Doctor(options, cuda_driver_, out);
                });
-  doctor->add_flag("--conversions", conversions_, "also the frameworks of a Python: python3 -m arraybridge doctor");
-  doctor->add_option("--cuda-driver", cuda_driver_,
-                     "whose GPUs are looked at: auto (default), the system's driver; none; or the path of a library");
+  auto* const conversions =
+      doctor->add_flag("--conversions", conversions_, "also the frameworks of a Python: python3 -m arraybridge doctor");
+  doctor
+      ->add_option("--cuda-driver", cuda_driver_,
+                   "whose GPUs are looked at: auto (default), the system's driver; none; or the path of a library")
+      ->excludes(conversions);
 }
 
 void CommandLine::DeclareLs() {

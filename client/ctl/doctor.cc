@@ -8,12 +8,22 @@
 #include "client/ctl/connection.h"
 #include "client/ctl/print.h"
 #include "client/ctl/table.h"
+#include "proto/boundary/environment.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge::ctl {
 namespace {
 
 constexpr std::string_view kSystemDirectory = "/run/arraybridge";
+
+// As one word of a shell.
+std::string Quoted(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char each : text) quoted += each == '\'' ? std::string("'\\''") : std::string(1, each);
+  return quoted + "'";
+}
 
 // What helps the broker of an address.
 struct Remedy {
@@ -31,10 +41,15 @@ Remedy RemedyOf(const std::string& address) {
     return {restart + there, restart + there, restart + there, journal + there};
   }
   const std::filesystem::path socket(address);
-  const std::string directory = socket.parent_path();
-  if (address.empty() || directory == kSystemDirectory) return {restart, restart, restart, journal};
+  if (address.empty() || socket.parent_path() == kSystemDirectory) return {restart, restart, restart, journal};
+  if (const std::string runtime = Environment("XDG_RUNTIME_DIR");
+      !runtime.empty() && socket.parent_path() == std::filesystem::path(runtime) / "arraybridge") {
+    const std::string own = "systemctl --user restart arraybridged (or, without its units: arraybridged)";
+    return {own, own, own, "journalctl --user --unit arraybridged --lines 50"};
+  }
+  const std::string directory = Quoted(socket.parent_path());
   std::string start = Concat("arraybridged --directory ", directory);
-  if (socket.filename() != "broker.sock") start += Concat(" --listen unix://", address);
+  if (socket.filename() != "broker.sock") start += Concat(" --listen ", Quoted("unix://" + address));
   return {start, Concat("arraybridgectl -H ", directory, " shutdown --now, then ", start),
           Concat("fuser --kill ", directory, "/lock, then ", start), Concat(start, " tells more on standard error")};
 }

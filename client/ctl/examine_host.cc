@@ -140,7 +140,8 @@ Finding MemoryLimit() {
             ""};
   }
   return {"memory limit", Health::kNote, "no control group of memory is to be seen",
-          "sudo mount -t cgroup2 none /sys/fs/cgroup"};
+          "no command: what cat /proc/self/cgroup names is not below /sys/fs/cgroup here; memory.host.capacity says what a "
+          "broker may take"};
 }
 
 std::string GroupOf(gid_t id) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kClientNameBytesMax = 64;
 constexpr uint64_t kTokenBytesMax = 256;
-constexpr uint64_t kPageTokenBytesMax = 512;
+constexpr uint64_t kPageTokenNumbersBytes = 64;
 constexpr int kHandleKindsMax = 16;
 constexpr int kGpusMax = 256;
 constexpr uint64_t kGpuUuidBytesMax = 96;
@@ -171,7 +171,9 @@ Status CheckList(const Limits& limits, const v1::ListRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
   AB_RETURN_IF_ERROR(
       CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
-  return CheckBytes("the page token", request.page_token().size(), "maximum", kPageTokenBytesMax);
+  // A channel's has its name and its namespace's.
+  return CheckBytes("the page token", request.page_token().size(), "maximum",
+                    2 * limits.name_bytes_max + kPageTokenNumbersBytes);
 }
 
 }  // namespace arraybridge

@@ -48,6 +48,7 @@ function(ab_program_of_debian program component)
   if(options)
     target_link_options(${target} PRIVATE ${options})
   endif()
+  target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now)
   install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 

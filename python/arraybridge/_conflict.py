@@ -58,8 +58,14 @@ def _owner(described: str) -> str | None:
     from importlib.metadata import Distribution
     from pathlib import Path
 
-    other = Distribution.at(Path(described))
-    files = other.files
-    if files is not None and not any(each.parts[0] == _PACKAGE for each in files):
+    try:
+        other = Distribution.at(Path(described))
+        if other.metadata["Name"] is None:
+            return None  # what an uninstall left
+        files = other.files
+        version = str(other.version)
+    except Exception:  # what is broken there is not for an import of ours to say
         return None
-    return f"{_PACKAGE} {other.version}"
+    if files is not None and not any(each.parts[0] == _PACKAGE for each in files if each.parts):
+        return None
+    return f"{_PACKAGE} {version}"

@@ -202,7 +202,7 @@ def converted(
     device = _device(gpu_id, target, caps, names)
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
     counts.of_process.note(chosen)
-    if wishes is not None:
+    if wishes is not None and device == "cpu":
         _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
     return result
 
@@ -220,7 +220,8 @@ def values_of(array: Any, target_type: str) -> Any:
     return values
 
 
-# Memory types of frameworks that could use no GPU when one was asked for: none comes to a process that has started them.
+# Memory types of frameworks that could use no GPU when one was asked for. None comes to a process in which CUDA was asked
+# for one; if it does all the same, the next array that is like none before finds it.
 _without_gpu: Final[set[str]] = set()
 # Of names that were checked, by class and names: plans that hold for all arrays that are alike.
 _shortcuts: Final = shortcut.Shortcuts()
@@ -300,6 +301,8 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
         usable = range(caps.own.number)
     elif devices.CUDA in caps.devices:
         usable = _asked(target.gpus, names, "device")
+    if usable:
+        _without_gpu.discard(names.target)
     if number is not None and number in usable:
         return number
     if number == 0 and not usable and has_host:

@@ -55,8 +55,11 @@ class Counts:
         self._tallies: dict[_Kind, _Tally] = {}
 
     def after_fork(self) -> None:
-        """In a child: a thread of the parent may have held the lock, and does not live here."""
+        """In a child: a thread of the parent may have held the lock, and does not live here; what it counted is the parent's."""
         self._lock = threading.Lock()
+        for tally in self._tallies.values():
+            tally.copies = tally.copied_bytes = 0
+            tally.conversions = -tally.freely()
 
     def note(self, chosen: Plan) -> None:
         """One conversion was done as planned."""

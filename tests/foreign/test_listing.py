@@ -132,6 +132,16 @@ def test_channels_are_listed(listed: Listed) -> None:
     assert (refused.returncode, "channels have nothing that --pid could choose by" in refused.stderr) == (USAGE, True)
 
 
+def test_channels_of_the_longest_names_come_in_pages(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(daemon)
+    namespace, names = "n" * 255, sorted(f"{number:03}".ljust(255, "c") for number in range(150))
+    for name in names:
+        session.call("OpenChannel", namespace=namespace, name=name, role="SENDER")
+    done = subprocess.run([CTL, "-H", daemon.directory, "-n", namespace, "-o", "json", "ls", "channels"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [row["name"] for row in json.loads(done.stdout)["channels"]] == names
+
+
 def test_wide_has_more_columns_and_csv_has_all(listed: Listed) -> None:
     more = {
         "shares": ["UID", "ID", "ARENA", "OFFSET", "METADATA", "EXPIRES IN", "ON EXIT"],

@@ -71,3 +71,19 @@ def test_files_that_another_overwrote_are_refused(site: Path, script: str) -> No
     assert done.returncode == 1
     last = done.stderr.strip().rpartition("\n")[2]
     assert last == f"ImportError: arraybridge 0.5.2 brings a package arraybridge, too: one overwrites the other. {MEND}"
+
+
+@pytest.mark.parametrize("damage", ["RECORD", "METADATA", "blank", "empty"])
+def test_what_is_damaged_beside_us_is_nothing_to_an_import(site: Path, damage: str) -> None:
+    distribution(site, "arraybridge", "0.5.2", OTHER_OWNS)
+    described = site / "arraybridge-0.5.2.dist-info"
+    if damage == "empty":
+        for file in described.iterdir():
+            file.unlink()
+    elif damage == "blank":
+        (described / "RECORD").write_text("\n\n")
+    else:
+        (described / damage).write_bytes(b"\xff\xfe\x00")
+    done = python(site, "import arraybridge; print(arraybridge.MemoryType.TORCH)")
+    assert (done.returncode, done.stdout) == (0, "torch\n")
+    assert "None" not in done.stderr

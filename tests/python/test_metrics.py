@@ -1,5 +1,6 @@
 """arraybridge.metrics: what was converted, for whoever watches the process."""
 
+import os
 import shutil
 import subprocess
 
@@ -15,7 +16,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 @pytest.fixture
 def fresh(monkeypatch):
     """Nothing is counted yet; what the short way knows counts elsewhere."""
-    monkeypatch.setattr(counts, "of_process", counts.Counts())
+    mine = counts.Counts()
+    os.register_at_fork(after_in_child=mine.after_fork)
+    monkeypatch.setattr(counts, "of_process", mine)
     monkeypatch.setattr("arraybridge.convert._shortcuts", shortcut.Shortcuts())
 
 
@@ -38,6 +41,26 @@ def test_conversions_are_counted_with_their_bytes_and_reasons(fresh):
     assert found["copied_bytes_total"] == {("numpy", "torch"): 24, ("torch", "numpy"): 0}
     assert sum(found["copy_reasons_total"].values()) >= 1
     assert all(value == 1 for value in found["copy_reasons_total"].values())
+
+
+def test_a_child_counts_for_itself(fresh):
+    arraybridge.convert_memory(np.ones(4, "f4"), "numpy", "torch", None)
+    arraybridge.convert_memory(np.ones(4, "f4"), "numpy", "torch", None, copy=True)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            before = samples()
+            arraybridge.convert_memory(np.ones(4, "f4"), "numpy", "torch", None)
+            after = samples()
+            none = not any(value for each in before.values() for value in each.values())
+            os.write(write, b"good" if none and after["conversions_total"]["numpy", "torch", "hand_over"] == 1 else b"bad")
+        finally:
+            os._exit(0)
+    os.wait()
+    assert os.read(read, 9) == b"good"
+    assert sum(samples()["conversions_total"].values()) == 2
+    os.close(read)
+    os.close(write)
 
 
 def test_nothing_converted_is_nothing_told(fresh):

@@ -156,7 +156,7 @@ TEST(MessageLimitsTest, ReleasesAndListsHaveLimits) {
   list.set_name_prefix(std::string(kLimits.name_bytes_max + 1, 'n'));
   ExpectRefused(CheckList(kLimits, list), "name_bytes_max");
   list.clear_name_prefix();
-  list.set_page_token(std::string(513, 't'));
+  list.set_page_token(std::string(2 * limits.name_bytes_max + 65, 't'));
   ExpectRefused(CheckList(kLimits, list), "page token");
   list.clear_page_token();
   list.set_kind(static_cast<v1::ListRequest::Kind>(42));

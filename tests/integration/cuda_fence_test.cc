@@ -173,6 +173,18 @@ TEST_F(FenceTest, BytesOnTheirWayAreNotWrittenOver) {
   EXPECT_EQ(Do(reader, "get next"), "72");
 }
 
+// What is freed under queued work ends the process: the simulated driver sees to that.
+TEST_F(FenceTest, AQuestionThatFailedOnceFreesNothingUnderQueuedWork) {
+  const auto reader = Client("");
+  for (const char* error : {"2", "999"}) {
+    const auto writer = Client(std::string("fail=cuEventQuery:1:") + error);
+    EXPECT_EQ(Do(writer, "put_later frame 78"), "later");
+    WaitUntil(writer, "pending", "0");
+    EXPECT_EQ(Do(writer, "lost"), "0");
+    EXPECT_EQ(Do(reader, "get frame"), "78");
+  }
+}
+
 class IpcFenceTest : public FenceTest {
  protected:
   IpcFenceTest() : FenceTest(";off=103") {}

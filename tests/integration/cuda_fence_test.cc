@@ -135,6 +135,16 @@ TEST_F(FenceTest, AShareGoesWithAMakerThatDiedBeforeItsBytesWereThere) {
   EXPECT_EQ(Do(reader, "get frame"), "69");
 }
 
+TEST_F(FenceTest, WhoLeasesWhatItsMakerNeverFinishedIsToldSo) {
+  auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 68"), "later");
+  ASSERT_EQ(Do(reader, "lease frame"), "ok");
+  writer->Kill();
+  WaitUntil(reader, "lost", "1");
+  EXPECT_EQ(Do(reader, "why_not frame"), "FENCE_LOST");
+}
+
 TEST_F(FenceTest, ClosingABrokerWaitsForWhatItPublished) {
   const auto writer = Client("");
   const auto reader = Client("");

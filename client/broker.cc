@@ -9,6 +9,7 @@
 #include "client/channel.h"
 #include "client/connection.h"
 #include "client/fork_guard.h"
+#include "client/memory/cuda_capture.h"
 #include "client/placement.h"
 #include "client/put.h"
 
@@ -146,6 +147,8 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
   }
   auto placement = core_->Room(options.device.value_or(first), std::move(arrays), options);
   if (!placement.ok()) return placement;
+  // All before the first is queued: the graph that is captured would have its copy, and nobody the share.
+  AB_RETURN_IF_ERROR(CheckProducersNotCaptured(sources));
   WrittenArena& arena = *placement->range()->arena;
   for (size_t i = 0; i < sources.size(); ++i) {
     const auto* const at = static_cast<const std::byte*>(placement->described()[i].data);

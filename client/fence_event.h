@@ -17,7 +17,8 @@ class FenceEvent {
 
   // Returns when the bytes are there. Errors are the device's; UNAVAILABLE: the producer died before.
   virtual Status Wait() const = 0;
-  // What is queued on `stream` (View::stream's numbers) from now on comes after it; nothing waits here.
+  // What is queued on `stream` (View::stream's numbers) from now on comes after it; nothing waits here, unless the stream
+  // is being captured into a graph, which cannot wait for what is outside of it.
   virtual Status OrderBefore(uintptr_t stream) const = 0;
 };
 
@@ -29,7 +30,8 @@ class RecordedEvent {
 
   // As others open it.
   virtual const std::string& handle() const = 0;
-  // Never waits. An error: the work failed, and what it was to write is not there.
+  // Never waits. ABORTED: the device failed for good, does no work any more, and what it was to write is not there.
+  // Another error: nobody can tell now, and the work may still be queued.
   virtual Result<bool> Passed() const = 0;
   // Somebody may wait for it as long as this process lives: it is never recorded again.
   virtual void Retire() = 0;

@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 
 // A copy takes microseconds to milliseconds; the broker keeps those waiting who cannot wait for events.
 constexpr milliseconds kQueuedStep{1};
-// Somebody has its lease: that takes as long as it takes.
+// Somebody has its lease: that takes as long as it takes. As does a driver that cannot say.
 constexpr milliseconds kAwaitedStep{100};
 constexpr std::chrono::microseconds kWaitStep{50};
 
@@ -67,13 +67,16 @@ bool Fences::Look() {
   bool all = true;
   for (const EntryPointer& entry : queued) {
     const auto passed = entry->event->Passed();
-    if (passed.ok() && !*passed) {
-      all = false;
-      continue;
-    }
+    // Work that nobody can tell of may still be reading: its sources stay, as long as that takes.
+    const bool untold = !passed.ok() && passed.status().code() != Code::kAborted;
     Sources gone;  // die outside the lock
     MutexLock lock(mutex_);
     if (entry->state != State::kQueued) continue;  // another thread was first
+    entry->untold = untold;
+    if (untold || (passed.ok() && !*passed)) {
+      all = false;
+      continue;
+    }
     entry->state = passed.ok() ? State::kDone : State::kLost;
     gone.swap(entry->sources);
   }
@@ -119,7 +122,7 @@ void Fences::WaitUntil(Instant deadline) {
 std::optional<milliseconds> Fences::next_look() const {
   MutexLock lock(mutex_);
   if (entries_.empty()) return std::nullopt;
-  const auto queued = [](const EntryPointer& entry) { return entry->state == State::kQueued; };
+  const auto queued = [](const EntryPointer& entry) { return entry->state == State::kQueued && !entry->untold; };
   return std::any_of(entries_.begin(), entries_.end(), queued) ? kQueuedStep : kAwaitedStep;
 }
 

@@ -48,7 +48,8 @@ class Fences {
     std::unique_ptr<RecordedEvent> event;
     Sources sources;
     State state = State::kQueued;
-    Instant tell_at{};  // once it is not queued any more
+    bool untold = false;  // the driver could not say, when it was asked last, whether it still is
+    Instant tell_at{};    // once it is not queued any more
   };
   using EntryPointer = std::shared_ptr<Entry>;
 

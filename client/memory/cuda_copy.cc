@@ -3,6 +3,7 @@
 
 #include "client/fence_event.h"
 #include "client/layout.h"
+#include "client/memory/cuda_capture.h"
 #include "client/memory/cuda_devices.h"
 #include "client/memory/cuda_staging.h"
 
@@ -60,8 +61,14 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
   if (!inside.ok()) return inside.status();
   const auto stream = StreamOf(devices, source, ordinal);
   if (!stream.ok()) return stream.status();
-  if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(reinterpret_cast<uintptr_t>(*stream)));
-  return CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
+  const auto number = reinterpret_cast<uintptr_t>(*stream);
+  AB_RETURN_IF_ERROR(CheckNotCaptured(devices.driver(), std::span(&number, 1)));
+  if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(number));
+  const Status copied = CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
+  if (copied.reason() != "CUDA_ERROR_INVALID_HANDLE" || !source.fence) return copied;
+  // What the copy was to come after, maybe: it knows its own end by name.
+  const Status lost = source.fence->Wait();
+  return lost.ok() ? copied : lost;
 }
 
 // From one GPU to another that does not reach its memory.
@@ -134,6 +141,7 @@ Result<bool> QueueCopy(const View& source, void* destination, const Device& to) 
   }
   const auto inside = (*devices)->Enter(from->id);
   if (!inside.ok()) return inside.status();
+  AB_RETURN_IF_ERROR(CheckNotCaptured((*devices)->driver(), std::span(&*source.stream, 1)));
   if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(*source.stream));
   AB_RETURN_IF_ERROR(
       Enqueue((*devices)->driver(), source, destination, true, reinterpret_cast<CUstream>(*source.stream)));

@@ -1,6 +1,7 @@
 #include <arraybridge/device.h>
 
 #include "client/fence_event.h"
+#include "client/memory/cuda_capture.h"
 #include "client/memory/cuda_devices.h"
 #include "proto/boundary/failpoint.h"
 
@@ -38,6 +39,7 @@ Status WaitForProducer(const View& view) {
   const auto place = CudaDevices::At(view.device);
   if (!place.ok()) return place.status();
   const cuda::Driver& driver = place->driver;
+  AB_RETURN_IF_ERROR(CheckNotCaptured(driver, std::span(&*view.stream, 1)));
   return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
 }
 
@@ -48,6 +50,11 @@ Status OrderAfterProducer(const View& view, uintptr_t stream) {
   const auto place = CudaDevices::At(view.device);
   if (!place.ok()) return place.status();
   const cuda::Driver& driver = place->driver;
+  const auto captured = IsCaptured(driver, stream);
+  if (!captured.ok()) return captured.status();
+  AB_RETURN_IF_ERROR(CheckNotCaptured(driver, std::span(&*view.stream, 1)));
+  // A graph that is being captured cannot depend on work outside of it.
+  if (*captured) return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
   cuda::CUevent event = nullptr;
   AB_RETURN_IF_ERROR(driver.Check(driver.EventCreate(&event, cuda::kEventDisableTiming), "cuEventCreate"));
   Status ordered = driver.Check(driver.EventRecord(event, StreamOf(*view.stream)), "cuEventRecord");

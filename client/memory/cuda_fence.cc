@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "client/memory/cuda_capture.h"
 #include "client/memory/cuda_event_pool.h"
 #include "client/memory/cuda_openings.h"
 #include "proto/boundary/failpoint.h"
@@ -49,8 +50,6 @@ class PoolEvent final : public RecordedEvent {
     const Driver& driver = devices_.driver();
     const cuda::CUresult answer = driver.EventQuery(event_->event);
     if (answer == cuda::CUDA_ERROR_NOT_READY) return false;
-    // Somebody captures a graph in this process: that says nothing of our work.
-    if (answer == cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return false;
     AB_RETURN_IF_ERROR(driver.Check(answer, "cuEventQuery"));
     return true;
   }
@@ -132,7 +131,12 @@ class CudaFenceEvent final : public FenceEvent {
     if (Failpoint("event_wait")) return Ok();
     const auto inside = devices_.Enter(ordinal_);
     if (!inside.ok()) return inside.status();
-    return Explained(devices_.driver().StreamWaitEvent(StreamOf(stream), event_, 0), "cuStreamWaitEvent");
+    const Driver& driver = devices_.driver();
+    // A graph that is being captured cannot depend on work outside of it: by its end that work has ended.
+    const auto captured = IsCaptured(driver, stream);
+    if (!captured.ok()) return captured.status();
+    if (*captured) return Explained(driver.EventSynchronize(event_), "cuEventSynchronize");
+    return Explained(driver.StreamWaitEvent(StreamOf(stream), event_, 0), "cuStreamWaitEvent");
   }
 
  private:
@@ -156,6 +160,7 @@ Result<std::unique_ptr<RecordedEvent>> RecordAfter(const Device& device, std::sp
   if (!at.ok()) return at.status();
   const auto inside = (*devices)->Enter(at->id);
   if (!inside.ok()) return inside.status();
+  AB_RETURN_IF_ERROR(CheckNotCaptured((*devices)->driver(), streams));
   CudaEventPool& pool = CudaEventPool::Of(**devices, at->id);
   const CudaEventPool::Event* const free = pool.Take();
   if (free == nullptr) return std::unique_ptr<RecordedEvent>();

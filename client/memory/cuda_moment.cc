@@ -16,6 +16,7 @@ namespace arraybridge {
 using cuda::CUevent;
 using cuda::CUresult;
 using cuda::Driver;
+using cuda::IsCapture;
 
 namespace {
 
@@ -25,10 +26,6 @@ using Instant = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kPauseMin{100};
 constexpr std::chrono::milliseconds kPauseMax{5000};
 constexpr uint32_t kEventFlags = cuda::kEventDisableTiming | cuda::kEventBlockingSync;
-
-bool IsCapture(CUresult result) {
-  return result == cuda::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || result == cuda::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-}
 
 // What is known of captures in this process.
 class Captures {

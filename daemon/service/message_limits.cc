@@ -33,9 +33,42 @@ Status CheckShape(const ShareLimits& limits, const SpecFacts& spec, uint64_t ind
   return InvalidArgument("array ", index, " has a negative extent ", *spec.negative_extent);
 }
 
+// Whole bytes, or less than one: DLPack packs 4 and 6 bits, others 1 and 2.
+bool IsWidth(uint32_t bits) { return bits % 8 == 0 || bits == 1 || bits == 2 || bits == 4 || bits == 6; }
+
+// REQUIRES: a width as above.
+uint64_t ElementsIn(uint64_t bytes, uint32_t bits) {
+  if (bits % 8 == 0) return bytes / (bits / 8);
+  return (bytes > UINT64_MAX / 8 ? UINT64_MAX : bytes * 8) / bits;
+}
+
+// What bits, shape and strides come to lies in the share: that is where a reader looks, whatever it was told of sizes.
+// Strided arrays are rare; the ordinary one costs a division. REQUIRES: it starts in the share, no extent is negative.
+Status CheckSpan(const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
+  if (spec.elements == 0) return Ok();
+  const uint64_t room = ElementsIn(share_bytes - spec.offset, spec.bits);
+  const auto refused = [&](auto... what) {
+    return InvalidArgument("array ", index, what..., ", each of ", spec.bits, " bits, from byte ", spec.offset,
+                           " of a share of ", share_bytes, " bytes");
+  };
+  if (spec.elements == UINT64_MAX) return refused(" has more elements than 64 bits count");
+  if (spec.elements > room) return refused(" has ", spec.elements, " elements");
+  if (spec.strides == 0) return Ok();
+  const auto reach = ReachOf(spec);
+  if (!reach) return refused(" has strides that reach further than 64 bits count elements");
+  // -lowest and highest + 1 cannot overflow as unsigned numbers.
+  if (0 - static_cast<uint64_t>(reach->lowest) > ElementsIn(spec.offset, spec.bits)) {
+    return refused(" has strides that reach ", reach->lowest, " elements");
+  }
+  if (static_cast<uint64_t>(reach->highest) + 1 <= room) return Ok();
+  return refused(" has strides that reach element ", reach->highest);
+}
+
 Status CheckSpec(const ShareLimits& limits, const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
   if (spec.lanes != 1) return InvalidArgument("array ", index, " has ", spec.lanes, " lanes; only 1 is known");
-  if (spec.bits == 0) return InvalidArgument("array ", index, " has elements of 0 bits");
+  if (spec.bits == 0 || !IsWidth(spec.bits)) {
+    return InvalidArgument("array ", index, " has elements of ", spec.bits, " bits");
+  }
   AB_RETURN_IF_ERROR(CheckShape(limits, spec, index));
   if (spec.offset % kArrayAlignment != 0) {
     return InvalidArgument("array ", index, " starts at byte ", spec.offset, ", not a multiple of ", kArrayAlignment);
@@ -44,7 +77,7 @@ Status CheckSpec(const ShareLimits& limits, const SpecFacts& spec, uint64_t inde
     return InvalidArgument("array ", index, " spans ", spec.size, " bytes from byte ", spec.offset, " of a share of ",
                            share_bytes, " bytes");
   }
-  return Ok();
+  return CheckSpan(spec, index, share_bytes);
 }
 
 Status CheckFence(const PublishAsked& asked) {

@@ -1,6 +1,7 @@
 #include "daemon/service/publish_wire.h"
 
 #include <utility>
+#include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/wire_reader.h"
@@ -121,6 +122,9 @@ bool ReadDescriptionField(Reader& reader, PublishAsked& asked) {
 
 void Extent(int64_t extent, SpecFacts& facts) {
   ++facts.rank;
+  if (__builtin_mul_overflow(facts.elements, static_cast<uint64_t>(extent), &facts.elements)) {
+    facts.elements = UINT64_MAX;  // until an extent is 0
+  }
   if (extent < 0 && !facts.negative_extent) facts.negative_extent = extent;
 }
 
@@ -175,6 +179,40 @@ Result<PublishAsked> ReadDescription(std::string_view bytes) {
   return NoMessage("Share");
 }
 
+std::optional<Reach> ReachOf(const SpecFacts& facts) {
+  using Field = v1::ArraySpec;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  const auto take = [](Reader& spec, std::vector<int64_t>& numbers) {
+    for (const int64_t number : spec.get_packed_int64()) numbers.push_back(number);
+    return true;
+  };
+  const bool read = wire::ReadFields(facts.bytes, [&](Reader& spec) {
+    switch (spec.tag_and_type()) {
+      case Bytes(Field::kShapeFieldNumber):
+        return take(spec, shape);
+      case Varint(Field::kShapeFieldNumber):
+        return shape.push_back(spec.get_int64()), true;
+      case Bytes(Field::kStridesFieldNumber):
+        return take(spec, strides);
+      case Varint(Field::kStridesFieldNumber):
+        return strides.push_back(spec.get_int64()), true;
+      default:
+        return spec.skip(), true;
+    }
+  });
+  AB_CHECK(read && shape.size() == facts.rank && strides.size() == shape.size());
+  Reach reach;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t steps = 0;
+    int64_t& end = strides[i] < 0 ? reach.lowest : reach.highest;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &steps) || __builtin_add_overflow(end, steps, &end)) {
+      return std::nullopt;
+    }
+  }
+  return reach;
+}
+
 Result<SpecFacts> SpecsReader::Next() {
   SpecFacts facts;
   try {
@@ -182,6 +220,8 @@ Result<SpecFacts> SpecsReader::Next() {
     AB_CHECK(specs.next(v1::ArraySpecs::kArraysFieldNumber, protozero::pbf_wire_type::length_delimited));
     Reader spec = specs.get_message();
     left_.remove_prefix(left_.size() - specs.length());
+    const auto whole = spec.data();
+    facts.bytes = {whole.data(), whole.size()};
     while (Advance(spec)) {
       if (!ReadSpecField(spec, facts)) return NoMessage("ArraySpec");
     }

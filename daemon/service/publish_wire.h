@@ -47,11 +47,22 @@ struct SpecFacts {
   uint32_t bits = 0;
   uint32_t lanes = 0;
   uint64_t rank = 0;
+  uint64_t elements = 1;                   // UINT64_MAX: that many or more
   uint64_t strides = 0;                    // how many
   std::optional<int64_t> negative_extent;  // the first
   uint64_t offset = 0;
   uint64_t size = 0;
+  std::string_view bytes;  // all of it
 };
+
+// The elements that strides reach, seen from the first one, both included.
+struct Reach {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+// Reads shape and strides once more; nothing if they reach further than numbers do. REQUIRES: as many strides as
+// extents, none of which is below 1; facts that came from a SpecsReader whose bytes are still there.
+std::optional<Reach> ReachOf(const SpecFacts& facts);
 
 // Reads one after the other.
 class SpecsReader {

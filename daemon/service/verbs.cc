@@ -12,6 +12,8 @@
 namespace arraybridge {
 namespace {
 
+// How soon to ask again for memory of which nobody tells that it came back.
+constexpr std::chrono::milliseconds kUntoldMemoryLook{100};
 constexpr size_t kReturnedMax = 64;  // ranges that one answer brings back
 
 std::span<const uint8_t> Octets(std::string_view bytes) {
@@ -305,6 +307,15 @@ void Verbs::ServeMemorySoon(Lane lane) {
   std::atomic<bool>& posted = serve_posted_[static_cast<size_t>(lane)];
   if (posted.exchange(true)) return;
   (lane == Lane::kLong ? large_ : slow_).Post([this, lane, &posted] {
+    posted.store(false);
+    ServeMemory(lane);
+  });
+}
+
+void Verbs::ServeMemoryLater(Lane lane) {
+  std::atomic<bool>& posted = look_posted_[static_cast<size_t>(lane)];
+  if (posted.exchange(true)) return;
+  (lane == Lane::kLong ? large_ : slow_).PostAt(Clock::now() + kUntoldMemoryLook, [this, lane, &posted] {
     posted.store(false);
     ServeMemory(lane);
   });

@@ -204,6 +204,8 @@ class Verbs {
   Status EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response);
   void ServeMemory(Lane lane);
   void ServeMemorySoon(Lane lane);
+  // The same after a while, for what nobody tells of: others beside the broker's clients may give memory back.
+  void ServeMemoryLater(Lane lane);
 
   const Config& config_;
   Broker& broker_;
@@ -219,6 +221,7 @@ class Verbs {
   std::atomic<uint64_t> refusals_{0};
   std::atomic<uint64_t> cuts_{0};
   std::array<std::atomic<bool>, 2> serve_posted_{};  // by lane
+  std::array<std::atomic<bool>, 2> look_posted_{};   // by lane
   WaitingLine line_;
   Sweeper sweeper_;
   Worker large_;  // stopped before slow_, whose tasks post to it and the other way round

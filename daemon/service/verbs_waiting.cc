@@ -19,6 +19,12 @@ constexpr std::chrono::milliseconds kFenceWait{5000};
 constexpr std::string_view kFencePending = "FENCE_PENDING";
 constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
 
+// The device or the system has no memory left, whoever has it: programs that know no broker give it back and tell
+// nobody.
+bool IsMachines(const Status& refusal) {
+  return refusal.reason() == "SYSTEM_MEMORY" || refusal.reason() == "CUDA_ERROR_OUT_OF_MEMORY";
+}
+
 Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
 
 }  // namespace
@@ -48,12 +54,13 @@ class Verbs::Pending {
     if (arena.ok()) return Delivery(Granted(*std::move(arena)));
     if (arena.status().code() != Code::kResourceExhausted) return Delivery(arena.status());
     refusal_ = arena.status();
+    if (request_.timeout_ms() > 0 && IsMachines(refusal_)) verbs_.ServeMemoryLater(LaneOf(request_));
     return nullptr;
   }
 
   // Its own quota is nothing that other users could give back.
   Lack lack() const {
-    const bool shared = refusal_.reason() == "DEVICE_FULL" || refusal_.reason() == "SYSTEM_MEMORY";
+    const bool shared = refusal_.reason() == "DEVICE_FULL" || IsMachines(refusal_);
     const auto owner = verbs_.broker_.OwnerOf(caller_.session, request_.namespace_(), Right::kWrite);
     return shared || (owner.ok() && *owner == kSharedByUsers) ? Lack::kShared : Lack::kOwn;
   }

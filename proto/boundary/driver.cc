@@ -124,6 +124,10 @@ bool IsSticky(CUresult result) {
   }
 }
 
+bool IsCapture(CUresult result) {
+  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT;
+}
+
 bool IsSticky(const Status& status) {
   return status.code() == Code::kAborted && status.reason().starts_with("CUDA_ERROR_");
 }

@@ -59,4 +59,8 @@ struct Driver {
 bool IsSticky(CUresult result);
 bool IsSticky(const Status& status);
 
+// True for what is refused because a graph is being captured somewhere: it says nothing of the work, and may do so
+// later.
+bool IsCapture(CUresult result);
+
 }  // namespace arraybridge::cuda

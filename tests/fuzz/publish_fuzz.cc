@@ -21,6 +21,11 @@ void CheckSpecs(const PublishAsked& asked, const v1::ArraySpecs& said) {
     AB_CHECK(facts->rank == static_cast<uint64_t>(spec.shape_size()));
     AB_CHECK(facts->strides == static_cast<uint64_t>(spec.strides_size()));
     AB_CHECK(facts->offset == spec.offset() && facts->size == spec.size());
+    uint64_t elements = 1;
+    for (const int64_t extent : spec.shape()) {
+      if (__builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements)) elements = UINT64_MAX;
+    }
+    AB_CHECK(facts->elements == elements);
     const auto negative = std::ranges::find_if(spec.shape(), [](int64_t extent) { return extent < 0; });
     AB_CHECK(facts->negative_extent.has_value() == (negative != spec.shape().end()));
     if (facts->negative_extent) AB_CHECK(*facts->negative_extent == *negative);
@@ -50,6 +55,7 @@ void Publish(std::string_view bytes) {
   AB_CHECK(asked->channel == said.channel() && asked->timeout_ms == said.timeout_ms());
   AB_CHECK(asked->lifetime_ms == said.lifetime_ms());
   CheckSpecs(*asked, said.specs());
+  (void)CheckPublish(Limits{}, *asked);
 
   const std::string description = CallOf(*asked).description;
   v1::Share share;

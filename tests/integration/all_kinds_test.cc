@@ -69,6 +69,14 @@ class AllKindsTest : public ::testing::WithParamInterface<Kind>, Machine, public
   }
 };
 
+TEST_P(AllKindsTest, OnlyHostMemoryIsSealed) {
+  Broker broker(options());
+  const std::vector<uint8_t> content(5000, 3);
+  const View view = ViewOf(content);
+  const auto placed = broker.Place({&view, 1}, true, device());
+  EXPECT_EQ(placed.status().reason(), kind() == HandleKind::kMemfd ? "" : "DEVICE_NOT_SEALED");
+}
+
 TEST_P(AllKindsTest, ItLiesWhereItWasPutAndComesAsItShould) {
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "frame", 5000, 3).ok());

@@ -42,6 +42,8 @@ class Client {
     if (verb == "put_later") return PutLater(name, byte);
     if (verb == "get_in_order") return GetInOrder(name);
     if (verb == "get") return Get(name);
+    if (verb == "lease") return Lease(name);
+    if (verb == "why_not") return CopyToHeap(arrays_.at(name).views[0]).status().reason();
     if (verb == "look") return AllBytesOf(arrays_.at(name).views[0]);
     if (verb == "device") return std::to_string(arrays_.at(name).views[0].device.id);
     if (verb == "drop") return arrays_.erase(name), "ok";
@@ -158,6 +160,13 @@ class Client {
     void* const library = ::dlopen(driver_path_.c_str(), RTLD_NOW | RTLD_NOLOAD);
     const auto count = reinterpret_cast<Counter>(::dlsym(library, "simulated_cuda_counter"));
     return count == nullptr ? 0 : count("cuStreamSynchronize") + count("cuEventSynchronize");
+  }
+  // Looks at no byte.
+  std::string Lease(const std::string& name) {
+    auto acquired = broker_.Acquire({.name = name});
+    if (!acquired.ok()) return acquired.status().ToString();
+    arrays_.insert_or_assign(name, *std::move(acquired));
+    return "ok";
   }
   // What all bytes are; the array stays until it is dropped.
   std::string Get(const std::string& name) {

@@ -135,6 +135,16 @@ TEST_F(FenceTest, AShareGoesWithAMakerThatDiedBeforeItsBytesWereThere) {
   EXPECT_EQ(Do(reader, "get frame"), "69");
 }
 
+TEST_F(FenceTest, WhoLeasesWhatItsMakerNeverFinishedIsToldSo) {
+  auto writer = Client("held");
+  const auto reader = Client("held");
+  EXPECT_EQ(Do(writer, "put_later frame 68"), "later");
+  ASSERT_EQ(Do(reader, "lease frame"), "ok");
+  writer->Kill();
+  WaitUntil(reader, "lost", "1");
+  EXPECT_EQ(Do(reader, "why_not frame"), "FENCE_LOST");
+}
+
 TEST_F(FenceTest, ClosingABrokerWaitsForWhatItPublished) {
   const auto writer = Client("");
   const auto reader = Client("");
@@ -171,6 +181,18 @@ TEST_F(FenceTest, BytesOnTheirWayAreNotWrittenOver) {
   EXPECT_EQ(Do(writer, "put_later other 73"), "later");
   EXPECT_EQ(Do(reader, "get other"), "73") << "with it the first copy happens, too";
   EXPECT_EQ(Do(reader, "get next"), "72");
+}
+
+// What is freed under queued work ends the process: the simulated driver sees to that.
+TEST_F(FenceTest, AQuestionThatFailedOnceFreesNothingUnderQueuedWork) {
+  const auto reader = Client("");
+  for (const char* error : {"2", "999"}) {
+    const auto writer = Client(std::string("fail=cuEventQuery:1:") + error);
+    EXPECT_EQ(Do(writer, "put_later frame 78"), "later");
+    WaitUntil(writer, "pending", "0");
+    EXPECT_EQ(Do(writer, "lost"), "0");
+    EXPECT_EQ(Do(reader, "get frame"), "78");
+  }
 }
 
 class IpcFenceTest : public FenceTest {

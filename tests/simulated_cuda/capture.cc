@@ -84,6 +84,12 @@ CUresult Capture::RefusalToWaitFor(const Event& awaited) {
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 
+CUresult Capture::RefusalToDependOn(const Event& awaited, const Stream& waiting) {
+  if (!waiting.capturing || awaited.captured || awaited.Latest() == 0) return CUDA_SUCCESS;
+  invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
 SIM_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   const Call call(__func__);
   if (call.refused()) return call.refused();

@@ -31,6 +31,8 @@ struct Capture {
   // Of calls that wait for that stream, or ask whether it is done. 0, or what they answer.
   cuda::CUresult RefusalToWaitFor(const Stream& awaited);
   cuda::CUresult RefusalToWaitFor(const Event& awaited);
+  // Of making work in a stream come after an event: what is captured depends on nothing outside. 0, or what it answers.
+  cuda::CUresult RefusalToDependOn(const Event& awaited, const Stream& waiting);
 };
 
 // This thread's mode, which cuThreadExchangeStreamCaptureMode exchanges.

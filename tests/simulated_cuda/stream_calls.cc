@@ -69,6 +69,7 @@ SIM_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
   if (waiting == nullptr || awaited == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult captured = call.process.capture.RefusalToUse(*waiting)) return captured;
   if (!awaited->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
+  if (const CUresult refused = call.process.capture.RefusalToDependOn(*awaited, *waiting)) return refused;
   const uint64_t record = awaited->Latest();
   if (record == 0) return CUDA_SUCCESS;  // never recorded counts as complete
   // Keeps the event, which may be destroyed before this happens.

@@ -18,12 +18,13 @@ Result<std::vector<Device>> VisibleGpus();
 Result<Device> GpuOf(const void* address);
 
 // What the view's producer has queued has ended, also in another process. At once for host memory and for views of
-// bytes that are there. UNAVAILABLE, FENCE_LOST: their producer died before they were.
+// bytes that are there. UNAVAILABLE, FENCE_LOST: their producer died before they were. FAILED_PRECONDITION,
+// STREAM_CAPTURING: their producer's stream is being captured into a graph.
 Status WaitForProducer(const View& view);
 
 // What is queued on `stream` (View::stream's numbers) from now on comes after what the view's producer has queued so
-// far, also in another process; nothing waits here. Nothing to do for host memory and for views of bytes that are
-// there.
+// far, also in another process; nothing waits here, unless `stream` is being captured into a graph, which cannot depend
+// on work outside of it. Nothing to do for host memory and for views of bytes that are there. FAILED_PRECONDITION as above.
 Status OrderAfterProducer(const View& view, uintptr_t stream);
 
 // While one lives, nothing in this process asks a GPU whether all of its work has ended. Hold one around the capture of

@@ -21,6 +21,7 @@ struct FakeWorld {
   std::atomic<bool> mapped_writable{false};  // the final seal is refused
   std::atomic<bool> held{false};             // HeldElsewhere
   std::atomic<bool> allocate_fails{false};
+  std::atomic<bool> machine_is_full{false};  // by others than the broker's clients
   std::atomic<bool> export_fails{false};
   std::atomic<bool> seal_fails{false};
   std::atomic<uint64_t> exports{0};
@@ -80,6 +81,10 @@ class FakeBackend final : public MemoryBackend {
   Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
     ++world->allocations;
     const uint64_t footprint = Footprint(device, size);
+    if (world->machine_is_full) {
+      return ResourceExhausted("the driver: CUDA_ERROR_OUT_OF_MEMORY (2): ", footprint, " bytes")
+          .Because("CUDA_ERROR_OUT_OF_MEMORY");
+    }
     if (world->allocate_fails || world->allocated + footprint > capacity_) {
       return ResourceExhausted("full").Because("DEVICE_FULL");
     }

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <thread>
 
+#include "client/memory/cuda_fence.h"
 #include "client/memory/cuda_staging.h"
 #include "client/memory/cuda_vmm_mapper.h"
 #include "client/memory/mapper_table.h"
+#include "proto/boundary/fence.h"
 #include "tests/unit/client/cuda_owner.h"
 
 namespace arraybridge {
@@ -40,6 +42,16 @@ TEST_F(CudaClientTest, KnowingTheKindsInitialisesNothing) {
     EXPECT_EQ(mappers->Local({kDeviceCuda, 0, {}})->uuid, kUuid);
     EXPECT_EQ(Counter("cuInit"), 1);
     EXPECT_EQ(Counter("contexts_created"), 0);
+  });
+}
+
+TEST_F(CudaClientTest, AnEventThatNobodyMadeIsRefusedByName) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    Machine("");
+    const Device gpu = (*CudaDevices::OfThisProcess(kLibrary))->all().at(0);
+    const Status refused = OpenEvent(gpu, std::string(kEventBytes, 'e')).status();
+    EXPECT_EQ(refused.code(), Code::kUnavailable);
+    EXPECT_EQ(refused.reason(), "EVENT_NOT_OPENED");
   });
 }
 

@@ -215,7 +215,9 @@ TEST_P(CudaMapperTest, AForkedChildNeitherMapsNorUnmaps) {
     const pid_t child = ::fork();
     if (child == 0) {
       mapping->Detach();
-      const bool refused = CodeOf(handle) == Code::kFailedPrecondition && CudaDevices::IfUsed() == nullptr;
+      const auto again = MapperOf(GetParam())->Map(handle, handle.device, Access::kRead);
+      const bool refused = again.status().code() == Code::kFailedPrecondition &&
+                           again.status().reason() == "CUDA_FORKED" && CudaDevices::IfUsed() == nullptr;
       mapping.reset();
       ::_exit(refused ? 0 : 1);
     }

@@ -14,6 +14,7 @@ using std::chrono::steady_clock;
 struct Fate {
   std::atomic<bool> passed{false};
   std::atomic<bool> failed{false};
+  std::atomic<bool> unknown{false};
   bool retired = false;
   bool destroyed = false;
 };
@@ -25,6 +26,7 @@ class FakeEvent final : public RecordedEvent {
   const std::string& handle() const override { return handle_; }
   Result<bool> Passed() const override {
     if (fate_.failed) return Status(Code::kAborted, "the device failed");
+    if (fate_.unknown) return Status(Code::kInternal, "the driver does not say");
     return fate_.passed.load();
   }
   void Retire() override { fate_.retired = true; }
@@ -86,6 +88,34 @@ TEST_F(FencesTest, WorkThatFailedIsSaidToBeLost) {
   fences_->Answered(told, {}, now_);
   EXPECT_TRUE(fate.retired) << "its record means nothing";
   EXPECT_TRUE(fate.destroyed);
+}
+
+// A question that the driver does not answer says nothing of the work: it may still read what it copies from.
+TEST_F(FencesTest, WorkThatNobodyCanTellOfKeepsItsSourcesAndIsAskedForAgain) {
+  Fate fate;
+  const auto source = Add(8, fate);
+  const auto often = fences_->next_look();
+  fate.unknown = true;
+  EXPECT_TRUE(Told(now_).empty());
+  EXPECT_FALSE(source.expired());
+  EXPECT_GT(fences_->next_look(), often) << "it is not asked all the time";
+  fences_->WaitUntil(now_);
+  fate.unknown = false;
+  EXPECT_TRUE(Told(now_).empty());
+  EXPECT_EQ(fences_->next_look(), often);
+  fate.passed = true;
+  EXPECT_EQ(Told(now_).done, std::vector<uint64_t>{8});
+  EXPECT_TRUE(source.expired());
+}
+
+TEST_F(FencesTest, WorkThatNobodyCanTellOfWhenTheSessionEndsKeepsItsSourcesToo) {
+  Fate fate;
+  const auto source = Add(8, fate);
+  fate.unknown = true;
+  EXPECT_TRUE(Told(now_).empty());
+  fences_.reset();
+  EXPECT_FALSE(source.expired());
+  EXPECT_TRUE(fate.retired);
 }
 
 TEST_F(FencesTest, AnAnswerAboutOthersChangesNothing) {

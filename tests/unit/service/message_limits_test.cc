@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "daemon/service/messages.h"
 #include "proto/boundary/frame.h"
@@ -106,6 +107,36 @@ TEST(MessageLimitsTest, ArraysLieInsideTheirShare) {
   Spec(request).set_offset(8192);
   Spec(request).set_size(0);
   ExpectRefused(CheckPublish(kLimits, Asked(request)), "share of 4096 bytes");
+}
+
+// What a reader would look at, whatever it was told of sizes. The share has 4096 bytes, the array lies at byte 256.
+TEST(MessageLimitsTest, WhatShapeAndStridesComeToLiesInsideTheShare) {
+  const auto check = [](uint32_t bits, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
+    auto request = GoodPublish();
+    Spec(request).set_bits(bits);
+    Spec(request).clear_shape();
+    for (const int64_t extent : shape) Spec(request).add_shape(extent);
+    for (const int64_t stride : strides) Spec(request).add_strides(stride);
+    return CheckPublish(kLimits, Asked(request));
+  };
+  constexpr int64_t kHuge = int64_t{1} << 40;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const Status& good : {check(8, {3840}, {}), check(32, {960}, {}), check(4, {7680}, {}), check(4, {7679}, {}),
+                             check(8, {}, {}), check(8, {kHuge, kHuge, 0}, {}), check(8, {0, kHuge, kHuge}, {}),
+                             check(8, {3840}, {1}), check(32, {2, 2}, {-64, 1}), check(8, {60, 64}, {0, 1}),
+                             check(8, {kHuge, 0}, {kMost, 1}), check(8, {1}, {kMost}), check(4, {7680}, {1})}) {
+    EXPECT_TRUE(good.ok()) << good.ToString();
+  }
+  for (const Status& lie :
+       {check(8, {3841}, {}), check(32, {961}, {}), check(4, {7681}, {}), check(8, {kHuge, kHuge}, {}),
+        check(64, {kMost, 2}, {}), check(1024, {4}, {}), check(8, {kMost, kMost, kMost}, {}), check(8, {3841}, {1}),
+        check(8, {2}, {3840}), check(32, {2}, {-65}), check(8, {3}, {kMost}), check(8, {2, 2}, {kMost, kMost}),
+        check(8, {kHuge, 1024}, {0, 1}), check(8, {2}, {-kMost - 1})}) {
+    ExpectRefused(lie, "array 0");
+  }
+  ExpectRefused(check(8, {kHuge, kHuge}, {}), "array 0 has more elements than 64 bits count");
+  ExpectRefused(check(8, {3841}, {}), "3841 elements, each of 8 bits, from byte 256 of a share of 4096 bytes");
+  ExpectRefused(check(7, {8}, {}), "elements of 7 bits");
 }
 
 TEST(MessageLimitsTest, FormsThatNoClientReadsAreRefused) {

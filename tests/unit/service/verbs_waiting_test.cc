@@ -173,6 +173,35 @@ TEST_F(VerbsWaitingTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   world->held = false;
 }
 
+// Programs that know no broker, as frameworks' own allocators, give memory back and tell nobody.
+TEST_F(VerbsWaitingTest, WhatOthersOfTheMachineGiveBackIsFoundInOrder) {
+  const auto world = FakeMemory(8 * kMiB);
+  world->machine_is_full = true;
+  const Caller caller = Open();
+  auto first = StartAllocate(caller, kMiB, 60'000);
+  auto second = StartAllocate(caller, kMiB, 60'000);
+  verbs().WaitIdle(Clock::time_point::max());
+  EXPECT_GE(world->allocations.load(), 1u);
+  world->machine_is_full = false;
+  const auto first_arena = first->Get();
+  const auto second_arena = second->Get();
+  ASSERT_TRUE(first_arena.ok()) << first_arena.status().ToString();
+  ASSERT_TRUE(second_arena.ok()) << second_arena.status().ToString();
+  EXPECT_LT(first_arena->message.handle().arena(), second_arena->message.handle().arena());
+}
+
+TEST_F(VerbsWaitingTest, AMachineThatStaysFullIsAskedNowAndThenAndNamedAtTheDeadline) {
+  const auto world = FakeMemory(8 * kMiB);
+  world->machine_is_full = true;
+  const auto begun = Clock::now();
+  const auto refused = StartAllocate(Open(), kMiB, 350)->Get();
+  const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(100));
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("the driver: CUDA_ERROR_OUT_OF_MEMORY (2): 1048576 bytes"));
+  EXPECT_GE(world->allocations.load(), 2u) << "it was asked once";
+  EXPECT_LE(world->allocations.load(), grains + 2) << "it was asked all the time";
+}
+
 // Populating 2 GiB takes a second: it is the wait of those alone who stand behind it in its namespace.
 TEST_F(VerbsWaitingTest, AnArenaThatTakesLongToPopulateIsNobodyElsesWait) {
   constexpr uint64_t kLarge = 2048 * kMiB;

@@ -17,8 +17,8 @@ class FenceEvent {
 
   // Returns when the bytes are there. Errors are the device's; UNAVAILABLE: the producer died before.
   virtual Status Wait() const = 0;
-  // What is queued on `stream` (View::stream's numbers) from now on comes after it; nothing waits here, unless the stream
-  // is being captured into a graph, which cannot wait for what is outside of it.
+  // What is queued on `stream` (View::stream's numbers) from now on comes after it; nothing waits here, unless the
+  // stream is being captured into a graph, which cannot wait for what is outside of it.
   virtual Status OrderBefore(uintptr_t stream) const = 0;
 };
 

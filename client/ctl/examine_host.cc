@@ -139,9 +139,10 @@ Finding MemoryLimit() {
                    " in use; a broker here counts half of what is left as its own"),
             ""};
   }
-  return {"memory limit", Health::kNote, "no control group of memory is to be seen",
-          "no command: what cat /proc/self/cgroup names is not below /sys/fs/cgroup here; memory.host.capacity says what a "
-          "broker may take"};
+  return {
+      "memory limit", Health::kNote, "no control group of memory is to be seen",
+      "no command: what cat /proc/self/cgroup names is not below /sys/fs/cgroup here; memory.host.capacity says what a "
+      "broker may take"};
 }
 
 std::string GroupOf(gid_t id) {

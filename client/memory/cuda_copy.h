@@ -10,8 +10,8 @@ namespace arraybridge {
 // Copies every element of `source` to `destination` on the device `to`, compact row-major, in the order of the stream
 // that the source's producer works on, and waits for that stream, never for the device. By way of the host: from one
 // GPU to another that does not reach its memory, and a strided source on a GPU to one. FAILED_PRECONDITION: a device
-// that this process does not see, or a producer's stream that is being captured (STREAM_CAPTURING). REQUIRES: destination holds source.nbytes() bytes and does not overlap it; one of
-// both is on a GPU.
+// that this process does not see, or a producer's stream that is being captured (STREAM_CAPTURING). REQUIRES:
+// destination holds source.nbytes() bytes and does not overlap it; one of both is on a GPU.
 Status CopyOverDevice(const View& source, void* destination, const Device& to);
 
 // The same, only queued, where that is safe: on one GPU, of a compact source whose producer's later work comes after

@@ -201,7 +201,7 @@ std::optional<Reach> ReachOf(const SpecFacts& facts) {
         return spec.skip(), true;
     }
   });
-  AB_CHECK(read && shape.size() == facts.rank && strides.size() == shape.size());
+  if (!read || shape.size() != facts.rank || strides.size() != shape.size()) return std::nullopt;
   Reach reach;
   for (size_t i = 0; i < shape.size(); ++i) {
     int64_t steps = 0;

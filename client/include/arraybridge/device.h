@@ -24,7 +24,8 @@ Status WaitForProducer(const View& view);
 
 // What is queued on `stream` (View::stream's numbers) from now on comes after what the view's producer has queued so
 // far, also in another process; nothing waits here, unless `stream` is being captured into a graph, which cannot depend
-// on work outside of it. Nothing to do for host memory and for views of bytes that are there. FAILED_PRECONDITION as above.
+// on work outside of it. Nothing to do for host memory and for views of bytes that are there. FAILED_PRECONDITION as
+// above.
 Status OrderAfterProducer(const View& view, uintptr_t stream);
 
 // While one lives, nothing in this process asks a GPU whether all of its work has ended. Hold one around the capture of

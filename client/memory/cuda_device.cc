@@ -21,6 +21,14 @@ Result<std::vector<Device>> VisibleGpus() {
   return (*devices)->all();
 }
 
+bool CopiesDirectly(int32_t from, int32_t to) {
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return false;
+  const auto number = static_cast<int32_t>((*devices)->all().size());
+  const auto visible = [number](int32_t ordinal) { return ordinal >= 0 && ordinal < number; };
+  return visible(from) && visible(to) && (*devices)->Reaches(from, to);
+}
+
 Result<Device> GpuOf(const void* address) {
   const auto devices = CudaDevices::OfThisProcess();
   if (!devices.ok()) return devices.status();

@@ -244,6 +244,9 @@ def wrap_cuda_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
 def gpus() -> list[str]:
     """The UUIDs of the CUDA GPUs that this process sees, by number; empty without a driver."""
 
+def gpu_reaches(start: int, end: int, /) -> bool:
+    """Whether copies from one of these GPUs to another go directly, not by way of the host."""
+
 @final
 class CaptureScope:
     """While one lives, nothing in this process asks a GPU whether all of its work has ended."""

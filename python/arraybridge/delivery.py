@@ -75,7 +75,10 @@ class Wanted(NamedTuple):
         """
         _, caps, copy, device, allow_downcast, _, _, _ = self
         gpus = gpus_for(device)
-        return planner.plan(described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus)
+        return planner.plan(
+            described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus,
+            reaches=_core.gpu_reaches,
+        )  # fmt: skip
 
 
 class Delivery:

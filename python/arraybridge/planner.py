@@ -23,6 +23,7 @@ from arraybridge.errors import (
 )
 
 Code = tuple[int, int, int]  # DLPack: code, bits, lanes
+Reaches = Callable[[int, int], bool]  # from the one GPU to the other, by number
 Route = Literal["identity", "hand_over", "place"]
 # What a target takes, the most generous first; each includes the ones after it.
 Layout = Literal["strided", "nonnegative", "compact_permutation", "compact_c"]
@@ -168,6 +169,7 @@ def plan(
     device: object = None,
     allow_downcast: bool | None = False,
     gpus: Sequence[str] = (),
+    reaches: Reaches | None = None,
 ) -> Plan:
     """Chooses the route. Nothing moves. What is of the target's framework already, where it is wanted, stays as it is.
 
@@ -177,6 +179,8 @@ def plan(
             arrays there.
         allow_downcast: None: False, and nothing that the user could have said.
         gpus: the GPUs that this process sees, by number.
+        reaches: whether copies from one GPU to another go directly, where the client makes them. None: the frameworks
+            copy between GPUs by themselves, whatever the strides are.
 
     Raises:
         InvalidDevice, DeviceUnavailable, UnsupportedDtype, UnsupportedArray: the target cannot hold this array.
@@ -203,16 +207,19 @@ def plan(
     if not reasons:
         return _free(source, target, "hand_over", dtype)
     nbytes = source.nbytes * CODES[dtype][1] // source.code[1] if dtype != source.dtype else source.nbytes
-    copies = _copies(source, target, dtype, where)
+    by_host = _goes_by_host(source, dtype, where, reaches)
+    copies = _copies(source, target, dtype, where, by_host)
     if copies > 1:
         # One copy makes it readable or brings it to the host, another one changes its dtype, aligns it or takes it away.
         nbytes = nbytes * (copies - 1) + source.nbytes
+    if _spread(source) and (by_host or where[0] != devices.CUDA):
+        nbytes += (_span(source) - math.prod(source.shape)) * source.code[1] // 8
     chosen = Plan(
         source.framework,
         target.name,
         devices.named(where),
         "place",
-        _copied_via(source, where),
+        _copied_via(source, where, by_host),
         copies,
         nbytes,
         False,
@@ -334,30 +341,62 @@ def _check_form(source: Description, target: Caps) -> None:
         raise _unsupported(source, target, f"layout: it has no arrays without elements, and the shape is {source.shape}")
 
 
-def _copies(source: Description, target: Caps, dtype: str, where: Device) -> int:
+def _copies(source: Description, target: Caps, dtype: str, where: Device, by_host: bool) -> int:
     """How many times the bytes are copied on the way of a place."""
     moved = where != source.device
+    # What is spread over a GPU's memory crosses to the host as it lies, and is packed there.
+    packed = int(_spread(source) and (by_host or where[0] != devices.CUDA))
     if dtype != source.dtype and where[0] == devices.CUDA:
         # Narrowed on the host.
-        return 2 if source.device == devices.HOST and source.fill is None else 3
+        return 2 if source.device == devices.HOST and source.fill is None else 3 + packed
     if source.pull is not None:
         # What it pulls lies where its own allocator put it: no more aligned than malloc's.
         ready = where == devices.HOST and dtype == source.dtype and target.align_bytes <= _MALLOC_ALIGNMENT
         return 1 if ready else 2
     if target.own is not None:
         in_hand = source.fill is None and source.device == devices.HOST and dtype == source.dtype
-        return 1 if in_hand else 2
+        return 1 if in_hand else 2 + packed
     if source.fill is not None and (dtype != source.dtype or dtype in target.by_value or moved):
-        return 2
-    return 1
+        return 2 + by_host
+    if by_host:
+        return 2 + packed
+    if source.device[0] == devices.CUDA and dtype != source.dtype:
+        return 2 + packed
+    if source.device == devices.HOST and where[0] == devices.CUDA and source.fill is None:
+        return 1 if layout_of(source.shape, source.strides) == "compact_c" else 2
+    return 1 + packed
 
 
 _MALLOC_ALIGNMENT: Final = 16
 
 
-def _copied_via(source: Description, where: Device) -> str | None:
+def _spread(source: Description) -> bool:
+    """Whether its elements lie on a GPU otherwise than row-major without gaps, and nobody but the client copies them."""
+    plain = source.device[0] == devices.CUDA and source.fill is None and source.pull is None
+    return plain and layout_of(source.shape, source.strides) != "compact_c"
+
+
+def _span(source: Description) -> int:
+    """The elements between its first and its last one in memory."""
+    assert source.strides is not None
+    return 1 + sum((size - 1) * abs(stride) for size, stride in zip(source.shape, source.strides, strict=True))
+
+
+def _goes_by_host(source: Description, dtype: str, where: Device, reaches: Reaches | None) -> bool:
+    """Whether a copy from GPU to GPU goes by way of the host."""
+    if source.device[0] != devices.CUDA or where[0] != devices.CUDA:
+        return False
+    if dtype != source.dtype:
+        return True
+    if reaches is None:
+        return False
+    return _spread(source) or (where != source.device and not reaches(source.device[1], where[1]))
+
+
+def _copied_via(source: Description, where: Device, by_host: bool) -> str | None:
     if source.device[0] != devices.CPU:
-        return "d2d-copy" if where[0] == source.device[0] else "d2h" if where[0] == devices.CPU else "d2h+h2d"
+        direct = where[0] == source.device[0] and not by_host
+        return "d2d-copy" if direct else "d2h" if where[0] == devices.CPU else "d2h+h2d"
     if where[0] != devices.CPU:
         return "h2d"
     return "host-shm" if source.framework == "share" else None

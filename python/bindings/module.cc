@@ -36,6 +36,8 @@ PyMethodDef g_functions[] = {
     {"wrap_cuda_array_interface", ab::WrapCudaArrayInterface, METH_VARARGS,
      "wrap_cuda_array_interface($module, interface, owner, /)\n--\n\nA View of a __cuda_array_interface__ dictionary."},
     {"gpus", ab::Gpus, METH_NOARGS, "gpus($module, /)\n--\n\nThe UUIDs of the GPUs that this process sees."},
+    {"gpu_reaches", ab::GpuReaches, METH_VARARGS,
+     "gpu_reaches($module, start, end, /)\n--\n\nWhether copies from one GPU to another go directly, not by the host."},
     {"copy_to_heap", ab::CopyToHeapOf, METH_O,
      "copy_to_heap($module, view, /)\n--\n\nA private, writable, compact copy."},
     {nullptr, nullptr, 0, nullptr},

@@ -78,6 +78,7 @@ PyObject* WrapBuffer(PyObject* module, PyObject* const* arguments, Py_ssize_t co
 PyObject* WrapArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* WrapCudaArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* Gpus(PyObject* module, PyObject* unused);
+PyObject* GpuReaches(PyObject* module, PyObject* numbers);
 PyObject* CopyToHeapOf(PyObject* module, PyObject* object);
 
 // shortcut.cc

@@ -305,4 +305,13 @@ PyObject* Gpus(PyObject*, PyObject*) {
   });
 }
 
+PyObject* GpuReaches(PyObject*, PyObject* numbers) {
+  return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
+    int from = 0;
+    int to = 0;
+    if (!PyArg_ParseTuple(numbers, "ii:gpu_reaches", &from, &to)) return nullptr;
+    return PyBool_FromLong(CopiesDirectly(from, to));
+  });
+}
+
 }  // namespace arraybridge::python

@@ -1,7 +1,8 @@
-"""One process that shares GPU memory by grpcio and ctypes alone: run as `cuda_client.py DIRECTORY DRIVER put|get NAME`.
+"""One process that shares GPU memory by grpcio and ctypes alone: run as `cuda_client.py DIRECTORY DRIVER put|get|leave NAME`.
 
 `put` allocates on the first GPU, opens the 64 bytes of the answer with cuIpcOpenMemHandle, copies a pattern in and
-publishes; it then waits for a line on stdin. `get` leases, opens, copies out and compares. Both say `ok` or fail.
+publishes; it then waits for a line on stdin. `get` leases, opens, copies out and compares. `leave` ends its session with the
+memory still open. All say `ok` or fail, and `leave` waits like `put`.
 """
 
 from __future__ import annotations
@@ -88,6 +89,17 @@ def put(session: Session, driver: Driver, name: str) -> None:
     session.call("Release", arenas=[handle.arena])
 
 
+def leave(session: Session, driver: Driver, _: str) -> None:
+    gpu = next(one.device for one in session.opened.server.devices if one.device.type == CUDA)
+    handle = session.call("Allocate", namespace="default", size=len(PATTERN), device=gpu).handle
+    address = driver.open(handle.opaque)
+    session.call("Mapped", arena=handle.arena)
+    session.close()
+    print("ok", flush=True)
+    sys.stdin.readline()
+    driver.close(address)
+
+
 def get(session: Session, driver: Driver, name: str) -> None:
     acquired = session.call("Acquire", namespace="default", shares=[{"name": name}])
     leased = acquired.shares[0]
@@ -111,9 +123,10 @@ def main() -> None:
         }
         session = Session(Address(Path(directory)), messages, service, capabilities=capabilities)
         cuda = Driver(driver)
-        {"put": put, "get": get}[role](session, cuda, name)
+        {"put": put, "get": get, "leave": leave}[role](session, cuda, name)
         cuda.end()
-        session.close()
+        if role != "leave":
+            session.close()
 
 
 if __name__ == "__main__":

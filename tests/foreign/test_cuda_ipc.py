@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,13 @@ HERE = {
 def gpu_daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};memory=67108864;ledger")
     yield start("--cuda-driver", DRIVER, "--arena-idle", "100ms")
+
+
+def read(daemon: Daemon, path: str) -> str:
+    port = re.search(r"http port (\d+)", daemon.log.read_text())
+    assert port is not None
+    with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}") as answer:
+        return str(answer.read().decode())
 
 
 def client(daemon: Daemon, role: str, name: str) -> subprocess.Popen[str]:
@@ -67,6 +76,34 @@ def test_the_bytes_of_a_killed_writer_are_given_back_after_its_death(
     assert reader.communicate(timeout=PATIENCE_S)[0] == "ok\n", "the share outlives its maker"
     watcher.call("Withdraw", namespace="default", shares=[{"name": "tensor"}])
     eventually("nothing is left", lambda: watcher.call("GetStats").charged_bytes == 0)
+
+
+def seen_in_quarantine(daemon: Daemon) -> tuple[float, str, bool]:
+    """Bytes by the metrics; what `ls devices` says of the first GPU; whether doctor speaks of it."""
+    found = [line for line in read(daemon, "/metrics").splitlines() if line.startswith("arraybridge_memory_quarantined_bytes{")]
+    gpu = [line for line in found if "GPU-" in line]
+    command = [CTL, "-H", daemon.directory]
+    listed = subprocess.run([*command, "-o", "csv", "ls", "devices"], capture_output=True, text=True, check=True).stdout
+    rows = [row for row in csv.DictReader(listed.splitlines()) if "GPU-" in "".join(row.values())]
+    doctor = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False).stdout
+    return sum(float(line.rsplit(" ", 1)[1]) for line in gpu), rows[0]["QUARANTINED"], " of it in quarantine" in doctor
+
+
+def test_what_a_writer_left_open_is_in_quarantine_until_it_has_ended(
+    start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", f"dir={tmp_path};memory=67108864;ledger")
+    daemon = start("--cuda-driver", DRIVER, "--arena-idle", "100ms", "--http", "127.0.0.1:0")
+    assert seen_in_quarantine(daemon) == (0, "0", False)
+    writer = client(daemon, "leave", "tensor")
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "ok\n"
+    eventually("its memory is in quarantine", lambda: seen_in_quarantine(daemon)[0] > 0)
+    held, listed, told = seen_in_quarantine(daemon)
+    assert (held, listed, told) == (2097152, "2097152", True)
+    writer.kill()
+    writer.wait()
+    eventually("nothing of it is left", lambda: seen_in_quarantine(daemon) == (0, "0", False))
 
 
 def test_the_server_says_what_devices_it_serves(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:

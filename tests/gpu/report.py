@@ -44,7 +44,7 @@ def costs_table(experiments: list[dict[str, Any]]) -> str:
 def page(result: dict[str, Any]) -> str:
     parts = [f"# {'SIMULATED: ' if result['simulated'] else ''}{result['machine']['GPU']}"]
     if result["simulated"]:
-        parts.append("On the simulated driver. Nothing here is about a card; times are of this machine's memory.")
+        parts.append("On the simulated driver. Nothing here is about a card; times are of this machine's memory, also of the frameworks and PyTorch: they ran on it too.")
     parts.append("\n".join(f"- {name}: {value}" for name, value in result["machine"].items()))
     parts.append("## Tests\n\n" + steps_table(result["steps"]))
     for step in result["steps"]:

@@ -19,7 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import benches
 import experiments
 import machine
+import pythons
 import report
+from pythons import Python
 from steps import Runner, Step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,13 +41,15 @@ MAPPERS_ON_A_CARD = ":".join(
 )
 
 
-def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Step]:
+def tests(runner: Runner, build: Path, simulated: bool, python: Python) -> list[Step]:
     """Every test that can use the driver under test."""
     done = [
         against_the_toolkit(runner, build),
-        runner.gtest("conformance", build / "tests/conformance/conformance_memory_test", 120, only="*CudaVmm"),
+        runner.gtest("conformance, descriptors", build / "tests/conformance/conformance_memory_test", 120, only="*CudaVmm"),
+        conformance_of_legacy_handles(runner, build, simulated),
         runner.gtest("client's mappers", build / "tests/unit/client/client_cuda_test", 90, only="*" if simulated else MAPPERS_ON_A_CARD),
         runner.gtest("integration, GPU memory", build / "tests/integration/cuda_processes_test", 180),
+        fences(runner, build, simulated),
         runner.gtest("integration, host memory", build / "tests/integration/two_processes_test", 60),
         runner.gtest("integration, all kinds of memory", build / "tests/integration/all_kinds_test", 90),
     ]
@@ -54,14 +58,27 @@ def tests(runner: Runner, build: Path, simulated: bool, torch: bool) -> list[Ste
         done.append(runner.pytest("foreign client, cudaIpcMemHandle", [sys.executable, str(ROOT / "tests/foreign/test_cuda_ipc.py"), *chosen], 90))
     else:
         done.append(Step("foreign client, cudaIpcMemHandle", "not run: grpcio or pytest is missing"))
-    name = "real frameworks"
-    if not torch:
-        done.append(Step(name, "not run: torch is not here, or sees no GPU"))
-    elif not machine.has("arraybridge"):
-        done.append(Step(name, "not run: the extension is not built"))
+    name = f"real frameworks{', SIMULATED' if simulated else ''}"
+    if python.missing:
+        done.append(Step(name, f"not run: {python.missing}"))
     else:
-        done.append(runner.pytest(name, [sys.executable, str(HERE / "frameworks")], 150))
+        # Which of them are here it finds out by itself, and says of the others that they are not.
+        done.append(runner.pytest(name, [python.program, str(HERE / "frameworks")], 150, python.environment))
     return done
+
+
+def conformance_of_legacy_handles(runner: Runner, build: Path, simulated: bool) -> Step:
+    name = "conformance, cudaIpcMemHandle"
+    if not simulated:
+        return Step(name, "not run: a card lets no process open its own handle; the integration tests open it in another one")
+    return runner.gtest(name, build / "tests/conformance/conformance_memory_test", 120, only="*CudaIpc")
+
+
+def fences(runner: Runner, build: Path, simulated: bool) -> Step:
+    name = "integration, fences"
+    if not simulated:
+        return Step(name, "not run: a card decides by itself when work happens; E11 and the frameworks look at order there")
+    return runner.gtest(name, build / "tests/integration/cuda_fence_test", 120)
 
 
 def against_the_toolkit(runner: Runner, build: Path) -> Step:
@@ -73,23 +90,16 @@ def against_the_toolkit(runner: Runner, build: Path) -> Step:
     return runner.compiles(name, sources, [ROOT, build / "include", headers], 60)
 
 
-def torch_sees_a_gpu(runner: Runner) -> bool:
-    if not machine.has("torch"):
-        return False
-    code = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 1)"
-    return runner.output([sys.executable, "-c", code], 60)[0] == 0
-
-
-def everything(runner: Runner, build: Path, library: str, simulated: bool, begun: float) -> dict[str, Any]:
-    torch = torch_sees_a_gpu(runner)
-    steps = tests(runner, build, simulated, torch)
+def everything(runner: Runner, build: Path, library: str, simulated: bool, scratch: Path, begun: float) -> dict[str, Any]:
+    python = pythons.simulated(runner, scratch) if simulated else pythons.of_this_machine()
+    steps = tests(runner, build, simulated, python)
     for step in steps:
         counts = f"{step.passed} passed, {step.failed} failed, {len(step.skipped)} skipped"
         print(f"   {step.name:40s} {step.outcome:8s} {counts if step.seconds else ''}", flush=True)
         if step.said:
             print(step.said, flush=True)
     try:
-        rows, notes = benches.run(runner, build, library, simulated, torch)
+        rows, notes = benches.run(runner, build, library, simulated, python)
     except (OSError, RuntimeError) as error:
         rows, notes = [], [f"no benchmark ran: {error}"]  # the experiments may say why
     print(f"   {len(rows)} figures", *notes, sep="\n   ", flush=True)
@@ -133,7 +143,7 @@ def main() -> int:
             # Lenient as hardware is, with room for the sizes of a small run. Tests say by themselves what they run on.
             environment["SIMULATED_CUDA"] = "guest;memory=1073741824"
         runner = Runner(environment, begun + wish.seconds)
-        result = {"machine": facts, **everything(runner, wish.build, library, wish.simulated, begun)}
+        result = {"machine": facts, **everything(runner, wish.build, library, wish.simulated, Path(scratch), begun)}
     print("\n" + report.page(result))
     folder = wish.out or (None if wish.simulated else HERE / "results")
     if folder is not None:

@@ -64,7 +64,8 @@ def test_a_share_on_a_gpu_is_handed_over_where_it_is(kind, via):
 def test_moves_are_copies_and_named():
     assert way(SHARE, NUMPY) == ("place", "d2h", "cpu", 1)
     assert way(SHARE, TORCH, device="cpu") == ("place", "d2h", "cpu", 1)
-    assert way(SHARE, TORCH, device="cuda:0") == ("place", "d2d-copy", "cuda:0", 1)
+    assert way(SHARE, TORCH, device="cuda:0", reaches=lambda *_: True) == ("place", "d2d-copy", "cuda:0", 1)
+    assert way(SHARE, TORCH, device="cuda:0", reaches=lambda *_: False) == ("place", "d2h+h2d", "cuda:0", 2)
     assert way(SHARE, TORCH, copy=True) == ("place", "d2d-copy", "cuda:1", 1)
     assert way(ON_HOST, TORCH, device="cuda") == ("place", "h2d", "cuda:0", 1)
     assert way(ON_HOST, CUPY) == ("place", "h2d", "cuda:0", 1)
@@ -89,3 +90,21 @@ def test_a_framework_without_arrays_there_is_no_target():
 def test_what_a_framework_has_to_fill_takes_two_copies_to_another_device():
     swapped = replace(ON_HOST, obstacles=("byte_order: swapped",), fill=lambda view: None)
     assert way(swapped, TORCH, device="cuda") == ("place", "h2d", "cuda:0", 2)
+
+
+def test_what_is_spread_over_a_gpu_is_packed_on_the_host():
+    turned = replace(SHARE, strides=(1, 2))
+    assert way(turned, TORCH, copy=True, reaches=lambda *_: True) == ("place", "d2h+h2d", "cuda:1", 3)
+    assert way(turned, NUMPY, reaches=lambda *_: True) == ("place", "d2h", "cpu", 2)
+    assert way(replace(ON_HOST, strides=(1, 2)), TORCH, device="cuda") == ("place", "h2d", "cuda:0", 2)
+    gaps = replace(SHARE, strides=(30, 10))
+    assert planner.plan(gaps, NUMPY).copied_bytes == 24 + (30 + 20 + 1) * 4
+    assert planner.plan(gaps, NUMPY).copies == 2
+    assert way(turned, TORCH, copy=True) == ("place", "d2d-copy", "cuda:1", 1), "a framework's own copy reads strides"
+
+
+def test_what_is_narrowed_for_a_gpu_goes_by_the_host():
+    narrow = replace(TORCH, narrows={"float64": "float32"})
+    wide = replace(ON_GPU, dtype="float64", code=(2, 64, 1), framework="cupy")
+    assert way(wide, narrow, allow_downcast=True) == ("place", "d2h+h2d", "cuda:1", 3)
+    assert way(wide, narrow, allow_downcast=True, device="cpu") == ("place", "d2h", "cpu", 2)

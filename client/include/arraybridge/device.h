@@ -14,6 +14,10 @@ namespace arraybridge {
 // In the order of their numbers here. UNAVAILABLE: no driver, or no GPU.
 Result<std::vector<Device>> VisibleGpus();
 
+// Whether copies from one of these GPUs, by VisibleGpus' numbers, to another go directly, and not by way of the host.
+// False for GPUs that are not visible.
+bool CopiesDirectly(int32_t from, int32_t to);
+
 // INVALID_ARGUMENT: it is no address of a GPU's memory. UNAVAILABLE: no driver.
 Result<Device> GpuOf(const void* address);
 

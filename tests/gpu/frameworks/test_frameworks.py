@@ -58,15 +58,22 @@ def running(program: Path, address: str) -> Iterator[Do]:
     assert process.returncode == 0
 
 
+@pytest.fixture(scope="module")
+def torch_here() -> None:
+    code = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 1)"
+    if subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode != 0:
+        pytest.skip("torch is not here, or sees no GPU")
+
+
 # One of each for all tests: importing PyTorch takes longer than they do.
 @pytest.fixture(scope="module")
-def writer(address: str) -> Iterator[Do]:
+def writer(torch_here: None, address: str) -> Iterator[Do]:
     with running(SHARE_PROGRAM, address) as do:
         yield do
 
 
 @pytest.fixture(scope="module")
-def reader(address: str) -> Iterator[Do]:
+def reader(torch_here: None, address: str) -> Iterator[Do]:
     with running(SHARE_PROGRAM, address) as do:
         yield do
 
@@ -116,8 +123,18 @@ def test_numba_reads_and_puts(writer: Do, reader: Do) -> None:
 
 
 @pytest.mark.parametrize("framework", ["cupy", "jax"])
-def test_another_framework_reads_and_puts(address: str, writer: Do, framework: str) -> None:
+def test_another_framework_reads_and_puts(address: str, framework: str) -> None:
     needs(framework)
+    program = HERE / f"{framework}_program.py"
+    with running(program, address) as one, running(program, address) as other:
+        assert one(f"put own_{framework} 14") == "(2, 0)"
+        assert other(f"read own_{framework} 14") == "right"
+
+
+@pytest.mark.parametrize("framework", ["cupy", "jax"])
+def test_another_framework_and_torch(request: pytest.FixtureRequest, address: str, framework: str) -> None:
+    needs(framework)
+    writer: Do = request.getfixturevalue("writer")
     writer(f"put for_{framework} 12")
     with running(HERE / f"{framework}_program.py", address) as other:
         assert other(f"read for_{framework} 12") == "right"

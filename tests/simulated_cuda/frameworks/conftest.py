@@ -3,7 +3,6 @@
 A program is a process of its own, since what it preloads cannot be changed later.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,15 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from programs import DRIVER, HERE, ROOT, Program
-
-
-def runtime_headers() -> Path:
-    """The headers of the runtime that torch came with: the libcudart of ours must have its types."""
-    found = importlib.util.find_spec("nvidia.cu13")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("the CUDA runtime's headers are not installed")
-    return Path(next(iter(found.submodule_search_locations))) / "include"
+import runtime
+from programs import DRIVER, HERE, Program
 
 
 @pytest.fixture(scope="session")
@@ -31,12 +23,10 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"{DRIVER.name} is not built")
     folder = tmp_path_factory.mktemp("lib")
     (folder / "libcuda.so.1").symlink_to(DRIVER)
-    subprocess.run(
-        [os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
-         f"-I{ROOT}", "-isystem", str(runtime_headers()), str(HERE / "libcudart.cc"), str(DRIVER),
-         f"-Wl,-rpath,{DRIVER.parent}", "-o", str(folder / "libcudart_simulated.so")],
-        check=True,
-    )  # fmt: skip
+    includes = runtime.headers()
+    if includes is None:
+        pytest.skip("the CUDA runtime's headers are not installed")
+    runtime.made(folder, includes)
     return folder
 
 

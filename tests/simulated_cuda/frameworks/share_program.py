@@ -160,6 +160,15 @@ def acquired(name: str) -> _core.View:
     return broker.views(broker.list(name)[0].share)[0]
 
 
+def get_without_a_wait(name: str, start: str) -> str:
+    """What a consumer reads that asks for no order, on a stream of its own, and then what the ordinary one reads."""
+    array = acquired(name)
+    unordered = torch.from_dlpack(Streamed(array, -1))
+    with torch.cuda.stream(torch.cuda.Stream()):
+        early = right(unordered.cpu(), start)
+    return f"{early}, then {right(torch.from_dlpack(array).cpu(), start)}"
+
+
 def raised(call: Callable[[], object]) -> Exception | None:
     try:
         call()
@@ -186,7 +195,7 @@ def drop() -> str:
 FUNCTIONS = {
     function.__name__: function
     for function in (
-        put, put_from_side_stream, put_later, put_in_place, put_host, get, get_numpy, get_on, convert, view, numba, drop,
+        put, put_from_side_stream, put_later, put_in_place, put_host, get, get_without_a_wait, get_numpy, get_on, convert, view, numba, drop,
     )
 }  # fmt: skip
 

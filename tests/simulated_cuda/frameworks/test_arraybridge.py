@@ -116,6 +116,16 @@ def test_nobody_waits_where_the_stream_is_the_frameworks_own(
     assert reader("numba array 13").startswith("right"), "it has no stream for that: its reader waits"
 
 
+def test_who_does_not_wait_reads_what_was_there_before(
+    machine: dict[str, str], client: Callable[[], Do], kind: str
+) -> None:
+    """The mutation of every test above: without the consumer's wait they would see these values."""
+    machine["SIMULATED_CUDA"] += ";held"
+    writer, reader = client(), client()
+    assert writer("put_later frame 14") == "1"
+    assert reader("get_without_a_wait frame 14") == "wrong: [0.0, 0.0, 0.0], then right"
+
+
 def test_what_is_written_into_broker_memory_is_put_without_a_copy(client: Callable[[], Do], kind: str) -> None:
     writer, reader = client(), client()
     assert writer("put_in_place frame 7") == "ok"

@@ -1,0 +1,54 @@
+"""The Python whose frameworks see the driver under test: this one on a card, one of its own on the simulated driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import machine
+from steps import Runner
+
+ROOT = Path(__file__).resolve().parents[2]
+# tests/simulated_cuda/frameworks/run makes it.
+VENV = ROOT / "build/simulated_cuda/venv"
+FRAMEWORKS = ROOT / "tests/simulated_cuda/frameworks"
+
+
+@dataclass
+class Python:
+    program: str = ""
+    environment: dict[str, str] = field(default_factory=dict)  # beside what every step has
+    missing: str = ""  # why no framework can be tested
+
+    def sees_a_gpu_by_torch(self, runner: Runner) -> bool:
+        code = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 1)"
+        return not self.missing and runner.output([self.program, "-c", code], 60, self.environment)[0] == 0
+
+
+def of_this_machine() -> Python:
+    for module in ("pytest", "arraybridge"):
+        if not machine.has(module):
+            return Python(missing=f"{module} is not here" if module == "pytest" else "the extension is not built")
+    return Python(sys.executable)
+
+
+def simulated(runner: Runner, scratch: Path) -> Python:
+    """With a small libcudart over the simulated driver before the frameworks, and this tree's package."""
+    program = VENV / "bin/python"
+    if not program.exists():
+        return Python(missing=f"{VENV.relative_to(ROOT)} is not made (tests/simulated_cuda/frameworks/run makes it)")
+    extension = importlib.util.find_spec("arraybridge._core") if machine.has("arraybridge") else None
+    if extension is None or extension.origin is None:
+        return Python(missing="the extension is not built")
+    package = scratch / "package/arraybridge"
+    package.mkdir(parents=True)
+    for each in [*(ROOT / "python/arraybridge").iterdir(), Path(extension.origin)]:
+        if not (package / each.name).exists():
+            (package / each.name).symlink_to(each)
+    status, said = runner.output([str(program), str(FRAMEWORKS / "runtime.py"), str(scratch)], 120)
+    if status != 0:
+        return Python(missing=f"libcudart for the simulated driver: {said.splitlines()[-1] if said else status}")
+    preloaded = {"LD_PRELOAD": said.strip().splitlines()[-1], "PYTHONPATH": str(package.parent), "PYTHONWARNINGS": "ignore"}
+    return Python(str(program), preloaded)

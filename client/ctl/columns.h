@@ -2,6 +2,7 @@
 // rows can be chosen by.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,7 +27,7 @@ struct Cell {
 
   std::string In(const Table& table) const;
   friend auto operator<=>(const Cell& one, const Cell& other) {
-    if (const auto order = one.number <=> other.number; order != 0) return order;
+    if (const auto order = one.number <=> other.number; std::is_neq(order)) return order;
     return one.text <=> other.text;
   }
 };

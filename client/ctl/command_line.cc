@@ -29,6 +29,7 @@ const std::map<std::string, Unit> kUnits = {
 template <class Value>
 std::vector<std::string> NamesOf(const std::map<std::string, Value>& named) {
   std::vector<std::string> names;
+  names.reserve(named.size());
   for (const auto& [name, value] : named) names.push_back(name);
   return names;
 }

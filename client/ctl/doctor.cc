@@ -80,6 +80,7 @@ Finding OnDevice(const v1::DeviceInfo& device, const Remedy& remedy) {
     if (finding.mend.empty()) finding.mend = remedy.log;
   }
   if (device.out_of_service()) {
+    finding.text += "; out of service: its driver failed for good, the broker's log says with what";
     finding.health = Health::kProblem;
     finding.mend = remedy.again;
   }

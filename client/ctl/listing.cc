@@ -163,6 +163,7 @@ Status PrintGroups(const Kind<Row>& kind, const Selection& selection, const std:
     group.bytes += kind.bytes(row);
   }
   std::vector<Group> groups;
+  groups.reserve(sums.size());
   for (auto& [key, group] : sums) groups.push_back(std::move(group));
   const auto columns = GroupColumns(selection.what, selection.group_by);
   Sort(columns, selection, &groups);

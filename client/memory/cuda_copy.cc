@@ -64,7 +64,7 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
   const auto number = reinterpret_cast<uintptr_t>(*stream);
   AB_RETURN_IF_ERROR(CheckNotCaptured(devices.driver(), std::span(&number, 1)));
   if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(number));
-  const Status copied = CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
+  Status copied = CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
   if (copied.reason() != "CUDA_ERROR_INVALID_HANDLE" || !source.fence) return copied;
   // What the copy was to come after, maybe: it knows its own end by name.
   const Status lost = source.fence->Wait();

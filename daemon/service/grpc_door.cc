@@ -337,6 +337,7 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
   state_->streams.Drain();
   // Beside each other: who takes his time over there does not take it from those here.
   std::vector<std::thread> ending;
+  ending.reserve(servers.size());
   for (auto* const server : servers) {
     ending.emplace_back(
         [server, deadline] { server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now())); });

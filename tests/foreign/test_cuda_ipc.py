@@ -212,4 +212,10 @@ def test_a_lost_gpu_is_out_of_service_alone(
     devices = {device.device.uuid: device for device in session.call("GetStats").devices}
     assert devices[first].out_of_service
     assert not devices[second].out_of_service
+    doctor = subprocess.run([CTL, "-H", daemon.directory, "doctor"], capture_output=True, text=True, check=False)
+    lines = doctor.stdout.splitlines()
+    (lost,) = (line for line in lines if first in line and "PROBLEM" in line.upper())
+    assert "out of service" in doctor.stdout, doctor.stdout
+    assert not [line for line in lines if second in line and "PROBLEM" in line.upper()], doctor.stdout
+    assert lost
     session.publish("on the host", bytes(2048))

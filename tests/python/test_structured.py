@@ -57,3 +57,13 @@ def test_every_other_keeps_its_dtype_and_bits(broker, dtype):
         for name in array.dtype.names:
             assert got[name].tolist() == array[name].tolist()
     assert broker.empty((2,), array.dtype.newbyteorder("="), "numpy").dtype == array.dtype.newbyteorder("=")
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (0, 0), (1, 1, 3)])
+def test_pyarrow_has_no_tensor_of_booleans(broker, shape):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    values = np.ones(shape, bool)
+    with pytest.raises(UnsupportedDtype, match="booleans in one dimension alone"):
+        broker.convert(values, "pyarrow")
+    flat = broker.convert(values.reshape(-1), "pyarrow")
+    assert flat.type == pyarrow.bool_() and flat.to_pylist() == [True] * values.size

@@ -66,8 +66,15 @@ def export(array: Any) -> View:
 
 
 def view(view: View) -> Any:
-    """An Array of one dimension, a Tensor of more."""
+    """An Array of one dimension, a Tensor of more.
+
+    Raises:
+        UnsupportedDtype: booleans of more than one dimension, which a Tensor would make numbers of.
+    """
     pyarrow = _pyarrow()
+    if view.ndim > 1 and view.dtype == "bool":
+        reason = "PyArrow has booleans in one dimension alone: reshape(-1), or astype('uint8')"
+        raise UnsupportedDtype("array", "pyarrow", "place", reason)
     values = numpy_adapter.view(view)
     return pyarrow.array(values) if view.ndim == 1 else pyarrow.Tensor.from_numpy(values)
 

@@ -62,10 +62,7 @@ bool ReadField(Reader& reader, AcquireAsked& asked) {
 }  // namespace
 
 Result<AcquireAsked> ReadAcquire(std::string_view bytes) {
-  AcquireAsked asked;
-  asked.bytes = bytes;
-  if (wire::ReadFields(bytes, [&](Reader& reader) { return ReadField(reader, asked); })) return asked;
-  return InvalidArgument("these bytes are no AcquireRequest");
+  return wire::ReadAsked<AcquireAsked>(bytes, "AcquireRequest", ReadField);
 }
 
 }  // namespace arraybridge

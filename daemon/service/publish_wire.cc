@@ -12,12 +12,11 @@ namespace {
 
 using wire::Advance;
 using wire::Bytes;
+using wire::NoMessage;
 using wire::Reader;
 using wire::ReaderOf;
 using wire::Varint;
 using wire::View;
-
-Status NoMessage(std::string_view what) { return InvalidArgument("these bytes are no ", what); }
 
 // libprotobuf would merge the second into the first.
 bool TakeOnce(Reader& reader, std::string_view* part) {
@@ -166,17 +165,11 @@ bool ReadSpecField(Reader& spec, SpecFacts& facts) {
 }  // namespace
 
 Result<PublishAsked> ReadPublish(std::string_view bytes) {
-  PublishAsked asked;
-  asked.bytes = bytes;
-  if (wire::ReadFields(bytes, [&](Reader& reader) { return ReadField(reader, asked); })) return asked;
-  return NoMessage("PublishRequest");
+  return wire::ReadAsked<PublishAsked>(bytes, "PublishRequest", ReadField);
 }
 
 Result<PublishAsked> ReadDescription(std::string_view bytes) {
-  PublishAsked asked;
-  asked.bytes = bytes;
-  if (wire::ReadFields(bytes, [&](Reader& reader) { return ReadDescriptionField(reader, asked); })) return asked;
-  return NoMessage("Share");
+  return wire::ReadAsked<PublishAsked>(bytes, "Share", ReadDescriptionField);
 }
 
 std::optional<Reach> ReachOf(const SpecFacts& facts) {

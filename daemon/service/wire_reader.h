@@ -6,6 +6,8 @@
 #include <protozero/pbf_reader.hpp>
 #include <string_view>
 
+#include "proto/boundary/result.h"
+
 namespace arraybridge::wire {
 
 using Reader = protozero::pbf_reader;
@@ -41,6 +43,17 @@ bool ReadFields(std::string_view bytes, ReadOne read_one) {
     return false;
   }
   return true;
+}
+
+inline Status NoMessage(std::string_view what) { return InvalidArgument("these bytes are no ", what); }
+
+// What a request asks for, as views into its bytes. INVALID_ARGUMENT: they are no `what`.
+template <class Asked, class ReadOne>
+Result<Asked> ReadAsked(std::string_view bytes, std::string_view what, ReadOne read_one) {
+  Asked asked;
+  asked.bytes = bytes;
+  if (!ReadFields(bytes, [&](Reader& reader) { return read_one(reader, asked); })) return NoMessage(what);
+  return asked;
 }
 
 }  // namespace arraybridge::wire

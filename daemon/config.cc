@@ -85,7 +85,8 @@ void Declare(CLI::App& app, CommandLine& line, ConfigRequest& request) {
 }
 
 Status ReadAll(const CommandLine& line, Reading& reading) {
-  AB_RETURN_IF_ERROR(ReadFiles(line.file, line.given.contains("embedded"), reading));
+  const auto embedded = line.given.find("embedded");
+  AB_RETURN_IF_ERROR(ReadFiles(line.file, embedded != line.given.end() && embedded->second == "true", reading));
   AB_RETURN_IF_ERROR(ReadEnvironment(reading));
   for (const Setting& setting : Settings()) {
     const auto found = line.given.find(setting.flag);

@@ -48,7 +48,7 @@ struct Setting {
   // A reload takes it over; empty function: it holds until a restart.
   std::function<void(const Config& from, Config& to)> adopt = {};
   bool is_list = false;    // of several, with commas between them
-  bool is_switch = false;  // its flag takes no text: it says true
+  bool is_switch = false;  // its flag alone says true, and --flag=false takes that back
 };
 
 // In the order of the file.

@@ -45,8 +45,9 @@ class ConfigFileTest : public testing::Test {
     EXPECT_TRUE(request.ok()) << request.status().ToString();
     return request.ok() ? request->config : Config{};
   }
-  std::string Refusal() const {
-    const auto request = Load({"--config", path()});
+  std::string Refusal(std::vector<std::string> flags = {}) const {
+    flags.insert(flags.begin(), {"--config", path()});
+    const auto request = Load(std::move(flags));
     EXPECT_EQ(request.status().code(), Code::kInvalidArgument);
     return request.status().message();
   }
@@ -122,6 +123,9 @@ TEST_F(ConfigFileTest, APublicAddressIsRefusedWhereItStands) {
   EXPECT_THAT(Refusal(), AllOf(StartsWith(path() + ":2:1: '0.0.0.0:9464'"), HasSubstr("http.public = true")));
   Write("[http]\nlisten = '0.0.0.0:9464'\npublic = true\n");
   EXPECT_EQ(Good().http_listen, "0.0.0.0:9464");
+  EXPECT_THAT(Refusal({"--http-public=false"}), StartsWith(path() + ":2:1: '0.0.0.0:9464'"));
+  Write("[http]\nlisten = '0.0.0.0:9464'\npublic = false\n");
+  EXPECT_EQ(Good({"--http-public"}).http_listen, "0.0.0.0:9464");
 }
 
 TEST_F(ConfigFileTest, ErrorsOfWhatDependsOnOtherThingsNameFileLineAndColumn) {

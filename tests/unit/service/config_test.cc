@@ -78,6 +78,7 @@ TEST(ConfigTest, ASpinIsShort) {
 
 TEST(ConfigTest, EmbeddedEndsWhenIdleUnlessToldOtherwise) {
   EXPECT_EQ(Good({"--embedded"}).exit_when_idle, milliseconds(10'000));
+  EXPECT_EQ(Good({"--embedded=false"}).exit_when_idle, milliseconds(0));
   EXPECT_EQ(Good({"--embedded", "--exit-when-idle", "0s"}).exit_when_idle, milliseconds(0));
   EXPECT_EQ(Good({"--embedded"}, {{"ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "3s"}}).exit_when_idle, milliseconds(3000));
 }

@@ -41,6 +41,8 @@
 #include "daemon/service/verbs.h"
 #include "daemon/service/watchdog.h"
 #include "daemon/service/worker.h"
+#include "daemon/starter.h"
+#include "proto/boundary/standard_descriptors.h"
 
 namespace arraybridge {
 namespace {
@@ -79,11 +81,8 @@ void RaiseDescriptorLimit() {
 
 void SayReady(const Config& config, ManagerStatus& status) {
   status.SayReady();
-  if (config.ready_fd < 0) return;
-  constexpr std::string_view ready = "ready\n";
-  const UniqueFd starter(config.ready_fd);
   // A starter that went away meanwhile does not matter: others may come.
-  if (::write(starter.get(), ready.data(), ready.size()) < 0) log::Warn("nobody waits for the ready line");
+  if (!TellStarter(config)) log::Warn("nobody waits for the ready line");
 }
 
 // Keeps warm blocks ready on a thread of its own that runs when nobody else wants the CPU, and only once nothing was
@@ -362,6 +361,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
 }
 
 int Main(int argc, const char* const* argv) {
+  FillStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
   google::protobuf::SetLogHandler(nullptr);  // it would print what hostile clients send
   auto request = LoadConfig(argc, argv);
@@ -372,6 +372,10 @@ int Main(int argc, const char* const* argv) {
   if (!request->help.empty()) {
     std::fputs(request->help.c_str(), stdout);
     return EXIT_SUCCESS;
+  }
+  if (const Status passed = CheckStarter(request->config); !passed.ok()) {
+    std::fprintf(stderr, "arraybridged: %s\n", passed.message().c_str());
+    return kExitUsage;
   }
   if (const Status started = log::Start(request->config.log_level, request->config.log_format, request->config.journal);
       !started.ok()) {

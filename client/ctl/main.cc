@@ -6,6 +6,7 @@
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
 #include "proto/boundary/result.h"
+#include "proto/boundary/standard_descriptors.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -56,6 +57,7 @@ Status Run(const CommandLine& said) {
 }
 
 int Main(int argc, char** argv) {
+  FillStandardDescriptors();
   CommandLine said;
   if (const int* const code = said.Parse(argc, argv); code != nullptr) return *code;
   Status status = Run(said);

@@ -1,0 +1,43 @@
+#include "daemon/starter.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+namespace {
+
+// The descriptors of a program that has just begun are those that were passed to it.
+Status CheckOpen(std::string_view flag, int fd) {
+  if (fd < 0 || ::fcntl(fd, F_GETFD) >= 0) return Ok();
+  return InvalidArgument(flag, ": ", fd, " is no descriptor that is open");
+}
+
+}  // namespace
+
+Status CheckStarter(const Config& config) {
+  AB_RETURN_IF_ERROR(CheckOpen("--ready-fd", config.ready_fd));
+  AB_RETURN_IF_ERROR(CheckOpen("--life-fd", config.life_fd));
+  if (config.ready_fd == STDERR_FILENO) {
+    return InvalidArgument("--ready-fd: ", config.ready_fd, " is standard error, where the log goes");
+  }
+  if (config.ready_fd < 0 || config.ready_fd != config.life_fd) return Ok();
+  return InvalidArgument("--life-fd: ", config.life_fd, " is said for --ready-fd, too");
+}
+
+bool TellStarter(const Config& config) {
+  if (config.ready_fd < 0) return true;
+  constexpr std::string_view ready = "ready\n";
+  UniqueFd starter(config.ready_fd);
+  const bool told = ::write(starter.get(), ready.data(), ready.size()) >= 0;
+  if (starter.get() > STDERR_FILENO) return told;
+  // Never free: what is opened next would be standard input or output.
+  const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  ::dup2(nothing.get(), starter.release());
+  return told;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,109 @@
+"""How the daemon and the tool are started: with descriptors that are not there, and without those that always are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from foreign_client import CTL, DAEMON, PATIENCE_S, Daemon, eventually
+
+CLOSED = ("sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh")
+NOTHING = ["/dev/null"] * 2  # output and error; 0 may be an event that gRPC has tried out before main
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "broker"
+
+
+def refusal(directory: Path, *flags: str, **more: tuple[int, ...]) -> str:
+    """What it says that does not start."""
+    done = subprocess.run(
+        [DAEMON, "--directory", directory, "--exit-when-idle", "100ms", *flags], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, **more
+    )
+    assert done.returncode == 2, done.stderr
+    assert not directory.exists(), "it looks at its flags before it makes anything"
+    return done.stderr
+
+
+def standard_descriptors(process: int) -> list[str]:
+    return [os.readlink(f"/proc/{process}/fd/{number}") for number in range(3)]
+
+
+@pytest.mark.parametrize("flag", ["--ready-fd", "--life-fd"])
+@pytest.mark.parametrize("number", [3, 4, 8, 77])
+def test_a_descriptor_that_nobody_passed_is_refused(directory: Path, flag: str, number: int) -> None:
+    """It would soon be one of the daemon's own: a lock, a door, the signals that end it."""
+    assert refusal(directory, flag, str(number)) == f"arraybridged: {flag}: {number} is no descriptor that is open\n"
+
+
+def test_one_descriptor_is_not_for_two_things(directory: Path) -> None:
+    read, write = os.pipe()
+    try:
+        said = refusal(directory, "--ready-fd", str(write), "--life-fd", str(write), pass_fds=(write,))
+    finally:
+        os.close(read)
+        os.close(write)
+    assert said == f"arraybridged: --life-fd: {write} is said for --ready-fd, too\n"
+
+
+def test_what_is_closed_once_it_was_written_to_is_not_the_logs(directory: Path) -> None:
+    assert refusal(directory, "--ready-fd", "2") == "arraybridged: --ready-fd: 2 is standard error, where the log goes\n"
+
+
+@pytest.fixture
+def readied(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [DAEMON, "--directory", directory, "--ready-fd", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as daemon:
+        yield daemon
+        daemon.terminate()
+        assert daemon.wait(PATIENCE_S) == 0
+
+
+def test_standard_output_may_be_told_of_readiness(readied: subprocess.Popen[str]) -> None:
+    assert readied.stdout is not None
+    assert readied.stdout.read() == "ready\n"  # to its end: it is closed
+    assert standard_descriptors(readied.pid)[1] == "/dev/null"
+
+
+@pytest.fixture
+def bare() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a program without standard descriptors."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(*command: object) -> subprocess.Popen[bytes]:
+        begun.append(subprocess.Popen([*CLOSED, *map(str, command)]))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def test_a_daemon_without_standard_descriptors_writes_into_none_of_its_own(
+    directory: Path, bare: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    daemon = bare(DAEMON, "--directory", directory)
+    eventually("it serves", lambda: subprocess.run([CTL, "-H", directory, "ping"], capture_output=True).returncode == 0)
+    assert standard_descriptors(daemon.pid)[1:] == NOTHING
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(PATIENCE_S) == 0
+
+
+def test_a_tool_without_standard_descriptors_writes_into_no_connection(
+    daemon: Daemon, bare: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    watch = bare(CTL, "-H", daemon.directory, "watch")
+    eventually("it watches", lambda: watchers(daemon) == 1)
+    assert standard_descriptors(watch.pid)[1:] == NOTHING
+
+
+def watchers(daemon: Daemon) -> int:
+    done = subprocess.run([CTL, "-H", daemon.directory, "-o", "json", "stats"], capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout)["watchers"])

@@ -91,6 +91,10 @@ class Source:
         return self.path.endswith((".h", ".cc"))
 
     @property
+    def proto(self) -> bool:
+        return self.path.endswith(".proto")
+
+    @property
     def python(self) -> bool:
         return self.path.endswith((".py", ".pyi"))
 
@@ -223,8 +227,21 @@ def docstring(source: Source) -> Iterator[Finding]:
         yield Finding(source.path, 1, "header", "does not start with a docstring that says what it is")
 
 
+def agreement(source: Source) -> Iterator[Finding]:
+    """Every field and every verb of the agreement says what it means, beside it or right above it."""
+    if not source.path.startswith("proto/"):
+        return
+    above = ""
+    for number, line in source.lines():
+        match = re.match(r"(\s*)(?:rpc (\w+)\(|(?:repeated |optional )?(?:[\w.]+|map<.+>) (\w+) = \d+;)", line)
+        if match and "//" not in line and not above.startswith(f"{match[1]}//"):
+            yield Finding(source.path, number, "agreement", f"{match[2] or match[3]} says neither unit nor meaning")
+        above = line
+
+
 CPP_RULES: list[Rule] = [includes, words, headers, unfinished]
 PYTHON_RULES: list[Rule] = [frameworks, evaluation, docstring, unfinished]
+PROTO_RULES: list[Rule] = [agreement, unfinished]
 
 
 def files_of(root: Path) -> Iterator[Path]:
@@ -263,14 +280,14 @@ def registration(root: Path) -> Iterator[Finding]:
 
 def sources_of(root: Path) -> Iterator[Source]:
     for path in files_of(root):
-        if path.suffix in (".h", ".cc", ".py", ".pyi"):
+        if path.suffix in (".h", ".cc", ".py", ".pyi", ".proto"):
             yield Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def check(root: Path) -> list[Finding]:
     found = [*layout(root), *registration(root)]
     for source in sources_of(root):
-        for rule in CPP_RULES if source.cpp else PYTHON_RULES:
+        for rule in CPP_RULES if source.cpp else PROTO_RULES if source.proto else PYTHON_RULES:
             found.extend(rule(source))
     return found
 

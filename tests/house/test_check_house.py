@@ -43,6 +43,9 @@ VIOLATIONS = [
     ),
     ("python/arraybridge/broker.py", '"""B."""\neval("1")', "eval()"),
     ("python/arraybridge/broker.py", "x = 1", "docstring"),
+    ("proto/arraybridge/v1/a.proto", "message A {\n  uint64 size = 1;", "size says neither"),
+    ("proto/arraybridge/v1/a.proto", "message A {\n  B b = 1;  // which\n           // of them\n  map<string, C> c = 2;", "c says neither"),
+    ("proto/arraybridge/v1/a.proto", "// A.\nservice A {\n  rpc List(B) returns (stream C);", "List says neither"),
     ("vendored/thing.txt", "x", "layout"),
     ("notes.txt", "x", "layout"),
     ("tests/unit/client/view_test.cc", "int main() {}", "registration"),
@@ -77,6 +80,7 @@ ALLOWED = [
         "python/arraybridge/convert.py",
         '"""C."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
     ),
+    ("proto/arraybridge/v1/a.proto", "message A {\n  // Bytes.\n  optional uint64 a = 1;\n  repeated B b = 2;  // in order"),
     ("python/arraybridge/broker.py", '"""B."""\nimport os\nfrom .adapters import torch\nos.execv("x", [])'),
 ]
 

@@ -183,6 +183,19 @@ TEST(MessageLimitsTest, ReleasesAndListsHaveLimits) {
   release.clear_leases();
   for (uint64_t i = 0; i < 3; ++i) release.add_arenas(i);
   ExpectRefused(CheckRelease(limits, release), "arenas_per_session");
+  release.clear_arenas();
+  limits.shares_per_namespace = 2;
+  release.add_done(1);
+  release.add_done(2);
+  EXPECT_TRUE(CheckRelease(limits, release).ok());
+  release.add_lost(3);
+  ExpectRefused(CheckRelease(limits, release), "3 shares in one request (limits.shares_per_namespace 2)");
+  release.Clear();
+  for (uint64_t i = 0; i <= limits.frame_bytes_max; ++i) release.add_unmapped(i);
+  ExpectRefused(CheckRelease(limits, release), "unmapped arenas");
+  release.Clear();
+  for (uint64_t i = 0; i <= limits.frame_bytes_max; ++i) release.add_roads(i);
+  ExpectRefused(CheckRelease(limits, release), "roads");
   v1::ListRequest list;
   list.set_name_prefix(std::string(kLimits.name_bytes_max + 1, 'n'));
   ExpectRefused(CheckList(kLimits, list), "name_bytes_max");
@@ -207,6 +220,9 @@ TEST(MessageLimitsTest, AHelloNamesBothProtocolRanges) {
   hello.set_client(std::string(65, 'c'));
   ExpectRefused(CheckHello(kLimits, hello), "client's name");
   hello.clear_client();
+  hello.set_token(std::string(257, 't'));
+  ExpectRefused(CheckHello(kLimits, hello), "the token has 257 bytes");
+  hello.clear_token();
   v1::ClientCapabilities& capabilities = *hello.mutable_capabilities();
   for (int i = 0; i < 256; ++i) capabilities.add_gpu_uuids(std::string(96, 'G'));
   EXPECT_TRUE(CheckHello(kLimits, hello).ok());
@@ -215,6 +231,11 @@ TEST(MessageLimitsTest, AHelloNamesBothProtocolRanges) {
   capabilities.mutable_gpu_uuids(255)->pop_back();
   capabilities.add_gpu_uuids("G");
   ExpectRefused(CheckHello(kLimits, hello), "257 GPUs");
+  capabilities.clear_gpu_uuids();
+  for (int i = 0; i < 16; ++i) capabilities.add_kinds(v1::HANDLE_KIND_MEMFD);
+  EXPECT_TRUE(CheckHello(kLimits, hello).ok());
+  capabilities.add_kinds(v1::HANDLE_KIND_MEMFD);
+  ExpectRefused(CheckHello(kLimits, hello), "17 handle kinds");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 """Runs every benchmark beside its floor and its peer and prints one table; --json writes the rows.
 
 A row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
-`reach` is what we aim at and says nothing about pass or fail. Processes are pinned: placement "one" puts both sides on
+`reach` is what we aim at and says nothing about pass or fail. What else a row has measured, by its id, lies beside FILE.json
+in FILE.more.json. Processes are pinned: placement "one" puts both sides on
 CPU 0, "two" on CPU 0 and 1. The row's own figures are those of placement "one"; "two" stands beside them.
 """
 
@@ -204,6 +205,16 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
     return result
 
 
+KEYS = ("id", "work", "value", "unit", "floor", "ratio", "reach", "peer", "peer_value")
+
+
+def write(file: Path, rows: list[dict[str, Any]]) -> None:
+    """Rows have these keys; what else was measured lies in a file beside them."""
+    file.write_text(json.dumps([{key: row[key] for key in KEYS} for row in rows], indent=2) + "\n")
+    more = {row["id"]: {key: value for key, value in row.items() if key not in KEYS} for row in rows}
+    file.with_suffix(".more.json").write_text(json.dumps({id: beside for id, beside in more.items() if beside}, indent=2) + "\n")
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     lines = ["| id | value | floor | ratio | two CPUs: ratio | peer | peer / value | reach |", "|---|---|---|---|---|---|---|---|"]
     for row in rows:
@@ -238,7 +249,7 @@ def main() -> None:
             beside = "" if two is None else f" / {two[name]['value']:.1f}"
             print(f"  {name.removeprefix('peer_'):42s} {own['value']:.1f}{beside}")
     if wish.json:
-        Path(wish.json).write_text(json.dumps(rows, indent=2) + "\n")
+        write(Path(wish.json), rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,222 @@
+"""arraybridgectl doctor: what this host and the broker can share, why not the rest, and what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from foreign_client import BUILD, CTL, Daemon
+from test_arraybridgectl import ERROR, NOBODY, NOT_FOUND, USAGE, ctl
+
+
+def findings(*arguments: object, prefix: Sequence[str] = ()) -> tuple[int, dict[str, dict[str, str]]]:
+    answer = ctl(*arguments, "-o", "json", "doctor", prefix=prefix)
+    return answer.returncode, {finding["what"]: finding for finding in json.loads(answer.stdout)}
+
+
+def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", "devices=1;off=103")
+    driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+    code, found = findings("-H", start("--cuda-driver", driver).directory)
+    assert code == 0
+    assert found["broker"]["health"] == found["cpu"]["health"] == found["PID namespace"]["health"] == "ok"
+    gpu = next(finding for what, finding in found.items() if what.startswith("cuda:GPU-"))
+    assert gpu["health"] == "note"
+    assert gpu["finding"].startswith("shared as cuda_ipc, 0 B of ")
+    assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (WSL2 does not)")
+    assert all_mend(found)
+
+
+def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
+    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", "devices=2;integrated=0;mig=1")
+    driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+    code, found = findings("-H", start("--cuda-driver", driver).directory)
+    assert code == 0
+    gpus = {what[:9]: finding["finding"] for what, finding in found.items() if what.startswith("cuda:")}
+    assert gpus["cuda:GPU-"].endswith("not as cuda_ipc: an integrated GPU has no cudaIpcMemHandle")
+    assert gpus["cuda:MIG-"].startswith("shared as cuda_vmm,cuda_ipc,")
+
+
+@pytest.mark.parametrize(
+    ("driver", "machine", "why"),
+    [
+        ("none", "", "the broker was told to use none"),
+        ("/nowhere/libcuda.so.1", "", "cannot be loaded"),
+        (None, "devices=0", "CUDA_ERROR_NO_DEVICE"),
+        (None, "version=11000", "11"),
+    ],
+)
+def test_doctor_tells_why_there_is_no_gpu(
+    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch, driver: str | None, machine: str, why: str
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", machine)
+    simulated = str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so")
+    _, found = findings("-H", start("--cuda-driver", driver or simulated).directory)
+    assert found["GPUs"]["finding"].startswith("none served: ")
+    assert why in found["GPUs"]["finding"], found["GPUs"]
+    assert ("config show" in found["GPUs"]["mend"]) == (driver == "none") and all_mend(found)
+
+
+def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
+    code, found = findings("-H", tmp_path)
+    assert code == 1
+    assert found["broker"]["health"] == "problem"
+    assert {"kernel", "huge pages", "descriptors", "address space", "memory limit", "device nodes"} <= set(found)
+    for socket in ("broker.sock", "lifeline.sock"):
+        assert found[socket]["health"] == "problem" and "no broker serves" in found[socket]["finding"]
+        assert found[socket]["mend"] == f"arraybridged --directory {tmp_path}"
+    assert found["broker"]["mend"] == f"arraybridged --directory {tmp_path}"
+    assert all_mend(found)
+
+
+def all_mend(found: dict[str, dict[str, str]]) -> bool:
+    """Whatever is not as it should be says what to do, and nothing else does."""
+    wrong = {what: finding for what, finding in found.items() if bool(finding.get("mend")) != (finding["health"] != "ok")}
+    assert not wrong
+    return True
+
+
+def test_doctor_knows_what_helps_a_broker_that_drains(start: Callable[..., Daemon]) -> None:
+    daemon = start("--drain-timeout", "60s")
+    assert ctl("-H", daemon.directory, "drain").returncode == 0
+    code, found = findings("-H", daemon.directory)
+    assert (code, found["broker"]["health"]) == (1, "problem") and " drains" in found["broker"]["finding"]
+    shutdown, start_again = found["broker"]["mend"].split(", then ")
+    assert start_again == f"arraybridged --directory {daemon.directory}"
+    assert shutdown == f"arraybridgectl -H {daemon.directory} shutdown --now"
+    assert ctl(*shutdown.split()[1:]).returncode == 0
+    assert daemon.process.wait() == 0, "and then its directory is free"
+
+
+def mend_of_the_broker(*address: object, **environment: str) -> str:
+    answer = ctl(*address, "-o", "json", "doctor", **environment)
+    return next(finding for finding in json.loads(answer.stdout) if finding["what"] == "broker")["mend"]
+
+
+def test_doctor_starts_the_broker_of_the_address_that_it_was_asked_about(tmp_path: Path) -> None:
+    own = f"arraybridged --directory {tmp_path}"
+    assert mend_of_the_broker("-H", tmp_path) == mend_of_the_broker(ARRAYBRIDGE_ADDRESS=str(tmp_path)) == own
+    assert mend_of_the_broker("-H", f"unix://{tmp_path}/b.sock") == f"{own} --listen unix://{tmp_path}/b.sock"
+    assert mend_of_the_broker("-H", "/run/arraybridge/") == "sudo systemctl restart arraybridged"
+    assert mend_of_the_broker("-H", "nonsense://x").startswith("arraybridgectl -H /run/arraybridge doctor")
+
+
+def test_doctor_knows_what_helps_a_broker_that_does_not_answer(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "broker.sock"))
+        silent.listen()
+        mend = mend_of_the_broker("-H", tmp_path, "--timeout", "200ms")
+    assert mend == f"fuser --kill {tmp_path}/lock, then arraybridged --directory {tmp_path}"
+
+
+SIMULATED = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+
+
+@pytest.mark.parametrize(
+    ("machine", "health", "said", "gpus"),
+    [
+        ("devices=2", "ok", "shows 2 GPUs", {"GPU 0": ("ok", "as cuda_vmm, cuda_ipc"), "GPU 1": ("ok", "as cuda_vmm, cuda_ipc")}),
+        ("devices=1;off=103", "ok", "shows 1 GPU", {"GPU 0": ("note", "as cuda_ipc; not as cuda_vmm: the driver exports no descriptors")}),
+        ("devices=1;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("note", "not as cuda_ipc: an integrated GPU has no")}),
+        ("devices=1;off=103;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("problem", "as nothing; not as cuda_vmm")}),
+        ("devices=0", "note", "CUDA_ERROR_NO_DEVICE", {}),
+        ("version=11000", "problem", "supports CUDA 11.0", {}),
+    ],
+)
+def test_doctor_looks_at_gpus_without_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, health: str, said: str, gpus: dict[str, tuple[str, str]]
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", machine)
+    answer = ctl("-H", tmp_path, "-o", "json", "doctor", "--cuda-driver", SIMULATED)
+    found = {finding["what"]: finding for finding in json.loads(answer.stdout)}
+    driver = found["CUDA driver"]
+    assert driver["health"] == health and said in driver["finding"]
+    assert {what for what in found if what.startswith("GPU ")} == set(gpus)
+    for what, (its_health, its_words) in gpus.items():
+        assert found[what]["health"] == its_health and its_words in found[what]["finding"], found[what]
+        assert found[what]["finding"].startswith("GPU-")
+    assert all_mend(found)
+
+
+def test_doctor_says_that_there_is_no_driver_or_is_told_not_to_look(tmp_path: Path) -> None:
+    answer = ctl("-H", tmp_path, "-o", "json", "doctor", "--cuda-driver", "/nowhere/libcuda.so.1")
+    (driver,) = (finding for finding in json.loads(answer.stdout) if finding["what"] == "CUDA driver")
+    assert driver["health"] == "note" and "cannot be loaded" in driver["finding"] and "libcuda1" in driver["mend"]
+    assert "CUDA driver" not in ctl("-H", tmp_path, "doctor", "--cuda-driver", "none").stdout
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """A Python that tells how it was called."""
+    program = tmp_path / "bin/python3"
+    program.parent.mkdir()
+    program.write_text('#!/bin/bash\ncase $2 in *run_module*arraybridge*) echo $1 ${@:3} ;; esac\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_doctor_hands_conversions_over_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(python.parent), prepend=":")
+    assert ctl("doctor", "--conversions").stdout == "-c doctor\n"
+    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-c doctor --address /there --output json\n"
+    wrong = ctl("-o", "csv", "doctor", "--conversions")
+    assert (wrong.returncode, "a table or json" in wrong.stderr) == (USAGE, True)
+    python.write_text("#!/bin/sh\nexit 1\n")
+    found = ctl("doctor", "--conversions")
+    assert (found.returncode, "python3 -m arraybridge doctor" in found.stderr) == (ERROR, True)
+    monkeypatch.setenv("PATH", "/nowhere")
+    none = ctl("doctor", "--conversions")
+    assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: conversions are Python's: there is no python3\n")
+
+
+def test_doctor_runs_nothing_that_lies_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("arraybridge", "runpy", "numpy"):
+        (tmp_path / f"{module}.py").write_text("print('theirs')")
+    monkeypatch.chdir(tmp_path)
+    assert "theirs" not in ctl("doctor", "--conversions").stdout
+
+
+def test_doctor_asks_the_python_that_it_was_installed_into(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = python.parents[1] / "lib/python3.11/site-packages/arraybridge/bin/arraybridgectl"
+    inside.parent.mkdir(parents=True)
+    shutil.copy(CTL, inside)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = subprocess.run([inside, "doctor", "--conversions"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "-c doctor\n"), done.stderr
+
+
+def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}", "--memlock=65536:"])
+    assert (found["locked memory"]["health"], "lock 64 KiB" in found["locked memory"]["finding"]) == ("note", True)
+    assert "LimitMEMLOCK=infinity" in found["locked memory"]["mend"]
+    assert (found["descriptors"]["health"], found["descriptors"]["mend"]) == ("note", "ulimit -n 4096")
+    assert (found["address space"]["health"], found["address space"]["mend"]) == ("note", "ulimit -v unlimited")
+    (tmp_path / "broker.sock").write_text("")
+    _, found = findings("-H", tmp_path)
+    assert found["broker.sock"]["mend"] == f"rm {tmp_path}/broker.sock"
+    directory = start().directory
+    _, found = findings("-H", directory)
+    assert found["broker.sock"]["health"] == found["lifeline.sock"]["health"] == "ok"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_doctor_says_who_may_connect() -> None:
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{directory}/broker.sock")
+        os.chmod(f"{directory}/broker.sock", 0o660)
+        os.chmod(directory, 0o700)
+        code, found = findings("-H", directory, prefix=NOBODY)
+        assert code != 0 and "may not look into" in found["broker.sock"]["finding"]
+        os.chmod(directory, 0o755)
+        code, found = findings("-H", directory, prefix=NOBODY)
+        assert code != 0 and found["broker.sock"]["mend"] == 'sudo usermod -aG root "$USER"'
+        assert found["lifeline.sock"]["mend"] == f"arraybridged --directory {directory}"

@@ -10,54 +10,14 @@
 #include <unistd.h>
 
 #include <future>
-#include <optional>
 #include <string>
-#include <thread>
 
-#include "daemon/memory/host_backend.h"
-#include "tests/unit/service/lifeline_client.h"
+#include "tests/unit/service/local_door_fixture.h"
 
 namespace arraybridge {
 namespace {
 
 using ::testing::HasSubstr;
-
-class LocalDoorTest : public ::testing::Test {
- protected:
-  // The door starts with the first connection, so that a test may set limits before.
-  LifelineClient Connect(uint32_t uid = 1000, UniqueFd process = {}) {
-    if (!door_) door_.emplace(config_, verbs());
-    auto [client, connection] = LifelineClient::Pair(uid);
-    connection.peer.process = std::make_shared<const UniqueFd>(std::move(process));
-    door_->Adopt(std::move(connection));
-    return std::move(client);
-  }
-  LifelineClient Greeted(uint32_t uid = 1000) {
-    LifelineClient client = Connect(uid);
-    EXPECT_EQ(client.Hello().code(), Code::kOk);
-    return client;
-  }
-  Verbs& verbs() {
-    if (!broker_) {
-      broker_.emplace(config_, std::vector<MemoryBackend*>{backend_.get()});
-      verbs_.emplace(config_, *broker_, [] {});
-    }
-    return *verbs_;
-  }
-  v1::GetStatsResponse Stats(LifelineClient& client) {
-    return client.Call(Verb::kGetStats, v1::GetStatsRequest()).As<v1::GetStatsResponse>();
-  }
-  // Until the broker has so many sessions: the door works on its own thread.
-  void AwaitSessions(LifelineClient& witness, uint64_t sessions) {
-    while (Stats(witness).sessions() != sessions) ::usleep(100);
-  }
-
-  Config config_;
-  std::unique_ptr<MemoryBackend> backend_ = MakeHostBackend({64ull << 20, false});
-  std::optional<Broker> broker_;
-  std::optional<Verbs> verbs_;
-  std::optional<LocalDoor> door_;
-};
 
 // A TCP socket whose close() sleeps until the other end, which nobody reads, has taken all of it.
 class LingeringSocket {
@@ -287,160 +247,6 @@ TEST_F(LocalDoorTest, NoReplyMeansNoneNotEvenAnError) {
   client.Send(Verb::kWithdraw, absent.SerializeAsString(), 1, kFrameNoReply);
   client.Send(Verb::kRelease, "", 2, kFrameNoReply);
   EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest(), 3).header.request, 3u);
-}
-
-// A flood of requests whose answers nobody reads: this client is cut, its neighbour is served all the while.
-TEST_F(LocalDoorTest, ASlowReaderIsCutAndOthersAreServed) {
-  config_.limits.output_frames_max = 8;
-  LifelineClient other = Greeted();
-  LifelineClient slow = Greeted();
-  for (int i = 0; slow.Send(Verb::kGetServerInfo, "") == SendOutcome::kSent; ++i) {
-    ASSERT_LT(i, 1'000'000) << "it was never cut";
-    if (i % 64 != 0) continue;
-    ASSERT_EQ(other.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
-  }
-  AwaitSessions(other, 1);
-  EXPECT_EQ(Stats(other).sessions_cut_total(), 1u);
-}
-
-TEST_F(LocalDoorTest, UnreadAnswersAreBoundedInBytes) {
-  config_.limits.output_frames_max = 1'000'000;  // only their bytes can end it
-  config_.limits.output_bytes_max = 4096;
-  LifelineClient other = Greeted();
-  LifelineClient slow = Greeted();
-  for (int i = 0; slow.Send(Verb::kGetServerInfo, "") == SendOutcome::kSent; ++i) {
-    ASSERT_LT(i, 100'000) << "it was never cut";
-    if (i % 64 != 0) continue;
-    ASSERT_EQ(other.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
-  }
-  AwaitSessions(other, 1);
-  EXPECT_EQ(Stats(other).sessions_cut_total(), 1u);
-}
-
-TEST_F(LocalDoorTest, ASlowReaderThatReadsAgainGetsEveryAnswerInOrder) {
-  config_.limits.output_frames_max = 100'000;
-  config_.limits.output_bytes_max = 64 << 20;
-  LifelineClient client = Greeted();
-  constexpr uint64_t kRequests = 3000;  // more than a socket takes
-  std::thread sender([&] {
-    for (uint64_t i = 1; i <= kRequests; ++i) client.Send(Verb::kGetServerInfo, "", i);
-  });
-  sender.join();
-  for (uint64_t i = 1; i <= kRequests; ++i) ASSERT_EQ(client.Receive().header.request, i);
-}
-
-TEST_F(LocalDoorTest, UnreadDescriptorsAreBounded) {
-  config_.limits.descriptors_in_flight_max = 4;
-  LifelineClient client = Greeted();
-  v1::AllocateRequest allocate;
-  allocate.set_size(4096);
-  const auto arena = client.Call(Verb::kAllocate, allocate);
-  ASSERT_EQ(arena.code(), Code::kOk) << arena.error().message();
-  ASSERT_TRUE(arena.descriptor.valid());
-  const auto handle = arena.As<v1::AllocateResponse>().handle();
-  v1::ExportRequest request;
-  request.set_arena(handle.arena());
-  request.set_arena_generation(handle.generation());
-  // Read at once, their number has no bound.
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(client.Call(Verb::kExport, request).code(), Code::kOk) << i;
-  while (client.Send(Verb::kExport, request.SerializeAsString()) == SendOutcome::kSent) continue;
-  LifelineClient other = Greeted();
-  AwaitSessions(other, 1);
-}
-
-// One user hoards what it does not read: it gets no more, on no lifeline of its own; nobody else is concerned. What an
-// answer had granted that became a refusal is taken back before the client hears of it.
-class HoarderTest : public LocalDoorTest {
- protected:
-  static constexpr uint32_t kHoarder = 7;
-  static constexpr uint64_t kMost = 4;
-  static constexpr uint64_t kAsked = 2 * kMost;
-
-  HoarderTest() { config_.limits.descriptors_in_flight_per_uid = kMost; }
-
-  v1::Handle Arena(LifelineClient& client) {
-    v1::AllocateRequest allocate;
-    allocate.set_size(4096);
-    const auto arena = client.Call(Verb::kAllocate, allocate);
-    EXPECT_EQ(arena.code(), Code::kOk) << arena.error().message();
-    v1::MappedRequest mapped;
-    mapped.set_arena(arena.As<v1::AllocateResponse>().handle().arena());
-    EXPECT_EQ(client.Call(Verb::kMapped, mapped).code(), Code::kOk);
-    return arena.As<v1::AllocateResponse>().handle();
-  }
-  // Returns once no more descriptors lie unread than may.
-  void Hoard(LifelineClient& hoarder, LifelineClient& witness) {
-    const v1::Handle arena = Arena(hoarder);
-    v1::ExportRequest request;
-    request.set_arena(arena.arena());
-    request.set_arena_generation(arena.generation());
-    for (uint64_t i = 0; i < kAsked; ++i) hoarder.Send(Verb::kExport, request.SerializeAsString());
-    v1::PublishRequest publish;
-    publish.set_name("last");
-    publish.set_arena(arena.arena());
-    publish.set_arena_generation(arena.generation());
-    publish.set_size(4096);
-    v1::ArraySpec* spec = publish.mutable_specs()->add_arrays();
-    spec->set_bits(8);
-    spec->set_lanes(1);
-    spec->add_shape(4096);
-    spec->set_size(4096);
-    hoarder.Send(Verb::kPublish, publish.SerializeAsString(), 1, kFrameNoReply);
-    while (Stats(witness).publishes_total() == 0) ::usleep(100);
-  }
-  // The broker knows of an upper bound only: it may have sent a few less.
-  void ReadAll(LifelineClient& hoarder) {
-    uint64_t sent = 0;
-    for (uint64_t i = 0; i < kAsked; ++i) sent += hoarder.Receive().descriptor.valid() ? 1 : 0;
-    EXPECT_GE(sent, 1u);
-    EXPECT_LE(sent, kMost);
-  }
-};
-
-TEST_F(HoarderTest, AnArenaThatCannotBeHandedOverIsTakenBack) {
-  LifelineClient witness = Greeted(8);
-  LifelineClient hoarder = Greeted(kHoarder);
-  LifelineClient sibling = Greeted(kHoarder);
-  Hoard(hoarder, witness);
-  v1::AllocateRequest allocate;
-  allocate.set_size(4096);
-  const auto refused = sibling.Call(Verb::kAllocate, allocate);
-  ASSERT_EQ(refused.code(), Code::kResourceExhausted);
-  const v1::Error why = refused.error();
-  EXPECT_THAT(why.message(), HasSubstr("limits.descriptors_in_flight_per_uid 4"));
-  EXPECT_EQ(why.reason(), "DESCRIPTORS");
-  EXPECT_FALSE(refused.descriptor.valid());
-  while (Stats(witness).charged_bytes() != 4096) ::usleep(100);  // the hoarder's own
-  Arena(witness);
-  ReadAll(hoarder);
-  Arena(sibling);
-}
-
-TEST_F(HoarderTest, LeasesThatCannotBeHandedOverAreTakenBack) {
-  LifelineClient witness = Greeted(8);
-  LifelineClient hoarder = Greeted(kHoarder);
-  LifelineClient sibling = Greeted(kHoarder);
-  Hoard(hoarder, witness);
-  v1::AcquireRequest acquire;
-  acquire.add_shares()->set_name("last");
-  EXPECT_THAT(sibling.Call(Verb::kAcquire, acquire).error().message(), HasSubstr("descriptors_in_flight_per_uid"));
-  EXPECT_EQ(Stats(witness).leases(), 0u);
-  ReadAll(hoarder);
-  EXPECT_TRUE(sibling.Call(Verb::kAcquire, acquire).descriptor.valid()) << "the broker thinks it was sent already";
-}
-
-TEST_F(HoarderTest, WhatIsUnreadCountsLongerThanItsLifeline) {
-  LifelineClient witness = Greeted(8);
-  LifelineClient hoarder = Greeted(kHoarder);
-  LifelineClient sibling = Greeted(kHoarder);
-  Hoard(hoarder, witness);
-  hoarder.Send(Verb::kGetStats, "\xff");  // no message: it is cut, and keeps its end
-  AwaitSessions(witness, 2);
-  v1::AllocateRequest allocate;
-  allocate.set_size(4096);
-  EXPECT_EQ(sibling.Call(Verb::kAllocate, allocate).code(), Code::kResourceExhausted);
-  hoarder.Close();
-  Arena(sibling);
 }
 
 TEST_F(LocalDoorTest, ConnectionsOfOneUserAreBounded) {

@@ -1,0 +1,55 @@
+// A LocalDoor over a broker of host memory, and clients that are the other ends of socket pairs.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/memory/host_backend.h"
+#include "daemon/service/local_door.h"
+#include "tests/unit/service/lifeline_client.h"
+
+namespace arraybridge {
+
+class LocalDoorTest : public ::testing::Test {
+ protected:
+  // The door starts with the first connection, so that a test may set limits before.
+  LifelineClient Connect(uint32_t uid = 1000, UniqueFd process = {}) {
+    if (!door_) door_.emplace(config_, verbs());
+    auto [client, connection] = LifelineClient::Pair(uid);
+    connection.peer.process = std::make_shared<const UniqueFd>(std::move(process));
+    door_->Adopt(std::move(connection));
+    return std::move(client);
+  }
+  LifelineClient Greeted(uint32_t uid = 1000) {
+    LifelineClient client = Connect(uid);
+    EXPECT_EQ(client.Hello().code(), Code::kOk);
+    return client;
+  }
+  Verbs& verbs() {
+    if (!broker_) {
+      broker_.emplace(config_, std::vector<MemoryBackend*>{backend_.get()});
+      verbs_.emplace(config_, *broker_, [] {});
+    }
+    return *verbs_;
+  }
+  v1::GetStatsResponse Stats(LifelineClient& client) {
+    return client.Call(Verb::kGetStats, v1::GetStatsRequest()).As<v1::GetStatsResponse>();
+  }
+  // Until the broker has so many sessions: the door works on its own thread.
+  void AwaitSessions(LifelineClient& witness, uint64_t sessions) {
+    while (Stats(witness).sessions() != sessions) ::usleep(100);
+  }
+
+  Config config_;
+  std::unique_ptr<MemoryBackend> backend_ = MakeHostBackend({64ull << 20, false});
+  std::optional<Broker> broker_;
+  std::optional<Verbs> verbs_;
+  std::optional<LocalDoor> door_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,54 @@
+"""What the README shows is what happens: the two programs that stand side by side, as they stand there."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from processes import environment
+
+import arraybridge
+from arraybridge import discovery
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def programs() -> tuple[str, str]:
+    """Producer and consumer: the columns of one block, whose second begins where its title does."""
+    section = README.read_text().split("## Two processes\n")[1].split("\n## ")[0]
+    lines = section.split("```python\n")[1].split("```")[0].splitlines()
+    column = lines[0].index("# consumer.py")
+    assert all(not line[column - 1 : column].strip() for line in lines), "a line crosses the gap"
+    return "\n".join(line[:column].rstrip() for line in lines), "\n".join(line[column:] for line in lines)
+
+
+def test_they_are_short():
+    for program in programs():
+        assert len([line for line in program.splitlines() if line]) <= 15
+
+
+def test_two_terminals(monkeypatch):
+    """The consumer may begin first: it waits for the other's array. Neither is told an address."""
+    for framework in ("torch", "jax"):
+        pytest.importorskip(framework, reason=f"{framework} is not installed")
+    producer, consumer = programs()
+    with tempfile.TemporaryDirectory(prefix="ab-") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        monkeypatch.setenv("ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "300ms")
+        # Whatever there is of a system's broker on the machine, they find the one of their user.
+        monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", f"{runtime}/system")
+        with arraybridge.Broker() as broker:
+            assert broker.list() == []
+            reader = subprocess.Popen(
+                [sys.executable, "-c", consumer], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+            )
+            subprocess.run([sys.executable, "-c", producer], check=True, env=environment())
+            out, errors = reader.communicate()
+        while (Path(runtime) / "arraybridge/lifeline.sock").exists():
+            time.sleep(0.01)  # the daemon ends by itself
+    assert reader.returncode == 0, errors
+    shape, plan = out.split("\n", 1)
+    assert shape == "torch.Size([1080, 1920]) torch.float32"
+    assert "no copy" in plan

@@ -34,12 +34,25 @@ def test_exit_with_live_arrays(exits, framework, keep):
     if not importlib.util.find_spec(framework):
         pytest.skip(f"{framework} is not installed")
     exits[framework, keep].result()
+    with arraybridge.Broker(exits["address"], namespace=f"exit-{framework}", start="never") as broker:
+        no_lease_is_left(broker)
+
+
+def no_lease_is_left(broker):
+    """The shares that there are. The end of a process is told by its socket, to a thread of the daemon's own."""
+    deadline = time.monotonic() + 60
+    rows = broker.list()
+    while any(row.leases for row in rows) and time.monotonic() < deadline:
+        time.sleep(0.01)
+        rows = broker.list()
+    assert rows and not any(row.leases for row in rows), rows
+    return rows
 
 
 @pytest.fixture(scope="module")
 def exits(request, address):
     cases = [(case["framework"], case["keep"]) for case in selected(request, "test_exit_with_live_arrays")]
-    return run_together({case: partial(run_client, EXIT + case[1], address, case[0]) for case in cases})
+    return {"address": address, **run_together({case: partial(run_client, EXIT + case[1], address, case[0]) for case in cases})}
 
 
 THOUSAND = """
@@ -62,12 +75,7 @@ def test_exit_with_very_many_live_arrays_gives_every_lease_back(client, broker, 
     pytest.importorskip(framework, reason=f"{framework} is not installed")
     number = 1000 if os.environ.get("ARRAYBRIDGE_LONG") else 50
     assert client(THOUSAND, framework, broker.namespace, str(number)) == f"{number} {number}\n"
-    rows = broker.list()
-    deadline = time.monotonic() + 60
-    # The end of the process is told by its socket, to a thread of the daemon's own.
-    while sum(row.leases for row in rows) and time.monotonic() < deadline:
-        rows = broker.list()
-    assert len(rows) == number and not any(row.leases for row in rows)
+    assert len(no_lease_is_left(broker)) == number
 
 
 def test_what_a_killed_producer_put_is_freed_after_its_last_reader():
@@ -108,10 +116,12 @@ sys.stdin.read()
 """
 
 
-def test_exit_inside_a_worker_thread_and_by_an_exception(client):
+def test_exit_inside_a_worker_thread_and_by_an_exception(client, address):
     client(EXIT + "import threading; threading.Thread(target=lambda: held.clear()).start()", "numpy")
     client(EXIT + "sys.exit(0)", "numpy")
     client(EXIT + "import os; os._exit(0)", "numpy")
+    with arraybridge.Broker(address, namespace="exit-numpy", start="never") as broker:
+        no_lease_is_left(broker)
 
 
 def leases(broker):

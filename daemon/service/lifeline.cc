@@ -101,7 +101,7 @@ void Lifeline::Owe(Outgoing frame) {
   }
   owed_bytes_ = bytes;
   owed_.push_back({frame.header, std::string(frame.payload), std::move(frame.descriptor)});
-  if (owed_.size() == 1) WantWritable(true);
+  AskEpoll();
 }
 
 void Lifeline::ForgetOwed() {
@@ -149,15 +149,26 @@ void Lifeline::Flush() {
     if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean);
     owed_.pop_front();
   }
-  WantWritable(false);
+  AskEpoll();
 }
 
-void Lifeline::WantWritable(bool wanted) {
-  if (closed_) return;
+bool Lifeline::Listen(bool listens) {
+  MutexLock lock(mutex_);
+  listens_ = listens;
+  return AskEpoll();
+}
+
+// For what is wanted now. A socket of which nothing is wanted would still say that it hung up: epoll forgets it.
+bool Lifeline::AskEpoll() {
+  const uint32_t wanted = (listens_ ? uint32_t{EPOLLIN} : 0) | (owed_.empty() ? 0 : uint32_t{EPOLLOUT});
+  if (closed_ || wanted == asked_) return true;
+  const int operation = asked_ == 0 ? EPOLL_CTL_ADD : wanted == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
   epoll_event event{};
-  event.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.events = wanted;
   event.data.u64 = 2 * key_;
-  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.get(), &event);
+  if (::epoll_ctl(epoll_, operation, socket_.get(), &event) != 0) return false;
+  asked_ = wanted;
+  return true;
 }
 
 void Lifeline::Cut(EndCause cause) {
@@ -169,6 +180,7 @@ void Lifeline::CutLocked(EndCause cause) {
   if (cut_ != kNotCut || closed_) return;
   cut_ = static_cast<int>(cause);
   ForgetOwed();
+  AskEpoll();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 

@@ -30,7 +30,7 @@ class Lifeline {
   // with a lock held.
   using Undelivered = std::function<void(SessionId session, Verb verb, std::string_view answer)>;
 
-  // Asks the loop for EPOLLOUT through `epoll`, which outlives the socket, as (2 * key).
+  // Is heard of through `epoll`, which outlives the socket, as (2 * key).
   Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
            std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered, Traffic& traffic);
 
@@ -46,6 +46,10 @@ class Lifeline {
   bool joined = false;                      // the session is a gRPC stream's; this socket only redeems its tickets
   std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
   bool watched = false;                     // the loop looks into the ring by itself
+  bool killed = false;                      // its process is gone; what it sent before is still served
+
+  // Whether epoll says that something came; otherwise somebody waits in recv. False: epoll has no room for it.
+  bool Listen(bool listens) AB_EXCLUDES(mutex_);
 
   // Nothing is sent when the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
@@ -82,7 +86,7 @@ class Lifeline {
   void Owe(Outgoing frame) AB_REQUIRES(mutex_);
   void ForgetOwed() AB_REQUIRES(mutex_);
   void CutLocked(EndCause cause) AB_REQUIRES(mutex_);
-  void WantWritable(bool wanted) AB_REQUIRES(mutex_);
+  bool AskEpoll() AB_REQUIRES(mutex_);
 
   const uint64_t key_;
   const Limits& limits_;
@@ -96,7 +100,9 @@ class Lifeline {
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
-  std::atomic<int> cut_{kNotCut};  // an EndCause; written under the mutex
+  bool listens_ AB_GUARDED_BY(mutex_) = false;
+  uint32_t asked_ AB_GUARDED_BY(mutex_) = 0;  // events of epoll; 0: it does not know the socket
+  std::atomic<int> cut_{kNotCut};             // an EndCause; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 

@@ -67,13 +67,16 @@ FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 
 @contextlib.contextmanager
-def running(command: list[str], cpu: int, ready_fd: bool = False) -> Iterator[int]:
-    """A process on one CPU, from its ready line until the block ends; its id."""
+def running(command: list[str], cpu: int, ready_fd: bool = False, knows: bool = True) -> Iterator[int]:
+    """A process on one CPU, from its ready line until the block ends; its id. Not `knows`: it is started where it has all
+    of them and moved then, as where the machine has several and this is the one it happens to run on."""
     out = subprocess.PIPE
     if ready_fd:
         read, write = os.pipe()
-        process = subprocess.Popen([*command, "--ready-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL)
-        os.sched_setaffinity(process.pid, {cpu})
+        pinned = ["taskset", "-c", str(cpu)] if knows else []
+        process = subprocess.Popen(
+            [*pinned, *command, "--ready-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL
+        )
         os.close(write)
         with os.fdopen(read) as lines:
             if lines.readline() != "ready\n":
@@ -124,7 +127,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
         with (
             running([str(bench / "floor_echo"), "--socket", echo], other),
             running([str(bench / "bench_grpc"), "--serving", "1", "--socket", grpc_echo], other),
-            running(daemon, other, ready_fd=True) as daemon_id,
+            running(daemon, other, ready_fd=True, knows=placement == "one") as daemon_id,
         ):
             common = ["--address", home, "--rounds", str(rounds)]
             note(measured([str(bench / "bench_lifeline"), "--echo", echo, *common]))

@@ -63,12 +63,15 @@ UniqueFd TakeSignals() {
   return UniqueFd(::signalfd(-1, &ends, SFD_CLOEXEC));
 }
 
-// From here on the next SIGTERM ends the process at once; a SIGHUP would have nothing to reload.
+// From here on the next SIGTERM ends the process at once; a SIGHUP would have nothing to reload. Signals that came
+// together are one: timeout(1) sends its own to the process, and then to the group that the process is in.
 void GiveSignalsBack() {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
+  const timespec none{};
+  while (::sigtimedwait(&ends, nullptr, &none) > 0) continue;
   ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
 }
 

@@ -75,11 +75,11 @@ void GiveSignalsBack() {
   ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
 }
 
-void RaiseDescriptorLimit() {
+void RaiseLimit(decltype(RLIMIT_NOFILE) of) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (::getrlimit(of, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  ::setrlimit(of, &limit);
 }
 
 void SayReady(const Config& config, ManagerStatus& status) {
@@ -366,6 +366,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
 int Main(int argc, const char* const* argv) {
   FillStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);             // an arena is a file: one that may not be so large is refused
   google::protobuf::SetLogHandler(nullptr);  // it would print what hostile clients send
   auto request = LoadConfig(argc, argv);
   if (!request.ok()) {
@@ -388,7 +389,8 @@ int Main(int argc, const char* const* argv) {
   log::SetLinesPerSecond(request->config.log_lines_per_second);
   if (request->check_only) return EXIT_SUCCESS;
   TakeGrpcLog();
-  RaiseDescriptorLimit();
+  RaiseLimit(RLIMIT_NOFILE);
+  RaiseLimit(RLIMIT_FSIZE);
   UniqueFd signals = TakeSignals();
   return Serve(*request, argc, argv, std::move(signals));
 }

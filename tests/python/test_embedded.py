@@ -77,6 +77,14 @@ def test_the_first_starts_it_and_the_second_finds_it(runtime):
         assert broker.list() == []
 
 
+@pytest.mark.parametrize(("where", "why"), [("/nonexistent", "No such file or directory"), ("/dev/null", "Not a directory")])
+def test_a_directory_that_cannot_be_made_is_named_with_the_reason(runtime, monkeypatch, where, why):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", where)
+    with pytest.raises(BrokerUnavailable) as caught:
+        arraybridge.Broker().list()
+    assert f"{where}/arraybridge" in str(caught.value) and why in str(caught.value)
+
+
 BARE = """
 import sys, arraybridge
 from arraybridge import discovery

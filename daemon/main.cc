@@ -63,20 +63,23 @@ UniqueFd TakeSignals() {
   return UniqueFd(::signalfd(-1, &ends, SFD_CLOEXEC));
 }
 
-// From here on the next SIGTERM ends the process at once; a SIGHUP would have nothing to reload.
+// From here on the next SIGTERM ends the process at once; a SIGHUP would have nothing to reload. Signals that came
+// together are one: timeout(1) sends its own to the process, and then to the group that the process is in.
 void GiveSignalsBack() {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
+  const timespec none{};
+  while (::sigtimedwait(&ends, nullptr, &none) > 0) continue;
   ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
 }
 
-void RaiseDescriptorLimit() {
+void RaiseLimit(decltype(RLIMIT_NOFILE) of) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (::getrlimit(of, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  ::setrlimit(of, &limit);
 }
 
 void SayReady(const Config& config, ManagerStatus& status) {
@@ -363,6 +366,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
 int Main(int argc, const char* const* argv) {
   FillStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);             // an arena is a file: one that may not be so large is refused
   google::protobuf::SetLogHandler(nullptr);  // it would print what hostile clients send
   auto request = LoadConfig(argc, argv);
   if (!request.ok()) {
@@ -385,7 +389,8 @@ int Main(int argc, const char* const* argv) {
   log::SetLinesPerSecond(request->config.log_lines_per_second);
   if (request->check_only) return EXIT_SUCCESS;
   TakeGrpcLog();
-  RaiseDescriptorLimit();
+  RaiseLimit(RLIMIT_NOFILE);
+  RaiseLimit(RLIMIT_FSIZE);
   UniqueFd signals = TakeSignals();
   return Serve(*request, argc, argv, std::move(signals));
 }

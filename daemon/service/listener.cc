@@ -33,9 +33,17 @@
 
 namespace arraybridge {
 
+// Which file it is, whatever it is called.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
 struct Listener::DoorSocket {
   Door kind;
   std::string path;  // empty: whoever passed it removes it
+  FileIdentity file;
   UniqueFd socket;
   bool takes_no_descriptors;  // true of what it accepts, too
   Handler handler;
@@ -81,6 +89,12 @@ Result<sockaddr_un> AddressOf(const std::string& path) {
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
+}
+
+FileIdentity FileAt(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return {};
+  return {found.st_dev, found.st_ino};
 }
 
 // Only a socket that nobody answers at is removed.
@@ -226,14 +240,14 @@ Status Listener::BindTcp(const std::string& text) {
     return FailedPrecondition("cannot listen at tcp://", text, ": ", Why());
   }
   log::Info("listening at tcp://{}", BoundTo(socket.get(), *endpoint));
-  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, std::move(socket), true, nullptr}));
+  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, {}, std::move(socket), true, nullptr}));
   return Ok();
 }
 
 void Listener::Adopt(UniqueFd socket, Door kind) {
   const bool takes_no_descriptors = TakeNoDescriptors(socket.get());
   doors_.push_back(
-      std::make_unique<DoorSocket>(DoorSocket{kind, {}, std::move(socket), takes_no_descriptors, nullptr}));
+      std::make_unique<DoorSocket>(DoorSocket{kind, {}, {}, std::move(socket), takes_no_descriptors, nullptr}));
 }
 
 // Rights are set between bind and listen: before that nobody can connect.
@@ -247,7 +261,8 @@ Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(sockaddr_un)) != 0) {
     return FailedPrecondition("cannot bind '", path, "': ", Why());
   }
-  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{kind, path, std::move(socket), false, nullptr}));
+  doors_.push_back(
+      std::make_unique<DoorSocket>(DoorSocket{kind, path, FileAt(path), std::move(socket), false, nullptr}));
   const int fd = doors_.back()->socket.get();
   doors_.back()->takes_no_descriptors = TakeNoDescriptors(fd);
   if (::chmod(path.c_str(), mode) != 0 || ::listen(fd, kBacklog) != 0) {
@@ -259,7 +274,8 @@ Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
 Listener::~Listener() {
   Stop();
   for (const auto& door : doors_) {
-    if (!door->path.empty()) ::unlink(door->path.c_str());
+    // The directory may have been removed, and be another daemon's by now.
+    if (!door->path.empty() && FileAt(door->path) == door->file) ::unlink(door->path.c_str());
   }
 }
 

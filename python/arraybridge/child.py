@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
@@ -29,6 +30,22 @@ class _Daemon(subprocess.Popen[bytes]):
 _children: list[_Daemon] = []
 
 
+def _pipe() -> tuple[int, int]:
+    """Its ends have no number of a standard descriptor, as they would in a process that has closed one: under those the
+    daemon has its own."""
+    read, write = os.pipe()
+    try:
+        first = fcntl.fcntl(read, fcntl.F_DUPFD_CLOEXEC, 3)
+        try:
+            return first, fcntl.fcntl(write, fcntl.F_DUPFD_CLOEXEC, 3)
+        except OSError:
+            os.close(first)
+            raise
+    finally:
+        os.close(read)
+        os.close(write)
+
+
 def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
 
@@ -38,7 +55,7 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         BrokerUnavailable: it could not be started or did not get ready; says why.
     """
     _children[:] = [child for child in _children if child.poll() is None]
-    ready, tell = os.pipe()
+    ready, tell = _pipe()
     record = directory / "arraybridged.log"
     try:
         command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
@@ -81,7 +98,7 @@ class Private:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._maker = os.getpid()
-        standing, life = os.pipe()
+        standing, life = _pipe()
         try:
             self._child = start(directory, "--exit-when-idle", "0s", "--life-fd", str(standing), keep=(standing,))
         except BaseException:

@@ -114,8 +114,13 @@ def _own_directory() -> _Own:
 
 
 def _made_own_directory() -> Path:
-    with contextlib.suppress(FileExistsError):
-        _own_directory().path.mkdir(mode=0o700)
+    path = _own_directory().path
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        pass  # and is no directory: said below
+    except OSError as error:
+        raise BrokerUnavailable(f"no directory for this user's broker could be made, {path}: {error.strerror}", code=14) from error
     own = _own_directory()
     if not own.usable:
         raise BrokerUnavailable(own.refusal or "the directory for this user's broker has gone", code=14)
@@ -124,10 +129,7 @@ def _made_own_directory() -> Path:
 
 def _start_embedded() -> Found:
     _check_allowed()
-    try:
-        directory = _made_own_directory()
-    except OSError as error:
-        raise BrokerUnavailable("no directory for this user's broker could be made", code=14) from error
+    directory = _made_own_directory()
     # Whoever comes second waits here, and finds the daemon of the first.
     with _locked(directory / "embedded.lock"):
         if not is_listening(directory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -137,6 +138,21 @@ def test_memory_is_recycled_not_grown(daemon: Daemon, ledger: Ledger) -> None:
     writer.ask("withdraw frame")
     writer.leave()
     reader.leave()
+    ledger.settle()
+
+
+@pytest.mark.not_over(["cuda_vmm", "cuda_ipc"], "device memory is no file")
+def test_a_limit_on_the_size_of_files_refuses_and_ends_nobody(daemon: Daemon, ledger: Ledger) -> None:
+    """As `ulimit -f` sets it: the kernel's answer to a larger arena would be SIGXFSZ."""
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB))
+    writer = daemon.client(timeout_ms=200)
+    with pytest.raises(Refused, match=f"RESOURCE_EXHAUSTED.* {LARGE} bytes.*File too large"):
+        writer.ask(f"put large {LARGE} 1")
+    writer.ask("put small 4096 2")
+    writer.ask("get small 2")
+    writer.ask("drop")
+    writer.ask("withdraw small")
+    writer.leave()
     ledger.settle()
 
 

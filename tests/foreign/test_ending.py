@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -58,3 +59,15 @@ def test_who_asks_twice_does_not_wait(
     daemon.send_signal(again)
     assert daemon.wait(PATIENCE_S) == -again
     call.close()
+
+
+def test_who_asks_for_it_in_two_ways_at_once_waits(tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager) -> None:
+    """timeout(1) signals the process, and then the group that it is in: nobody lost patience."""
+    daemon.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+    daemon.send_signal(signal.SIGTERM)
+    daemon.send_signal(signal.SIGINT)
+    daemon.send_signal(signal.SIGCONT)
+    assert manager.next()["STOPPING"] == "1"
+    assert daemon.wait(PATIENCE_S) == 0
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -94,6 +95,16 @@ def test_a_daemon_without_standard_descriptors_writes_into_none_of_its_own(
     assert standard_descriptors(daemon.pid)[1:] == NOTHING
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(PATIENCE_S) == 0
+
+
+def test_limits_that_it_may_raise_are_raised(directory: Path) -> None:
+    prlimit = ["prlimit", "--nofile=64:512", "--fsize=1000000:100000000"]
+    with subprocess.Popen([*prlimit, DAEMON, "--directory", directory, "--ready-fd", "1"], stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None and daemon.stdout.read() == b"ready\n"
+        assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE) == (512, 512)
+        assert resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE) == (100_000_000, 100_000_000)
+        daemon.terminate()
+        assert daemon.wait(PATIENCE_S) == 0
 
 
 def test_a_tool_without_standard_descriptors_writes_into_no_connection(

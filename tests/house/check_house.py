@@ -278,6 +278,21 @@ def registration(root: Path) -> Iterator[Finding]:
             yield Finding(path.relative_to(root).as_posix(), 1, "registration", "no CMakeLists.txt above names it")
 
 
+def limits(root: Path) -> Iterator[Finding]:
+    """A limit that no test names is hit by none. What is measured or fuzzed under one does not hit it."""
+    config = root / "daemon/config.h"
+    found = re.search(r"struct Limits \{\n.*?\n\};", config.read_text(), re.DOTALL) if config.exists() else None
+    if found is None:
+        return
+    tests = [path for path in files_of(root / "tests") if path.suffix in (".cc", ".py") and path.parent.name not in ("bench", "fuzz")]
+    named = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in tests)))
+    first = config.read_text()[: found.start()].count("\n") + 1
+    for number, line in enumerate(found[0].splitlines(), first):
+        field = re.match(r"  [\w:<>]+ (\w+)(?: =|\{)", line)
+        if field and field[1] not in named:
+            yield Finding("daemon/config.h", number, "limit", f"no test names {field[1]}")
+
+
 def sources_of(root: Path) -> Iterator[Source]:
     for path in files_of(root):
         if path.suffix in (".h", ".cc", ".py", ".pyi", ".proto"):
@@ -285,7 +300,7 @@ def sources_of(root: Path) -> Iterator[Source]:
 
 
 def check(root: Path) -> list[Finding]:
-    found = [*layout(root), *registration(root)]
+    found = [*layout(root), *registration(root), *limits(root)]
     for source in sources_of(root):
         for rule in CPP_RULES if source.cpp else PROTO_RULES if source.proto else PYTHON_RULES:
             found.extend(rule(source))

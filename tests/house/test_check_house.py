@@ -101,5 +101,18 @@ def test_a_registered_test_is_found_in_a_list_above_it(tmp_path: Path) -> None:
     assert check_house.check(tmp_path) == []
 
 
+def test_a_limit_without_a_test_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "daemon").mkdir()
+    (tmp_path / "daemon/config.h").write_text(
+        "// C.\n#pragma once\nstruct Limits {\n  Live<uint64_t> sessions = 1;\n  std::chrono::milliseconds patience{5};  // ms\n};\nint other = 1;\n"
+    )
+    test = tmp_path / "tests/unit/session_test.py"
+    test.parent.mkdir(parents=True)
+    test.write_text('"""Hits config.limits.sessions."""\n')
+    assert [str(each) for each in check_house.check(tmp_path)] == ["daemon/config.h:5: limit: no test names patience"]
+    test.write_text('"""Hits sessions, and patience=3ms."""\n')
+    assert check_house.check(tmp_path) == []
+
+
 def test_this_tree_keeps_the_rules() -> None:
     assert [str(finding) for finding in check_house.check(ROOT)] == []

@@ -77,6 +77,32 @@ def test_the_first_starts_it_and_the_second_finds_it(runtime):
         assert broker.list() == []
 
 
+@pytest.mark.parametrize(("where", "why"), [("/nonexistent", "No such file or directory"), ("/dev/null", "Not a directory")])
+def test_a_directory_that_cannot_be_made_is_named_with_the_reason(runtime, monkeypatch, where, why):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", where)
+    with pytest.raises(BrokerUnavailable) as caught:
+        arraybridge.Broker().list()
+    assert f"{where}/arraybridge" in str(caught.value) and why in str(caught.value)
+
+
+BARE = """
+import sys, arraybridge
+from arraybridge import discovery
+discovery.SYSTEM_DIRECTORY = "/nonexistent"
+with arraybridge.Broker(start=sys.argv[1]) as broker:
+    share = broker.put(bytearray(b"abc"))
+    assert bytes(memoryview(share.view())) == b"abc"
+"""
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("start", ["private", "auto"])
+def test_a_process_without_standard_descriptors_starts_one(runtime, start, closed):
+    """Its pipes to the daemon would have their numbers, which the daemon has of its own."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", BARE, start]
+    assert subprocess.run(command, env=environment(), check=False).returncode == 0
+
+
 def test_two_starters_get_one_daemon(runtime):
     command = [sys.executable, "-c", USE.replace('"a"', "str(os.getpid())") + "print(broker.address); sys.stdin.read()"]
     starters = [

@@ -151,6 +151,18 @@ TEST_F(ListenerTest, ItsEndRemovesTheSocketsAndFreesTheDirectory) {
   EXPECT_TRUE(Listener::Open(config_).ok());
 }
 
+// Somebody removed the directory under a daemon, and started another there.
+TEST_F(ListenerTest, ItsEndLeavesTheSocketsOfAnother) {
+  auto first = Listener::Open(config_);
+  ASSERT_TRUE(first.ok());
+  std::filesystem::remove_all(config_.directory);
+  const auto second = Listener::Open(config_);
+  ASSERT_TRUE(second.ok()) << second.status().ToString();
+  first->reset();
+  EXPECT_TRUE(ConnectTo(config_.lifeline_path, SOCK_SEQPACKET).valid());
+  EXPECT_TRUE(ConnectTo(config_.grpc_path, SOCK_STREAM).valid());
+}
+
 TEST_F(ListenerTest, APathTheKernelCannotHoldIsNamed) {
   config_.lifeline_path = config_.directory + "/" + std::string(120, 'l');
   EXPECT_EQ(Listener::Open(config_).status().code(), Code::kInvalidArgument);

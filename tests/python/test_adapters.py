@@ -19,6 +19,7 @@ GPU_CASES = [
     "immutables_are_shared_with_a_note",
     "tensorflow_gets_what_is_complete",
     "a_gpus_memory_never_reaches_who_has_no_gpu",
+    "int32_on_a_gpu_is_read_where_it_lies",
     "exports_wait_for_their_queue",
     "managed_memory_is_relabelled",
     "nothing_wrong_reaches_pyclesperanto",

@@ -1,5 +1,6 @@
 """python -m arraybridge: what it prints, and its exit status."""
 
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from processes import ROOT, environment
 
-from arraybridge import commands, matrix, planner
+from arraybridge import adapters, commands, matrix, planner
 from arraybridge.commands import samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 
@@ -45,6 +46,15 @@ def test_selftest_of_two_prints_their_pairs_alone():
     assert status == 0 and "4 pairs" in out and "jax" not in out, out + err
 
 
+def test_selftest_says_who_is_left_out_and_asks_nobody_twice():
+    status, out, err = ask("selftest", "numpy", "numpy")
+    assert status == 0 and out.count("| numpy") == 2 and "\n1 pair, each as" in out, out + err
+    missing = [name for name in adapters.NAMES if importlib.util.find_spec(name) is None]
+    status, out, err = ask("selftest")
+    assert status == 0 and all(name in out.splitlines()[-1] for name in missing), out + err
+    assert not missing or "Not here, or without a device: " in out
+
+
 BROKEN = """
 import numpy, sys
 from arraybridge import commands
@@ -66,6 +76,8 @@ def test_selftest_finds_wrong_values():
 def test_selftest_of_what_is_missing_fails():
     status, out, _ = ask("selftest", "numpy", "cupy")
     assert status == 1 and "cupy is not available here" in out
+    status, out, _ = ask("selftest", "cupy")
+    assert (status, out) == (1, "cupy is not available here\n"), "no table of nobody"
     status, _, err = ask("selftest", "nump")
     assert status == 2 and "'nump' is no memory type" in err
 
@@ -94,6 +106,32 @@ def test_bench_without_matplotlib_or_framework_says_so(tmp_path: Path):
     assert ask("bench", "--sizes", "4X")[0] == 2
 
 
+def test_bench_refuses_what_would_fail_in_the_end(tmp_path: Path):
+    for words, said in (
+        (("--rounds", "0"), "--rounds: at least 1, not 0"),
+        (("--rounds", "-5"), "--rounds: at least 1, not -5"),
+        (("--rounds", "many"), "--rounds: at least 1, not many"),
+        (("--output", str(tmp_path / "no" / "b.md")), "--output: there is no folder"),
+        (("--plot", str(tmp_path / "no" / "b.png")), "--plot: there is no folder"),
+        (("--output", str(tmp_path)), "--output: this is a folder"),
+        (("--plot", str(tmp_path)), "--plot: this is a folder"),
+        (("--sizes", "4K,9000000G", "--rounds", "1"), "no memory for arrays of 9,663,676,416,000,000 bytes"),
+    ):
+        status, out, err = ask("bench", "--target", "numpy", *words)
+        assert (status, out) == (2, "") and said in err and "Traceback" not in err, (words, err)
+
+
+def test_its_version_and_its_interruption(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    assert ask("--version")[:2] == (0, f"arraybridge {importlib.metadata.version('arraybridged')}\n")
+
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.explain, "run", interrupted)
+    assert commands.main(["explain", "torch", "jax"]) == 130, "as shells say it, without a word"
+    assert capsys.readouterr().err == ""
+
+
 def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "torch", "jax"]) == 0
     out = capsys.readouterr().out
@@ -102,8 +140,21 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "cupy", "torch", "--gpu"]) == 0
     assert "cupy to torch by hand_over: no copy" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyclesperanto", "--shape", "2,2,2,2"]) == 1
-    assert "refused: rank: 4 is more than its 3" in capsys.readouterr().out
+    assert capsys.readouterr().out == "refused: rank: 4 is more than its 3\n", "once, whatever copy= says"
+    assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64"]) == 1
+    assert "pass allow_downcast=True" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64", "--allow-downcast"]) == 0
+    assert "because dtype: narrowed from float64 to float32" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "jax", "--dtype", "int64"]) == 0
+    out = capsys.readouterr().out
+    assert "as it comes, with its 64-bit types off: refused: jax would narrow int64 to int32" in out
+    assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool"]) == 1
+    assert "one dimension alone" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool", "--shape", "3"]) == 0
     assert commands.main(["explain", "torch", "nothing"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        commands.main(["explain", "torch", "jax", "--shape", "3x4"])
+    assert "--shape: sizes are numbers with commas, not '3x4'" in capsys.readouterr().err
     loaded = "import sys; from arraybridge import commands; commands.main(['explain', 'torch', 'jax'])\n"
     code = loaded + "assert not {'torch', 'jax', 'tensorflow'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

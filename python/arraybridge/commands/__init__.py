@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import sys
 from collections.abc import Sequence
 
@@ -13,8 +14,9 @@ _COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "doctor":
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, 1 if something did not hold, 2 for what cannot be asked."""
+    """The exit status: 0, 1 if something did not hold, 2 for what cannot be asked, 130 if it was interrupted."""
     parser = argparse.ArgumentParser("python -m arraybridge", description="Arrays from every framework to every framework.")
+    parser.add_argument("--version", action="version", version=f"arraybridge {_version()}")
     chosen = parser.add_subparsers(dest="command", required=True)
     for name, command in _COMMANDS.items():
         text = (command.__doc__ or "").partition("\n")[0]
@@ -25,4 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokerError as error:
         print(f"{parser.prog} {wishes.command}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return status
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("arraybridged")
+    except importlib.metadata.PackageNotFoundError:
+        return "of a source tree"

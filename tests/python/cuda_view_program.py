@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.source import source_of
-from dlpack_by_hand import Device, Producer
+from dlpack_by_hand import Device, Producer, read
 
 COUNT = 6  # float32
 driver = ctypes.CDLL("libcuda.so.1")
@@ -150,12 +150,23 @@ def a_host_copy_waits_for_its_producer() -> None:
     fill(address, 7, producer)
     copied = _core.wrap(view.__dlpack__(dl_device=(1, 0), max_version=(1, 0)))
     assert copied.device == (1, 0) and bytes(memoryview(copied).cast("B")) == bytes([7]) * (4 * COUNT)
+    for more in ({}, {"copy": True}):
+        capsule = view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), **more)
+        assert read(capsule).flags == 2, "IS_COPIED, and nothing else"
+        np.from_dlpack(_core.wrap(capsule))[...] = 9
+        assert first_byte(view) == 7, "private memory"
     for wrong in ({"copy": False}, {"stream": 1}):
         try:
             view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), **wrong)
         except BufferError:
             continue
         raise AssertionError(wrong)
+    try:
+        view.__dlpack__(max_version=(1, 0), copy=True, stream=1)
+    except BufferError as error:
+        assert "a copy on the GPU is the consumer's to make" in str(error)
+    else:
+        raise AssertionError("a private copy there")
 
 
 class LikeCupy(ModuleType):

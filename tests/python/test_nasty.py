@@ -229,6 +229,38 @@ def test_bits_survive(broker, target):
         assert again.view(f"u{width}").tobytes() == bits.tobytes()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [
+        ("int64", [2**53 + 1, -(2**63), 2**63 - 1]), ("uint64", [2**53 + 1, 2**64 - 1]),
+        ("float64", [1e-300, 1 + 2**-52]), ("complex128", [1e-300 - 1e300j]),
+    ],
+    ids=["int64", "uint64", "float64", "complex128"],
+)  # fmt: skip
+def test_sixty_four_bits_are_exact(broker, target, dtype, numbers):
+    source = np.array(numbers, dtype)
+    with jax.enable_x64(True):
+        got = broker.convert(source, target)
+        assert dtype in str(got.dtype) and values_of(got).tolist() == numbers
+        assert broker.convert(got, "numpy").tolist() == numbers
+
+
+def test_what_pyclesperanto_and_pyarrow_have_no_arrays_of_is_refused(broker):
+    wrong = {"pyclesperanto": [np.zeros((2, 2, 2, 2), "f4"), np.zeros((), "f4"), np.zeros((0, 3), "f4")]}
+    wrong["pyarrow"] = [np.zeros((1,) * 33, "f4"), np.zeros((), "f4")]
+    missing = []
+    for target, arrays_ in wrong.items():
+        for array in arrays_:
+            try:
+                with pytest.raises(UnsupportedArray, match="rank|without elements"):
+                    broker.convert(array, target)
+            except (arraybridge.FrameworkNotAvailable, arraybridge.DeviceUnavailable):
+                missing.append(target)
+    if missing:
+        pytest.skip(f"not here, or without a device: {sorted(set(missing))}")
+
+
 @pytest.mark.parametrize("rank", [33, 64, 65])
 def test_ranks(broker, rank):
     if rank == 65:
@@ -317,6 +349,11 @@ def test_odd_strides_of_single_rows_are_nothing(broker):
     tensor = torch.empty_strided((1, 3), (77, 1)).fill_(2)
     assert broker.convert(tensor, "tensorflow", copy=True).numpy().tolist() == [[2, 2, 2]]
     assert broker.plan(tensor, "tensorflow", copy=False).zero_copy
+    try:
+        image = broker.convert(tensor, "pyclesperanto")
+    except (arraybridge.FrameworkNotAvailable, arraybridge.DeviceUnavailable) as missing:
+        pytest.skip(str(missing))
+    assert image.get().tolist() == [[2, 2, 2]]
 
 
 def test_jax_copies_are_copies_and_inputs_are_not_donated_away(broker):

@@ -316,6 +316,29 @@ def test_two_numbers_in_a_byte_are_refused_by_name(broker):
             broker.convert(pairs, target)
 
 
+ALONE = {
+    **{f"jax {name}": ("jax", lambda name=name: jnp.zeros(4, name)) for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")},
+    "torch complex32": ("torch", lambda: torch.zeros(4, dtype=torch.complex32)),
+    "tensorflow qint8": ("tensorflow", lambda: tf.cast(tf.zeros(4, tf.float32), tf.qint8)),
+    **{f"numpy {name}": ("numpy", lambda name=name: np.zeros(4, name)) for name in ("m8[s]", "clongdouble", "S3", "V4")},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", ALONE)
+def test_dtypes_that_one_framework_has_alone_are_refused_by_name(broker, case, target):
+    source, make = ALONE[case]
+    if source == target:
+        return
+    for copy in (None, True, False):
+        with pytest.raises(UnsupportedDtype) as caught:
+            convert_memory(make(), source, target, None, copy=copy, allow_downcast=True)
+        assert (caught.value.source_type, caught.value.target_type) == (source, target)
+        said = {"m8[s]": "timedelta64", "clongdouble": "clongdouble|complex256", "S3": "S3", "V4": "V4"}
+        name = case.partition(" ")[2]
+        assert re.search(said.get(name, name), caught.value.reason), caught.value.reason
+
+
 def test_gradients_stay_with_their_tensor(broker):
     weight = torch.ones(3, requires_grad=True)
     doubled = weight * 2

@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -130,6 +131,24 @@ def test_its_version_and_its_interruption(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(commands.explain, "run", interrupted)
     assert commands.main(["explain", "torch", "jax"]) == 130, "as shells say it, without a word"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [("explain", "torch", "jax"), ("selftest", "numpy"), ("--help",)], ids=" ".join)
+def test_what_nobody_reads_or_takes_ends_without_a_traceback(words: tuple[str, ...], unbuffered: str):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w", encoding="utf-8") as full, os.fdopen(writer, "w") as unread:
+        ends = {}
+        for end in (full, unread):
+            done = subprocess.run(
+                [sys.executable, "-m", "arraybridge", *words], stdout=end, stderr=subprocess.PIPE, text=True, check=False,
+                env=environment(PYTHONUNBUFFERED=unbuffered), cwd=tempfile.gettempdir(),
+            )  # fmt: skip
+            ends[end] = done.returncode, done.stderr
+    assert ends[unread] == (141, "")
+    prog = "python -m arraybridge" + ("" if words == ("--help",) else f" {words[0]}")
+    assert ends[full] == (2, f"{prog}: [Errno 28] No space left on device\n")
 
 
 def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):

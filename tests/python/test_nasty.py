@@ -32,6 +32,11 @@ grid = np.arange(12.0, dtype="f4").reshape(3, 4)
 for reversed_ in (grid[:, ::-1], grid[::-1], grid[::-1, ::-1].T):
     assert (convert(reversed_, "torch").numpy() == reversed_).all()
     assert (torch.from_dlpack(arraybridge.asdlpack(reversed_, copy=True)).numpy() == reversed_).all()
+# A dimension of one element has no direction, whatever its stride says; torch would abort all the same.
+single = np.arange(32.0, dtype="f4").reshape(4, 1, 8)[:, ::-1, ::2]
+assert single.strides[1] < 0
+for got in (convert(single, "torch", copy=False), torch.from_dlpack(arraybridge.asdlpack(single))):
+    assert got.data_ptr() == single.ctypes.data and got.stride() == (8, 4, 2) and (got.numpy() == single).all()
 # 4 bytes off: TensorFlow's first operation would abort.
 long = np.frombuffer(bytearray(4 + 4 * 2**20), np.uint8)[4:].view("f4")
 long[:] = np.arange(2**20) % 7

@@ -29,6 +29,8 @@ A letter in parentheses is what `copy=False` gives instead.
 
 Frameworks without a GPU of their own kind are meant where a host is spoken of: pyclesperanto has OpenCL there. Cells of
 a GPU are the planner's and have run on fakes of each framework's dialect over a simulated driver, not on a card.
+TensorFlow keeps int32 in host memory, also in tensors whose `device` is a GPU: as sources they are the host's, and
+`get_device_id` of them is None.
 """
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from arraybridge import adapters, devices, planner
 from arraybridge.devices import Device, OwnDevices
+from arraybridge.errors import MemoryConversionError
 from arraybridge.planner import CODES, Caps, Description, Plan
 
 # An ordinary array: compact row-major, at an address that suits everybody.
@@ -75,6 +76,19 @@ def cell(source: str, target: str, *, on_gpu: bool = False, **wishes: Any) -> Pl
     if on_gpu and "device" not in wishes and devices.CUDA in caps.devices:
         wishes["device"] = "cuda:0"
     return planner.plan(ordinary(source, on_gpu, **array), caps, gpus=_GPUS, **wishes)
+
+
+def refused_as_it_comes(framework: str, dtype: str) -> str | None:
+    """Why a framework refuses this dtype until it is set up for it; None: it does not."""
+    adapter = importlib.import_module(f"arraybridge.adapters.{framework}")
+    caps: Caps | None = getattr(adapter, "CAPS_WITHOUT_X64", None)
+    if caps is None:
+        return None
+    try:
+        planner.plan(ordinary("numpy", dtype=dtype), caps)
+    except MemoryConversionError as error:
+        return error.reason
+    return None
 
 
 def letter(plan: Plan) -> str:

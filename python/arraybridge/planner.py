@@ -75,6 +75,7 @@ class Caps:
     own: OwnDevices | None = None
     ndim_min: int = 0
     empty: bool = True  # arrays without elements
+    in_one_dimension: frozenset[str] = frozenset()  # dtypes that it has in no more
     settled: bool = False  # the same as long as the process lives: no setting changes them
 
     @property
@@ -195,7 +196,7 @@ def plan(
         raise source.refusal.between(source.framework, target.name)
     where = _where(source, target, wish)
     dtype = _dtype_at(target, source, allow_downcast)
-    _check_form(source, target)
+    _check_form(source, target, dtype)
     same = own and dtype == source.dtype and where == source.device
     reasons = () if same else _reasons(source, target, dtype, copy)
     if where != source.device:
@@ -328,15 +329,18 @@ def _where(source: Description, target: Caps, wish: Device | None) -> Device:
     raise DeviceUnavailable(source.framework, target.name, "device", reason)
 
 
-def _check_form(source: Description, target: Caps) -> None:
+def _check_form(source: Description, target: Caps, dtype: str) -> None:
     """Raises:
-    UnsupportedArray: the target has no arrays of this rank or size.
+    UnsupportedArray: the target has no arrays of this rank or size. UnsupportedDtype: of this rank none of this dtype.
     """
     rank = len(source.shape)
     if rank > target.ndim_max:
         raise _unsupported(source, target, f"rank: {rank} is more than its {target.ndim_max}")
     if rank < target.ndim_min:
         raise _unsupported(source, target, f"rank: {rank} is less than its {target.ndim_min}")
+    if rank > 1 and dtype in target.in_one_dimension:
+        reason = f"rank: {target.name} has {dtype} in one dimension alone: reshape(-1), or another dtype"
+        raise UnsupportedDtype(source.framework, target.name, "hand_over", reason)
     if not target.empty and 0 in source.shape:
         raise _unsupported(source, target, f"layout: it has no arrays without elements, and the shape is {source.shape}")
 

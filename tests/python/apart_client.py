@@ -1,4 +1,4 @@
-"""A process of an environment with one framework: ``apart_client.py put|get FRAMEWORK ADDRESS ROUNDS``.
+"""A process of an environment with one framework: ``apart_client.py put|get FRAMEWORK ADDRESS ROUNDS SOURCES``.
 
 No other framework is installed here, so nothing can come from it. Threads put, or get, in turns; every array holds one
 number throughout, of which it says the hundreds by its rows, and a name's number only grows. Prints "ok".
@@ -12,18 +12,18 @@ from typing import Any
 
 import arraybridge
 
-FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
+FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax", "pyclesperanto", "pyarrow")
 THREADS = 16
 DTYPES = ("float32", "int16", "uint8")
 
-verb, framework, address, rounds = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+verb, framework, address, rounds, sources = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5].split(",")
 # This package needs NumPy.
 others = set(FRAMEWORKS) - {framework, "numpy"}
 
 
 def check_apart() -> None:
     """What is here, and from where."""
-    found = [name for name in (*others, "pyclesperanto", "pyarrow", "pytest") if importlib.util.find_spec(name)]
+    found = [name for name in (*others, "pytest") if importlib.util.find_spec(name)]
     assert not found, f"{found} are not of this environment"
     for module in (arraybridge, sys.modules["arraybridge._core"], *map(sys.modules.get, (framework, "numpy"))):
         assert Path(module.__file__).is_relative_to(sys.prefix), module  # type: ignore[union-attr, arg-type]
@@ -46,15 +46,24 @@ def filled(whole: int, dtype: str) -> Any:
         return jnp.array([[number] * shape[1]] * shape[0], dtype=dtype)
     import numpy as np
 
-    return np.full(shape, number, dtype)
+    values = np.full(shape, number, dtype)
+    if framework == "pyclesperanto":
+        import pyclesperanto as cle
+
+        return cle.push(values)
+    if framework == "pyarrow":
+        import pyarrow
+
+        return pyarrow.Tensor.from_numpy(values)
+    return values
 
 
-def numbers(array: Any) -> list[Any]:
-    if framework == "tensorflow":
-        return array.numpy().reshape(-1).tolist()
-    if framework == "jax":
-        return array.__array__().reshape(-1).tolist()
-    return array.reshape(-1).tolist()
+HOST_VALUES = {"tensorflow": "numpy", "jax": "__array__", "pyclesperanto": "get", "pyarrow": "to_numpy"}
+
+
+def on_host(array: Any) -> Any:
+    """By the framework's own means: what has a shape, a dtype, and `tolist`."""
+    return getattr(array, HOST_VALUES[framework])() if framework in HOST_VALUES else array
 
 
 def put_some(broker: Any, thread: int) -> None:
@@ -65,16 +74,19 @@ def put_some(broker: Any, thread: int) -> None:
 
 def get_some(broker: Any, thread: int) -> None:
     dtype = DTYPES[thread % len(DTYPES)]
-    for source in FRAMEWORKS:
+    uploaded = framework == "pyclesperanto"  # over OpenCL nobody shares anything with it
+    for source in sources:
         latest = 0
         for _ in range(rounds):
             array, plan = broker.get(f"{source}-{thread}", framework, wait=100, explain=True)
-            assert plan.zero_copy, plan
-            found = numbers(array)
+            assert plan.zero_copy != uploaded and plan.copies == uploaded, plan
+            # PyArrow is no memory type.
+            assert (arraybridge.detect_memory_type(array) or type(array).__module__.partition(".")[0]) == framework
+            values = on_host(array)
+            found = values.reshape(-1).tolist()
             rows = int(array.shape[0])
             assert len(set(found)) == 1 and len(found) == rows * (5 + int(found[0]) % 3), (source, found)
-            assert arraybridge.detect_memory_type(array) == framework
-            assert dtype in str(array.dtype) and tuple(array.shape) == (rows, len(found) // rows)
+            assert dtype in str(values.dtype) and tuple(array.shape) == (rows, len(found) // rows)
             number = 100 * (rows - 1) + int(found[0])
             assert latest <= number <= rounds, (source, latest, number)
             latest = number

@@ -1,5 +1,7 @@
 """convert_memory on the simulated GPU, with fakes of the frameworks: ``convert_gpu_program.py NAME`` runs one function."""
 
+import ctypes
+import gc
 import sys
 import warnings
 from typing import Any
@@ -133,6 +135,53 @@ def slices_are_stacked_and_scaled_where_they_are() -> None:
         scaled = scale_dtype(made(target), "uint8")
         assert scaled.on_gpu and (scaled.values() == VALUES).all() and scaled.values().dtype == "u1"
     assert [each.tolist() for each in unstack_slices(np.stack([VALUES] * 2))] == [VALUES.tolist()] * 2
+
+
+def cupy_to_torch_is_one_pointer() -> None:
+    """The guides' recipe."""
+    array = made("cupy")
+    tensor = convert_memory(array, "cupy", "torch", gpu_id=0)
+    assert tensor.data_ptr() == array.data.ptr and (tensor.values() == VALUES).all()
+
+
+def every_conversion_is_a_method() -> None:
+    for source in NAMES:
+        array, converter = made(source), arraybridge.get_converter(source)
+        for target in NAMES:
+            for got in (getattr(arraybridge.MemoryType(source), f"to_{target}")(array), getattr(converter, f"to_{target}")(array)):
+                assert arraybridge.detect_memory_type(got) == target and (values_of(got) == VALUES).all(), (source, target)
+                assert isinstance(got, Held) == (target != "numpy"), "gpu_id is 0 if nothing is said"
+        if source != "numpy":
+            there = converter.from_numpy(VALUES)
+            assert there.on_gpu and (there.values() == VALUES).all() and converter.move_to_device(there, 0) is there
+        if source in ("torch", "tensorflow", "jax"):
+            back = converter.move_to_device(there, None)
+            assert not back.on_gpu and (back.values() == VALUES).all()
+
+
+def a_thousand_conversions_give_everything_back() -> None:
+    def free() -> int:
+        found, total = ctypes.c_size_t(), ctypes.c_size_t()
+        gpu.checked(ctypes.CDLL("libcuda.so.1").cuMemGetInfo_v2(ctypes.byref(found), ctypes.byref(total)))
+        return found.value
+
+    def all_of_them() -> None:
+        for source in NAMES[1:]:
+            array = made(source)
+            for target in NAMES:
+                convert_memory(array, source, target, 0)
+                convert_memory(array, source, target, 0, copy=True)
+
+    all_of_them()
+    gc.collect()
+    before = free()
+    kept = made("cupy")
+    assert free() < before, "what is held is seen"
+    del kept
+    for _ in range(17):  # of sixty each
+        all_of_them()
+    gc.collect()
+    assert free() == before, (free(), before)
 
 
 def numba_and_capsules_reach_everybody() -> None:

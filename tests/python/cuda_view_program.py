@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.source import source_of
-from dlpack_by_hand import Device, Producer
+from dlpack_by_hand import Device, Producer, read
 
 COUNT = 6  # float32
 driver = ctypes.CDLL("libcuda.so.1")
@@ -131,17 +131,25 @@ def an_interface_that_cannot_be_is_refused() -> None:
 def a_consumers_stream_comes_after_the_producers() -> None:
     address, producer, consumer = memory(), stream(), stream()
     view = asdlpack(Described(address, stream=producer))
-    for number, seen in ((-1, False), (consumer, True)):
+    # None and 1 are the legacy default stream, 2 is this thread's own.
+    for number, reader, seen in ((-1, consumer, False), (consumer, consumer, True), (None, 1, True), (1, 1, True), (2, 2, True)):
         fill(address, 9, producer)
         capsule = view.__dlpack__(stream=number, max_version=(1, 0))
-        read = ctypes.create_string_buffer(4 * COUNT)
-        checked(driver.cuMemcpyDtoHAsync_v2(read, u64(address), ctypes.c_size_t(4 * COUNT), ctypes.c_void_p(consumer)))
-        checked(driver.cuStreamSynchronize(ctypes.c_void_p(consumer)))
-        assert (read.raw[0] == 9) == seen, number
+        room = ctypes.create_string_buffer(4 * COUNT)
+        checked(driver.cuMemcpyDtoHAsync_v2(room, u64(address), ctypes.c_size_t(4 * COUNT), ctypes.c_void_p(reader)))
+        checked(driver.cuStreamSynchronize(ctypes.c_void_p(reader)))
+        assert (room.raw[0] == 9) == seen, number
         checked(driver.cuStreamSynchronize(ctypes.c_void_p(producer)))
         fill(address, 0, producer)
         checked(driver.cuStreamSynchronize(ctypes.c_void_p(producer)))
         del capsule
+    for number in (0, -2, -(2**63), 2**70):
+        try:
+            view.__dlpack__(stream=number, max_version=(1, 0))
+        except ValueError as error:
+            assert "-1, 1, 2 or the address of a CUDA stream" in str(error)
+        else:
+            raise AssertionError(number)
 
 
 def a_host_copy_waits_for_its_producer() -> None:
@@ -150,12 +158,23 @@ def a_host_copy_waits_for_its_producer() -> None:
     fill(address, 7, producer)
     copied = _core.wrap(view.__dlpack__(dl_device=(1, 0), max_version=(1, 0)))
     assert copied.device == (1, 0) and bytes(memoryview(copied).cast("B")) == bytes([7]) * (4 * COUNT)
+    for more in ({}, {"copy": True}):
+        capsule = view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), **more)
+        assert read(capsule).flags == 2, "IS_COPIED, and nothing else"
+        np.from_dlpack(_core.wrap(capsule))[...] = 9
+        assert first_byte(view) == 7, "private memory"
     for wrong in ({"copy": False}, {"stream": 1}):
         try:
             view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), **wrong)
         except BufferError:
             continue
         raise AssertionError(wrong)
+    try:
+        view.__dlpack__(max_version=(1, 0), copy=True, stream=1)
+    except BufferError as error:
+        assert "a copy on the GPU is the consumer's to make" in str(error)
+    else:
+        raise AssertionError("a private copy there")
 
 
 class LikeCupy(ModuleType):

@@ -14,7 +14,14 @@ from packaging.requirements import Requirement
 import arraybridge
 from arraybridge import _core
 
-DISTRIBUTIONS = {"numpy": "numpy", "torch": "torch", "tensorflow": "tensorflow-cpu", "jax": "jax"}
+DISTRIBUTIONS = {
+    "numpy": "numpy",
+    "torch": "torch",
+    "tensorflow": "tensorflow-cpu",
+    "jax": "jax",
+    "pyclesperanto": "pyclesperanto",
+    "pyarrow": "pyarrow",
+}
 DEPTH_MAX = 4  # of folders that several distributions share, as `nvidia` is
 Parts = tuple[str, ...]
 

@@ -98,6 +98,41 @@ def a_gpus_memory_never_reaches_who_has_no_gpu(broker: arraybridge.Broker) -> No
     assert gone() is None, "somebody holds what was refused"
 
 
+class TensorShape(tuple[int, ...]):
+    rank = property(len)
+
+
+class HostNumbers(frameworks.TfTensor, ctypes.c_int32 * 3 * 2):  # type: ignore[misc]
+    """int32 of an operation on a GPU: TensorFlow keeps it in host memory, and its `device` names the GPU all the same."""
+
+    device = property(lambda self: f"/job:localhost/replica:0/task:0/device:GPU:{self.number}")  # type: ignore[assignment]
+    shape = property(lambda self: TensorShape(self.held.shape))  # type: ignore[assignment]
+
+    def __init__(self, values: np.ndarray[Any, Any], number: int) -> None:
+        np.copyto(np.asarray(memoryview(self)), values)
+        super().__init__(asdlpack(memoryview(self)))
+        self.number = number
+
+
+def int32_on_a_gpu_is_read_where_it_lies(broker: arraybridge.Broker) -> None:
+    values = np.array([[1, -2, 2**31 - 1], [0, 5, -(2**31)]], "i4")
+    for number in (0, 1):
+        tensor = HostNumbers(values, number)
+        assert "GPU" in tensor.device and tensor.__dlpack_device__() == (1, 0)
+        assert arraybridge.get_device_id(tensor, "tensorflow") is None, "where its memory is"
+        got, plan = broker.convert(tensor, "numpy", explain=True)
+        assert plan.zero_copy and plan.device == "cpu" and (got == values).all() and not got.flags.writeable
+        for target, device in (("cupy", "cuda:0"), ("torch", "cpu"), ("jax", "cpu")):
+            got, plan = broker.convert(tensor, target, explain=True)
+            assert plan.device == device and got.on_gpu == (target == "cupy"), (target, plan)
+            assert (got.values() == values).all() and got.held.dtype == "int32", (target, got.values())
+        for target in ("cupy", "torch", "jax", "pyclesperanto"):
+            got = arraybridge.convert_memory(tensor, "tensorflow", target, 0)
+            assert got.on_gpu and (got.values() == values).all(), target
+        broker.put(tensor, "numbers", replace=True)
+        assert (broker.get("numbers") == values).all()
+
+
 def exports_wait_for_their_queue(broker: arraybridge.Broker) -> None:
     image = frameworks.CleArray.of(VALUES)
     broker.convert(image, "torch", device=0)
@@ -113,7 +148,9 @@ def managed_memory_is_relabelled(broker: arraybridge.Broker) -> None:
             return 13, 0
 
     array = Managed.of(VALUES)
-    assert plan_of(broker, array, "torch").notes[0].startswith("relabelled")
+    for target in ("torch", "jax", "tensorflow"):
+        plan = plan_of(broker, array, target)
+        assert plan.zero_copy and plan.notes[0].startswith("relabelled"), (target, plan)
 
 
 def nothing_wrong_reaches_pyclesperanto(broker: arraybridge.Broker) -> None:

@@ -19,6 +19,7 @@ GPU_CASES = [
     "immutables_are_shared_with_a_note",
     "tensorflow_gets_what_is_complete",
     "a_gpus_memory_never_reaches_who_has_no_gpu",
+    "int32_on_a_gpu_is_read_where_it_lies",
     "exports_wait_for_their_queue",
     "managed_memory_is_relabelled",
     "nothing_wrong_reaches_pyclesperanto",
@@ -73,8 +74,9 @@ def test_pyarrow_copies_bits_and_chunks_and_refuses_nulls_and_text(broker, pyarr
     assert broker.plan(pyarrow.chunked_array([[1, 2]]), "numpy").zero_copy
     with pytest.raises(ZeroCopyUnavailable, match="2 chunks"):
         broker.convert(chunks, "numpy", copy=False)
-    with pytest.raises(UnsupportedArray, match="1 nulls"):
-        broker.convert(pyarrow.array([1, None]), "numpy")
+    for some in (pyarrow.array([1, None]), pyarrow.array([True, None]), pyarrow.chunked_array([[1, None], [3]])):
+        with pytest.raises(UnsupportedArray, match="1 nulls would be lost: fill_null first"):
+            broker.convert(some, "numpy")
     with pytest.raises(UnsupportedDtype, match="string"):
         broker.convert(pyarrow.array(["a"]), "numpy")
     with pytest.raises(UnsupportedArray, match="rank: 0"):

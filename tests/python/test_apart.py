@@ -12,9 +12,13 @@ import pytest
 from processes import FRAMEWORKS, environment, start_daemon, stop_daemon
 
 import arraybridge
+from arraybridge.commands import samples
 
 PROGRAM = Path(__file__).with_name("apart_client.py")
 ROUNDS = 1000 if os.environ.get("ARRAYBRIDGE_LONG") else 10
+
+
+FURTHER = ("pyclesperanto", "pyarrow")  # where they are, and pyclesperanto has a device
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +26,20 @@ def interpreters() -> Iterator[dict[str, Path]]:
     """Of an environment of its own for each framework."""
     for framework in FRAMEWORKS:
         pytest.importorskip(framework, reason=f"{framework} is not installed")
+    names = [*FRAMEWORKS, *samples.installed(FURTHER)]
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
-        yield {framework: environments.made(framework, Path(folder, framework)) for framework in FRAMEWORKS}
+        yield {framework: environments.made(framework, Path(folder, framework)) for framework in names}
+
+
+def test_nobody_is_left_out(interpreters: dict[str, Path]) -> None:
+    if missing := {*FRAMEWORKS, *FURTHER} - set(interpreters):
+        pytest.skip(f"not installed, or without a device: {sorted(missing)}")
 
 
 def started(interpreter: Path, *words: str) -> "subprocess.Popen[str]":
     # -I: nothing of this process's environment is on its path.
     return subprocess.Popen(
-        [interpreter, "-I", "-X", "faulthandler", str(PROGRAM), *words, str(ROUNDS)],
+        [interpreter, "-I", "-X", "faulthandler", str(PROGRAM), *words],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
         cwd=tempfile.gettempdir(),
     )  # fmt: skip
@@ -38,7 +48,12 @@ def started(interpreter: Path, *words: str) -> "subprocess.Popen[str]":
 def test_every_framework_apart_and_the_ledger_is_at_zero_afterwards(interpreters: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory(prefix="ab-") as address:
         daemon = start_daemon(address, "--log-level", "warn")
-        clients = {(verb, name): started(interpreters[name], verb, name, address) for verb in ("put", "get") for name in FRAMEWORKS}
+        names = ",".join(interpreters)
+        clients = {
+            (verb, name): started(interpreter, verb, name, address, str(ROUNDS), names)
+            for verb in ("put", "get")
+            for name, interpreter in interpreters.items()
+        }
         said = {who: client.stdout.readline() for who, client in clients.items()}  # type: ignore[union-attr]
         ends = {who: (*client.communicate(), client.returncode) for who, client in clients.items()}
         for who, (_, errors, status) in ends.items():

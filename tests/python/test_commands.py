@@ -1,7 +1,9 @@
 """python -m arraybridge: what it prints, and its exit status."""
 
+import importlib.metadata
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from processes import ROOT, environment
 
-from arraybridge import commands, matrix, planner
+from arraybridge import adapters, commands, matrix, planner
 from arraybridge.commands import samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 
@@ -45,6 +47,15 @@ def test_selftest_of_two_prints_their_pairs_alone():
     assert status == 0 and "4 pairs" in out and "jax" not in out, out + err
 
 
+def test_selftest_says_who_is_left_out_and_asks_nobody_twice():
+    status, out, err = ask("selftest", "numpy", "numpy")
+    assert status == 0 and out.count("| numpy") == 2 and "\n1 pair, each as" in out, out + err
+    missing = [name for name in adapters.NAMES if importlib.util.find_spec(name) is None]
+    status, out, err = ask("selftest")
+    assert status == 0 and all(name in out.splitlines()[-1] for name in missing), out + err
+    assert not missing or "Not here, or without a device: " in out
+
+
 BROKEN = """
 import numpy, sys
 from arraybridge import commands
@@ -66,6 +77,8 @@ def test_selftest_finds_wrong_values():
 def test_selftest_of_what_is_missing_fails():
     status, out, _ = ask("selftest", "numpy", "cupy")
     assert status == 1 and "cupy is not available here" in out
+    status, out, _ = ask("selftest", "cupy")
+    assert (status, out) == (1, "cupy is not available here\n"), "no table of nobody"
     status, _, err = ask("selftest", "nump")
     assert status == 2 and "'nump' is no memory type" in err
 
@@ -94,6 +107,50 @@ def test_bench_without_matplotlib_or_framework_says_so(tmp_path: Path):
     assert ask("bench", "--sizes", "4X")[0] == 2
 
 
+def test_bench_refuses_what_would_fail_in_the_end(tmp_path: Path):
+    for words, said in (
+        (("--rounds", "0"), "--rounds: at least 1, not 0"),
+        (("--rounds", "-5"), "--rounds: at least 1, not -5"),
+        (("--rounds", "many"), "--rounds: at least 1, not many"),
+        (("--output", str(tmp_path / "no" / "b.md")), "--output: there is no folder"),
+        (("--plot", str(tmp_path / "no" / "b.png")), "--plot: there is no folder"),
+        (("--output", str(tmp_path)), "--output: this is a folder"),
+        (("--plot", str(tmp_path)), "--plot: this is a folder"),
+        (("--sizes", "4K,9000000G", "--rounds", "1"), "no memory for arrays of 9,663,676,416,000,000 bytes"),
+    ):
+        status, out, err = ask("bench", "--target", "numpy", *words)
+        assert (status, out) == (2, "") and said in err and "Traceback" not in err, (words, err)
+
+
+def test_its_version_and_its_interruption(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    assert ask("--version")[:2] == (0, f"arraybridge {importlib.metadata.version('arraybridged')}\n")
+
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.explain, "run", interrupted)
+    assert commands.main(["explain", "torch", "jax"]) == 130, "as shells say it, without a word"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [("explain", "torch", "jax"), ("selftest", "numpy"), ("--help",)], ids=" ".join)
+def test_what_nobody_reads_or_takes_ends_without_a_traceback(words: tuple[str, ...], unbuffered: str):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w", encoding="utf-8") as full, os.fdopen(writer, "w") as unread:
+        ends = {}
+        for end in (full, unread):
+            done = subprocess.run(
+                [sys.executable, "-m", "arraybridge", *words], stdout=end, stderr=subprocess.PIPE, text=True, check=False,
+                env=environment(PYTHONUNBUFFERED=unbuffered), cwd=tempfile.gettempdir(),
+            )  # fmt: skip
+            ends[end] = done.returncode, done.stderr
+    assert ends[unread] == (141, "")
+    prog = "python -m arraybridge" + ("" if words == ("--help",) else f" {words[0]}")
+    assert ends[full] == (2, f"{prog}: [Errno 28] No space left on device\n")
+
+
 def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "torch", "jax"]) == 0
     out = capsys.readouterr().out
@@ -102,8 +159,21 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "cupy", "torch", "--gpu"]) == 0
     assert "cupy to torch by hand_over: no copy" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyclesperanto", "--shape", "2,2,2,2"]) == 1
-    assert "refused: rank: 4 is more than its 3" in capsys.readouterr().out
+    assert capsys.readouterr().out == "refused: rank: 4 is more than its 3\n", "once, whatever copy= says"
+    assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64"]) == 1
+    assert "pass allow_downcast=True" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64", "--allow-downcast"]) == 0
+    assert "because dtype: narrowed from float64 to float32" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "jax", "--dtype", "int64"]) == 0
+    out = capsys.readouterr().out
+    assert "as it comes, with its 64-bit types off: refused: jax would narrow int64 to int32" in out
+    assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool"]) == 1
+    assert "one dimension alone" in capsys.readouterr().out
+    assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool", "--shape", "3"]) == 0
     assert commands.main(["explain", "torch", "nothing"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        commands.main(["explain", "torch", "jax", "--shape", "3x4"])
+    assert "--shape: sizes are numbers with commas, not '3x4'" in capsys.readouterr().err
     loaded = "import sys; from arraybridge import commands; commands.main(['explain', 'torch', 'jax'])\n"
     code = loaded + "assert not {'torch', 'jax', 'tensorflow'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

@@ -259,6 +259,24 @@ def test_dtypes_beyond_numpy_keep_every_bit(broker, name):
             assert broker.get(f"{share}-{framework}-again").view(f"u{width}").tobytes() == bits.tobytes()
 
 
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "bool"])
+def test_nobody_writes_to_constant_arrays_by_way_of_numpy(broker, framework, name):
+    """TensorFlow's own alias of what no buffer has is writable."""
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    ones = np.ones(16, getattr(ml_dtypes, name, name))
+    constant = broker.convert(ones, framework, copy=True)
+    for _ in range(2):
+        for out in (broker.convert(constant, "numpy"), arraybridge.convert_memory(constant, framework, "numpy")):
+            assert not out.flags.writeable
+            with pytest.raises(ValueError, match="read-only"):
+                out[0] = 0
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                out.flags.writeable = True
+        assert arraybridge.asdlpack(constant).read_only
+    assert np.asarray(constant).astype("f4").tolist() == [1] * 16
+
+
 def test_a_variable_is_its_value_of_this_moment(broker):
     variable = tf.Variable([1.0, 2.0])
     got = broker.convert(variable, "numpy")
@@ -355,3 +373,34 @@ def test_memory_that_was_born_there_is_copied_for_who_never_writes(broker, targe
         assert np.asarray(got).tolist() == [1] * 32
         assert plan.copies == 1 and pointer(got) != pointer(array) and plan.reasons[0].startswith("immutable_target")
         assert pointer(broker.convert(array, target, copy=False)) == pointer(array)
+
+
+WITHOUT_A_TABLE = """
+import sys, warnings
+import numpy as np, torch
+del torch.Tensor.__dlpack_c_exchange_api__
+import arraybridge
+from arraybridge import convert_memory
+broker = arraybridge.Broker(sys.argv[1], namespace="no table", start="never")
+warnings.simplefilter("ignore")
+for target in ("numpy", "tensorflow", "jax"):
+    for _ in range(2):
+        weight = torch.arange(16.0, requires_grad=True)
+        for copy in (None, False, True):
+            got, plan = broker.convert(weight, target, copy=copy, explain=True)
+            assert np.asarray(got).tolist() == list(range(16)), (target, copy)
+            assert plan.notes[:1] == ("detached: the result has no gradient",), plan
+            assert np.asarray(convert_memory(weight, "torch", target, None, copy=copy)).tolist() == list(range(16))
+        negative = torch.tensor([1 + 2j]).conj().imag
+        assert np.asarray(broker.convert(negative, target)).tolist() == [-2]
+        back = broker.convert(got, "torch")
+        assert back.tolist() == list(range(16)) and torch.utils.dlpack.from_dlpack(arraybridge.asdlpack(back)).sum() == 120
+    assert weight.requires_grad
+broker.put(weight, "w")
+assert broker.get("w", "torch").tolist() == list(range(16))
+print("done")
+"""
+
+
+def test_a_torch_that_has_no_exchange_table_yet(client):
+    assert client(WITHOUT_A_TABLE) == "done\n"

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import weakref
 
 import numpy as np
 import pytest
@@ -44,10 +45,13 @@ def test_slices_are_awaited_one_by_one_and_tuples_keep_their_rest():
     @decorators.torch(output_type="numpy", gpu_id=None)
     async def work(plane):
         seen.append(tuple(plane.shape))
+        await asyncio.sleep(0)
+        seen.append("ends")
         return plane + 1, "more"
 
     stack, more = asyncio.run(work(np.zeros((4, 2, 3), "f4"), slice_by_slice=True))
-    assert seen == [(2, 3)] * 4 and type(stack) is np.ndarray and stack.tolist() == np.ones((4, 2, 3)).tolist()
+    assert seen == [(2, 3), "ends"] * 4, "one after the other"
+    assert type(stack) is np.ndarray and stack.tolist() == np.ones((4, 2, 3)).tolist()
     assert more == ["more"] * 4
 
 
@@ -79,14 +83,66 @@ def test_out_of_memory_awaits_the_body_again(monkeypatch):
 
     assert asyncio.run(decorators.torch(work)(np.ones(1, "f4"))).tolist() == [1] and len(runs) == 3
     assert cleared == ["torch"] * 2
-    cleared.clear()
     runs.clear()
     with pytest.raises(torch.OutOfMemoryError):
         asyncio.run(decorators.torch(oom_recovery=False)(work)(np.ones(1)))
     assert len(runs) == 1
-    runs.extend([1] * 5)
-    asyncio.run(decorators.torch(clear_cuda_cache=True)(work)(np.ones(1)))
-    assert cleared == ["torch"], "after the body has ended, not when the coroutine is made"
+
+
+@pytest.mark.parametrize(("error", "times"), [(torch.OutOfMemoryError, 3), (MemoryError, 3), (RuntimeError, 1), (LookupError, 1)])
+def test_what_fails_every_time_raises_its_first_error(error, times):
+    runs = []
+
+    @decorators.torch
+    async def work(array):
+        runs.append(1)
+        await asyncio.sleep(0)
+        raise error(f"run {len(runs)}")
+
+    with pytest.raises(error, match="run 1"):
+        asyncio.run(work(np.ones(1)))
+    assert len(runs) == times
+
+
+def test_what_a_failed_run_held_is_gone_when_it_runs_again():
+    held = []
+
+    @decorators.torch
+    async def work(array):
+        assert not held or held[0]() is None
+        room = torch.zeros(100)
+        held.append(weakref.ref(room))
+        await asyncio.sleep(0)
+        if len(held) == 1:
+            raise MemoryError
+        return room
+
+    assert len(asyncio.run(work(np.ones(1)))) == 100 and len(held) == 2
+
+
+def test_caches_are_cleared_after_the_body_has_ended(monkeypatch):
+    from arraybridge import cleanup
+
+    events = []
+    monkeypatch.setattr(cleanup, "clear_cache", events.append)
+
+    @decorators.torch(clear_cuda_cache=True)
+    async def work(array, fails=False):
+        events.append("begins")
+        await asyncio.sleep(0)
+        events.append("ends")
+        if fails:
+            raise LookupError
+        return array
+
+    waiting = work(np.ones(1))
+    assert not events, "nothing runs when the coroutine is made"
+    asyncio.run(waiting)
+    assert events == ["begins", "ends", "torch"]
+    events.clear()
+    with pytest.raises(LookupError):
+        asyncio.run(work(np.ones(1), fails=True))
+    assert events == ["begins", "ends", "torch"], "also of one that failed, which ran once"
 
 
 def test_cancellation_is_not_out_of_memory():
@@ -95,6 +151,7 @@ def test_cancellation_is_not_out_of_memory():
     @decorators.torch
     async def work(array):
         runs.append(1)
+        assert len(runs) == 1, "it ran again, and would wait for ever"
         await asyncio.Event().wait()
 
     async def main():

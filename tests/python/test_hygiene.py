@@ -51,6 +51,11 @@ TOUCH = {
     "jax": "import jax.numpy; assert jax.numpy.ones(8).sum() == 8",
     "grpc": "grpc.insecure_channel('unix:/nonexistent').close()",
     "pyarrow": "assert len(pyarrow.array([1, 2])) == 2",
+    # It has a protobuf of its own inside, and registers messages with Python's.
+    "sentencepiece": "import io, sentencepiece.sentencepiece_model_pb2 as messages; model = io.BytesIO(); "
+    "sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(['one two three', 'two four']), model_writer=model, "
+    "vocab_size=16, hard_vocab_limit=False, minloglevel=3); assert messages.ModelProto.FromString(model.getvalue()).pieces; "
+    "assert sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).encode('two')",
     "google.protobuf.empty_pb2": "google.protobuf.empty_pb2.Empty().SerializeToString()",
 }
 EVERYTHING = tuple(TOUCH)
@@ -63,6 +68,7 @@ ROTATIONS += [turned[::-1] for turned in ROTATIONS]
     "order",
     list(itertools.permutations(["arraybridge", "torch", "tensorflow"]))
     + [("arraybridge", "jax", "grpc"), ("jax", "arraybridge", "grpc"), ("grpc", "jax", "arraybridge")]
+    + [("sentencepiece", "arraybridge", "tensorflow"), ("arraybridge", "sentencepiece", "google.protobuf.empty_pb2")]
     + [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow"), ("jax", "torch", "arraybridge")]
     + (ROTATIONS if os.environ.get("ARRAYBRIDGE_LONG") else [EVERYTHING, EVERYTHING[::-1]]),
     ids=" ".join,

@@ -32,6 +32,11 @@ grid = np.arange(12.0, dtype="f4").reshape(3, 4)
 for reversed_ in (grid[:, ::-1], grid[::-1], grid[::-1, ::-1].T):
     assert (convert(reversed_, "torch").numpy() == reversed_).all()
     assert (torch.from_dlpack(arraybridge.asdlpack(reversed_, copy=True)).numpy() == reversed_).all()
+# A dimension of one element has no direction, whatever its stride says; torch would abort all the same.
+single = np.arange(32.0, dtype="f4").reshape(4, 1, 8)[:, ::-1, ::2]
+assert single.strides[1] < 0
+for got in (convert(single, "torch", copy=False), torch.from_dlpack(arraybridge.asdlpack(single))):
+    assert got.data_ptr() == single.ctypes.data and got.stride() == (8, 4, 2) and (got.numpy() == single).all()
 # 4 bytes off: TensorFlow's first operation would abort.
 long = np.frombuffer(bytearray(4 + 4 * 2**20), np.uint8)[4:].view("f4")
 long[:] = np.arange(2**20) % 7
@@ -229,6 +234,38 @@ def test_bits_survive(broker, target):
         assert again.view(f"u{width}").tobytes() == bits.tobytes()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [
+        ("int64", [2**53 + 1, -(2**63), 2**63 - 1]), ("uint64", [2**53 + 1, 2**64 - 1]),
+        ("float64", [1e-300, 1 + 2**-52]), ("complex128", [1e-300 - 1e300j]),
+    ],
+    ids=["int64", "uint64", "float64", "complex128"],
+)  # fmt: skip
+def test_sixty_four_bits_are_exact(broker, target, dtype, numbers):
+    source = np.array(numbers, dtype)
+    with jax.enable_x64(True):
+        got = broker.convert(source, target)
+        assert dtype in str(got.dtype) and values_of(got).tolist() == numbers
+        assert broker.convert(got, "numpy").tolist() == numbers
+
+
+def test_what_pyclesperanto_and_pyarrow_have_no_arrays_of_is_refused(broker):
+    wrong = {"pyclesperanto": [np.zeros((2, 2, 2, 2), "f4"), np.zeros((), "f4"), np.zeros((0, 3), "f4")]}
+    wrong["pyarrow"] = [np.zeros((1,) * 33, "f4"), np.zeros((), "f4")]
+    missing = []
+    for target, arrays_ in wrong.items():
+        for array in arrays_:
+            try:
+                with pytest.raises(UnsupportedArray, match="rank|without elements"):
+                    broker.convert(array, target)
+            except (arraybridge.FrameworkNotAvailable, arraybridge.DeviceUnavailable):
+                missing.append(target)
+    if missing:
+        pytest.skip(f"not here, or without a device: {sorted(set(missing))}")
+
+
 @pytest.mark.parametrize("rank", [33, 64, 65])
 def test_ranks(broker, rank):
     if rank == 65:
@@ -284,6 +321,29 @@ def test_two_numbers_in_a_byte_are_refused_by_name(broker):
             broker.convert(pairs, target)
 
 
+ALONE = {
+    **{f"jax {name}": ("jax", lambda name=name: jnp.zeros(4, name)) for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")},
+    "torch complex32": ("torch", lambda: torch.zeros(4, dtype=torch.complex32)),
+    "tensorflow qint8": ("tensorflow", lambda: tf.cast(tf.zeros(4, tf.float32), tf.qint8)),
+    **{f"numpy {name}": ("numpy", lambda name=name: np.zeros(4, name)) for name in ("m8[s]", "clongdouble", "S3", "V4")},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", ALONE)
+def test_dtypes_that_one_framework_has_alone_are_refused_by_name(broker, case, target):
+    source, make = ALONE[case]
+    if source == target:
+        return
+    for copy in (None, True, False):
+        with pytest.raises(UnsupportedDtype) as caught:
+            convert_memory(make(), source, target, None, copy=copy, allow_downcast=True)
+        assert (caught.value.source_type, caught.value.target_type) == (source, target)
+        said = {"m8[s]": "timedelta64", "clongdouble": "clongdouble|complex256", "S3": "S3", "V4": "V4"}
+        name = case.partition(" ")[2]
+        assert re.search(said.get(name, name), caught.value.reason), caught.value.reason
+
+
 def test_gradients_stay_with_their_tensor(broker):
     weight = torch.ones(3, requires_grad=True)
     doubled = weight * 2
@@ -317,6 +377,11 @@ def test_odd_strides_of_single_rows_are_nothing(broker):
     tensor = torch.empty_strided((1, 3), (77, 1)).fill_(2)
     assert broker.convert(tensor, "tensorflow", copy=True).numpy().tolist() == [[2, 2, 2]]
     assert broker.plan(tensor, "tensorflow", copy=False).zero_copy
+    try:
+        image = broker.convert(tensor, "pyclesperanto")
+    except (arraybridge.FrameworkNotAvailable, arraybridge.DeviceUnavailable) as missing:
+        pytest.skip(str(missing))
+    assert image.get().tolist() == [[2, 2, 2]]
 
 
 def test_jax_copies_are_copies_and_inputs_are_not_donated_away(broker):

@@ -91,6 +91,69 @@ def test_what_is_not_like_it_goes_the_careful_way(
     assert ways == [False] * len(strange)
 
 
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_what_is_copied_is_copied_every_time(broker: arraybridge.Broker, source: str, target: str) -> None:
+    pytest.importorskip(source)
+    pytest.importorskip(target)
+    values = aligned((64,))
+    array = values if source == "numpy" else broker.convert(values, source, copy=False)
+    copied = broker.plan(array, target).copies
+    for _ in range(3):
+        for copy, private in ((None, copied == 1), (True, True), (False, False)):
+            got = broker.convert(array, target, copy=copy)
+            assert broker.last_plan is not None and broker.last_plan.copies == private
+            also = arraybridge.convert_memory(array, source, target, None, copy=copy)
+            for each in (got, also):
+                assert (address_of(each) != values.ctypes.data) == private, copy
+
+
+@pytest.mark.parametrize("source", ["numpy", "torch", "tensorflow"])
+def test_what_jax_may_hold_is_asked_every_time(here: arraybridge.Broker, source: str) -> None:
+    """64-bit types are a setting of a process, and of a thread."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip(source)
+    values = aligned((64,), "i8")
+    array = values if source == "numpy" else here.convert(values, source, copy=False)
+    for _ in range(2):
+        with jax.enable_x64(True):
+            for _ in range(3):
+                assert here.convert(array, "jax", copy=False).dtype == "int64"
+                assert arraybridge.convert_memory(array, source, "jax", None, copy=False).dtype == "int64"
+        for ask in (
+            lambda: here.convert(array, "jax", copy=False),
+            lambda: arraybridge.convert_memory(array, source, "jax", None, copy=False),
+        ):
+            with pytest.raises(arraybridge.UnsupportedDtype, match="jax_enable_x64"):
+                ask()
+
+
+@pytest.mark.parametrize("target", ["numpy", "tensorflow", "jax"])
+def test_pending_bits_and_gradients_of_tensors_go_the_careful_way(here: arraybridge.Broker, target: str) -> None:
+    """They lie in memory as ordinary tensors do, and the table that exports them asks about neither."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip(target)
+
+    def tensor_of(values: np.ndarray[Any, Any]) -> Any:
+        return torch.from_numpy(values)
+
+    for dtype in ("f4", "c8"):
+        ordinary = tensor_of(aligned((16,), dtype))
+        for _ in range(2):
+            here.convert(ordinary, target, copy=False)
+            arraybridge.convert_memory(ordinary, "torch", target, None, copy=False)
+    for pending in (torch._neg_view(tensor_of(aligned((16,)))), tensor_of(aligned((16,), "c8")).conj()):
+        assert (pending.is_neg() or pending.is_conj()) and pending.is_contiguous()
+        for ask in (
+            lambda each: here.convert(each, target, copy=False),
+            lambda each: arraybridge.convert_memory(each, "torch", target, None, copy=False),
+        ):
+            with pytest.raises(arraybridge.ZeroCopyUnavailable, match="a pending conjugate or negative bit"):
+                ask(pending)
+    weight = tensor_of(aligned((16,))).requires_grad_()
+    assert values_of(here.convert(weight, target, copy=False)).tolist() == list(range(16))
+    assert here.last_plan is not None and here.last_plan.notes[0] == "detached: the result has no gradient"
+
+
 def test_dimensions_of_size_one_keep_the_strides_of_the_careful_way(here: arraybridge.Broker) -> None:
     torch = pytest.importorskip("torch")
     odd = np.lib.stride_tricks.as_strided(aligned((3, 4)), (3, 1, 4), (16, 4096, 4))

@@ -63,7 +63,12 @@ def test_every_other_keeps_its_dtype_and_bits(broker, dtype):
 def test_pyarrow_has_no_tensor_of_booleans(broker, shape):
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     values = np.ones(shape, bool)
-    with pytest.raises(UnsupportedDtype, match="booleans in one dimension alone"):
-        broker.convert(values, "pyarrow")
+    for ask in (lambda: broker.plan(values, "pyarrow"), lambda: broker.convert(values, "pyarrow")):
+        with pytest.raises(UnsupportedDtype, match="bool in one dimension alone") as refusal:
+            ask()
+        assert (refusal.value.source_type, refusal.value.target_type) == ("numpy", "pyarrow")
+    broker.put(values, "wide")
+    with pytest.raises(UnsupportedDtype, match="bool in one dimension alone"):
+        broker.get("wide", "pyarrow")
     flat = broker.convert(values.reshape(-1), "pyarrow")
     assert flat.type == pyarrow.bool_() and flat.to_pylist() == [True] * values.size

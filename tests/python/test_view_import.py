@@ -1,9 +1,12 @@
 """What a View is made of that comes by DLPack: foreign producers, broken ones included."""
 
+import gc
+
 import numpy as np
 import pytest
-from dlpack_by_hand import RANK_MAX, DType, Device, Producer, api
+from dlpack_by_hand import RANK_MAX, DType, Device, Producer, api, read
 
+import arraybridge
 from arraybridge import _core
 
 
@@ -114,6 +117,24 @@ def test_producers_as_they_are(kind, versioned):
     source = kind()
     source.producer = Producer(versioned)
     assert np.from_dlpack(_core.wrap(source)).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert source.producer.deletes == 1
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax"])
+@pytest.mark.parametrize("versioned", [True, False])
+def test_page_locked_memory_is_the_hosts(versioned, target):
+    """Device 3, which torch, CuPy, and JAX without a GPU refuse."""
+    pytest.importorskip(target, reason=f"{target} is not installed")
+    source = LiesAboutItsDevice()
+    source.producer = Producer(versioned, device=Device(3, 0))
+    view = arraybridge.asdlpack(source)
+    assert view.__dlpack_device__() == (1, 0) and read(view.__dlpack__()).tensor.device.type == 1
+    for copy in (None, True):
+        got = arraybridge.convert_memory(view, None, target, None, copy=copy)
+        assert np.asarray(got).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert source.producer.deletes == 0
+    del view, got
+    gc.collect()
     assert source.producer.deletes == 1
 
 

@@ -67,6 +67,18 @@ def test_other_warnings_name_the_callers_line_too(broker):
     assert [each.filename for each in caught] == [__file__] * 4, [str(each) for each in caught]
 
 
+def test_nobody_is_warned_of_a_copy_that_was_asked_for(broker):
+    share = broker.put(values(), "asked")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for array in (values(), values()[:, ::-1], values(">f4"), share):
+            for target in ("numpy", "torch", "tensorflow", "jax"):
+                assert broker.convert(array, target, copy=True, explain=True).plan.copies == 1
+                assert broker.get("asked", target, copy=True, explain=True).plan.copies == 1
+    with pytest.warns(arraybridge.CopyWarning):
+        broker.convert(values()[:, ::-1], "torch")
+
+
 def test_the_fallbacks_of_a_generator_expression_are_its_callers(no_gpu):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -29,6 +29,7 @@ CAPS: Final = Caps(
     private=False,
     dtypes=_NUMBERS,
     by_value=frozenset({"bool"}),
+    in_one_dimension=frozenset({"bool"}),  # a Tensor would make numbers of them
 )
 
 
@@ -66,15 +67,8 @@ def export(array: Any) -> View:
 
 
 def view(view: View) -> Any:
-    """An Array of one dimension, a Tensor of more.
-
-    Raises:
-        UnsupportedDtype: booleans of more than one dimension, which a Tensor would make numbers of.
-    """
+    """An Array of one dimension, a Tensor of more."""
     pyarrow = _pyarrow()
-    if view.ndim > 1 and view.dtype == "bool":
-        reason = "PyArrow has booleans in one dimension alone: reshape(-1), or astype('uint8')"
-        raise UnsupportedDtype("array", "pyarrow", "place", reason)
     values = numpy_adapter.view(view)
     return pyarrow.array(values) if view.ndim == 1 else pyarrow.Tensor.from_numpy(values)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from arraybridge.adapters import ensure_module
 from arraybridge.broker import Broker
 from arraybridge.commands import samples, tables
-from arraybridge.errors import CopyWarning, FrameworkNotAvailable, ZeroCopyUnavailable
+from arraybridge.errors import CopyWarning, FrameworkNotAvailable, OutOfMemory, ZeroCopyUnavailable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", default="numpy", help="default: numpy")
     parser.add_argument("--target", default="torch", help="default: torch")
     parser.add_argument("--sizes", type=_sizes, default=_sizes("4K,1M,64M"), help="bytes; default: 4K,1M,64M")
-    parser.add_argument("--rounds", type=int, default=15, help="of each measurement; default: 15")
-    parser.add_argument("--output", type=Path, help="writes the Markdown there, too")
-    parser.add_argument("--plot", type=Path, help="a PNG file")
+    parser.add_argument("--rounds", type=_rounds, default=15, help="of each measurement; default: 15")
+    parser.add_argument("--output", type=_file, help="writes the Markdown there, too")
+    parser.add_argument("--plot", type=_file, help="a PNG file")
 
 
 def run(wishes: argparse.Namespace) -> int:
     """Raises:
-    FrameworkNotAvailable: source, target, or matplotlib for a plot.
+    FrameworkNotAvailable: source, target, or matplotlib for a plot. OutOfMemory: for arrays of a size that was asked for.
     """
     asked = (wishes.source, wishes.target)
     for name in set(asked) - set(samples.installed(asked)):
@@ -61,7 +61,10 @@ def run(wishes: argparse.Namespace) -> int:
 
 
 def _measured(broker: Broker, wishes: argparse.Namespace, size: int) -> list[Row]:
-    values = samples.numbers((max(1, size // 4),))
+    try:
+        values = samples.numbers((max(1, size // 4),))
+    except MemoryError as error:
+        raise OutOfMemory(f"no memory for arrays of {size:,} bytes") from error
     array = samples.made(broker, wishes.source, values)
     target = wishes.target
     share = broker.put(array)
@@ -93,7 +96,7 @@ def _measured(broker: Broker, wishes: argparse.Namespace, size: int) -> list[Row
 
 def _median(call: Callable[[], Any], rounds: int) -> float:
     times = []
-    for _ in range(max(1, rounds)):
+    for _ in range(rounds):
         begun = time.perf_counter()
         result = call()
         times.append(time.perf_counter() - begun)
@@ -125,6 +128,22 @@ def _draw(pyplot: Any, wishes: argparse.Namespace, rows: Sequence[Row]) -> None:
     axes.legend()
     figure.savefig(wishes.plot, format="png", dpi=120, bbox_inches="tight")
     pyplot.close(figure)
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"at least 1, not {text}")
+    return int(text)
+
+
+def _file(text: str) -> Path:
+    # Now, and not when everything has been measured.
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"this is a folder: {path}")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    return path
 
 
 def _sizes(text: str) -> list[int]:

@@ -1,7 +1,7 @@
 """Says which way an array goes from one framework to another, and why not a cheaper one.
 
 `explain torch jax` speaks of an ordinary array (compact, aligned); neither framework has to be installed. JAX is thought
-of with its 64-bit types on.
+of with its 64-bit types on, and what it says without them is told beside.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="the framework that it shall be of")
     parser.add_argument("--gpu", action="store_true", help="on a CUDA GPU, where the framework can be there")
     parser.add_argument("--dtype", default="float32", choices=sorted(CODES), metavar="DTYPE", help="default: float32")
-    parser.add_argument("--shape", type=_shape, default=matrix.SHAPE, help="sizes with commas; default: 480,640")
+    parser.add_argument(
+        "--shape", type=_shape, default=matrix.SHAPE, help="sizes with commas, '' for none at all; default: 480,640"
+    )
     parser.add_argument("--read-only", action="store_true", help="the array cannot be written")
+    parser.add_argument("--allow-downcast", action="store_true", help="the target may narrow the dtype")
 
 
 def run(wishes: argparse.Namespace) -> int:
@@ -29,15 +32,21 @@ def run(wishes: argparse.Namespace) -> int:
         array["read_only"] = True
     for name in (wishes.source, wishes.target):
         adapters.named(name)
-    plans = []
-    for copy in (None, False, True):
+    told, refused = [], 0
+    for said, copy in (("", None), ("copy=False: ", False), ("copy=True: ", True)):
         try:
-            plans.append(matrix.cell(wishes.source, wishes.target, copy=copy, **array))
-            text = _told(plans[-1])
+            plan = matrix.cell(wishes.source, wishes.target, copy=copy, allow_downcast=wishes.allow_downcast, **array)
+            told.append((said, _told(plan)))
         except MemoryConversionError as error:
-            text = f"refused: {error.reason}"
-        print(f"{'' if copy is None else f'copy={copy}: '}{text}")
-    return 0 if plans else 1
+            refused += 1
+            told.append((said, f"refused: {error.reason}"))
+    never = refused == len(told)
+    once = never and len({text for _, text in told}) == 1
+    for said, text in told[:1] if once else told:
+        print(f"{said}{text}")
+    if not never and not wishes.allow_downcast and (why := matrix.refused_as_it_comes(wishes.target, wishes.dtype)):
+        print(f"{wishes.target} as it comes, with its 64-bit types off: refused: {why}")
+    return 1 if never else 0
 
 
 def _told(plan: Plan) -> str:
@@ -45,7 +54,10 @@ def _told(plan: Plan) -> str:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    sizes = tuple(int(part) for part in text.split(",") if part)
+    try:
+        sizes = tuple(int(part) for part in text.split(",") if part)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"sizes are numbers with commas, not {text!r}") from error
     if min(sizes, default=0) < 0:
         raise argparse.ArgumentTypeError(f"a shape has no negative sizes: {text}")
     return sizes

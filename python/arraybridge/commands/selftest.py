@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import warnings
 
+from arraybridge import adapters
 from arraybridge.broker import Broker
 from arraybridge.commands import samples, tables
 from arraybridge.errors import CopyWarning
@@ -22,17 +23,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(wishes: argparse.Namespace) -> int:
-    names = samples.installed(wishes.frameworks)
-    missing = sorted(set(wishes.frameworks) - set(names))
-    failures = [f"{name} is not available here" for name in missing]
+    asked = list(dict.fromkeys(wishes.frameworks)) or adapters.NAMES
+    names = samples.installed(asked)
+    missing = [name for name in asked if name not in names]
+    failures = [f"{name} is not available here" for name in missing] if wishes.frameworks else []
+    if not names:
+        print("\n".join(failures))
+        return 1
     with Broker(start="private") as broker, warnings.catch_warnings():
         warnings.simplefilter("ignore", CopyWarning)
         cells = {(source, target): _cell(broker, source, target, failures) for source in names for target in names}
     rows = [[source, *(cells[source, target] for target in names)] for source in names]
     print(tables.markdown(["from \\ to", *names], rows))
-    print(f"\n{len(names) ** 2} pairs, each as {', '.join(DTYPES)}, converted and put and got: {len(failures)} failed")
+    pairs = "1 pair" if len(names) == 1 else f"{len(names) ** 2} pairs"
+    print(f"\n{pairs}, each as {', '.join(DTYPES)}, converted and put and got: {len(failures)} failed")
     for failure in failures:
         print(failure)
+    if missing and not wishes.frameworks:
+        print(f"Not here, or without a device: {', '.join(missing)}")
     return 1 if failures else 0
 
 

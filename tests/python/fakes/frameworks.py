@@ -31,6 +31,8 @@ class CupyArray(Held):
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
         if copy:
             raise BufferError("copy=True is not supported on a device")
+        # It orders the current stream of its current device, whichever that is.
+        assert sys.modules["cupy"].__dict__["current"] == self.held.device[1], "exported in its device"
         return self.exported(VERSIONED if max_version and max_version[0] >= 1 else LEGACY, stream=stream)
 
     def __array__(self, *_: Any, **__: Any) -> Any:

@@ -190,7 +190,7 @@ std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
 std::string EncodeRingMapped();
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
-                          bool final_only = false, std::string_view note = {});
+                          bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road = false);

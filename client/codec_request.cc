@@ -161,7 +161,7 @@ std::string EncodeRingMapped() {
 }
 
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only,
-                          std::string_view note) {
+                          std::string_view note, uint64_t fence_timeout_ms) {
   Out out;
   Writer writer(out);
   AddText(writer, 1, ns);
@@ -169,6 +169,7 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
   if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
   if (final_only) writer.add_bool(4, true);
   AddText(writer, 5, note);
+  if (fence_timeout_ms != 0) writer.add_uint64(6, fence_timeout_ms);
   return std::move(out).Take();
 }
 

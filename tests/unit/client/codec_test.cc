@@ -137,6 +137,9 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(acquire.shares(1).id(), 5u);
   EXPECT_EQ(acquire.shares(1).generation(), 6u);
   EXPECT_EQ(acquire.timeout_ms(), 17u);
+  EXPECT_EQ(acquire.fence_timeout_ms(), 0u);
+  const auto impatient = codec::EncodeAcquire("n", refs, 0, false, {}, 250);
+  EXPECT_EQ(Parsed<v1::AcquireRequest>(impatient).fence_timeout_ms(), 250u);
   EXPECT_EQ(Parsed<v1::WithdrawRequest>(codec::EncodeWithdraw("n", refs)).shares_size(), 2);
   const auto release =
       Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{1, 2}, {3}, {UINT64_MAX}, true, {4}, {5}}));

@@ -234,8 +234,8 @@ std::vector<DeviceFacts> Broker::Devices() const {
     }
     for (const MemoryBackend::Refusal& refusal : backend->refusals()) {
       DeviceFacts& refused = of(refusal.device);
-      refused.refused.push_back({backend->kind(), refusal.why});
-      refused.out_of_service = refused.out_of_service || refusal.out_of_service;
+      refused.refused.push_back({backend->kind(), refusal.why, refusal.cause});
+      refused.out_of_service = refused.out_of_service || refusal.cause == RefusalCause::kFailed;
     }
   }
   const MutexLock lock(state_->mutex);

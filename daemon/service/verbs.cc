@@ -26,7 +26,7 @@ std::span<const uint64_t> Numbers(const google::protobuf::RepeatedField<uint64_t
 
 }  // namespace
 
-Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, std::string no_gpu)
+Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu)
     : config_(config),
       broker_(broker),
       allocated_(std::move(allocated)),

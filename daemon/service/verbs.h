@@ -45,13 +45,18 @@ struct Answer {
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 
+// Why no GPU is served, for those who ask. Empty: some are.
+struct NoGpu {
+  std::string why;
+  RefusalCause cause{};
+};
+
 // Thread-safe. Its threads: one for what may destroy or populate a little, one for what populates much, one for seals
 // that may sleep, and the lines' for deadlines.
 class Verbs {
  public:
   // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
-  // `no_gpu`: why none is served, for those who ask.
-  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, std::string no_gpu = {});
+  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu = {});
   ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
@@ -212,7 +217,7 @@ class Verbs {
   const std::function<void()> allocated_;
   const Clock::time_point started_;
   const RunsAt here_;
-  const std::string no_gpu_;
+  const NoGpu no_gpu_;
   Traffic traffic_;
   Tallies tallies_;
   Mutex cut_mutex_;

@@ -212,7 +212,8 @@ TEST_F(CudaGpuTest, OneThatIsBrokenIsNamedAndItsNeighboursServe) {
     EXPECT_EQ(gpus->all[0]->device().id, 0);
     EXPECT_EQ(gpus->all[1]->device().id, 2) << "it keeps its number";
     ASSERT_EQ(gpus->broken.size(), 1u);
-    EXPECT_EQ(gpus->broken[0].index, 1);
+    EXPECT_EQ(gpus->broken[0].device.id, 1);
+    EXPECT_TRUE(gpus->broken[0].device.uuid.starts_with("GPU-")) << "so far the driver told";
     EXPECT_TRUE(gpus->broken[0].why.message().starts_with("cuDeviceTotalMem")) << gpus->broken[0].why.ToString();
   });
 }

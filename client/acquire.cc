@@ -159,7 +159,10 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   if (!mapping.ok()) return mapping.status();
   arena->shared = *std::move(mapping);
   // Only private mappings of host memory need it again.
-  if (of.kind != HandleKind::kMemfd) arena->handle.descriptor.reset();
+  if (of.kind != HandleKind::kMemfd) {
+    arena->handle.descriptor.reset();
+    session.SayGpus();
+  }
   auto added = session.read().Add(arena);
   // Unmapping takes its time: the reaper's business.
   if (session.read().full()) session.reaper().Nudge();

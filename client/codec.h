@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ struct Capabilities {
   std::vector<std::string> gpu_uuids;
   uint32_t cuda_driver_version = 0;
   uint64_t shm_device = 0;  // of /dev/shm
+  bool wsl = false;
+  bool tegra = false;
 };
 
 struct OpenSession {
@@ -150,11 +153,12 @@ struct Release {
   std::vector<uint64_t> lost{};
   std::vector<uint64_t> roads{};
   std::vector<std::pair<uint64_t, std::string>> notes{};  // of shares, by id
+  std::optional<Capabilities> capabilities{};             // anew
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
     return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences() &&
-           notes.empty();
+           notes.empty() && !capabilities;
   }
 };
 

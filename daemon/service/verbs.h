@@ -206,6 +206,7 @@ class Verbs {
   void Cut(SessionId session, std::string_view why) AB_EXCLUDES(cut_mutex_);
   Result<v1::ListResponse> Listed(SessionId session, bool everybody, const v1::ListRequest& request);
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
+  Status OfferAnew(const Caller& caller, const v1::ClientCapabilities& capabilities);
   Status EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response);
   void ServeMemory(Lane lane);
   void ServeMemorySoon(Lane lane);

@@ -17,34 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from foreign_client import BUILD, CTL, PATIENCE_S, Daemon, eventually
+from cuda_program import DRIVER, CudaProgram
+from foreign_client import CTL, PATIENCE_S, Daemon, eventually
 
-DRIVER = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
-PROGRAM = BUILD / "tests/integration/cuda_client_program"
 BLOCK = 2 << 20  # the least that a GPU gives out
-
-
-class Client:
-    """A cuda_client_program. `within`: words before its own."""
-
-    def __init__(self, daemon: Daemon, machine: str, *within: str) -> None:
-        self.process = subprocess.Popen(
-            [*within, PROGRAM, daemon.directory, DRIVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "SIMULATED_CUDA": f"{os.environ['SIMULATED_CUDA']};{machine}"},
-        )
-
-    def do(self, command: str) -> str:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().rstrip("\n")
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=PATIENCE_S)
 
 
 def children(pid: int) -> list[int]:
@@ -101,8 +77,8 @@ def quarantined(daemon: Daemon) -> tuple[float, str, str]:
 
 
 def test_what_a_killed_writer_was_writing_is_nobodys_until_its_process_is_gone(daemon: Daemon) -> None:
-    writer = Client(daemon, "held", "unshare", "--pid", "--fork", "--kill-child", "--")
-    other = Client(daemon, "")
+    writer = CudaProgram(daemon, "held", "unshare", "--pid", "--fork", "--kill-child", "--")
+    other = CudaProgram(daemon)
     assert writer.do("put_later frame 91") == "later", "its stream has the work still before it"
     assert writer.do("pending") == "1"
     assert quarantined(daemon) == (0, "0", "0")

@@ -159,7 +159,10 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   if (!mapping.ok()) return mapping.status();
   arena->shared = *std::move(mapping);
   // Only private mappings of host memory need it again.
-  if (of.kind != HandleKind::kMemfd) arena->handle.descriptor.reset();
+  if (of.kind != HandleKind::kMemfd) {
+    arena->handle.descriptor.reset();
+    session.SayGpus();
+  }
   auto added = session.read().Add(arena);
   // Unmapping takes its time: the reaper's business.
   if (session.read().full()) session.reaper().Nudge();
@@ -302,20 +305,20 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
 }
 
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, uint64_t timeout_ms, Deadline deadline,
-                                            std::string_view note) {
+                                            MapMode mode, const AcquireWaits& waits, std::string_view note) {
   session.holds().Foresee(session, ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
-  const std::string request = codec::EncodeAcquire(ns, refs, timeout_ms, final_only, note);
-  auto answer = session.Call(Verb::kAcquire, request, deadline, late);
+  const std::string request =
+      codec::EncodeAcquire(ns, refs, waits.timeout_ms, final_only, note, waits.fence_timeout_ms);
+  auto answer = session.Call(Verb::kAcquire, request, waits.deadline, late);
   if (!answer.ok()) return answer.status();
-  auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, deadline);
+  auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, waits.deadline);
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
   // Slower, but it works everywhere: from now on this session is told of bytes when they are there.
   session.OpenNoEvents();
-  return AcquireShares(session, ns, refs, mode, timeout_ms, deadline, note);
+  return AcquireShares(session, ns, refs, mode, waits, note);
 }
 
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,

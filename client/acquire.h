@@ -13,10 +13,15 @@
 
 namespace arraybridge {
 
-// `timeout_ms`: how long the broker waits for names that are not there.
+// How long an Acquire may take.
+struct AcquireWaits {
+  uint64_t timeout_ms = 0;        // for names that are not there
+  uint64_t fence_timeout_ms = 0;  // for bytes that are being made; 0: as long as the broker likes
+  Deadline deadline;              // for the broker's answer: after both
+};
+
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, uint64_t timeout_ms, Deadline deadline,
-                                            std::string_view note = {});
+                                            MapMode mode, const AcquireWaits& waits, std::string_view note = {});
 
 // What an Acquire or a Receive granted, as arrays of this process. `count`: of shares that were asked for.
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,

@@ -12,6 +12,7 @@
 #include "client/memory/cuda_capture.h"
 #include "client/placement.h"
 #include "client/put.h"
+#include "proto/boundary/fence.h"
 
 namespace arraybridge {
 namespace {
@@ -21,6 +22,12 @@ using std::chrono::steady_clock;
 
 // The broker decides when a wait is over; this side only watches that it answers.
 constexpr milliseconds kAnswerGrace{1000};
+
+// Less than this side waits for the answer, so that it tells whose bytes do not come. 0: as long as a broker waits for
+// them by itself.
+uint64_t FenceTimeoutOf(milliseconds timeout) {
+  return timeout >= kFenceWait ? 0 : static_cast<uint64_t>(std::max<int64_t>(timeout.count(), 1));
+}
 
 // Ids begin anew with each life of the broker: those of another one would name somebody else's shares.
 Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
@@ -257,8 +264,9 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareR
     // One request waits only so long; who wants to wait longer asks again.
     auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
-    auto acquired = AcquireShares(**session, options_.ns, some, options.mode, static_cast<uint64_t>(left.count()),
-                                  deadline + left + kAnswerGrace, (*session)->NoteFor(options.note));
+    const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout),
+                             deadline + left + kAnswerGrace};
+    auto acquired = AcquireShares(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/memory/cuda_devices.h"
+#include "proto/boundary/driver_sharing.h"
 
 namespace arraybridge {
 namespace {
@@ -37,11 +38,15 @@ codec::Capabilities CapabilitiesOf(const MapperTable& mappers) {
   capabilities.kinds = mappers.kinds();
   capabilities.boot_id = BootId();
   capabilities.pid_namespace = PidNamespace();
-  // Who opens no GPU's memory waits for no GPU's events.
-  if (capabilities.kinds.size() > 1) capabilities.shm_device = ShmDevice();
-  if (const CudaDevices* devices = CudaDevices::IfUsed(); devices != nullptr) {
+  // Who opens no GPU's memory waits for no GPU's events, and where it runs matters to none.
+  if (capabilities.kinds.size() == 1) return capabilities;
+  capabilities.shm_device = ShmDevice();
+  const cuda::Platform platform = cuda::Platform::Here();
+  capabilities.wsl = platform.wsl();
+  capabilities.tegra = platform.tegra();
+  capabilities.cuda_driver_version = static_cast<uint32_t>(CudaDevices::DriverVersion(mappers.cuda_driver()));
+  if (const CudaDevices* devices = CudaDevices::IfInitialised(mappers.cuda_driver()); devices != nullptr) {
     for (const Device& device : devices->all()) capabilities.gpu_uuids.push_back(device.uuid);
-    capabilities.cuda_driver_version = static_cast<uint32_t>(devices->driver().version);
   }
   return capabilities;
 }

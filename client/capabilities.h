@@ -6,7 +6,8 @@
 
 namespace arraybridge {
 
-// Initialises nothing: GPUs are named if an array has used one already.
+// Initialises nothing: GPUs are named if something in this process has used them already, an array of ours or a
+// framework. Who opens a session before that says it later (Session::SayGpus).
 codec::Capabilities CapabilitiesOf(const MapperTable& mappers);
 
 }  // namespace arraybridge

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ struct Capabilities {
   std::vector<std::string> gpu_uuids;
   uint32_t cuda_driver_version = 0;
   uint64_t shm_device = 0;  // of /dev/shm
+  bool wsl = false;
+  bool tegra = false;
 };
 
 struct OpenSession {
@@ -150,11 +153,12 @@ struct Release {
   std::vector<uint64_t> lost{};
   std::vector<uint64_t> roads{};
   std::vector<std::pair<uint64_t, std::string>> notes{};  // of shares, by id
+  std::optional<Capabilities> capabilities{};             // anew
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
     return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences() &&
-           notes.empty();
+           notes.empty() && !capabilities;
   }
 };
 
@@ -190,7 +194,7 @@ std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
 std::string EncodeRingMapped();
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
-                          bool final_only = false, std::string_view note = {});
+                          bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road = false);

@@ -21,8 +21,8 @@ void AddText(Writer& writer, uint32_t tag, std::string_view text) {
   if (!text.empty()) writer.add_bytes(tag, text.data(), text.size());
 }
 
-void AddCapabilities(Writer& request, const Capabilities& capabilities) {
-  Writer writer(request, 4);
+void AddCapabilities(Writer& request, protozero::pbf_tag_type field, const Capabilities& capabilities) {
+  Writer writer(request, field);
   std::vector<uint32_t> kinds;
   for (const HandleKind kind : capabilities.kinds) kinds.push_back(static_cast<uint32_t>(kind));
   if (!kinds.empty()) writer.add_packed_uint32(1, kinds.begin(), kinds.end());
@@ -31,6 +31,8 @@ void AddCapabilities(Writer& request, const Capabilities& capabilities) {
   for (const std::string& uuid : capabilities.gpu_uuids) writer.add_string(4, uuid);
   if (capabilities.cuda_driver_version != 0) writer.add_uint32(5, capabilities.cuda_driver_version);
   if (capabilities.shm_device != 0) writer.add_uint64(6, capabilities.shm_device);
+  if (capabilities.wsl) writer.add_bool(7, true);
+  if (capabilities.tegra) writer.add_bool(8, true);
 }
 
 void AddArray(Writer& specs, const PublishedArray& array) {
@@ -59,7 +61,7 @@ std::string Encode(const OpenSession& request) {
   writer.add_uint32(1, kProtocolVersion);
   writer.add_uint32(2, kProtocolVersion);
   AddText(writer, 3, request.client);
-  AddCapabilities(writer, request.capabilities);
+  AddCapabilities(writer, 4, request.capabilities);
   writer.add_uint64(6, request.process_id);
   AddText(writer, 7, request.token);
   return std::move(out).Take();
@@ -125,6 +127,7 @@ std::string Encode(const Release& request) {
   AddNumbers(writer, 5, request.done);
   AddNumbers(writer, 6, request.lost);
   AddNumbers(writer, 15, request.roads);
+  if (request.capabilities) AddCapabilities(writer, 16, *request.capabilities);
   for (const auto& [share, note] : request.notes) {
     Writer entry(writer, 7);
     entry.add_uint64(1, share);
@@ -161,7 +164,7 @@ std::string EncodeRingMapped() {
 }
 
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only,
-                          std::string_view note) {
+                          std::string_view note, uint64_t fence_timeout_ms) {
   Out out;
   Writer writer(out);
   AddText(writer, 1, ns);
@@ -169,6 +172,7 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
   if (timeout_ms != 0) writer.add_uint64(3, timeout_ms);
   if (final_only) writer.add_bool(4, true);
   AddText(writer, 5, note);
+  if (fence_timeout_ms != 0) writer.add_uint64(6, fence_timeout_ms);
   return std::move(out).Take();
 }
 

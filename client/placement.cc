@@ -299,6 +299,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
+    if (device.type != kDeviceCpu) (*session)->SayGpus();  // it was looked for among those that are seen
     auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();

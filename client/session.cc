@@ -37,6 +37,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
   to.roads.insert(to.roads.end(), from.roads.begin(), from.roads.end());
   std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
+  if (from.capabilities) to.capabilities = std::move(from.capabilities);
 }
 
 codec::Release TakeMessage(codec::Release& release) {
@@ -45,6 +46,7 @@ codec::Release TakeMessage(codec::Release& release) {
   message.arenas = TakeSome(release.arenas, kNumbersPerMessage - message.leases.size());
   message.unmapped = TakeSome(release.unmapped, kNumbersPerMessage - message.leases.size() - message.arenas.size());
   message.holds = std::exchange(release.holds, false);
+  message.capabilities = std::exchange(release.capabilities, std::nullopt);
   // Few: there are only so many events.
   message.done = std::exchange(release.done, {});
   message.lost = std::exchange(release.lost, {});
@@ -72,8 +74,10 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
   if (opened->protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
-  return std::shared_ptr<Session>(new Session(options, *std::move(lifeline), std::move(opened->server),
-                                              std::move(reaper), std::move(mappers), std::move(late_errors)));
+  std::shared_ptr<Session> session(new Session(options, *std::move(lifeline), std::move(opened->server),
+                                               std::move(reaper), std::move(mappers), std::move(late_errors)));
+  session->gpus_said_.store(!hello.capabilities.gpu_uuids.empty());
+  return session;
 }
 
 Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
@@ -92,6 +96,15 @@ Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifel
       lifeline_(std::move(lifeline)) {}
 
 Session::~Session() = default;
+
+void Session::SayGpus() {
+  if (gpus_said_.load(std::memory_order_relaxed)) return;
+  codec::Capabilities capabilities = CapabilitiesOf(*mappers_);
+  if (capabilities.gpu_uuids.empty() || gpus_said_.exchange(true)) return;
+  codec::Release release;
+  release.capabilities = std::move(capabilities);
+  Post(std::move(release));
+}
 
 std::string_view Session::NoteFor(std::string_view note) const {
   if (note.size() > codec::kNoteBytesMax) return note;

@@ -55,6 +55,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
   void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
+  // What GPUs this process sees, if the session was opened before it used one: the broker offers no memory of others
+  // from then on. To be called where a GPU has just been used; waits for nothing.
+  void SayGpus();
   // As much of it as the broker takes, in whole characters. What is longer than a note may be is refused there.
   std::string_view NoteFor(std::string_view note) const;
   const codec::Server& server() const { return server_; }
@@ -98,6 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Roads roads_;
   Fences fences_;
   std::atomic<bool> opens_events_{true};
+  std::atomic<bool> gpus_said_{false};
   friend class Lease;
   std::atomic<uint64_t> leases_{0};
   Mutex mutex_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "daemon/memory/broken_backend.h"
 #include "daemon/memory/cuda_ipc_backend.h"
 #include "daemon/memory/cuda_vmm_backend.h"
 #include "daemon/service/log.h"
@@ -37,7 +38,7 @@ Result<FoundGpus> Look(const Config& config) {
 }
 
 std::string Said(const FoundGpus::Broken& broken) {
-  return Concat("GPU ", broken.index, " cannot be used: ", broken.why.message());
+  return Concat("GPU ", broken.device.id, " cannot be used: ", broken.why.message());
 }
 
 // Nothing, of none.
@@ -80,26 +81,40 @@ Result<Gpus> None(const Config& config, const std::string& why) {
   if (const std::string device = MissingIn({}, config); !device.empty()) {
     return Unavailable(NotThere(device, {}).message(), "; no GPU: ", why);
   }
-  if (config.cuda_driver == "none") return Gpus{{}, why};
+  if (config.cuda_driver == "none") return Gpus{{}, why, RefusalCause::kConfiguration, {}};
   if (config.cuda_driver == "auto") {
     log::Info(log::Topic::kNoGpu, "no GPU: {}", why);
   } else {
     log::Warn(log::Topic::kNoGpu, "no GPU: {}", why);  // it was asked for
   }
-  return Gpus{{}, why};
+  return Gpus{{}, why, RefusalCause::kHardware, {}};
+}
+
+// Devices that are named must be there: the daemon does not start without them.
+std::vector<FoundGpus::Broken> BrokenOf(const FoundGpus& found, const Config& config) {
+  return config.devices.front() == "all" ? found.broken : std::vector<FoundGpus::Broken>{};
 }
 
 }  // namespace
 
 Result<Gpus> FindGpus(const Config& config) {
-  if (std::string why = WhyNotAsked(config); !why.empty()) return Gpus{{}, std::move(why)};
+  if (std::string why = WhyNotAsked(config); !why.empty()) {
+    return Gpus{{}, std::move(why), RefusalCause::kConfiguration, {}};
+  }
   const auto found = Look(config);
   if (!found.ok()) return None(config, found.status().message());
   for (const auto& broken : found->broken) log::Warn(log::Topic::kNoGpu, "{}", Said(broken));
   TellOfTablesWithoutGpu(*found, config);
   if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
-  if (found->all.empty()) return None(config, Concat("none that the driver shows can be used", Said(found->broken)));
+  if (found->all.empty()) {
+    auto none = None(config, Concat("none that the driver shows can be used", Said(found->broken)));
+    if (!none.ok()) return none;
+    none->why_none_cause = RefusalCause::kFailed;
+    none->broken = BrokenOf(*found, config);
+    return none;
+  }
   Gpus served;
+  served.broken = BrokenOf(*found, config);
   std::ranges::copy_if(found->all, std::back_inserter(served.all), [&config](const auto& gpu) {
     return Says(config, ByUuid(*gpu)) || Says(config, ByOrdinal(*gpu));
   });
@@ -116,6 +131,14 @@ std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const G
     for (const HandleKind kind : kinds) {
       backends.push_back(kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend({gpu}) : MakeCudaIpcBackend({gpu}));
     }
+  }
+  std::vector<MemoryBackend::Refusal> broken;
+  for (const auto& [device, why] : gpus.broken) {
+    broken.push_back(
+        {device, Concat("it could not be used when the broker started: ", why.message()), RefusalCause::kFailed});
+  }
+  for (const HandleKind kind : kAll) {
+    if (!broken.empty()) backends.push_back(std::make_unique<BrokenBackend>(kind, broken));
   }
   return backends;
 }

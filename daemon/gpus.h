@@ -16,6 +16,8 @@ namespace arraybridge {
 struct Gpus {
   std::vector<std::shared_ptr<CudaGpu>> all;
   std::string why_none;  // of an empty list
+  RefusalCause why_none_cause = RefusalCause::kHardware;
+  std::vector<FoundGpus::Broken> broken;  // of those that are to be served
 
   std::string driver() const { return all.empty() ? "none" : all.front()->driver_version(); }
 };
@@ -24,7 +26,8 @@ struct Gpus {
 // is none, or names the device that is not there and those that are. Loads no driver where no GPU is to be served.
 Result<Gpus> FindGpus(const Config& config);
 
-// For every GPU one backend of each kind, the preferred first. Those of kinds that are refused say why.
+// For every GPU one backend of each kind, the preferred first. Those of kinds that are refused, and of GPUs that are
+// broken, say why.
 std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const GpuTable& terms);
 
 }  // namespace arraybridge

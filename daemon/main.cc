@@ -213,9 +213,10 @@ class Ending {
 // Each GPU is a service of its own to those who ask after its health: one that is lost does not take the others along.
 class HealthOfGpus {
  public:
-  HealthOfGpus(const std::vector<std::shared_ptr<CudaGpu>>& gpus, GrpcDoor& door) : gpus_(gpus) {
+  HealthOfGpus(const Gpus& gpus, GrpcDoor& door) : gpus_(gpus.all) {
+    for (const auto& broken : gpus.broken) door.SetServing(ServiceOf(broken.device), false);
     for (const auto& gpu : gpus_) {
-      const std::string service = "arraybridge.v1.Broker/" + gpu->device().uuid;
+      const std::string service = ServiceOf(gpu->device());
       door.SetServing(service, true);
       gpu->WhenLost([&door, service, uuid = gpu->device().uuid] {
         log::Error({log::Topic::kDeviceLost, {{"device", uuid}}}, "{} is out of service: a CUDA call failed for good",
@@ -232,6 +233,11 @@ class HealthOfGpus {
   HealthOfGpus& operator=(const HealthOfGpus&) = delete;
 
  private:
+  // By its number if the driver did not say its UUID.
+  static std::string ServiceOf(const Device& gpu) {
+    return Concat("arraybridge.v1.Broker/", gpu.uuid.empty() ? Concat("cuda:", gpu.id) : gpu.uuid);
+  }
+
   const std::vector<std::shared_ptr<CudaGpu>>& gpus_;
 };
 
@@ -306,11 +312,10 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   if (serves_host) backends.push_back(&warm);
   for (const auto& backend : of_gpus) backends.push_back(backend.get());
   Broker broker(config, std::move(backends));
-  Verbs verbs(
-      config, broker, [&refiller] { refiller.Wish(); }, gpus.why_none);
+  Verbs verbs(config, broker, [&refiller] { refiller.Wish(); }, {gpus.why_none, gpus.why_none_cause});
   LocalDoor local_door(config, verbs);
   GrpcDoor grpc_door(config, broker, verbs, certificates->get());
-  const HealthOfGpus health(gpus.all, grpc_door);
+  const HealthOfGpus health(gpus, grpc_door);
   Metrics metrics(config, broker, verbs, {kRevision, gpus.driver()});
   const auto http = OpenHttp(std::move(http_socket), config, broker, verbs, metrics);
   if (!http.ok()) {

@@ -56,7 +56,7 @@ Remedy RemedyOf(const std::string& address) {
 
 // Where the configuration decides, no hardware has to be read about.
 std::string MendOfKind(const v1::RefusedKind& refused, const Remedy& remedy) {
-  if (refused.why().find("memory.cuda.kinds") == std::string::npos) return WhatToReadOfKinds();
+  if (refused.cause() != v1::REFUSAL_CAUSE_CONFIGURATION) return WhatToReadOfKinds();
   return Concat("list it in memory.cuda.kinds (man 5 arraybridged.toml), then ", remedy.again);
 }
 
@@ -69,6 +69,7 @@ Finding OnDevice(const v1::DeviceInfo& device, const Remedy& remedy) {
         Concat(", ", HumanSize(device.quarantined_bytes()), " of it in quarantine (somebody may map it yet)");
   }
   for (const v1::RefusedKind& refused : device.refused()) {
+    if (refused.cause() == v1::REFUSAL_CAUSE_FAILED) continue;  // said once, not of every kind
     finding.text += Concat("; not as ", KindName(refused.kind()), ": ", refused.why());
   }
   if (!device.refused().empty()) {
@@ -80,7 +81,8 @@ Finding OnDevice(const v1::DeviceInfo& device, const Remedy& remedy) {
     if (finding.mend.empty()) finding.mend = remedy.log;
   }
   if (device.out_of_service()) {
-    finding.text += "; out of service: its driver failed for good, the broker's log says with what";
+    const std::string why = WhyOutOfService(device);
+    finding.text += Concat("; out of service: ", why.empty() ? "the broker's log says why" : why);
     finding.health = Health::kProblem;
     finding.mend = remedy.again;
   }
@@ -121,10 +123,9 @@ Finding NoAnswer(const Status& why, const Remedy& remedy) {
 }
 
 // It was told to serve none, or could not; the rows of the driver here say what this process could.
-Finding NoGpu(const std::string& why, const Remedy& remedy) {
-  const bool told = why.find("was told") != std::string::npos;
-  return {"GPUs", Health::kNote, "none served: " + why,
-          told
+Finding NoGpu(const std::string& why, v1::RefusalCause cause, const Remedy& remedy) {
+  return {"GPUs", cause == v1::REFUSAL_CAUSE_FAILED ? Health::kProblem : Health::kNote, "none served: " + why,
+          cause == v1::REFUSAL_CAUSE_CONFIGURATION
               ? Concat("other memory.backend, memory.devices or memory.cuda.driver (arraybridgectl config show), then ",
                        remedy.again)
               : Concat("nvidia-smi -L, as the broker's user; once it lists one: ", remedy.again)};
@@ -147,7 +148,9 @@ std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info
        info->draining() ? remedy.again : ""});
   findings.push_back(PidNamespace(info->pid_namespace()));
   for (const v1::DeviceInfo& device : info->devices()) findings.push_back(OnDevice(device, remedy));
-  if (!info->no_gpu().empty()) findings.push_back(NoGpu(info->no_gpu(), remedy));
+  if (!info->no_gpu().empty()) {
+    findings.push_back(NoGpu(info->no_gpu(), info->no_gpu_cause(), remedy));
+  }
   return findings;
 }
 

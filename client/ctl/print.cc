@@ -18,6 +18,13 @@ namespace {
 
 using std::to_string;
 
+// Nothing, of a device that serves.
+std::string OutOfService(const v1::DeviceInfo& device) {
+  if (!device.out_of_service()) return {};
+  const std::string why = WhyOutOfService(device);
+  return Concat(", out of service", why.empty() ? "" : ": ", why);
+}
+
 std::string_view HealthName(Health health) {
   return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "problem";
 }
@@ -46,6 +53,13 @@ std::string DeviceName(const v1::Device& device) {
   if (device.type() == kDeviceCpu) return "cpu";
   const std::string kind = device.type() == kDeviceCuda ? "cuda" : Concat("device", device.type());
   return device.uuid().empty() ? Concat(kind, ":", device.id()) : Concat(kind, ":", device.uuid());
+}
+
+std::string WhyOutOfService(const v1::DeviceInfo& device) {
+  for (const v1::RefusedKind& refused : device.refused()) {
+    if (refused.cause() == v1::REFUSAL_CAUSE_FAILED) return refused.why();
+  }
+  return {};
 }
 
 std::string KindName(int kind) {
@@ -100,7 +114,8 @@ void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::o
   for (const auto& device : info.devices()) {
     table.Add({"device " + DeviceName(device.device()),
                Concat(table.Size(device.allocated_bytes()), " of ", table.Size(device.capacity_bytes()), " allocated, ",
-                      table.Size(device.cached_bytes()), " of it cached, ", KindNames(device.kinds()))});
+                      table.Size(device.cached_bytes()), " of it cached, ",
+                      device.kinds().empty() ? "shared as nothing" : KindNames(device.kinds()), OutOfService(device))});
   }
   table.Add({"limit: frame", table.Size(limits.frame_bytes_max())});
   table.Add({"limit: name", Concat(limits.name_bytes_max(), " bytes")});
@@ -139,8 +154,7 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
   for (const auto& device : stats.devices()) {
     table.Add({"device " + DeviceName(device.device()),
                Concat(table.Size(device.allocated_bytes()), " of ", table.Size(device.capacity_bytes()), " allocated, ",
-                      table.Size(device.quarantined_bytes()), " of it in quarantine",
-                      device.out_of_service() ? ", out of service" : "")});
+                      table.Size(device.quarantined_bytes()), " of it in quarantine", OutOfService(device))});
   }
   table.Print(out, with_header);
 }

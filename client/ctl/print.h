@@ -14,6 +14,8 @@ namespace arraybridge::ctl {
 
 // "cpu", "cuda:GPU-5a5a5a5a-…".
 std::string DeviceName(const v1::Device& device);
+// Empty: it is in service, or the broker did not say.
+std::string WhyOutOfService(const v1::DeviceInfo& device);
 // "float32[3,4]".
 std::string ArrayName(const v1::ArraySpec& spec);
 // For people the local time of day, "14:03:59.123"; else the nanoseconds since 1970 themselves.

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <optional>
+
 #include "client/fork_guard.h"
 #include "proto/boundary/driver_uuid.h"
 
@@ -13,6 +15,21 @@ using cuda::CUstream;
 using cuda::Driver;
 
 namespace {
+
+// Stays loaded: a driver does not survive being unloaded. Null if it cannot be.
+void* LibraryAt(const std::string& path) {
+  return ::dlopen(path.empty() ? "libcuda.so.1" : path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+}
+
+// What a call of the driver that takes no more than the place for one number says; nothing if it refuses, or is not
+// there.
+std::optional<int> Asked(const std::string& library, const char* call) {
+  void* const driver = LibraryAt(library);
+  if (driver == nullptr) return std::nullopt;
+  const auto ask = reinterpret_cast<cuda::CUresult (*)(int*)>(::dlsym(driver, call));
+  int number = 0;
+  return ask != nullptr && ask(&number) == cuda::CUDA_SUCCESS ? std::optional(number) : std::nullopt;
+}
 
 // Never destroyed: arrays may outlive everything else. Without a lock, which a fork could leave locked in the child.
 std::atomic<const CudaDevices*> g_of_this_process{nullptr};
@@ -76,10 +93,17 @@ const CudaDevices* CudaDevices::IfUsed() {
   return known != nullptr && known->CheckNotForked().ok() ? known : nullptr;
 }
 
-bool CudaDevices::Present(const std::string& library) {
-  // Stays loaded: a driver does not survive being unloaded.
-  return ::dlopen(library.empty() ? "libcuda.so.1" : library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
+const CudaDevices* CudaDevices::IfInitialised(const std::string& library) {
+  if (const CudaDevices* used = IfUsed(); used != nullptr) return used;
+  // Refused until somebody has initialised the driver in this very process: a forked child's parent does not count.
+  if (!Asked(library, "cuDeviceGetCount")) return nullptr;
+  const auto found = OfThisProcess(library);
+  return found.ok() ? *found : nullptr;
 }
+
+int CudaDevices::DriverVersion(const std::string& library) { return Asked(library, "cuDriverGetVersion").value_or(0); }
+
+bool CudaDevices::Present(const std::string& library) { return LibraryAt(library) != nullptr; }
 
 Status CudaDevices::CheckNotForked() const {
   if (fork_generation_ == ForkGeneration()) return Ok();

@@ -54,6 +54,11 @@ class CudaDevices {
   static Result<const CudaDevices*> OfThisProcess(const std::string& library = {});
   // Null while no array has needed a GPU, and in a forked child.
   static const CudaDevices* IfUsed();
+  // The same where anybody in this process has initialised the driver, as frameworks do; null where nobody has.
+  // Initialises nothing.
+  static const CudaDevices* IfInitialised(const std::string& library);
+  // The CUDA version that the driver supports, 0 if it cannot be loaded. Initialises nothing.
+  static int DriverVersion(const std::string& library);
   // Whether the library can be loaded: it is, and nothing is initialised.
   static bool Present(const std::string& library);
 

@@ -14,7 +14,7 @@ std::shared_ptr<const MapperTable> MapperTable::OfThisProcess(const std::string&
     mappers.push_back(MakeCudaVmmMapper(cuda_driver));
     mappers.push_back(MakeCudaIpcMapper(cuda_driver));
   }
-  return std::make_shared<const MapperTable>(std::move(mappers));
+  return std::make_shared<const MapperTable>(std::move(mappers), cuda_driver);
 }
 
 std::vector<HandleKind> MapperTable::kinds() const {

@@ -155,6 +155,22 @@ Result<uint32_t> Broker::UidOf(SessionId session) const {
   return found->peer.uid;
 }
 
+Result<Peer> Broker::PeerOf(SessionId session) const {
+  const MutexLock lock(state_->mutex);
+  const Session* const found = state_->FindSession(session);
+  if (found == nullptr) return NoSession();
+  return found->peer;
+}
+
+void Broker::OfferAnew(SessionId session, Peer offered) {
+  const MutexLock lock(state_->mutex);
+  Session* const found = state_->FindSession(session);
+  if (found == nullptr) return;
+  std::swap(found->peer.kinds, offered.kinds);
+  std::swap(found->peer.refused, offered.refused);
+  std::swap(found->peer.gpus, offered.gpus);
+}
+
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
   std::unique_ptr<Session> ended;                   // dies after the lock
@@ -234,8 +250,8 @@ std::vector<DeviceFacts> Broker::Devices() const {
     }
     for (const MemoryBackend::Refusal& refusal : backend->refusals()) {
       DeviceFacts& refused = of(refusal.device);
-      refused.refused.push_back({backend->kind(), refusal.why});
-      refused.out_of_service = refused.out_of_service || refusal.out_of_service;
+      refused.refused.push_back({backend->kind(), refusal.why, refusal.cause});
+      refused.out_of_service = refused.out_of_service || refusal.cause == RefusalCause::kFailed;
     }
   }
   const MutexLock lock(state_->mutex);

@@ -216,6 +216,10 @@ class Broker {
   // NOT_FOUND, and nothing more, for a token that is not one.
   Result<SessionId> SessionOf(std::span<const uint8_t> token) const;
   Result<uint32_t> UidOf(SessionId session) const;
+  // As it came, or was offered anew. NOT_FOUND.
+  Result<Peer> PeerOf(SessionId session) const;
+  // What it may be handed from now on: `kinds`, `refused` and `gpus` of `offered`. What it has it keeps.
+  void OfferAnew(SessionId session, Peer offered);
   // Ends its leases, tickets, unpublished ranges. Arenas without a live share begin to die, the others stay, whole.
   // Bytes are given back by Sweep. Idempotent. The channels of which it had an end: somebody else's wait may be over.
   std::vector<ChannelId> EndSession(SessionId session);

@@ -56,6 +56,27 @@ Status OtherNamespace(ArenaId arena, const Namespace& ns) {
       .Because("OTHER_NAMESPACE");
 }
 
+// What the share waits for, and for whom: other users' processes are not told of.
+Status FencePending(const Session& session, const Share& share) {
+  const std::string& name = share.facts->name;
+  const std::string& device = share.arena->device().uuid;
+  const bool sees_maker = session.peer.uid == share.maker_uid;
+  const std::string maker = sees_maker ? Concat(" (session ", Number(share.maker), ", process ", share.maker_process_id,
+                                                ", user ", share.maker_uid, ")")
+                                       : ", another user's process,";
+  Status pending = NotFound("share '", name, "' is there, the work that makes its bytes has not ended: its maker",
+                            maker, " has not said that its event on ", device, " has happened")
+                       .Because("FENCE_PENDING")
+                       .With("share", name)
+                       .With("device", device)
+                       .With("fence", "event");
+  if (!sees_maker) return pending;
+  return std::move(pending)
+      .With("maker_session", std::to_string(Number(share.maker)))
+      .With("maker_process_id", std::to_string(share.maker_process_id))
+      .With("maker_uid", std::to_string(share.maker_uid));
+}
+
 }  // namespace
 
 // Everything but the seal. REQUIRES: `name` is valid.
@@ -230,9 +251,7 @@ Status Broker::State::CheckFence(const Session& session, const Share& share, boo
   const bool opens = maker != nullptr && maker->peer.uid == session.peer.uid && !session.peer.events.empty() &&
                      session.peer.events == maker->peer.events;
   if (opens && !final_only) return Ok();
-  return NotFound("share '", share.facts->name, "' is there, the work that makes its bytes has not ended")
-      .Because("FENCE_PENDING")
-      .With("share", share.facts->name);
+  return FencePending(session, share);
 }
 
 Result<Share*> Broker::State::FindShare(const Session& session, std::string_view ns, const ShareKey& key) const {

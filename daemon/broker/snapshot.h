@@ -45,9 +45,10 @@ struct DeviceFacts {
   struct Refused {
     HandleKind kind{};
     std::string why;
+    RefusalCause cause{};
   };
   std::vector<Refused> refused;
-  bool out_of_service = false;
+  bool out_of_service = false;     // why: what `refused` has of RefusalCause::kFailed
   uint64_t quarantined_bytes = 0;  // of blocks that nobody names any more and somebody may still have mapped
 };
 

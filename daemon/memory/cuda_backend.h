@@ -2,6 +2,7 @@
 // them is in use.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -61,9 +62,12 @@ class CudaBackend : public MemoryBackend {
     std::vector<Refusal> refusals;
     for (const auto& gpu : gpus_) {
       if (const Status serving = gpu->CheckServing(); !serving.ok()) {
-        refusals.push_back({gpu->device(), serving.message(), true});
+        refusals.push_back({gpu->device(), serving.message(), RefusalCause::kFailed});
       } else if (!Serves(*gpu)) {
-        refusals.push_back({gpu->device(), gpu->refusals().*why_not_, false});
+        const std::vector<HandleKind>& unlisted = gpu->refusals().unlisted;
+        const bool configured = std::ranges::find(unlisted, kind()) != unlisted.end();
+        refusals.push_back({gpu->device(), gpu->refusals().*why_not_,
+                            configured ? RefusalCause::kConfiguration : RefusalCause::kHardware});
       }
     }
     return refusals;

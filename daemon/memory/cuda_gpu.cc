@@ -17,21 +17,28 @@ namespace {
 void RefuseUnlisted(const GpuTerms& terms, CudaGpu::Refusals& refusals) {
   constexpr char kUnlisted[] = "memory.cuda.kinds, or the table of this GPU, leaves it out";
   const auto is_listed = [&](HandleKind kind) { return std::ranges::find(terms.kinds, kind) != terms.kinds.end(); };
-  if (refusals.vmm.empty() && !is_listed(HandleKind::kCudaVmm)) refusals.vmm = kUnlisted;
-  if (refusals.ipc.empty() && !is_listed(HandleKind::kCudaIpc)) refusals.ipc = kUnlisted;
+  const auto refuse = [&](std::string& why, HandleKind kind) {
+    if (!why.empty() || is_listed(kind)) return;
+    why = kUnlisted;
+    refusals.unlisted.push_back(kind);
+  };
+  refuse(refusals.vmm, HandleKind::kCudaVmm);
+  refuse(refusals.ipc, HandleKind::kCudaIpc);
 }
 
-Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, int index, const GpuTable& table,
-                                          const Platform& platform) {
+// `device`: has its number, and gets its UUID.
+Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, Device& device,
+                                          const GpuTable& table, const Platform& platform) {
   CUdevice ordinal = 0;
-  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&ordinal, index), "cuDeviceGet"));
+  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&ordinal, device.id), "cuDeviceGet"));
   auto uuid = cuda::UuidOf(*driver, ordinal);
   if (!uuid.ok()) return uuid.status();
+  device.uuid = *std::move(uuid);
   size_t bytes = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceTotalMem(&bytes, ordinal), "cuDeviceTotalMem"));
-  const GpuTerms& terms = table.Of(*uuid);
+  const GpuTerms& terms = table.Of(device.uuid);
   const uint64_t percent = terms.capacity_percent;
-  CudaGpu::Refusals refusals = cuda::RefusalsOf(*driver, ordinal, platform);
+  CudaGpu::Refusals refusals{cuda::RefusalsOf(*driver, ordinal, platform), {}};
   RefuseUnlisted(terms, refusals);
   size_t granularity = 0;
   if (refusals.vmm.empty()) {
@@ -43,8 +50,8 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
     if (asked.ok() && granularity == 0) refusals.vmm = "the driver names no granularity";
   }
   if (!refusals.vmm.empty()) granularity = 0;
-  return std::make_shared<CudaGpu>(driver, ordinal, Device{kDeviceCuda, index, *std::move(uuid)}, std::move(refusals),
-                                   granularity, bytes / 100 * percent + bytes % 100 * percent / 100);
+  return std::make_shared<CudaGpu>(driver, ordinal, device, std::move(refusals), granularity,
+                                   bytes / 100 * percent + bytes % 100 * percent / 100);
 }
 
 }  // namespace
@@ -102,14 +109,18 @@ Status CudaGpu::Zero(cuda::CUdeviceptr address, uint64_t bytes) const {
 
 Status CudaGpu::CheckServing() const {
   if (!lost_.load()) return Ok();
-  return Unavailable("device ", device_.uuid, " is out of service since a CUDA call failed for good")
+  const MutexLock lock(told_mutex_);
+  return Unavailable("device ", device_.uuid, " is out of service since a CUDA call failed for good: ", why_lost_)
       .Because("DEVICE_LOST");
 }
 
 Status CudaGpu::Note(Status status) const {
-  if (!cuda::IsSticky(status) || lost_.exchange(true)) return status;
+  if (!cuda::IsSticky(status) || lost_.load()) return status;
   // With the lock held: who takes the callback back knows that it does not run.
   const MutexLock lock(told_mutex_);
+  if (lost_.load()) return status;
+  why_lost_ = status.message();
+  lost_.store(true);
   if (told_) std::exchange(told_, nullptr)();
   return status;
 }
@@ -128,11 +139,12 @@ Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, c
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
   FoundGpus found;
   for (int index = 0; index < count; ++index) {
-    auto gpu = Describe(driver, index, terms, platform);
+    Device device{kDeviceCuda, index, {}};
+    auto gpu = Describe(driver, device, terms, platform);
     if (gpu.ok()) {
       found.all.push_back(*std::move(gpu));
     } else {
-      found.broken.push_back({index, gpu.status()});
+      found.broken.push_back({std::move(device), gpu.status()});
     }
   }
   return found;

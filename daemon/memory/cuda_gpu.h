@@ -23,7 +23,9 @@ namespace arraybridge {
 // Thread-safe.
 class CudaGpu {
  public:
-  using Refusals = cuda::Refusals;  // what the configuration leaves out, too
+  struct Refusals : cuda::Refusals {
+    std::vector<HandleKind> unlisted;  // of these: what the configuration leaves out
+  };
 
   CudaGpu(std::shared_ptr<const cuda::Driver> driver, cuda::CUdevice ordinal, Device device, Refusals refusals,
           uint64_t granularity, uint64_t capacity_bytes);
@@ -49,8 +51,8 @@ class CudaGpu {
   // Clears bytes that may hold what others left there, and waits for it. REQUIRES: Enter's guard lives.
   Status Zero(cuda::CUdeviceptr address, uint64_t bytes) const AB_EXCLUDES(mutex_);
 
-  // UNAVAILABLE once a call has failed in a way that no later one recovers from: this GPU is out of service, others go
-  // on.
+  // UNAVAILABLE, and which call it was, once one has failed in a way that no later one recovers from: this GPU is out
+  // of service, others go on.
   Status CheckServing() const;
   // Looks at what a call returned, and passes it on.
   Status Note(Status status) const;
@@ -68,6 +70,7 @@ class CudaGpu {
   mutable std::atomic<bool> lost_{false};
   mutable Mutex told_mutex_;
   mutable std::function<void()> told_ AB_GUARDED_BY(told_mutex_);
+  mutable std::string why_lost_ AB_GUARDED_BY(told_mutex_);
   mutable Mutex mutex_;
   mutable cuda::CUcontext context_ AB_GUARDED_BY(mutex_) = nullptr;
   mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;
@@ -76,9 +79,9 @@ class CudaGpu {
 using Platform = cuda::Platform;
 
 struct FoundGpus {
-  // One of which the driver does not even say what it is. Its neighbours serve.
+  // One of which the driver does not say what a daemon must know. Its neighbours serve.
   struct Broken {
-    int index;
+    Device device;  // without a UUID if the driver did not even say that
     Status why;
   };
 

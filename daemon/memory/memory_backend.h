@@ -55,7 +55,7 @@ class MemoryBackend {
   struct Refusal {
     Device device;
     std::string why;
-    bool out_of_service = false;
+    RefusalCause cause = RefusalCause::kHardware;
   };
   virtual std::vector<Refusal> refusals() const { return {}; }
   // Gives up what is cached ahead of demand. Returns the bytes freed.

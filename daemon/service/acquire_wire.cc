@@ -53,6 +53,9 @@ bool ReadField(Reader& reader, AcquireAsked& asked) {
     case Bytes(Field::kNoteFieldNumber):
       asked.note = View(reader);
       return IsUtf8(asked.note);
+    case Varint(Field::kFenceTimeoutMsFieldNumber):
+      asked.fence_timeout_ms = reader.get_uint64();
+      return true;
     default:
       reader.skip();
       return true;

@@ -18,6 +18,7 @@ struct AcquireAsked {
   std::vector<ShareKey> shares;
   uint64_t timeout_ms = 0;
   bool final_only = false;
+  uint64_t fence_timeout_ms = 0;
   std::string_view note;
 };
 

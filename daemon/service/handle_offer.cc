@@ -21,7 +21,13 @@ std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsA
   }
   if (capabilities.boot_id() != here.boot_id) return "it runs under another kernel";
   if (capabilities.pid_namespace() != here.pid_namespace) return "it runs in another PID namespace";
+  if (capabilities.tegra()) return "it runs on a Tegra, whose integrated GPU has no such handles";
   return {};
+}
+
+// Empty: GPU memory can be opened where it runs.
+std::string WhyNoCuda(const v1::ClientCapabilities& capabilities) {
+  return capabilities.wsl() ? "it runs under WSL2, where GPU memory goes to no other process" : "";
 }
 
 // Handles that the stated driver came too early for; 0: it was not stated.
@@ -60,6 +66,7 @@ void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here
     if (kind == v1::HANDLE_KIND_UNSPECIFIED || !v1::HandleKind_IsValid(kind)) continue;
     const auto of = static_cast<HandleKind>(kind);
     std::string why = WhyTooOld(capabilities.cuda_driver_version(), of);
+    if (why.empty() && of != HandleKind::kMemfd) why = WhyNoCuda(capabilities);
     if (why.empty() && of == HandleKind::kCudaIpc) why = WhyNoCudaIpc(capabilities, here, peer);
     if (why.empty()) {
       peer.kinds.push_back(of);

@@ -104,9 +104,13 @@ Status CheckHello(const Limits&, const v1::OpenSessionRequest& request) {
   }
   AB_RETURN_IF_ERROR(CheckBytes("the client's name", request.client().size(), "maximum", kClientNameBytesMax));
   AB_RETURN_IF_ERROR(CheckBytes("the token", request.token().size(), "maximum", kTokenBytesMax));
-  AB_RETURN_IF_ERROR(CheckCount("handle kinds", static_cast<uint64_t>(request.capabilities().kinds_size()), "maximum",
-                                kHandleKindsMax));
-  const auto& gpus = request.capabilities().gpu_uuids();
+  return CheckCapabilities(request.capabilities());
+}
+
+Status CheckCapabilities(const v1::ClientCapabilities& capabilities) {
+  AB_RETURN_IF_ERROR(
+      CheckCount("handle kinds", static_cast<uint64_t>(capabilities.kinds_size()), "maximum", kHandleKindsMax));
+  const auto& gpus = capabilities.gpu_uuids();
   AB_RETURN_IF_ERROR(CheckCount("GPUs", static_cast<uint64_t>(gpus.size()), "maximum", kGpusMax));
   for (const std::string& gpu : gpus) {
     AB_RETURN_IF_ERROR(CheckBytes("the UUID of a GPU", gpu.size(), "maximum", kGpuUuidBytesMax));

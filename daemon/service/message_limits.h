@@ -17,6 +17,7 @@ namespace arraybridge {
 size_t AnswerBytesMax(const Limits& limits);
 
 Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
+Status CheckCapabilities(const v1::ClientCapabilities& capabilities);
 Status CheckNamespace(const Limits& limits, std::string_view ns);
 Status CheckPublish(const Limits& limits, const PublishAsked& asked);
 // Names or ids of Acquire and Withdraw.

@@ -55,6 +55,7 @@ void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
     v1::RefusedKind* kind = message->add_refused();
     kind->set_kind(static_cast<v1::HandleKind>(refused.kind));
     kind->set_why(refused.why);
+    kind->set_cause(static_cast<v1::RefusalCause>(refused.cause));
   }
   message->set_out_of_service(device.out_of_service);
   message->set_quarantined_bytes(device.quarantined_bytes);

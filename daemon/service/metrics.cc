@@ -89,7 +89,7 @@ void AddDevices(Page& page, const std::vector<DeviceFacts>& devices) {
       [](const DeviceFacts& device) { return device.cached_bytes; });
   add("arraybridge_memory_quarantined_bytes", "Nobody names them, somebody may map them yet.",
       [](const DeviceFacts& device) { return device.quarantined_bytes; });
-  add("arraybridge_device_up", "1, or 0 once a call to the device failed for good.",
+  add("arraybridge_device_up", "1, or 0 once a call to the device failed for good, at the start or later.",
       [](const DeviceFacts& device) { return device.out_of_service ? 0 : 1; });
 }
 

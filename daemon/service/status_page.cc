@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -61,6 +62,12 @@ std::string Bar(uint64_t used, uint64_t of) {
                      std::max<uint64_t>(of, 1), of / 10 * 9, used);
 }
 
+std::string Lost(const DeviceFacts& device) {
+  const auto failed = std::ranges::find(device.refused, RefusalCause::kFailed, &DeviceFacts::Refused::cause);
+  const std::string why = failed == device.refused.end() ? "" : ": " + Escaped(failed->why);
+  return " class=bad>out of service" + why;
+}
+
 std::string Devices(const std::vector<DeviceFacts>& devices) {
   std::string out =
       "<h2>Memory</h2><table><tr><th>device<th>in use<th class=n>allocated<th class=n>capacity<th "
@@ -71,7 +78,7 @@ std::string Devices(const std::vector<DeviceFacts>& devices) {
     out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td{}\n", Escaped(name),
                        Bar(device.allocated_bytes, device.capacity_bytes), SizeText(device.allocated_bytes),
                        SizeText(device.capacity_bytes), SizeText(device.cached_bytes),
-                       device.out_of_service ? " class=bad>out of service" : ">serving");
+                       device.out_of_service ? Lost(device) : ">serving");
   }
   return out + "</table>\n";
 }

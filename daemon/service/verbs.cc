@@ -26,7 +26,7 @@ std::span<const uint64_t> Numbers(const google::protobuf::RepeatedField<uint64_t
 
 }  // namespace
 
-Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, std::string no_gpu)
+Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu)
     : config_(config),
       broker_(broker),
       allocated_(std::move(allocated)),
@@ -149,6 +149,16 @@ Result<Answer<v1::ExportResponse>> Verbs::Export(const Caller& caller, const v1:
   return answer;
 }
 
+// Where it opens events it opens them for what others wait for already: that stays.
+Status Verbs::OfferAnew(const Caller& caller, const v1::ClientCapabilities& capabilities) {
+  AB_RETURN_IF_ERROR(CheckCapabilities(capabilities));
+  auto peer = broker_.PeerOf(caller.session);
+  if (!peer.ok()) return peer.status();
+  OfferHandles(capabilities, here_, *peer);
+  broker_.OfferAnew(caller.session, *std::move(peer));
+  return Ok();
+}
+
 Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v1::ReleaseRequest& request) {
   AB_RETURN_IF_ERROR(CheckRelease(config_.limits, request));
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
@@ -170,6 +180,7 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
   } else {
     sweeper_.Soon();  // it may have been the last that held what is dying
   }
+  if (request.has_capabilities()) AB_RETURN_IF_ERROR(OfferAnew(caller, request.capabilities()));
   answer.message.set_released(released->released);
   AddReturned(caller, answer.message.mutable_returned());
   return answer;

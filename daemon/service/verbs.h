@@ -45,13 +45,18 @@ struct Answer {
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 
+// Why no GPU is served, for those who ask. Empty: some are.
+struct NoGpu {
+  std::string why;
+  RefusalCause cause{};
+};
+
 // Thread-safe. Its threads: one for what may destroy or populate a little, one for what populates much, one for seals
 // that may sleep, and the lines' for deadlines.
 class Verbs {
  public:
   // `allocated` runs after an arena was given out: who keeps warm blocks refills then. It must not block.
-  // `no_gpu`: why none is served, for those who ask.
-  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, std::string no_gpu = {});
+  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu = {});
   ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
@@ -201,6 +206,7 @@ class Verbs {
   void Cut(SessionId session, std::string_view why) AB_EXCLUDES(cut_mutex_);
   Result<v1::ListResponse> Listed(SessionId session, bool everybody, const v1::ListRequest& request);
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
+  Status OfferAnew(const Caller& caller, const v1::ClientCapabilities& capabilities);
   Status EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response);
   void ServeMemory(Lane lane);
   void ServeMemorySoon(Lane lane);
@@ -212,7 +218,7 @@ class Verbs {
   const std::function<void()> allocated_;
   const Clock::time_point started_;
   const RunsAt here_;
-  const std::string no_gpu_;
+  const NoGpu no_gpu_;
   Traffic traffic_;
   Tallies tallies_;
   Mutex cut_mutex_;

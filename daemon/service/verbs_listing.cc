@@ -44,7 +44,8 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   if (config_.cuda_events) info.add_capabilities("events");
   info.set_draining(draining());
   info.set_pid_namespace(here_.pid_namespace);
-  info.set_no_gpu(no_gpu_);
+  info.set_no_gpu(no_gpu_.why);
+  if (!no_gpu_.why.empty()) info.set_no_gpu_cause(static_cast<v1::RefusalCause>(no_gpu_.cause));
   return info;
 }
 

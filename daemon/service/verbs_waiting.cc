@@ -7,6 +7,7 @@
 #include "daemon/service/messages.h"
 #include "daemon/service/share_wire.h"
 #include "daemon/service/verbs.h"
+#include "proto/boundary/fence.h"
 
 namespace arraybridge {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 // What clients' arenas grow to. Populating so much takes tens of milliseconds; what is larger has a lane of its own.
 constexpr uint64_t kShortBytesMax = 64ull << 20;
 
-// What a device is still writing is there soon: who cannot wait for its event waits here, whatever it asked for.
-constexpr std::chrono::milliseconds kFenceWait{5000};
 constexpr std::string_view kFencePending = "FENCE_PENDING";
 constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
 
@@ -23,6 +22,22 @@ constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
 // nobody.
 bool IsMachines(const Status& refusal) {
   return refusal.reason() == "SYSTEM_MEMORY" || refusal.reason() == "CUDA_ERROR_OUT_OF_MEMORY";
+}
+
+// How long an Acquire may wait once it is known that bytes are being made.
+uint64_t FenceTimeoutOf(const AcquireAsked& asked) {
+  const uint64_t most = kFenceWait.count();
+  const uint64_t said = asked.fence_timeout_ms == 0 ? most : std::min(asked.fence_timeout_ms, most);
+  return std::max(asked.timeout_ms, said);
+}
+
+// What was waited for, and whose it is, stays as it was told.
+Status InVain(const Status& missing) {
+  const bool pending = missing.reason() == kFencePending;
+  Status vain = DeadlineExceeded("waited in vain: ", missing.message())
+                    .Because(std::string(pending ? kFencePending : "NAME_DID_NOT_COME"));
+  for (const auto& [key, value] : missing.metadata()) vain = std::move(vain).With(key, value);
+  return vain;
 }
 
 Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
@@ -334,8 +349,10 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const AcquireAsked& asked, St
   }
   uint64_t timeout_ms = asked.timeout_ms;
   if (wait->missing.reason() == kFencePending) {
-    timeout_ms = std::max<uint64_t>(timeout_ms, kFenceWait.count());
-    for (const auto& [key, name] : wait->missing.metadata()) names.push_back(name);  // it was asked for by id, maybe
+    timeout_ms = FenceTimeoutOf(asked);
+    for (const auto& [key, value] : wait->missing.metadata()) {
+      if (key == "share") names.push_back(value);  // it was asked for by id, maybe
+    }
   }
 
   Waiter waiter;
@@ -353,7 +370,7 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const AcquireAsked& asked, St
   };
   waiter.expire = [this, wait] {
     if (const Status draining = CheckNotDraining(); !draining.ok()) return wait->reply(draining);
-    wait->reply(DeadlineExceeded("waited in vain: ", wait->missing.message()).Because("NAME_DID_NOT_COME"));
+    wait->reply(InVain(wait->missing));
   };
   const auto owner = broker_.OwnerOf(caller.session, wait->asked.ns, Right::kRead);
   if (!owner.ok()) return reply(owner.status()), WaiterId{};

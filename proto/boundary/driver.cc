@@ -166,7 +166,7 @@ Result<Driver> Driver::Load(const std::string& path) {
   const auto missing = [](const char* name, int introduced) {
     return Unavailable("the CUDA driver has no ", name, " of CUDA ", Dotted(introduced)).Because("CUDA_SYMBOL_MISSING");
   };
-#define AB_DRIVER_RESOLVE(name, introduced, need, parameters)                                          \
+#define AB_DRIVER_RESOLVE(name, introduced, suffix, need, parameters)                                  \
   driver.name = reinterpret_cast<CUresult(*) parameters>(resolver.Find("cu" #name, introduced));       \
   if (driver.name == nullptr && Need::need == Need::kRequired) return missing("cu" #name, introduced); \
   static_assert(Need::need == Need::kOptional || introduced <= kVersionMin);

@@ -28,7 +28,7 @@ struct Driver {
   // The CUDA version that the driver supports: 12080 is 12.8. At least kVersionMin.
   int version = 0;
 
-#define AB_DRIVER_MEMBER(name, version, need, parameters) CUresult(*name) parameters = nullptr;
+#define AB_DRIVER_MEMBER(name, version, suffix, need, parameters) CUresult(*name) parameters = nullptr;
   AB_DRIVER_SYMBOLS(AB_DRIVER_MEMBER)
 #undef AB_DRIVER_MEMBER
 

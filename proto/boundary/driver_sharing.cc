@@ -2,6 +2,9 @@
 
 #include <sys/utsname.h>
 
+#include <fstream>
+#include <iterator>
+
 namespace arraybridge::cuda {
 namespace {
 
@@ -20,10 +23,9 @@ Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platform& plat
   } else if (!has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
     refusals.vmm = "the driver exports no descriptors (WSL2 does not)";
   }
-  // Its kernels call themselves so.
-  if (platform.kernel_release.find("microsoft") != std::string::npos) {
+  if (platform.wsl()) {
     refusals.ipc = "under WSL2 a cudaIpcMemHandle cannot be relied on";
-  } else if (has(CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
+  } else if (platform.tegra() || has(CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
     refusals.ipc = "an integrated GPU has no cudaIpcMemHandle";
   } else if (!has(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
     refusals.ipc = "the device has no unified addressing";
@@ -35,7 +37,13 @@ Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platform& plat
 
 Platform Platform::Here() {
   utsname kernel{};
-  return {::uname(&kernel) == 0 ? kernel.release : ""};
+  std::ifstream compatible("/proc/device-tree/compatible", std::ios::binary);
+  return {::uname(&kernel) == 0 ? kernel.release : "", {std::istreambuf_iterator<char>(compatible), {}}};
 }
+
+// Its kernels call themselves so.
+bool Platform::wsl() const { return kernel_release.find("microsoft") != std::string::npos; }
+
+bool Platform::tegra() const { return machine.find("nvidia,tegra") != std::string::npos; }
 
 }  // namespace arraybridge::cuda

@@ -13,11 +13,14 @@ struct Refusals {
   std::string ipc;
 };
 
-// What the driver does not say of where it runs.
+// What the driver does not say of where it runs, or only once it is initialised.
 struct Platform {
   std::string kernel_release;
+  std::string machine{};  // by its device tree: what it is compatible with; empty where there is none, as on a PC
 
   static Platform Here();
+  bool wsl() const;    // WSL2
+  bool tegra() const;  // a system on a chip, as in a Jetson: its GPU is integrated
 };
 
 // Asks for attributes alone: no context is made.

@@ -1,80 +1,87 @@
-// The one table of driver calls: X(name, version, need, parameters).
+// The one table of driver calls: X(name, version, suffix, need, parameters).
 // `name` is cuGetProcAddress's base name without its prefix. `version` is the one that introduced the binary interface
 // we mean (3020 is CUDA 3.2): asking with a later one returns other signatures, with an earlier one 32-bit sizes.
-// `need` is kRequired, or kOptional for what stays null where the driver lacks it. Every call returns a CUresult.
+// `suffix` is what the name that the library exports has beside the base name. `need` is kRequired, or kOptional for
+// what stays null where the driver lacks it. Every call returns a CUresult.
 #pragma once
 
-#define AB_DRIVER_SYMBOLS(X)                                                                                           \
-  X(Init, 2000, kRequired, (unsigned int flags))                                                                       \
-  X(DriverGetVersion, 2020, kRequired, (int* version))                                                                 \
-  X(GetErrorName, 6000, kRequired, (CUresult result, const char** name))                                               \
-  X(GetErrorString, 6000, kRequired, (CUresult result, const char** text))                                             \
-  X(DeviceGet, 2000, kRequired, (CUdevice * device, int ordinal))                                                      \
-  X(DeviceGetCount, 2000, kRequired, (int* count))                                                                     \
-  X(DeviceGetName, 2000, kRequired, (char* name, int size, CUdevice device))                                           \
-  X(DeviceGetUuid, 11040, kRequired, (CUuuid * uuid, CUdevice device))                                                 \
-  X(DeviceGetAttribute, 2000, kRequired, (int* value, CUdevice_attribute attribute, CUdevice device))                  \
-  X(DeviceTotalMem, 3020, kRequired, (size_t * bytes, CUdevice device))                                                \
-  X(DeviceCanAccessPeer, 4000, kRequired, (int* can, CUdevice device, CUdevice peer))                                  \
-  X(DevicePrimaryCtxRetain, 7000, kRequired, (CUcontext * context, CUdevice device))                                   \
-  X(DevicePrimaryCtxRelease, 11000, kRequired, (CUdevice device))                                                      \
-  X(DevicePrimaryCtxGetState, 7000, kRequired, (CUdevice device, unsigned int* flags, int* active))                    \
-  X(CtxSetCurrent, 4000, kRequired, (CUcontext context))                                                               \
-  X(CtxGetCurrent, 4000, kRequired, (CUcontext * context))                                                             \
-  X(CtxSynchronize, 2000, kRequired, ())                                                                               \
-  X(CtxRecordEvent, 12050, kOptional, (CUcontext context, CUevent event))                                              \
-  X(ThreadExchangeStreamCaptureMode, 10010, kRequired, (CUstreamCaptureMode * mode))                                   \
-  X(MemGetInfo, 3020, kRequired, (size_t * free, size_t * total))                                                      \
-  X(MemAlloc, 3020, kRequired, (CUdeviceptr * address, size_t bytes))                                                  \
-  X(MemFree, 3020, kRequired, (CUdeviceptr address))                                                                   \
-  X(MemGetAddressRange, 3020, kRequired, (CUdeviceptr * base, size_t * bytes, CUdeviceptr address))                    \
-  X(IpcGetMemHandle, 4010, kRequired, (CUipcMemHandle * handle, CUdeviceptr address))                                  \
-  X(IpcOpenMemHandle, 11000, kRequired, (CUdeviceptr * address, CUipcMemHandle handle, unsigned int flags))            \
-  X(IpcCloseMemHandle, 4010, kRequired, (CUdeviceptr address))                                                         \
-  X(IpcGetEventHandle, 4010, kRequired, (CUipcEventHandle * handle, CUevent event))                                    \
-  X(IpcOpenEventHandle, 4010, kRequired, (CUevent * event, CUipcEventHandle handle))                                   \
-  X(EventCreate, 2000, kRequired, (CUevent * event, unsigned int flags))                                               \
-  X(EventRecord, 2000, kRequired, (CUevent event, CUstream stream))                                                    \
-  X(EventQuery, 2000, kRequired, (CUevent event))                                                                      \
-  X(EventSynchronize, 2000, kRequired, (CUevent event))                                                                \
-  X(EventDestroy, 4000, kRequired, (CUevent event))                                                                    \
-  X(StreamCreate, 2000, kRequired, (CUstream * stream, unsigned int flags))                                            \
-  X(StreamDestroy, 4000, kRequired, (CUstream stream))                                                                 \
-  X(StreamSynchronize, 2000, kRequired, (CUstream stream))                                                             \
-  X(StreamIsCapturing, 10000, kRequired, (CUstream stream, CUstreamCaptureStatus * status))                            \
-  X(StreamWaitEvent, 3020, kRequired, (CUstream stream, CUevent event, unsigned int flags))                            \
-  X(StreamWriteValue64, 11070, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags))      \
-  X(StreamWaitValue64, 11070, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags))       \
-  X(MemcpyHtoDAsync, 3020, kRequired, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))               \
-  X(MemcpyDtoHAsync, 3020, kRequired, (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                     \
-  X(MemcpyDtoDAsync, 3020, kRequired, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))               \
-  X(MemcpyAsync, 4000, kRequired, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                   \
-  X(MemsetD8Async, 3020, kRequired, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))              \
-  X(MemHostAlloc, 2020, kRequired, (void** address, size_t bytes, unsigned int flags))                                 \
-  X(MemFreeHost, 2000, kRequired, (void* address))                                                                     \
-  X(MemHostRegister, 6050, kRequired, (void* address, size_t bytes, unsigned int flags))                               \
-  X(MemHostUnregister, 4000, kRequired, (void* address))                                                               \
-  X(MemGetAllocationGranularity, 10020, kRequired,                                                                     \
+// What we call. The simulated driver (tests/simulated_cuda) is made of the same lines.
+#define AB_DRIVER_CALLS(X)                                                                                             \
+  X(Init, 2000, , kRequired, (unsigned int flags))                                                                     \
+  X(DriverGetVersion, 2020, , kRequired, (int* version))                                                               \
+  X(GetErrorName, 6000, , kRequired, (CUresult result, const char** name))                                             \
+  X(GetErrorString, 6000, , kRequired, (CUresult result, const char** text))                                           \
+  X(DeviceGet, 2000, , kRequired, (CUdevice * device, int ordinal))                                                    \
+  X(DeviceGetCount, 2000, , kRequired, (int* count))                                                                   \
+  X(DeviceGetName, 2000, , kRequired, (char* name, int size, CUdevice device))                                         \
+  X(DeviceGetUuid, 11040, _v2, kRequired, (CUuuid * uuid, CUdevice device))                                            \
+  X(DeviceGetAttribute, 2000, , kRequired, (int* value, CUdevice_attribute attribute, CUdevice device))                \
+  X(DeviceTotalMem, 3020, _v2, kRequired, (size_t * bytes, CUdevice device))                                           \
+  X(DeviceCanAccessPeer, 4000, , kRequired, (int* can, CUdevice device, CUdevice peer))                                \
+  X(DevicePrimaryCtxRetain, 7000, , kRequired, (CUcontext * context, CUdevice device))                                 \
+  X(DevicePrimaryCtxRelease, 11000, _v2, kRequired, (CUdevice device))                                                 \
+  X(DevicePrimaryCtxGetState, 7000, , kRequired, (CUdevice device, unsigned int* flags, int* active))                  \
+  X(CtxSetCurrent, 4000, , kRequired, (CUcontext context))                                                             \
+  X(CtxGetCurrent, 4000, , kRequired, (CUcontext * context))                                                           \
+  X(CtxSynchronize, 2000, , kRequired, ())                                                                             \
+  X(CtxRecordEvent, 12050, , kOptional, (CUcontext context, CUevent event))                                            \
+  X(ThreadExchangeStreamCaptureMode, 10010, , kRequired, (CUstreamCaptureMode * mode))                                 \
+  X(MemGetInfo, 3020, _v2, kRequired, (size_t * free, size_t * total))                                                 \
+  X(MemAlloc, 3020, _v2, kRequired, (CUdeviceptr * address, size_t bytes))                                             \
+  X(MemFree, 3020, _v2, kRequired, (CUdeviceptr address))                                                              \
+  X(MemGetAddressRange, 3020, _v2, kRequired, (CUdeviceptr * base, size_t * bytes, CUdeviceptr address))               \
+  X(IpcGetMemHandle, 4010, , kRequired, (CUipcMemHandle * handle, CUdeviceptr address))                                \
+  X(IpcOpenMemHandle, 11000, _v2, kRequired, (CUdeviceptr * address, CUipcMemHandle handle, unsigned int flags))       \
+  X(IpcCloseMemHandle, 4010, , kRequired, (CUdeviceptr address))                                                       \
+  X(IpcGetEventHandle, 4010, , kRequired, (CUipcEventHandle * handle, CUevent event))                                  \
+  X(IpcOpenEventHandle, 4010, , kRequired, (CUevent * event, CUipcEventHandle handle))                                 \
+  X(EventCreate, 2000, , kRequired, (CUevent * event, unsigned int flags))                                             \
+  X(EventRecord, 2000, , kRequired, (CUevent event, CUstream stream))                                                  \
+  X(EventQuery, 2000, , kRequired, (CUevent event))                                                                    \
+  X(EventSynchronize, 2000, , kRequired, (CUevent event))                                                              \
+  X(EventDestroy, 4000, _v2, kRequired, (CUevent event))                                                               \
+  X(StreamCreate, 2000, , kRequired, (CUstream * stream, unsigned int flags))                                          \
+  X(StreamDestroy, 4000, _v2, kRequired, (CUstream stream))                                                            \
+  X(StreamSynchronize, 2000, , kRequired, (CUstream stream))                                                           \
+  X(StreamIsCapturing, 10000, , kRequired, (CUstream stream, CUstreamCaptureStatus * status))                          \
+  X(StreamWaitEvent, 3020, , kRequired, (CUstream stream, CUevent event, unsigned int flags))                          \
+  X(MemcpyHtoDAsync, 3020, _v2, kRequired, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))          \
+  X(MemcpyDtoHAsync, 3020, _v2, kRequired, (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                \
+  X(MemcpyDtoDAsync, 3020, _v2, kRequired, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))          \
+  X(MemcpyAsync, 4000, , kRequired, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                 \
+  X(MemsetD8Async, 3020, , kRequired, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))            \
+  X(MemHostAlloc, 2020, , kRequired, (void** address, size_t bytes, unsigned int flags))                               \
+  X(MemFreeHost, 2000, , kRequired, (void* address))                                                                   \
+  X(MemHostRegister, 6050, _v2, kRequired, (void* address, size_t bytes, unsigned int flags))                          \
+  X(MemHostUnregister, 4000, , kRequired, (void* address))                                                             \
+  X(MemGetAllocationGranularity, 10020, , kRequired,                                                                   \
     (size_t * bytes, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option))                  \
-  X(MemCreate, 10020, kRequired,                                                                                       \
+  X(MemCreate, 10020, , kRequired,                                                                                     \
     (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp* properties,                       \
      unsigned long long flags))                                                                                        \
-  X(MemRelease, 10020, kRequired, (CUmemGenericAllocationHandle handle))                                               \
-  X(MemRetainAllocationHandle, 11000, kRequired, (CUmemGenericAllocationHandle * handle, void* address))               \
-  X(MemGetAllocationPropertiesFromHandle, 10020, kRequired,                                                            \
+  X(MemRelease, 10020, , kRequired, (CUmemGenericAllocationHandle handle))                                             \
+  X(MemRetainAllocationHandle, 11000, , kRequired, (CUmemGenericAllocationHandle * handle, void* address))             \
+  X(MemGetAllocationPropertiesFromHandle, 10020, , kRequired,                                                          \
     (CUmemAllocationProp * properties, CUmemGenericAllocationHandle handle))                                           \
-  X(MemExportToShareableHandle, 10020, kRequired,                                                                      \
+  X(MemExportToShareableHandle, 10020, , kRequired,                                                                    \
     (void* shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags))  \
-  X(MemImportFromShareableHandle, 10020, kRequired,                                                                    \
+  X(MemImportFromShareableHandle, 10020, , kRequired,                                                                  \
     (CUmemGenericAllocationHandle * handle, void* shareable, CUmemAllocationHandleType type))                          \
-  X(MemAddressReserve, 10020, kRequired,                                                                               \
+  X(MemAddressReserve, 10020, , kRequired,                                                                             \
     (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags))               \
-  X(MemAddressFree, 10020, kRequired, (CUdeviceptr address, size_t bytes))                                             \
-  X(MemMap, 10020, kRequired,                                                                                          \
+  X(MemAddressFree, 10020, , kRequired, (CUdeviceptr address, size_t bytes))                                           \
+  X(MemMap, 10020, , kRequired,                                                                                        \
     (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)) \
-  X(MemSetAccess, 10020, kRequired,                                                                                    \
+  X(MemSetAccess, 10020, , kRequired,                                                                                  \
     (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* description, size_t count))                             \
-  X(MemUnmap, 10020, kRequired, (CUdeviceptr address, size_t bytes))                                                   \
-  X(PointerGetAttribute, 4000, kRequired, (void* value, CUpointer_attribute attribute, CUdeviceptr address))           \
-  X(PointerGetAttributes, 7000, kRequired,                                                                             \
+  X(MemUnmap, 10020, , kRequired, (CUdeviceptr address, size_t bytes))                                                 \
+  X(PointerGetAttribute, 4000, , kRequired, (void* value, CUpointer_attribute attribute, CUdeviceptr address))         \
+  X(PointerGetAttributes, 7000, , kRequired,                                                                           \
     (unsigned int count, CUpointer_attribute* attributes, void** values, CUdeviceptr address))
+
+// What only experiments on cards call.
+#define AB_DRIVER_UNUSED_CALLS(X)                                                                                      \
+  X(StreamWriteValue64, 11070, _v2, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags)) \
+  X(StreamWaitValue64, 11070, _v2, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags))
+
+#define AB_DRIVER_SYMBOLS(X) AB_DRIVER_CALLS(X) AB_DRIVER_UNUSED_CALLS(X)

@@ -36,6 +36,10 @@ constexpr std::string_view NameOf(HandleKind kind) {
   return "unknown";
 }
 
+// Why a device is not shared by a kind of handle: configured so; no such thing in device, driver or platform; or it
+// failed for good. Numbers as in broker.proto.
+enum class RefusalCause : uint8_t { kConfiguration = 1, kHardware = 2, kFailed = 3 };
+
 // kWrite is for the one producer of an arena, kRead for everybody else.
 enum class Access : uint8_t { kRead, kWrite };
 

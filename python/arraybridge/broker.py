@@ -238,7 +238,8 @@ class Broker(Session):
             explain: returns Converted(array, plan).
 
         Raises:
-            ShareNotFound: no such share. BrokerTimeout: not even after `wait`.
+            ShareNotFound: no such share. BrokerTimeout: not even after `wait`; or its maker's work on a GPU has not
+                ended (FENCE_PENDING; which maker it is stands in the message).
             BrokerUnavailable: no daemon answers. InvalidRequest: the arguments make no sense.
             InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
             UnsupportedDtype: the framework has no such dtype, or would narrow it.

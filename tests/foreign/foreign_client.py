@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import mmap
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,13 @@ class Daemon(Address):
         os.close(write)
         with os.fdopen(read) as lines:
             assert lines.readline() == "ready\n", self.log.read_text(errors="replace")
+
+    def page(self, path: str) -> str:
+        """Of its HTTP door. The log says at which port: REQUIRES "--http"."""
+        port = re.search(r"http port (\d+)", self.log.read_text())
+        assert port is not None
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}") as answer:
+            return str(answer.read().decode())
 
     def terminate(self) -> int:
         if self.process.poll() is None:

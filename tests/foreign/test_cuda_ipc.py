@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,13 +28,6 @@ HERE = {
 def gpu_daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};memory=67108864;ledger")
     yield start("--cuda-driver", DRIVER, "--arena-idle", "100ms")
-
-
-def read(daemon: Daemon, path: str) -> str:
-    port = re.search(r"http port (\d+)", daemon.log.read_text())
-    assert port is not None
-    with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}") as answer:
-        return str(answer.read().decode())
 
 
 def client(daemon: Daemon, role: str, name: str) -> subprocess.Popen[str]:
@@ -80,7 +71,7 @@ def test_the_bytes_of_a_killed_writer_are_given_back_after_its_death(
 
 def seen_in_quarantine(daemon: Daemon) -> tuple[float, str, bool]:
     """Bytes by the metrics; what `ls devices` says of the first GPU; whether doctor speaks of it."""
-    found = [line for line in read(daemon, "/metrics").splitlines() if line.startswith("arraybridge_memory_quarantined_bytes{")]
+    found = [line for line in daemon.page("/metrics").splitlines() if line.startswith("arraybridge_memory_quarantined_bytes{")]
     gpu = [line for line in found if "GPU-" in line]
     command = [CTL, "-H", daemon.directory]
     listed = subprocess.run([*command, "-o", "csv", "ls", "devices"], capture_output=True, text=True, check=True).stdout
@@ -217,5 +208,5 @@ def test_a_lost_gpu_is_out_of_service_alone(
     (lost,) = (line for line in lines if first in line and "PROBLEM" in line.upper())
     assert "out of service" in doctor.stdout, doctor.stdout
     assert not [line for line in lines if second in line and "PROBLEM" in line.upper()], doctor.stdout
-    assert lost
+    assert "cuMemsetD8Async" in lost
     session.publish("on the host", bytes(2048))

@@ -11,12 +11,14 @@ from typing import Any
 
 import grpc
 import pytest
-from foreign_client import BUILD, DAEMON, Daemon, Session, eventually, refused
+from foreign_client import BUILD, CTL, DAEMON, Daemon, Session, eventually, refused
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 DRIVER = str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so")
 FIRST, SECOND = (f"GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a0{n}" for n in range(2))
 CPU, CUDA = 1, 2
 CUDA_VMM, CUDA_IPC = 2, 3
+CONFIGURATION, FAILED = 1, 3  # v1.RefusalCause
 MEMORY = 67108864
 HERE = {
     "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
@@ -48,6 +50,10 @@ def served(session: Session) -> list[tuple[int, str]]:
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
+
+
+def in_service(session: Session) -> list[tuple[int, str]]:
+    return [(device.device.type, device.device.uuid) for device in session.opened.server.devices if not device.out_of_service]
 
 
 def loaded(daemon: Daemon) -> bool:
@@ -100,10 +106,47 @@ def test_a_gpu_that_is_broken_stops_nobody_but_who_asks_for_it(
 ) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", os.environ["SIMULATED_CUDA"] + ";fail=cuDeviceTotalMem:1:999")
     daemon = start("--cuda-driver", DRIVER, "--log-format", "text")
-    assert served(open_session(daemon)) == [(CPU, ""), (CUDA, SECOND)]
+    session = open_session(daemon)
+    assert in_service(session) == [(CPU, ""), (CUDA, SECOND)]
     assert "GPU 0 cannot be used: cuDeviceTotalMem" in daemon.log.read_text()
     said = no_start("--cuda-driver", DRIVER, "--device", f"cuda:{FIRST}")
     assert f"device cuda:{FIRST} is not there; there are: host, cuda:{SECOND} (cuda:1); GPU 0 cannot be used: cuDevice" in said
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name", "service"),
+    [("cuDeviceTotalMem", f"cuda:{FIRST}", FIRST), ("cuDeviceGetUuid", "cuda:0", "cuda:0")],
+)
+def test_a_gpu_that_was_broken_at_the_start_is_seen_by_whoever_asks(
+    start: Callable[..., Daemon],
+    open_session: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+    symbol: str,
+    name: str,
+    service: str,
+) -> None:
+    monkeypatch.setenv("SIMULATED_CUDA", os.environ["SIMULATED_CUDA"] + f";fail={symbol}:1:999")
+    daemon = start("--cuda-driver", DRIVER, "--http", "127.0.0.1:0")
+    (broken,) = (device for device in open_session(daemon).opened.server.devices if device.out_of_service)
+    assert broken.device.uuid == ("" if name == "cuda:0" else FIRST)
+    assert (list(broken.kinds), broken.capacity_bytes) == ([], 0)
+    assert {(refused.kind, refused.cause) for refused in broken.refused} == {(CUDA_VMM, FAILED), (CUDA_IPC, FAILED)}
+    assert "could not be used when the broker started: cuDevice" in broken.refused[0].why
+
+    (up,) = (line for line in daemon.page("/metrics").splitlines() if line.startswith('arraybridge_device_up{device="cuda:0"'))
+    assert up.endswith(" 0")
+    with grpc.insecure_channel(f"unix://{daemon.directory}/broker.sock") as channel:
+        asked = health_pb2.HealthCheckRequest(service=f"arraybridge.v1.Broker/{service}")
+        answer = health_pb2_grpc.HealthStub(channel).Check(asked)
+    assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+    def said(*words: str) -> str:
+        return subprocess.run([CTL, "-H", daemon.directory, *words], capture_output=True, text=True, check=False).stdout
+
+    for words in (["info"], ["doctor"], ["-o", "wide", "ls", "devices"]):
+        (line,) = (line for line in said(*words).splitlines() if f"{name} " in line)
+        assert "could not be used when the broker started: cuDevice" in line, words
+    assert "out of service: it could not be used" in said("doctor")
 
 
 def test_where_every_gpu_is_broken_host_memory_is_served(
@@ -113,7 +156,10 @@ def test_where_every_gpu_is_broken_host_memory_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", os.environ["SIMULATED_CUDA"] + ";fail=cuDeviceTotalMem:*:999")
-    assert served(open_session(start("--cuda-driver", DRIVER))) == [(CPU, "")]
+    session = open_session(start("--cuda-driver", DRIVER))
+    assert in_service(session) == [(CPU, "")]
+    assert served(session) == [(CPU, ""), (CUDA, FIRST), (CUDA, SECOND)]
+    assert session.opened.server.no_gpu_cause == FAILED
     said = no_start("--cuda-driver", DRIVER, "--backend", "cuda")
     assert "and no GPU: none that the driver shows can be used; GPU 0 cannot be used: cuDevice" in said
 
@@ -140,7 +186,11 @@ def test_a_gpu_is_shared_as_its_table_says(start: Callable[..., Daemon], open_se
     first, second = open_session(daemon).opened.server.devices[1:]
     assert (first.device.uuid, list(first.kinds), first.capacity_bytes) == (FIRST, [CUDA_IPC, CUDA_VMM], MEMORY * 8 // 10)
     assert (second.device.uuid, list(second.kinds), second.capacity_bytes) == (SECOND, [CUDA_VMM], MEMORY // 2)
-    assert [(refusal.kind, "leaves it out" in refusal.why) for refusal in second.refused] == [(CUDA_IPC, True)]
+    assert [(refusal.kind, refusal.cause) for refusal in second.refused] == [(CUDA_IPC, CONFIGURATION)]
+    assert "leaves it out" in second.refused[0].why
+    doctor = subprocess.run([CTL, "-H", daemon.directory, "doctor"], capture_output=True, text=True, check=False).stdout
+    (line,) = (line for line in doctor.splitlines() if line.startswith(f"cuda:{SECOND}"))
+    assert "list it in memory.cuda.kinds" in line
     assert f'[memory."{absent}"]: this GPU is not there; there are: host, cuda:{FIRST}' in daemon.log.read_text()
     ask = {"namespace": "default", "size": 1 << 20}
     session = open_session(daemon, capabilities={"kinds": [CUDA_VMM, CUDA_IPC], **HERE})

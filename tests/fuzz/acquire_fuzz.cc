@@ -15,6 +15,7 @@ void Acquire(std::string_view bytes) {
   AB_CHECK(asked->bytes == bytes);
   AB_CHECK(asked->ns == said.namespace_() && asked->note == said.note());
   AB_CHECK(asked->timeout_ms == said.timeout_ms() && asked->final_only == said.final_only());
+  AB_CHECK(asked->fence_timeout_ms == said.fence_timeout_ms());
   AB_CHECK(asked->shares.size() == static_cast<size_t>(said.shares_size()));
   for (size_t i = 0; i < asked->shares.size(); ++i) {
     const ShareKey& share = asked->shares[i];

@@ -42,6 +42,7 @@ class Client {
     if (verb == "put_later") return PutLater(name, byte);
     if (verb == "get_in_order") return GetInOrder(name);
     if (verb == "get") return Get(name);
+    if (verb == "initialise") return cuda::Driver::Load(driver_path_).status().ToString();  // as a framework does
     if (verb == "lease") return Lease(name);
     if (verb == "why_not") return CopyToHeap(arrays_.at(name).views[0]).status().reason();
     if (verb == "look") return AllBytesOf(arrays_.at(name).views[0]);

@@ -59,6 +59,7 @@ class Process {
     id_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
+  pid_t id() const { return id_; }
   void Signal(int number) const { ::kill(id_, number); }
   // Returns when all of its threads have stopped.
   void Freeze() const {

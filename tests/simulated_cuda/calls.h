@@ -1,10 +1,11 @@
-// Declarations of every call.
+// Declarations of every call: of those that our Driver makes, by its own table, and of others.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "proto/boundary/driver_abi.h"
+#include "proto/boundary/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
 
 #define SIM_API extern "C" __attribute__((visibility("default"))) arraybridge::cuda::CUresult
@@ -13,8 +14,10 @@ namespace arraybridge::simulated {
 
 using namespace cuda;  // NOLINT(google-build-using-namespace): this is that interface's implementation
 
+#define SIM_DECLARE(name, version, suffix, need, parameters) SIM_API cu##name##suffix parameters;
+AB_DRIVER_CALLS(SIM_DECLARE)
+#undef SIM_DECLARE
 #define SIM_DECLARE(base, version, exported, parameters) SIM_API exported parameters;
-SIM_CALLS(SIM_DECLARE)
 SIM_GUEST_CALLS(SIM_DECLARE)
 #undef SIM_DECLARE
 

@@ -50,6 +50,27 @@ TEST_F(DriverLoadedTest, EveryCallIsFound) {
   });
 }
 
+// By the name that a library exports, and, as it is asked for, by base name and version.
+void ExpectSimulated(const Driver& driver) {
+  void* const library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+  int calls = 0;
+#define AB_EXPECT_SIMULATED(name, version, suffix, need, parameters)                                         \
+  EXPECT_NE(driver.name, nullptr) << "cu" #name;                                                             \
+  EXPECT_EQ(reinterpret_cast<void*>(driver.name), dlsym(library, "cu" #name #suffix)) << "cu" #name #suffix; \
+  ++calls;
+  AB_DRIVER_CALLS(AB_EXPECT_SIMULATED)
+#undef AB_EXPECT_SIMULATED
+  EXPECT_GT(calls, 50);
+}
+
+TEST_F(DriverLoadedTest, EveryCallThatWeMakeIsSimulated) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("");
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    ExpectSimulated(*driver);
+  });
+}
+
 TEST_F(DriverLoadedTest, AnOlderDriverLacksOnlyWhatIsOptional) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("version=12000");

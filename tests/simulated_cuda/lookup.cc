@@ -25,11 +25,15 @@ struct Row {
 constexpr int kOldVersion = 2000;
 
 const Row kRows[] = {
+#define SIM_ROW(name, version, suffix, need, parameters) \
+  {"cu" #name, version, reinterpret_cast<void*>(&cu##name##suffix)},
+    AB_DRIVER_CALLS(SIM_ROW)
+#undef SIM_ROW
 #define SIM_ROW(base, version, exported, parameters) {#base, version, reinterpret_cast<void*>(&exported)},
-    SIM_CALLS(SIM_ROW) SIM_GUEST_CALLS(SIM_ROW)
+        SIM_GUEST_CALLS(SIM_ROW)
 #undef SIM_ROW
 #define SIM_ROW(name) {#name, kOldVersion, reinterpret_cast<void*>(&name)},
-        SIM_OLD_CALLS(SIM_ROW)
+            SIM_OLD_CALLS(SIM_ROW)
 #undef SIM_ROW
 };
 

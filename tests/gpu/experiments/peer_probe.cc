@@ -47,7 +47,7 @@ Reply Symbols(State& state, const Words&) {
     if (found == nullptr || exported == nullptr) (need == Need::kRequired ? missing : optional) += " " + base;
     if (found != nullptr && exported != nullptr && found != exported) differing += " " + base;
   };
-#define AB_ASK(name, version, need, parameters) ask("cu" #name, version, Need::need);
+#define AB_ASK(name, version, suffix, need, parameters) ask("cu" #name, version, Need::need);
   AB_DRIVER_SYMBOLS(AB_ASK)
 #undef AB_ASK
   void* const older = state.Exported("cuMemAlloc");

@@ -175,7 +175,7 @@ static_assert(!kSameShape<int (*)(int, void*), int (*)(int, int)>, "the comparis
   static_assert(kSameShape<decltype(ours::Driver::name), PFN_cu##name##_v##version>, #name); \
   ++compared;
 #define COMPARE_kOptional(name, version)
-#define COMPARE(name, version, need, parameters) COMPARE_##need(name, version)
+#define COMPARE(name, version, suffix, need, parameters) COMPARE_##need(name, version)
 
 TEST(DriverAbiTest, EveryCallHasTheShapeOfItsVersion) {
   int compared = 0;

@@ -45,6 +45,8 @@ TEST_F(FenceTest, WhoOpensTheMakersEventsIsToldTheEventAndOthersThatItIsPending)
     const auto refused = Acquire(OpenAt(elsewhere));
     EXPECT_THAT(refused, FailsWith(Code::kNotFound, "FENCE_PENDING"));
     EXPECT_EQ(refused.status().metadata().at(0).second, "on-gpu");
+    EXPECT_THAT(refused.status().message(), testing::HasSubstr("(session 1, process 4711, user 1000)"));
+    EXPECT_THAT(refused.status().message(), testing::HasSubstr("event on GPU-1"));
   }
   EXPECT_THAT(AcquireFinal(reader), FailsWith(Code::kNotFound, "FENCE_PENDING"));
   ListFilter all;

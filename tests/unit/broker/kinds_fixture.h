@@ -8,56 +8,9 @@
 #include <csignal>
 
 #include "tests/unit/broker/broker_fixture.h"
+#include "tests/unit/broker/fake_gpu_backend.h"
 
 namespace arraybridge {
-
-inline const Device kGpu{kDeviceCuda, 0, "GPU-1"};
-
-// GPU memory without bytes: `opaque` handles, or descriptors.
-class FakeGpuBlock final : public MemoryBlock {
- public:
-  FakeGpuBlock(HandleKind kind, uint64_t size, uint64_t* living) : kind_(kind), size_(size), living_(living) {
-    ++*living_;
-  }
-  ~FakeGpuBlock() override { --*living_; }
-  uint64_t size() const override { return size_; }
-  Result<Handle> Export(Access) const override {
-    Handle handle;
-    if (kind_ == HandleKind::kCudaIpc) {
-      handle.opaque = std::string(64, 's');
-    } else {
-      handle.descriptor = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    }
-    return handle;
-  }
-  Result<Immutability> Seal() override { return Immutability::kByContract; }
-  bool HeldElsewhere() const override { return false; }
-  bool KnowsHolders() const override { return false; }
-  bool MayBeEnforced() const override { return false; }
-
- private:
-  const HandleKind kind_;
-  const uint64_t size_;
-  uint64_t* const living_;
-};
-
-class FakeGpuBackend final : public MemoryBackend {
- public:
-  explicit FakeGpuBackend(HandleKind kind) : kind_(kind) {}
-  HandleKind kind() const override { return kind_; }
-  std::vector<Device> devices() const override { return {kGpu}; }
-  uint64_t Footprint(const Device&, uint64_t size) const override { return (size + kPage - 1) / kPage * kPage; }
-  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
-    return std::unique_ptr<MemoryBlock>(std::make_unique<FakeGpuBlock>(kind_, Footprint(device, size), &living));
-  }
-  Usage usage(const Device&) const override { return {kCapacity, 0, 0}; }
-  uint64_t Trim() override { return 0; }
-
-  uint64_t living = 0;
-
- private:
-  const HandleKind kind_;
-};
 
 // A process that sleeps until it is killed.
 class Sleeper {
@@ -89,7 +42,7 @@ class KindsTest : public testing::Test {
  protected:
   // `events`: where it opens interprocess events.
   SessionId Open(std::vector<HandleKind> kinds, ProcessFd process = nullptr, std::string events = {}) {
-    Peer peer{.uid = 1000, .client = "test"};
+    Peer peer{.uid = 1000, .process_id = 4711, .client = "test"};
     peer.kinds = std::move(kinds);
     peer.events = std::move(events);
     peer.process = std::move(process);

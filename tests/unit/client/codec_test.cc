@@ -129,6 +129,25 @@ TEST(CodecTest, Publish) {
   EXPECT_EQ(published->returned, kReturned);
 }
 
+TEST(CodecTest, WhatAClientOpensIsSaidWithItsSessionAndLater) {
+  codec::Capabilities capabilities;
+  capabilities.kinds = {HandleKind::kMemfd, HandleKind::kCudaVmm};
+  capabilities.gpu_uuids = {"GPU-1", "MIG-2"};
+  capabilities.cuda_driver_version = 13000;
+  capabilities.wsl = capabilities.tegra = true;
+  codec::Release release;
+  release.capabilities = capabilities;
+  EXPECT_FALSE(release.empty());
+  const auto opened = Parsed<v1::OpenSessionRequest>(codec::Encode(codec::OpenSession{"me", 1, capabilities}));
+  const auto later = Parsed<v1::ReleaseRequest>(codec::Encode(release));
+  for (const v1::ClientCapabilities* said : {&opened.capabilities(), &later.capabilities()}) {
+    EXPECT_EQ(said->kinds_size(), 2);
+    EXPECT_EQ(said->gpu_uuids(1), "MIG-2");
+    EXPECT_EQ(said->cuda_driver_version(), 13000u);
+    EXPECT_TRUE(said->wsl() && said->tegra());
+  }
+}
+
 TEST(CodecTest, AcquireWithdrawReleaseList) {
   const std::vector<ShareRef> refs{{.name = "a"}, {.name = "", .id = 5, .generation = 6}};
   const auto acquire = Parsed<v1::AcquireRequest>(codec::EncodeAcquire("n", refs, 17));
@@ -137,6 +156,9 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(acquire.shares(1).id(), 5u);
   EXPECT_EQ(acquire.shares(1).generation(), 6u);
   EXPECT_EQ(acquire.timeout_ms(), 17u);
+  EXPECT_EQ(acquire.fence_timeout_ms(), 0u);
+  const auto impatient = codec::EncodeAcquire("n", refs, 0, false, {}, 250);
+  EXPECT_EQ(Parsed<v1::AcquireRequest>(impatient).fence_timeout_ms(), 250u);
   EXPECT_EQ(Parsed<v1::WithdrawRequest>(codec::EncodeWithdraw("n", refs)).shares_size(), 2);
   const auto release =
       Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{1, 2}, {3}, {UINT64_MAX}, true, {4}, {5}}));

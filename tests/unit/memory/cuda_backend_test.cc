@@ -167,6 +167,17 @@ TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedByDescriptorsAlone) {
   });
 }
 
+TEST_F(CudaGpuTest, ATegraIsKnownByItsDeviceTree) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "", 1);
+    const std::string machine("nvidia,p3768-0000+p3767-0005\0nvidia,tegra234", 44);
+    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.148-tegra", machine});
+    ASSERT_TRUE(gpus.ok());
+    EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
+    EXPECT_EQ(gpus->all[0]->refusals().ipc, "an integrated GPU has no cudaIpcMemHandle");
+  });
+}
+
 TEST_F(CudaGpuTest, UnderWsl2NothingOfAGpuIsShared) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "off=103", 1);
@@ -212,7 +223,8 @@ TEST_F(CudaGpuTest, OneThatIsBrokenIsNamedAndItsNeighboursServe) {
     EXPECT_EQ(gpus->all[0]->device().id, 0);
     EXPECT_EQ(gpus->all[1]->device().id, 2) << "it keeps its number";
     ASSERT_EQ(gpus->broken.size(), 1u);
-    EXPECT_EQ(gpus->broken[0].index, 1);
+    EXPECT_EQ(gpus->broken[0].device.id, 1);
+    EXPECT_TRUE(gpus->broken[0].device.uuid.starts_with("GPU-")) << "so far the driver told";
     EXPECT_TRUE(gpus->broken[0].why.message().starts_with("cuDeviceTotalMem")) << gpus->broken[0].why.ToString();
   });
 }

@@ -21,6 +21,7 @@ v1::AcquireRequest Everything() {
   request.set_timeout_ms(8);
   request.set_final_only(true);
   request.set_note("note");
+  request.set_fence_timeout_ms(9);
   return request;
 }
 
@@ -40,11 +41,12 @@ TEST(AcquireWireTest, ReadsEveryField) {
   EXPECT_EQ(asked->timeout_ms, 8u);
   EXPECT_TRUE(asked->final_only);
   EXPECT_EQ(asked->note, "note");
+  EXPECT_EQ(asked->fence_timeout_ms, 9u);
 }
 
 TEST(AcquireWireTest, EveryFieldOfTheMessageIsRead) {
   // A field that is new in the .proto and not here would be lost on the way.
-  EXPECT_EQ(v1::AcquireRequest::descriptor()->field_count(), 5);
+  EXPECT_EQ(v1::AcquireRequest::descriptor()->field_count(), 6);
   EXPECT_EQ(v1::ShareRef::descriptor()->field_count(), 3);
 }
 

@@ -76,6 +76,7 @@ TEST(HandleOffer, ACudaIpcMemHandleIsRefusedWhereItWouldNotWorkOrNotEnd) {
       {[](auto& said, Peer&) { said.clear_pid_namespace(); }, "does not say"},
       {[](auto& said, Peer&) { said.set_boot_id("other"); }, "another kernel"},
       {[](auto& said, Peer&) { said.set_pid_namespace(8); }, "another PID namespace"},
+      {[](auto& said, Peer&) { said.set_tegra(true); }, "runs on a Tegra"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.why);
@@ -103,6 +104,16 @@ TEST(HandleOffer, WhatItsDriverIsTooOldForIsRefusedWithTheReason) {
   capabilities.set_cuda_driver_version(10020);
   OfferHandles(capabilities, kHere, peer);
   EXPECT_EQ(peer.refused, "");
+}
+
+TEST(HandleOffer, UnderWsl2NoGpuMemoryIsOffered) {
+  v1::ClientCapabilities capabilities = All();
+  capabilities.set_wsl(true);
+  Peer peer = Neighbour();
+  OfferHandles(capabilities, kHere, peer);
+  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
+  EXPECT_THAT(peer.refused, HasSubstr("cuda_vmm is refused: it runs under WSL2"));
+  EXPECT_THAT(peer.refused, HasSubstr("cuda_ipc is refused: it runs under WSL2"));
 }
 
 TEST(HandleOffer, TheGpusThatItSeesAreNoted) {

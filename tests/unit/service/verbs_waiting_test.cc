@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "proto/boundary/fence.h"
+#include "tests/unit/broker/fake_gpu_backend.h"
 #include "tests/unit/service/verbs_fixture.h"
 
 namespace arraybridge {
@@ -114,6 +117,100 @@ TEST_F(VerbsWaitingTest, AWaiterIsAnsweredByItsOwnReturnedRanges) {
   EXPECT_FALSE(answer->message.has_handle());
   ASSERT_EQ(answer->message.returned_size(), 1);
   EXPECT_EQ(answer->message.returned(0).size(), 2 * kMiB);
+}
+
+// GPU memory whose bytes come when an event happens that nobody but its maker waits for.
+class VerbsFenceTest : public VerbsWaitingTest {
+ protected:
+  VerbsFenceTest() { backend_ = std::make_unique<FakeGpuBackend>(HandleKind::kCudaVmm); }
+
+  Caller OpenGpu(const std::string& boot_id) {
+    v1::OpenSessionRequest hello;
+    hello.set_protocol_min(1);
+    hello.set_protocol_max(1);
+    hello.set_process_id(4711);
+    v1::ClientCapabilities& capabilities = *hello.mutable_capabilities();
+    capabilities.add_kinds(v1::HANDLE_KIND_CUDA_VMM);
+    capabilities.set_boot_id(boot_id);
+    capabilities.set_pid_namespace(7);
+    capabilities.set_shm_device(8);
+    Peer peer;
+    peer.uid = 1000;
+    const auto opened = verbs().OpenSession(hello, std::move(peer));
+    EXPECT_TRUE(opened.ok()) << opened.status().ToString();
+    return {SessionId{opened->session()}, Door::kLifeline};
+  }
+  uint64_t PublishPending(const Caller& maker) {
+    v1::AllocateRequest allocate;
+    allocate.mutable_device()->set_type(kDeviceCuda);
+    allocate.set_size(4096);
+    Awaited<v1::AllocateResponse> allocated;
+    verbs().Allocate(maker, allocate, [&](auto answer) { allocated.promise.set_value(std::move(answer)); });
+    const auto arena = allocated.Get();
+    EXPECT_TRUE(arena.ok()) << arena.status().ToString();
+    v1::MappedRequest mapped;
+    mapped.set_arena(arena->message.handle().arena());
+    EXPECT_TRUE(verbs().Mapped(maker, mapped).ok());
+    v1::PublishRequest request = PublishOf(arena->message.handle(), "late", false, 0, 256);
+    request.mutable_fence()->set_kind(v1::Fence::EVENT);
+    request.mutable_fence()->set_opaque(std::string(64, 'e'));
+    const auto published = verbs().Publish(maker, Asked(request));
+    EXPECT_TRUE(published.ok()) << published.status().ToString();
+    return published->message.share();
+  }
+  std::unique_ptr<Awaited<v1::AcquireResponse>> StartRead(const Caller& caller, uint64_t fence_timeout_ms,
+                                                          uint64_t timeout_ms = 0) {
+    v1::AcquireRequest request;
+    request.add_shares()->set_name("late");
+    request.set_fence_timeout_ms(fence_timeout_ms);
+    request.set_timeout_ms(timeout_ms);
+    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
+    awaited->waiter = verbs().Acquire(caller, AskedFor(request),
+                                      [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    return awaited;
+  }
+};
+
+TEST_F(VerbsFenceTest, WhoCannotWaitLongIsToldWhoMakesTheBytes) {
+  const Caller maker = OpenGpu("here");
+  PublishPending(maker);
+  const auto begun = Clock::now();
+  const Status refused = StartRead(OpenGpu("elsewhere"), 20)->Get().status();
+  EXPECT_GE(Clock::now() - begun, std::chrono::milliseconds(20));
+  EXPECT_EQ(refused.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(refused.reason(), "FENCE_PENDING");
+  const std::map<std::string, std::string> told(refused.metadata().begin(), refused.metadata().end());
+  EXPECT_EQ(told.at("share"), "late");
+  EXPECT_EQ(told.at("device"), kGpu.uuid);
+  EXPECT_EQ(told.at("fence"), "event");
+  EXPECT_EQ(told.at("maker_session"), std::to_string(Number(maker.session)));
+  EXPECT_EQ(told.at("maker_process_id"), "4711");
+  EXPECT_EQ(told.at("maker_uid"), "1000");
+  EXPECT_THAT(refused.message(), HasSubstr("share 'late'"));
+}
+
+TEST_F(VerbsFenceTest, WhoSaysNothingOrALongTimeWaitsAsLongAsEverybody) {
+  const Caller maker = OpenGpu("here");
+  const uint64_t share = PublishPending(maker);
+  auto silent = StartRead(OpenGpu("elsewhere"), 0);
+  auto patient = StartRead(OpenGpu("elsewhere"), ~0ull);
+  auto named = StartRead(OpenGpu("elsewhere"), 1, 60'000);
+  const auto hasty = StartRead(OpenGpu("elsewhere"), 50)->Get();
+  EXPECT_EQ(hasty.status().reason(), "FENCE_PENDING");
+  for (const auto* const waiting : {&silent, &patient, &named}) {
+    EXPECT_NE((*waiting)->future.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  }
+  v1::ReleaseRequest release;
+  release.add_done(share);
+  ASSERT_TRUE(verbs().Release(maker, release).ok());
+  for (auto* const waiting : {&silent, &patient, &named}) EXPECT_TRUE((*waiting)->Get().ok());
+}
+
+TEST_F(VerbsFenceTest, ABrokerIsNoMorePatientThanItSays) {
+  PublishPending(OpenGpu("here"));
+  const auto begun = Clock::now();
+  EXPECT_EQ(StartRead(OpenGpu("elsewhere"), ~0ull)->Get().status().reason(), "FENCE_PENDING");
+  EXPECT_GE(Clock::now() - begun, kFenceWait);
 }
 
 // Between the dropping of its waiters and its end a session must not get another waiter.

@@ -358,7 +358,9 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   grpc_door.Drain(deadline);
   verbs.WaitIdle(deadline);
   admin_door.Drain(Clock::now() + kLastAnswer);
-  for (const auto& gpu : gpus.all) gpu->LeaveToTheDriver();
+  if (broker.MayBeMappedElsewhere()) {
+    for (const auto& gpu : gpus.all) gpu->LeaveToTheDriver();
+  }
   return EXIT_SUCCESS;
 }
 

@@ -58,8 +58,8 @@ class CudaGpu {
   // and it does not run. It must not block, nor ask this GPU.
   void WhenLost(std::function<void()> told) AB_EXCLUDES(told_mutex_);
 
-  // This process ends, and others may have its memory open: to free that is undefined, so from now on nothing is freed
-  // here. The driver lets go of it with the process.
+  // This process ends, and others may have its memory open: to free that is undefined. From now on nothing is freed
+  // that the driver lets go of with the process.
   void LeaveToTheDriver() { leaving_ = true; }
   bool LeftToTheDriver() const { return leaving_.load(); }
 

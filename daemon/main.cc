@@ -365,6 +365,9 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   grpc_door.Drain(deadline);
   verbs.WaitIdle(deadline);
   admin_door.Drain(Clock::now() + kLastAnswer);
+  if (broker.MayBeMappedElsewhere()) {
+    for (const auto& gpu : gpus.all) gpu->LeaveToTheDriver();
+  }
   return EXIT_SUCCESS;
 }
 

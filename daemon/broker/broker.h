@@ -347,6 +347,9 @@ class Broker {
   Swept Sweep(Clock::time_point now);
   // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
   bool sweep_wanted() const;
+  // A process that lives may have memory mapped whose block does not know who holds it: a handle that it was given and
+  // has not given back. One system call for each.
+  bool MayBeMappedElsewhere() const;
 
   // What happens (telling.cc). RESOURCE_EXHAUSTED: limits.watchers, limits.watchers_per_uid. It closes with its
   // session.

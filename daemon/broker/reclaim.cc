@@ -238,6 +238,18 @@ void Broker::State::DropUnusedNamespaces() {
 
 bool Broker::sweep_wanted() const { return state_->sweep_wanted.load(); }
 
+bool Broker::MayBeMappedElsewhere() const {
+  std::unordered_map<ArenaId, Holders> holders;
+  {
+    const MutexLock lock(state_->mutex);
+    holders = state_->holders;
+  }
+  return std::any_of(holders.begin(), holders.end(), [](auto& entry) {
+    entry.second.DropDead();
+    return !entry.second.empty();
+  });
+}
+
 Broker::Swept Broker::Sweep(Clock::time_point now) {
   State& state = *state_;
   std::vector<std::unique_ptr<Arena>> dying;

@@ -74,7 +74,7 @@ CudaGpu::CudaGpu(std::shared_ptr<const Driver> driver, CUdevice ordinal, Device 
       capacity_(std::make_shared<Capacity>(device_.uuid, capacity_bytes)) {}
 
 CudaGpu::~CudaGpu() {
-  if (context_ == nullptr || lost_.load()) return;  // what was lost goes with this process
+  if (context_ == nullptr || lost_.load() || leaving_.load()) return;  // it goes with this process
   if (stream_ != nullptr) {
     if (const auto inside = ContextGuard::Enter(*driver_, context_); inside.ok()) driver_->StreamDestroy(stream_);
   }

@@ -60,6 +60,11 @@ class CudaGpu {
   // and it does not run. It must not block, nor ask this GPU.
   void WhenLost(std::function<void()> told) AB_EXCLUDES(told_mutex_);
 
+  // This process ends, and others may have its memory open: to free that is undefined. From now on nothing is freed
+  // that the driver lets go of with the process.
+  void LeaveToTheDriver() { leaving_ = true; }
+  bool LeftToTheDriver() const { return leaving_.load(); }
+
  private:
   const std::shared_ptr<const cuda::Driver> driver_;
   const cuda::CUdevice ordinal_;
@@ -67,6 +72,7 @@ class CudaGpu {
   const Refusals refusals_;
   const uint64_t granularity_;
   const std::shared_ptr<Capacity> capacity_;
+  std::atomic<bool> leaving_{false};
   mutable std::atomic<bool> lost_{false};
   mutable Mutex told_mutex_;
   mutable std::function<void()> told_ AB_GUARDED_BY(told_mutex_);

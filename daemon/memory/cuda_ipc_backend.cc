@@ -17,6 +17,7 @@ class Allocation {
   Allocation(std::shared_ptr<CudaGpu> gpu, cuda::CUdeviceptr address) : gpu_(std::move(gpu)), address_(address) {}
   // A GPU that is out of service takes nothing back; its memory goes with this process.
   ~Allocation() {
+    if (gpu_->LeftToTheDriver()) return;
     if (const auto inside = gpu_->Enter(); inside.ok()) gpu_->driver().MemFree(address_);
   }
   Allocation(const Allocation&) = delete;

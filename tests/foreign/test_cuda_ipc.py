@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import subprocess
 import sys
@@ -13,7 +14,6 @@ from typing import Any
 import grpc
 import pytest
 from foreign_client import BUILD, CTL, PATIENCE_S, Daemon, Session, eventually, refused
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 # As the C++ tests: $ARRAYBRIDGE_CUDA_DRIVER is another library, of a card maybe.
 DRIVER = os.environ.get("ARRAYBRIDGE_CUDA_DRIVER", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so"))
@@ -180,6 +180,7 @@ def test_a_lost_gpu_is_out_of_service_alone(
 ) -> None:
     if os.environ.get("ARRAYBRIDGE_CUDA_DRIVER"):
         pytest.skip("a card is not broken on purpose")
+    health_pb2, health_pb2_grpc = (importlib.import_module(f"grpc_health.v1.{name}") for name in ("health_pb2", "health_pb2_grpc"))
     # Of two GPUs the one that is used first fails for good; the simulated driver is then done with both.
     monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};fail=cuMemsetD8Async:1:700")
     daemon = start("--cuda-driver", DRIVER)

@@ -15,11 +15,12 @@
 
 namespace arraybridge {
 
-// Killed when it goes, unless it was waited for.
+// It has to end by itself and well, when its input ends at the latest: what the simulated driver or a sanitizer ends it
+// for fails the test. Who expects something else says so, with Wait() or Kill().
 class Process {
  public:
   // `inherited` is descriptor 3 there, if it is one.
-  explicit Process(const std::vector<std::string>& command, int inherited = -1) {
+  explicit Process(const std::vector<std::string>& command, int inherited = -1) : name_(command[0]) {
     int in[2];
     int out[2];
     EXPECT_EQ(::pipe2(in, O_CLOEXEC), 0);
@@ -39,7 +40,13 @@ class Process {
     input_.reset(in[1]);
     output_.reset(out[0]);
   }
-  ~Process() { Kill(); }
+  ~Process() {
+    // A test that failed may have left it in the middle of something that never ends.
+    if (::testing::Test::HasFailure()) Kill();
+    if (id_ > 0) {
+      EXPECT_EQ(Wait(), 0) << name_ << " did not end well";
+    }
+  }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
@@ -60,7 +67,9 @@ class Process {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
   pid_t id() const { return id_; }
-  void Signal(int number) const { ::kill(id_, number); }
+  void Signal(int number) const {
+    if (id_ > 0) ::kill(id_, number);
+  }
   // Returns when all of its threads have stopped.
   void Freeze() const {
     Signal(SIGSTOP);
@@ -68,13 +77,15 @@ class Process {
     EXPECT_EQ(::waitpid(id_, &status, WUNTRACED), id_);
     EXPECT_TRUE(WIFSTOPPED(status));
   }
+  // It lives until then: what had ended it before is told, too.
   void Kill() {
     if (id_ <= 0) return;
     ::kill(id_, SIGKILL);
-    Wait();
+    EXPECT_EQ(Wait(), -SIGKILL) << name_ << " had ended before it was killed";
   }
 
  private:
+  const std::string name_;
   pid_t id_ = 0;
   UniqueFd input_;
   UniqueFd output_;

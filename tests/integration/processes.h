@@ -27,6 +27,7 @@ class DaemonTest : public ::testing::Test {
     Start();
   }
   ~DaemonTest() override {
+    daemon_->Signal(SIGTERM);  // nothing on its input ends it
     daemon_.reset();
     EXPECT_EQ(std::system(("rm -rf '" + directory_ + "'").c_str()), 0);
   }

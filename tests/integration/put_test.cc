@@ -79,7 +79,7 @@ TEST_F(WaitedPutTest, WithoutANameItIsFoundByItsNumber) {
 TEST_F(WaitedPutTest, ABrokerThatCameBackIsPutTo) {
   Broker writer(options());
   ASSERT_TRUE(Put(writer, {.name = "frame"}, 1).ok());
-  daemon_.reset();
+  daemon_->Kill();
   Start();
   const auto put = Put(writer, {.name = "frame"}, 2);
   ASSERT_TRUE(put.ok()) << put.status().ToString();

@@ -32,6 +32,7 @@ TEST_P(TwoProcessesTest, BytesPutInOneAreReadInAnother) {
   EXPECT_EQ(private_reader->Line(), "ok");
   const auto wrong = Client({"get", "frame", "43"});
   EXPECT_EQ(wrong->Line(), "INTERNAL: word 0 differs") << "the check can fail";
+  EXPECT_EQ(wrong->Wait(), 1);
   EXPECT_EQ(writer->Wait(), 0);
   const auto after_the_writer = Client({"get", "frame", "42"});
   EXPECT_EQ(after_the_writer->Line(), "ok");

@@ -82,6 +82,57 @@ TEST_F(ConfigTest, WhatIsOffIsRefused) {
   });
 }
 
+TEST_F(ConfigTest, WithoutInterprocessEventsNoHandleIsMadeOrOpened) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("off=125");
+    ASSERT_TRUE(driver.ok());
+    CUcontext context = nullptr;
+    ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
+    ASSERT_CUDA(driver->CtxSetCurrent(context));
+    CUdeviceptr memory = 0;
+    CUevent event = nullptr;
+    ASSERT_CUDA(driver->MemAlloc(&memory, kBlock));
+    ASSERT_CUDA(driver->EventCreate(&event, kEventInterprocess | kEventDisableTiming));
+    CUipcMemHandle of_memory{};
+    CUipcEventHandle of_event{};
+    EXPECT_EQ(driver->IpcGetMemHandle(&of_memory, memory), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(driver->IpcGetEventHandle(&of_event, event), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(driver->IpcOpenEventHandle(&event, of_event), CUDA_ERROR_NOT_SUPPORTED);
+  });
+}
+
+TEST_F(ConfigTest, PeersReachEachOthersMemory) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("devices=2;peers");
+    ASSERT_TRUE(driver.ok());
+    int can = 0;
+    ASSERT_CUDA(driver->DeviceCanAccessPeer(&can, 0, 1));
+    EXPECT_EQ(can, 1);
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr address = 0;
+    const auto properties = Properties();
+    ASSERT_CUDA(driver->MemCreate(&handle, kBlock, &properties, 0));
+    ASSERT_CUDA(driver->MemAddressReserve(&address, kBlock, 0, 0, 0));
+    ASSERT_CUDA(driver->MemMap(address, kBlock, 0, handle, 0));
+    const CUmemAccessDesc other{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+    EXPECT_EQ(driver->MemSetAccess(address, kBlock, &other, 1), CUDA_SUCCESS);
+  });
+}
+
+TEST_F(ConfigTest, ADirectoryThatCannotHoldEventsEndsTheProcess) {
+  const auto share_an_event = [] {
+    const auto driver = LoadWith("dir=/proc/no/such/folder");
+    CUcontext context = nullptr;
+    CUevent event = nullptr;
+    CUipcEventHandle handle{};
+    driver->DevicePrimaryCtxRetain(&context, 0);
+    driver->CtxSetCurrent(context);
+    driver->EventCreate(&event, kEventInterprocess | kEventDisableTiming);
+    driver->IpcGetEventHandle(&handle, event);
+  };
+  EXPECT_DEATH(share_an_event(), "VIOLATION in EventFile: the configured directory cannot hold events");
+}
+
 TEST_F(ConfigTest, TheNthCallFails) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("fail=cuMemCreate:2:2;fail=cuMemFree:*:999");

@@ -99,6 +99,62 @@ TEST_F(DriverLoadedTest, TheInterfaceOf32BitSizesIsNotWhatWeCall) {
       "VIOLATION in cuMemAlloc");
 }
 
+template <class Function>
+Function Exported(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW), name));
+}
+
+TEST_F(DriverLoadedTest, BeforeInitialisingOnlyWhatTellsOfTheDriverAnswers) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "version=12000", 1);
+    const auto init = Exported<CUresult (*)(unsigned)>("cuInit");
+    const auto version = Exported<CUresult (*)(int*)>("cuDriverGetVersion");
+    const auto count = Exported<CUresult (*)(int*)>("cuDeviceGetCount");
+    int value = 0;
+    EXPECT_EQ(version(&value), CUDA_SUCCESS);
+    EXPECT_EQ(version(nullptr), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(count(&value), CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT_EQ(init(1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(count(&value), CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT_EQ(init(0), CUDA_SUCCESS);
+    EXPECT_EQ(count(&value), CUDA_SUCCESS);
+  });
+}
+
+TEST_F(DriverLoadedTest, ASymbolIsAskedForByItsNameAndVersion) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    ::setenv("SIMULATED_CUDA", "version=12000", 1);
+    const auto find = Exported<CUresult (*)(const char*, void**, int, uint64_t, CUdriverProcAddressQueryResult*)>(
+        "cuGetProcAddress_v2");
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult why{};
+    EXPECT_EQ(find("cuMemAlloc", &found, 3020, 0, &why), CUDA_SUCCESS);
+    EXPECT_EQ(found, Exported<void*>("cuMemAlloc_v2"));
+    EXPECT_EQ(find("cuMemAlloc", &found, 2000, 0, &why), CUDA_SUCCESS);
+    EXPECT_EQ(found, Exported<void*>("cuMemAlloc")) << "the old one";
+    EXPECT_EQ(find("cuMemCreate", &found, 3020, 0, &why), CUDA_SUCCESS);
+    EXPECT_EQ(found, nullptr);
+    EXPECT_EQ(why, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    EXPECT_EQ(find("cuNoSuchCall", &found, 3020, 0, &why), CUDA_SUCCESS);
+    EXPECT_EQ(found, nullptr);
+    EXPECT_EQ(why, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    EXPECT_EQ(find("cuMemAlloc", &found, 12010, 0, &why), CUDA_ERROR_INVALID_VALUE) << "above the driver's own";
+  });
+}
+
+TEST_F(DriverLoadedTest, APrimaryContextIsReleasedAsOftenAsItWasRetained) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("");
+    ASSERT_TRUE(driver.ok());
+    CUcontext context = nullptr;
+    EXPECT_EQ(driver->DevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
+    ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
+    ASSERT_CUDA(driver->DevicePrimaryCtxRelease(0));
+    EXPECT_EQ(driver->DevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(driver->CtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT) << "it is dead";
+  });
+}
+
 TEST_F(DriverLoadedTest, AForkedChildHasNoDriver) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("");

@@ -127,6 +127,12 @@ TEST_F(AllocTest, Violations) {
         driver_->DevicePrimaryCtxRelease(0);
       },
       "VIOLATION in cuDevicePrimaryCtxRelease_v2: last release with live cuMemAlloc memory");
+  EXPECT_DEATH(
+      {
+        driver_->MemsetD8Async(Mapped(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), 1, 1, nullptr);
+        driver_->DevicePrimaryCtxRelease(0);
+      },
+      "VIOLATION in cuDevicePrimaryCtxRelease_v2: last release with queued work");
 }
 
 TEST_F(AllocTest, AHostThatFollowsADeviceAddressCrashes) {
@@ -160,6 +166,10 @@ TEST_F(VmmTest, PropertiesThatAreNotZeroedAreRefused) {
   const auto good = Properties();
   ASSERT_CUDA(driver_->MemGetAllocationGranularity(&granularity, &good, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   EXPECT_EQ(granularity, kBlock);
+  const auto no_option = static_cast<CUmemAllocationGranularity_flags>(2);
+  EXPECT_EQ(driver_->MemGetAllocationGranularity(&granularity, &good, no_option), CUDA_ERROR_INVALID_VALUE);
+  CUmemAllocationProp unknown{};
+  EXPECT_EQ(driver_->MemGetAllocationPropertiesFromHandle(&unknown, 12345), CUDA_ERROR_INVALID_VALUE);
   auto bad = good;
   bad.allocFlags.reserved[3] = 1;
   EXPECT_EQ(driver_->MemCreate(&handle, kBlock, &bad, 0), CUDA_ERROR_INVALID_VALUE);
@@ -329,6 +339,28 @@ TEST_F(HostMemoryTest, AReadOnlyMappingIsRegisteredReadOnly) {
   ASSERT_CUDA(driver_->MemHostUnregister(memory));
   ASSERT_EQ(::munmap(memory, kBytes), 0);
   EXPECT_EQ(driver_->MemHostRegister(memory, kBytes, 8), CUDA_ERROR_INVALID_VALUE) << "not mapped";
+}
+
+TEST_F(HostMemoryTest, Violations) {
+  static char registered[8192];
+  const auto copy_from = [this](const void* source) {
+    driver_->MemcpyHtoDAsync(Mapped(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), source, 1, nullptr);
+  };
+  EXPECT_DEATH(
+      {
+        void* memory = nullptr;
+        driver_->MemHostAlloc(&memory, 100, 0);
+        copy_from(memory);
+        driver_->MemFreeHost(memory);
+      },
+      "VIOLATION in cuMemFreeHost: work is queued that may use it");
+  EXPECT_DEATH(
+      {
+        driver_->MemHostRegister(registered, sizeof registered, 0);
+        copy_from(registered);
+        driver_->MemHostUnregister(registered);
+      },
+      "VIOLATION in cuMemHostUnregister: work is queued that may use it");
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ class Peer {
         {"synchronize_other", [this] { return driver_.StreamSynchronize(other_); }},
         {"close", [this] { return Close(); }},
         {"free", [this] { return driver_.MemFree(address_); }},
+        {"release_context", [this] { return driver_.DevicePrimaryCtxRelease(0); }},
     };
     if (command == "read") return Read();
     if (command == "neighbour") return Neighbour();

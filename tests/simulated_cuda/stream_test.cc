@@ -167,6 +167,20 @@ TEST_F(StreamTest, Refusals) {
       CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(StreamTest, AnEventAndAStreamOfTwoContextsDoNotMeet) {
+  CUcontext other = nullptr;
+  CUevent event = nullptr;
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
+  ASSERT_CUDA(driver_->CtxSetCurrent(other));
+  ASSERT_CUDA(driver_->EventCreate(&event, kEventDisableTiming));
+  EXPECT_EQ(driver_->EventRecord(event, first_), CUDA_ERROR_INVALID_HANDLE);
+  ASSERT_CUDA(driver_->EventDestroy(event));
+  ASSERT_CUDA(driver_->CtxSetCurrent(nullptr));
+  EXPECT_EQ(driver_->EventCreate(&event, kEventDisableTiming), CUDA_ERROR_INVALID_CONTEXT);
+  ASSERT_CUDA(driver_->CtxSetCurrent(context_));
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRelease(1));
+}
+
 TEST_F(StreamTest, AnInterprocessEventIsExportedByItsThreadAndNotOpenedHere) {
   CUevent event = nullptr;
   CUevent opened = nullptr;
@@ -224,6 +238,18 @@ TEST_F(StreamTest, Violations) {
         driver_->StreamSynchronize(first_);
       },
       "VIOLATION in cuStreamSynchronize: this stream was destroyed");
+  EXPECT_DEATH(
+      {
+        driver_->StreamDestroy(first_);
+        driver_->StreamDestroy(first_);
+      },
+      "VIOLATION in cuStreamDestroy_v2: destroyed twice");
+  EXPECT_DEATH(
+      {
+        driver_->EventDestroy(event_);
+        driver_->EventRecord(event_, first_);
+      },
+      "VIOLATION in cuEventRecord: this event was destroyed");
   EXPECT_DEATH(
       {
         driver_->MemcpyDtoDAsync(memory_, memory_ + 1, 2, first_);

@@ -183,6 +183,13 @@ TEST_P(LegacyTest, FreeingWhatIsOpenElsewhereIsAViolation) {
   EXPECT_EQ(exporter_->Wait(), -SIGABRT);
 }
 
+TEST_P(LegacyTest, ReleasingTheContextWithAnOpenHandleIsAViolation) {
+  Share();
+  ASSERT_EQ(Import("open"), "0");
+  EXPECT_EQ(Import("release_context"), "");
+  EXPECT_EQ(importer_->Wait(), -SIGABRT);
+}
+
 TEST_P(LegacyTest, AHandleIsOpenedOnce) {
   Share();
   ASSERT_EQ(Import("open"), "0");

@@ -139,7 +139,9 @@ TEST_F(KindsTest, AWriterThatEndedKeepsItsBytesWhileItsProcessLives) {
   EXPECT_EQ(Swept(), 0u);
   EXPECT_EQ(ipc_.living, 1u);
   EXPECT_EQ(broker_.TakeSnapshot().dying_arenas, 1u);
+  EXPECT_TRUE(broker_.MayBeMappedElsewhere());
   process.Kill();
+  EXPECT_FALSE(broker_.MayBeMappedElsewhere());
   EXPECT_EQ(Swept(), kPage);
   EXPECT_EQ(ipc_.living, 0u);
 }

@@ -135,6 +135,23 @@ TEST_P(CudaBackendTest, AGpuThatFailedForGoodIsOutOfServiceAlone) {
   });
 }
 
+// Who has opened a handle may live longer than this process.
+TEST_P(CudaBackendTest, WhenTheProcessEndsWhatOthersMayHaveOpenIsNotFreed) {
+  const long kept = GetParam() == HandleKind::kCudaIpc ? 1 : 0;  // a descriptor keeps its memory by itself
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    {
+      const Made made = Make(GetParam(), "");
+      const auto block = made.backend->Allocate(made.backend->devices()[0], kBlock);
+      ASSERT_TRUE(block.ok()) << block.status().ToString();
+      ASSERT_TRUE((*block)->Export(Access::kWrite).ok());
+      made.gpus[0]->LeaveToTheDriver();
+    }
+    EXPECT_EQ(Counter("live_allocations"), kept);
+    EXPECT_EQ(Counter("live_contexts"), 1);
+    EXPECT_EQ(Counter("live_handles"), 0);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaBackendTest, ::testing::Values(HandleKind::kCudaVmm, HandleKind::kCudaIpc),
                          [](const auto& kind) { return kind.param == HandleKind::kCudaVmm ? "Vmm" : "Ipc"; });
 

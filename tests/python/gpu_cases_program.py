@@ -197,6 +197,20 @@ def the_prototypes_arrays_are_uploaded_as_they_are(broker: arraybridge.Broker) -
         raise AssertionError("nobody can address it")
 
 
+def one_share_lies_on_one_device(broker: arraybridge.Broker) -> None:
+    there = frameworks.CupyArray.of(VALUES)
+    for arrays in ([there, VALUES], {"a": VALUES, "b": (there, there)}):
+        try:
+            broker.put(arrays, "both")
+        except arraybridge.InvalidRequest as error:
+            assert "on one device, not on cpu and cuda:0" in str(error), error
+        else:
+            raise AssertionError("two devices")
+    assert not broker.list("both")
+    broker.put([there, frameworks.TorchTensor.of(VALUES)], "both")
+    assert all((got.values() == VALUES).all() and got.on_gpu for got in broker.get("both", "torch"))
+
+
 def numba_speaks_its_interface_alone(broker: arraybridge.Broker) -> None:
     array = frameworks.DeviceNDArrayBase.of(VALUES)
     assert adapters.of(array) is adapters.named("numba")

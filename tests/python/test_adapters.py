@@ -24,6 +24,7 @@ GPU_CASES = [
     "managed_memory_is_relabelled",
     "nothing_wrong_reaches_pyclesperanto",
     "the_prototypes_arrays_are_uploaded_as_they_are",
+    "one_share_lies_on_one_device",
     "numba_speaks_its_interface_alone",
 ]
 

@@ -375,6 +375,26 @@ def test_memory_that_was_born_there_is_copied_for_who_never_writes(broker, targe
         assert pointer(broker.convert(array, target, copy=False)) == pointer(array)
 
 
+def test_what_a_framework_refuses_in_the_end_is_told_and_chained(broker, monkeypatch):
+    """Its array looked like any other."""
+    refusal = LookupError("not today")
+
+    def refuse(_):
+        raise refusal
+
+    monkeypatch.setattr("arraybridge.adapters.torch.export", refuse)
+    for ask in (
+        lambda: broker.convert(torch.ones(3, 5), "numpy"),
+        lambda: broker.put(torch.ones(3, 5), "never"),
+        lambda: arraybridge.convert_memory(torch.ones(3, 5, dtype=torch.int16), "torch", "numpy", None, copy=True),
+        lambda: arraybridge.asdlpack(torch.ones(3, 5)),
+    ):
+        with pytest.raises(UnsupportedArray, match="its own framework refuses: LookupError: not today") as caught:
+            ask()
+        assert caught.value.__cause__ is refusal and caught.value.source_type == "torch"
+    assert not broker.list()
+
+
 WITHOUT_A_TABLE = """
 import sys, warnings
 import numpy as np, torch

@@ -91,6 +91,7 @@ def test_what_is_not_like_it_goes_the_careful_way(
     assert ways == [False] * len(strange)
 
 
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_what_is_copied_is_copied_every_time(broker: arraybridge.Broker, source: str, target: str) -> None:
     pytest.importorskip(source)

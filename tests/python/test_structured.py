@@ -59,6 +59,7 @@ def test_every_other_keeps_its_dtype_and_bits(broker, dtype):
     assert broker.empty((2,), array.dtype.newbyteorder("="), "numpy").dtype == array.dtype.newbyteorder("=")
 
 
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
 @pytest.mark.parametrize("shape", [(2, 2), (0, 0), (1, 1, 3)])
 def test_pyarrow_has_no_tensor_of_booleans(broker, shape):
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

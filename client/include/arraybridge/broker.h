@@ -166,7 +166,10 @@ class Broker {
 
   struct AcquireOptions {
     MapMode mode = MapMode::kShared;
-    std::chrono::milliseconds wait{0};  // for a name that is not there; then DEADLINE_EXCEEDED. 0: NOT_FOUND at once
+    // For a name that is not there; then DEADLINE_EXCEEDED. 0: NOT_FOUND at once. For bytes that a GPU is still
+    // writing, where this process cannot wait for that itself: five seconds or `timeout`, if that is less; then
+    // DEADLINE_EXCEEDED, FENCE_PENDING.
+    std::chrono::milliseconds wait{0};
     // For who traces the share: how it will be read. As PublishOptions::note. Holds, which cost no call, are not told.
     std::string note{};
   };

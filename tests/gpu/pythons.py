@@ -1,4 +1,5 @@
-"""The Python whose frameworks see the driver under test: this one on a card, one of its own on the simulated driver."""
+"""The Python whose frameworks see the driver under test: this one on a card and in a bundle, one of its own in a checkout on the
+simulated driver."""
 
 from __future__ import annotations
 
@@ -37,8 +38,12 @@ def of_this_machine() -> Python:
 def simulated(runner: Runner, scratch: Path) -> Python:
     """With a small libcudart over the simulated driver before the frameworks, and this tree's package."""
     program = VENV / "bin/python"
+    if (ROOT / "build/gpu/BUNDLE").exists():
+        program = Path(sys.executable)
     if not program.exists():
         return Python(missing=f"{VENV.relative_to(ROOT)} is not made (tests/simulated_cuda/frameworks/run makes it)")
+    if not machine.has("pytest"):
+        return Python(missing="pytest is not here")
     extension = importlib.util.find_spec("arraybridge._core") if machine.has("arraybridge") else None
     if extension is None or extension.origin is None:
         return Python(missing="the extension is not built")

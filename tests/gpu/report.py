@@ -30,6 +30,30 @@ def experiment_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def not_asked(experiments: list[dict[str, Any]]) -> list[str]:
+    """What this driver could not be asked: whole experiments, and parts for which it lacks the call."""
+    lacking = re.compile(r"^\d+: no (cu\w+)$")
+    whole = [(found["experiment"], found["outcome"].removeprefix("not run: ")) for found in experiments if found["outcome"].startswith("not run")]
+    parts = [
+        (f"{found['experiment']}, {what}", f"the driver has no {lack[1]}")
+        for found in experiments
+        for what, value in found["seen"]
+        if (lack := lacking.match(value))
+    ]
+    return [f"- {what}: {why}" for what, why in whole + parts]
+
+
+def experiments_page(result: dict[str, Any]) -> str:
+    parts = ["## Experiments"]
+    if result["simulated"]:
+        parts.append("**All of them need a card:** here the simulated driver did what it was written to do, which says nothing about hardware.")
+    missing = not_asked(result["experiments"])
+    if missing:
+        parts.append("Not asked here, and still open:\n\n" + "\n".join(missing))
+    parts.append("\n".join(line for found in result["experiments"] for line in experiment_lines(found)))
+    return "\n\n".join(parts)
+
+
 def costs_table(experiments: list[dict[str, Any]]) -> str:
     rows = [row for found in experiments for row in found.get("costs", [])]
     if not rows:
@@ -55,7 +79,7 @@ def page(result: dict[str, Any]) -> str:
     parts.append("## Benchmarks\n\nMedians of one run, in microseconds. " + f"Reach: {benches.REACH}.\n\n" + benches.table(result["bench"]))
     if result["bench_notes"]:
         parts.append("\n".join(f"- {cell(note)}" for note in result["bench_notes"]))
-    parts.append("## Experiments\n\n" + "\n".join(line for found in result["experiments"] for line in experiment_lines(found)))
+    parts.append(experiments_page(result))
     costs = costs_table(result["experiments"])
     if costs:
         parts.append("What each call costs:\n\n" + costs)

@@ -1,6 +1,5 @@
 """Without a card, all that tests/gpu/run does runs end to end on the simulated driver."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,17 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import benches
-
-# What the simulated driver makes of the experiments; of all others "as expected".
-OUTCOMES = dict.fromkeys([f"E{number}" for number in range(1, 27)], "as expected")
-OUTCOMES |= dict.fromkeys(["E6", "E19", "E20", "E23", "E24", "E26"], "recorded")
-OUTCOMES |= {
-    "E14": "not run: the driver has no stream memory operations",
-    "E22": "not run: one GPU",
-    "E25": "not run: MPS and MIG are settings of the machine, which a test leaves alone",
-}
-# What needs more than the simulated driver, by the name of its step.
-NOT_RUN = {"declarations against <cuda.h>": "not run: no toolkit is here"}
+from expected import check_simulated_run
 
 
 def test_everything_runs_on_the_simulated_driver(tmp_path: Path) -> None:
@@ -29,22 +18,7 @@ def test_everything_runs_on_the_simulated_driver(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
-    assert "# SIMULATED: " in said
-    assert "timed out" not in said
-    (written,) = tmp_path.glob("simulated-*.json")
-    result = json.loads(written.read_text())
-    assert {each["experiment"]: each["outcome"] for each in result["experiments"]} == OUTCOMES, said
-    steps = {step["name"]: step for step in result["steps"]}
-    left_out = {name: step["outcome"] for name, step in steps.items() if step["outcome"] != "passed"}
-    assert left_out.items() <= NOT_RUN.items(), said
-    assert all(step["passed"] for name, step in steps.items() if name not in left_out), said
-    for name in ("conformance, cudaIpcMemHandle", "integration, fences", "real frameworks, SIMULATED"):
-        assert steps[name]["outcome"] == "passed"
-    assert steps["real frameworks, SIMULATED"]["passed"] >= 6, "PyTorch's and Numba's tests"
-    assert result["bench_notes"] == []
-    measured = {(row["id"], row["bytes"]) for row in result["bench"]}
-    assert measured == {(name, size) for name in benches.WORK for size in benches.SMALL_SIZES}
-    assert "rate of a put against the copy's" in said
+    check_simulated_run(tmp_path, said)
     assert (sorted(results.iterdir()) if results.exists() else []) == before, "simulated results are not kept"
 
 

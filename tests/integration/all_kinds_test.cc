@@ -122,6 +122,59 @@ TEST_P(AllKindsTest, TheQuotaIsNamedAndWhatIsWithdrawnMakesRoom) {
   EXPECT_TRUE(IsFilled(array->views[0], kBytes, 2));
 }
 
+TEST_P(AllKindsTest, WhoFindsNoRoomIsServedWhenThereIsSome) {
+  constexpr size_t kBytes = 20 << 20;  // of 32 MiB
+  Broker owner(options());
+  ASSERT_TRUE(Put(owner, "first", kBytes, 1).ok());
+  std::thread waits([this] {
+    Broker patient(options());
+    const auto put = Put(patient, "second", kBytes, 2);
+    EXPECT_TRUE(put.ok()) << put.status().ToString();
+  });
+  while (owner.GetStats()->waiting == 0) std::this_thread::yield();
+  EXPECT_TRUE(owner.Withdraw({.name = "first"}).ok());
+  waits.join();
+  const auto array = owner.Acquire({.name = "second"});
+  ASSERT_TRUE(array.ok()) << array.status().ToString();
+  EXPECT_TRUE(IsFilled(array->views[0], kBytes, 2));
+}
+
+TEST_P(AllKindsTest, WhatWasAcquiredIsPutAgainInOneStepWhereItLies) {
+  Broker broker(options());
+  ASSERT_TRUE(Put(broker, "first", 5000, 3).ok());
+  const auto first = broker.Acquire({.name = "first"});
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  const auto again = broker.Put(first->views, {.name = "again"});
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  Broker reader(options());
+  const auto array = reader.Acquire({.name = "again"});
+  ASSERT_TRUE(array.ok()) << array.status().ToString();
+  EXPECT_EQ(array->share->kind, kind());
+  EXPECT_EQ(array->views[0].device.type, device().type);
+  EXPECT_TRUE(IsFilled(array->views[0], 5000, 3));
+}
+
+TEST_P(AllKindsTest, AChannelBringsThemInOrder) {
+  Broker sender(options());
+  Broker receiver(options());
+  auto receives = receiver.OpenChannel("c", Channel::Role::kReceiver, 4);
+  auto sends = sender.OpenChannel("c", Channel::Role::kSender);
+  ASSERT_TRUE(receives.ok() && sends.ok());
+  for (uint8_t i = 1; i <= 40; ++i) {
+    const std::vector<uint8_t> content(5000, i);
+    const View view = ViewOf(content);
+    auto placed = sender.Place({&view, 1}, false, device());
+    ASSERT_TRUE(placed.ok()) << placed.status().ToString();
+    ASSERT_TRUE(sends->Send(*placed, {}).ok());
+    const auto received = receives->Receive({.timeout = seconds(30)});
+    ASSERT_TRUE(received.ok()) << received.status().ToString();
+    EXPECT_EQ(received->views[0].device.type, device().type);
+    ASSERT_TRUE(IsFilled(received->views[0], 5000, i));
+  }
+  ASSERT_TRUE(sends->Close().ok());
+  EXPECT_EQ(receives->Receive({.timeout = seconds(30)}).status().reason(), "CHANNEL_ENDED");
+}
+
 TEST_P(AllKindsTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
   if (kind() == HandleKind::kCudaIpc) GTEST_SKIP() << "what its handles open is the daemon's, and goes with it";
   Broker broker(options());

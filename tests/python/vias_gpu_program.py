@@ -42,6 +42,18 @@ def check(way: Callable[[], Converted], via: str, copies: int) -> None:
     assert (values == VALUES).all(), values
 
 
+def refused(way: Callable[[], Any], why: str) -> None:
+    """Nothing is copied, and the error says what would have been."""
+    before = crossed()
+    try:
+        way()
+    except arraybridge.ZeroCopyUnavailable as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+    assert crossed() == before
+
+
 def between_gpus(broker: arraybridge.Broker, via: str) -> None:
     copies = 2 if via == "d2h+h2d" else 1
     array = on_gpu(0, "torch")
@@ -64,6 +76,9 @@ def on_one_gpu(broker: arraybridge.Broker, _: str) -> None:
     check(lambda: broker.convert(turned, "tensorflow", explain=True), "d2h+h2d", 3)
     check(lambda: broker.convert(turned, "numpy", explain=True), "d2h", 2)
     check(lambda: broker.get("s", "torch", explain=True), "zero-copy-vmm", 0)
+    check(lambda: broker.get("s", "torch", require="zero-copy", explain=True), "zero-copy-vmm", 0)
+    refused(lambda: broker.get("s", "numpy", require="zero-copy"), "different_device: from cuda:0 to cpu")
+    refused(lambda: broker.get("h", "torch", device="cuda:0", require="zero-copy"), "different_device: from cpu to cuda:0")
     check(lambda: broker.get("s", "torch", copy=True, explain=True), "d2d-copy", 1)
     check(lambda: broker.get("s", "numpy", explain=True), "d2h", 1)
     check(lambda: broker.get("h", "torch", device="cuda:0", explain=True), "h2d", 1)

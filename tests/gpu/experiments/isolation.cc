@@ -99,7 +99,10 @@ void OtherUsers(Scene& scene) {
 void MaskedDevices(Scene& scene) {
   const auto a = scene.Start("A");
   if (std::atoi(a->Do("devices").value.c_str()) < 2) return scene.CannotRun("one GPU");
-  const auto b = scene.Start("B", true, {}, {"CUDA_VISIBLE_DEVICES=1"});
+  const char* const simulated = std::getenv("SIMULATED_CUDA");
+  const auto b = scene.Start("B", true, {},
+                             {simulated == nullptr ? std::string("CUDA_VISIBLE_DEVICES=1")
+                                                   : Concat("SIMULATED_CUDA=", simulated, ";visible=1")});
   Both(scene, "GPU 0 to a process that sees GPU 1 alone", *a, *b, false);
 }
 

@@ -1,0 +1,49 @@
+"""What a run on the simulated driver has to come to, wherever it runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import benches
+
+# What the simulated driver makes of the experiments; of all others "as expected".
+OUTCOMES = dict.fromkeys([f"E{number}" for number in range(1, 27)], "as expected")
+OUTCOMES |= dict.fromkeys(["E6", "E19", "E20", "E22", "E23", "E24", "E26"], "recorded")
+OUTCOMES |= {
+    "E14": "not run: the driver has no stream memory operations",
+    "E25": "not run: MPS and MIG are settings of the machine, which a test leaves alone",
+}
+NOT_ASKED = [
+    "- E14: the driver has no stream memory operations",
+    "- E25: MPS and MIG are settings of the machine, which a test leaves alone",
+    "- E8, second context: the driver has no cuCtxCreate_v2",
+    "- E9, pool: the driver has no cuMemAllocAsync",
+]
+# What needs more than the simulated driver, by the name of its step.
+NOT_RUN = {"declarations against <cuda.h>": "not run: no toolkit is here"}
+
+
+def check_simulated_run(folder: Path, said: str) -> None:
+    """The results that lie there, and what the run printed."""
+    assert "# SIMULATED: " in said
+    assert "timed out" not in said
+    (written,) = folder.glob("simulated-*.json")
+    page = written.with_suffix(".md").read_text()
+    assert page in said
+    assert "**All of them need a card:**" in page
+    assert page.split("still open:\n\n")[1].split("\n\n")[0].splitlines() == NOT_ASKED
+    result = json.loads(written.read_text())
+    assert {each["experiment"]: each["outcome"] for each in result["experiments"]} == OUTCOMES, said
+    steps = {step["name"]: step for step in result["steps"]}
+    left_out = {name: step["outcome"] for name, step in steps.items() if step["outcome"] != "passed"}
+    assert left_out.items() <= NOT_RUN.items(), said
+    assert all(step["passed"] for name, step in steps.items() if name not in left_out), said
+    for name in ("conformance, cudaIpcMemHandle", "integration, fences", "foreign client, cudaIpcMemHandle", "real frameworks, SIMULATED"):
+        assert steps[name]["outcome"] == "passed"
+    assert steps["foreign client, cudaIpcMemHandle"]["passed"] >= 10
+    assert steps["real frameworks, SIMULATED"]["passed"] >= 6, "PyTorch's and Numba's tests"
+    assert result["bench_notes"] == []
+    measured = {(row["id"], row["bytes"]) for row in result["bench"]}
+    assert measured == {(name, size) for name in benches.WORK for size in benches.SMALL_SIZES}
+    assert "rate of a put against the copy's" in said

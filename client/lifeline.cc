@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -52,6 +53,12 @@ Status ConnectFailed(int error) {
   return Unavailable("no broker answers at the address: ", std::strerror(error));
 }
 
+// A process may have closed its standard descriptors. What it tells them must not go to the broker.
+UniqueFd AboveStandard(UniqueFd socket) {
+  if (!socket.valid() || socket.get() > STDERR_FILENO) return socket;
+  return UniqueFd(::fcntl(socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+}
+
 bool OneProcessor() {
   cpu_set_t allowed;
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
@@ -78,7 +85,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
   {
     // A child that inherited the socket without knowing of it would keep the session alive.
     NoForkHere here;
-    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    UniqueFd socket = AboveStandard(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     if (!socket.valid()) return ResourceExhausted("no descriptor left for a connection: ", std::strerror(errno));
     lifeline = std::make_shared<Lifeline>(std::move(socket), std::move(interrupted), spin);
     here.Join(lifeline.get());

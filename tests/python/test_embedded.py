@@ -86,11 +86,14 @@ def test_a_directory_that_cannot_be_made_is_named_with_the_reason(runtime, monke
 
 
 BARE = """
-import sys, arraybridge
+import contextlib, os, stat, sys, arraybridge
 from arraybridge import discovery
 discovery.SYSTEM_DIRECTORY = "/nonexistent"
 with arraybridge.Broker(start=sys.argv[1]) as broker:
     share = broker.put(bytearray(b"abc"))
+    for number in range(3):
+        with contextlib.suppress(OSError):
+            assert not stat.S_ISSOCK(os.fstat(number).st_mode), number
     assert bytes(memoryview(share.view())) == b"abc"
 """
 
@@ -98,7 +101,8 @@ with arraybridge.Broker(start=sys.argv[1]) as broker:
 @pytest.mark.parametrize("closed", ["0<&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
 @pytest.mark.parametrize("start", ["private", "auto"])
 def test_a_process_without_standard_descriptors_starts_one(runtime, start, closed):
-    """Its pipes to the daemon would have their numbers, which the daemon has of its own."""
+    """Its pipes to the daemon would have their numbers, which the daemon has of its own; and what is printed into them
+    must not go to the daemon."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", BARE, start]
     assert subprocess.run(command, env=environment(), check=False).returncode == 0
 

@@ -20,6 +20,7 @@
 #include "daemon/config_devices.h"
 #include "daemon/errands.h"
 #include "daemon/gpus.h"
+#include "daemon/impatience.h"
 #include "daemon/manager_status.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
@@ -61,18 +62,6 @@ UniqueFd TakeSignals() {
   sigaddset(&ends, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   return UniqueFd(::signalfd(-1, &ends, SFD_CLOEXEC));
-}
-
-// From here on the next SIGTERM ends the process at once; a SIGHUP would have nothing to reload. Signals that came
-// together are one: timeout(1) sends its own to the process, and then to the group that the process is in.
-void GiveSignalsBack() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  const timespec none{};
-  while (::sigtimedwait(&ends, nullptr, &none) > 0) continue;
-  ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
 }
 
 void RaiseLimit(decltype(RLIMIT_NOFILE) of) {
@@ -241,6 +230,22 @@ class HealthOfGpus {
   const std::vector<std::shared_ptr<CudaGpu>>& gpus_;
 };
 
+// At the end, when no door hands out memory any more: what somebody alive may have open is the driver's to free.
+class LeftToTheDriver {
+ public:
+  LeftToTheDriver(const Gpus& gpus, const Broker& broker) : gpus_(gpus), broker_(broker) {}
+  ~LeftToTheDriver() {
+    if (gpus_.all.empty() || !broker_.MayBeMappedElsewhere()) return;
+    for (const auto& gpu : gpus_.all) gpu->LeaveToTheDriver();
+  }
+  LeftToTheDriver(const LeftToTheDriver&) = delete;
+  LeftToTheDriver& operator=(const LeftToTheDriver&) = delete;
+
+ private:
+  const Gpus& gpus_;
+  const Broker& broker_;
+};
+
 // Null where none is wanted. `passed`: invalid, or the socket that the manager listens on.
 Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, const Broker& broker, const Verbs& verbs,
                                        const Metrics& metrics) {
@@ -313,6 +318,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   for (const auto& backend : of_gpus) backends.push_back(backend.get());
   Broker broker(config, std::move(backends));
   Verbs verbs(config, broker, [&refiller] { refiller.Wish(); }, {gpus.why_none, gpus.why_none_cause});
+  const LeftToTheDriver left_to_the_driver(gpus, broker);
   LocalDoor local_door(config, verbs);
   GrpcDoor grpc_door(config, broker, verbs, certificates->get());
   const HealthOfGpus health(gpus, grpc_door);
@@ -358,16 +364,13 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   errands.Close();
   log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "draining: {}", reason);
   NotifyManager("STOPPING=1\nSTATUS=draining: " + std::string(reason));
-  GiveSignalsBack();
+  const Impatience impatience;
   const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
   verbs.Drain();
   (*listener)->Stop();
   grpc_door.Drain(deadline);
   verbs.WaitIdle(deadline);
   admin_door.Drain(Clock::now() + kLastAnswer);
-  if (broker.MayBeMappedElsewhere()) {
-    for (const auto& gpu : gpus.all) gpu->LeaveToTheDriver();
-  }
   return EXIT_SUCCESS;
 }
 

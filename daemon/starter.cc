@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string_view>
 
 #include "proto/boundary/unique_fd.h"
@@ -10,10 +11,18 @@
 namespace arraybridge {
 namespace {
 
+// sd_listen_fds(3): so many from 3 on. Whether they are for this process is asked by who takes them.
+bool IsListeningSocket(int fd) {
+  const char* const count = std::getenv("LISTEN_FDS");
+  return count != nullptr && fd > STDERR_FILENO && fd <= STDERR_FILENO + std::atoi(count);
+}
+
 // The descriptors of a program that has just begun are those that were passed to it.
 Status CheckOpen(std::string_view flag, int fd) {
-  if (fd < 0 || ::fcntl(fd, F_GETFD) >= 0) return Ok();
-  return InvalidArgument(flag, ": ", fd, " is no descriptor that is open");
+  if (fd < 0) return Ok();
+  if (::fcntl(fd, F_GETFD) < 0) return InvalidArgument(flag, ": ", fd, " is no descriptor that is open");
+  if (!IsListeningSocket(fd)) return Ok();
+  return InvalidArgument(flag, ": ", fd, " is a socket that the manager passed to listen on (LISTEN_FDS)");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ constexpr uint64_t kCollapseStep = 32ull << 20;  // each one makes every process
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
   return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
-      .Because("SYSTEM_MEMORY");
+      .Because(error == EFBIG ? "FILE_SIZE_LIMIT" : "SYSTEM_MEMORY");
 }
 
 // A writable map for as long as it takes to populate.

@@ -195,6 +195,8 @@ void Lifeline::Close() {
   closed_ = true;
   ForgetOwed();
   if (!socket_.valid()) return;
+  // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
+  if (std::exchange(asked_, 0) != 0) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, socket_.get(), nullptr);
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once
   socket_ = in_flight_->Bury(std::move(socket_));
   if (takes_no_descriptors_) return socket_.reset();

@@ -23,7 +23,7 @@
 
 namespace arraybridge {
 
-// Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
+// Answer, Refuse and Cut are thread-safe: a worker may answer what was received. The rest is for who has the turn.
 class Lifeline {
  public:
   // Takes back what an answer granted whose descriptor could not be sent: the client hears a refusal instead. Called
@@ -41,7 +41,7 @@ class Lifeline {
   int process() const { return peer_.process == nullptr ? -1 : peer_.process->get(); }
   const Peer& peer() const { return peer_; }
 
-  // The loop's own notes.
+  // Notes of who has the turn.
   std::optional<SessionId> session;
   bool joined = false;                      // the session is a gRPC stream's; this socket only redeems its tickets
   std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
@@ -96,7 +96,7 @@ class Lifeline {
   const std::shared_ptr<DescriptorsInFlight> in_flight_;  // of its user
   const Undelivered& undelivered_;
   Traffic& traffic_;
-  UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
+  UniqueFd socket_;  // closed by who has the turn; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;

@@ -65,7 +65,7 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
     Post([this, session, why = std::string(why)]() AB_REQUIRES(turn_) { Cut(session, why); });
   });
   thread_ = std::thread([this] { Run(); });
-  if (!spins_) lane_ = std::thread([this] { RunLane(); });
+  if (!spins_) StartLane();
 }
 
 LocalDoor::~LocalDoor() {
@@ -107,7 +107,7 @@ void LocalDoor::Run() {
     CutLateHellos();
     const bool drained = DrainWatched();
     busy = count > 0 || drained;
-    if (busy && !spins_) ConsiderLane(std::span(events).first(static_cast<size_t>(std::max(count, 0))));
+    if (busy && has_lane_.load()) ConsiderLane(std::span(events).first(static_cast<size_t>(std::max(count, 0))));
   }
 }
 
@@ -351,8 +351,6 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (lifelines_.erase(line->key()) == 0) return;
   --of_uid_.at(line->peer().uid).lifelines;
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
-  // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   line->Close();
   ForgetUsers();
   const bool cut = cause == EndCause::kProtocol || cause == EndCause::kLimit;

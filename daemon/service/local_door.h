@@ -101,7 +101,8 @@ class LocalDoor {
   // From now on their sessions wake the loop. False: there is something already.
   bool FallAsleep() AB_REQUIRES(turn_);
 
-  // The lane (local_door_lane.cc).
+  // The lane (local_door_lane.cc). Where it cannot be started the loop serves everybody.
+  void StartLane();
   void RunLane() AB_EXCLUDES(turn_);
   ReceiveOutcome ReceiveInLane(const Lifeline& line, std::span<std::byte> buffer, Frame* frame) AB_REQUIRES(turn_);
   // After each turn of the loop that something happened in.
@@ -129,6 +130,7 @@ class LocalDoor {
   std::deque<std::pair<Clock::time_point, uint64_t>> hellos_ AB_GUARDED_BY(turn_);
   std::vector<LifelinePointer> watched_ AB_GUARDED_BY(turn_);  // whose rings the loop looks into by itself
 
+  std::atomic<bool> has_lane_{false};
   LifelinePointer in_lane_ AB_GUARDED_BY(turn_);
   UniqueFd lane_socket_ AB_GUARDED_BY(turn_);  // the lane's own: who ends the lifeline closes the other
   uint64_t sole_tag_ AB_GUARDED_BY(turn_) = 0;

@@ -8,10 +8,12 @@
 #include <sys/time.h>
 
 #include <atomic>
+#include <system_error>
 #include <utility>
 
 #include "daemon/service/closer.h"
 #include "daemon/service/local_door.h"
+#include "daemon/service/log.h"
 
 namespace arraybridge {
 namespace {
@@ -27,6 +29,15 @@ bool MakeBlocking(int socket) {
 }
 
 }  // namespace
+
+void LocalDoor::StartLane() {
+  try {
+    lane_ = std::thread([this] { RunLane(); });
+    has_lane_.store(true);
+  } catch (const std::system_error& error) {
+    log::Warn("no thread for the one who is alone: {}", error.what());
+  }
+}
 
 void LocalDoor::ConsiderLane(std::span<const epoll_event> events) {
   const uint64_t tag = events.size() == 1 ? events.front().data.u64 : 0;

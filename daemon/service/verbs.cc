@@ -151,7 +151,6 @@ Result<Answer<v1::ExportResponse>> Verbs::Export(const Caller& caller, const v1:
 
 // Where it opens events it opens them for what others wait for already: that stays.
 Status Verbs::OfferAnew(const Caller& caller, const v1::ClientCapabilities& capabilities) {
-  AB_RETURN_IF_ERROR(CheckCapabilities(capabilities));
   auto peer = broker_.PeerOf(caller.session);
   if (!peer.ok()) return peer.status();
   OfferHandles(capabilities, here_, *peer);
@@ -161,6 +160,7 @@ Status Verbs::OfferAnew(const Caller& caller, const v1::ClientCapabilities& capa
 
 Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v1::ReleaseRequest& request) {
   AB_RETURN_IF_ERROR(CheckRelease(config_.limits, request));
+  AB_RETURN_IF_ERROR(CheckCapabilities(request.capabilities()));
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();

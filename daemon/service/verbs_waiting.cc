@@ -24,6 +24,11 @@ bool IsMachines(const Status& refusal) {
   return refusal.reason() == "SYSTEM_MEMORY" || refusal.reason() == "CUDA_ERROR_OUT_OF_MEMORY";
 }
 
+// Whether others could give back what is missing. What no file may be as large as is not there later either.
+bool MayBeRoom(const Status& refusal) {
+  return refusal.code() == Code::kResourceExhausted && refusal.reason() != "FILE_SIZE_LIMIT";
+}
+
 // How long an Acquire may wait once it is known that bytes are being made.
 uint64_t FenceTimeoutOf(const AcquireAsked& asked) {
   const uint64_t most = kFenceWait.count();
@@ -67,7 +72,7 @@ class Verbs::Pending {
     if (!first) return nullptr;
     auto arena = Allocate();
     if (arena.ok()) return Delivery(Granted(*std::move(arena)));
-    if (arena.status().code() != Code::kResourceExhausted) return Delivery(arena.status());
+    if (!MayBeRoom(arena.status())) return Delivery(arena.status());
     refusal_ = arena.status();
     if (request_.timeout_ms() > 0 && IsMachines(refusal_)) verbs_.ServeMemoryLater(LaneOf(request_));
     return nullptr;
@@ -368,9 +373,12 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const AcquireAsked& asked, St
     const auto result = std::make_shared<Result<Answer<v1::AcquireResponse>>>(std::move(granted));
     return [wait, result] { wait->reply(std::move(*result)); };
   };
-  waiter.expire = [this, wait] {
+  waiter.expire = [this, caller, wait, timeout_ms] {
     if (const Status draining = CheckNotDraining(); !draining.ok()) return wait->reply(draining);
-    wait->reply(InVain(wait->missing));
+    // Of several that were asked for by id the first one that was missing is waited for: the others may be there.
+    auto granted = AcquireMessage(caller, wait->asked);
+    if (granted.ok() || !MayCome(granted.status(), timeout_ms)) return wait->reply(std::move(granted));
+    wait->reply(InVain(granted.status()));
   };
   const auto owner = broker_.OwnerOf(caller.session, wait->asked.ns, Right::kRead);
   if (!owner.ok()) return reply(owner.status()), WaiterId{};

@@ -201,7 +201,8 @@ class Daemon:
         self.log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         self.process = subprocess.Popen(
             [*self.prefix, str(DAEMON), "--directory", str(self.directory), "--ready-fd", str(write), "--cache", "0"]
-            + ["--arena-idle", "100ms", *self.flags],
+            # Whoever is alone is served in the lane: elsewhere the daemons look again before they sleep.
+            + ["--arena-idle", "100ms", "--spin-us", "0", *self.flags],
             pass_fds=[write],
             stdout=self.log,
             stderr=self.log,

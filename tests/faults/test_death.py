@@ -78,8 +78,9 @@ def test_killed_between_place_and_publish(daemon: Daemon, ledger: Ledger) -> Non
     ledger.settle()
 
 
-# The system calls of a client that puts, gets and drops, and how many of its calls are at least there to die in.
-STEPS = {"sendto": 8, "recvmsg": 8, "mmap": 12, "munmap": 2, "poll": 2, "close": 4}
+# The system calls of a client that puts, gets and drops, and how many of its calls are at least there to die in. Whether
+# it polls depends on how soon the broker answers.
+STEPS = {"sendto": 8, "recvmsg": 8, "mmap": 12, "munmap": 2, "poll": 0, "close": 4}
 
 
 @pytest.mark.not_over(GPUS, "a driver makes system calls of its own")

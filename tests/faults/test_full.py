@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -145,9 +146,10 @@ def test_memory_is_recycled_not_grown(daemon: Daemon, ledger: Ledger) -> None:
 def test_a_limit_on_the_size_of_files_refuses_and_ends_nobody(daemon: Daemon, ledger: Ledger) -> None:
     """As `ulimit -f` sets it: the kernel's answer to a larger arena would be SIGXFSZ."""
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB))
-    writer = daemon.client(timeout_ms=200)
+    writer, begun = daemon.client(timeout_ms=TOO_LONG_MS), time.monotonic()
     with pytest.raises(Refused, match=f"RESOURCE_EXHAUSTED.* {LARGE} bytes.*File too large"):
         writer.ask(f"put large {LARGE} 1")
+    assert time.monotonic() - begun < TOO_LONG_MS / 1000, "it was waited for what cannot come"
     writer.ask("put small 4096 2")
     writer.ask("get small 2")
     writer.ask("drop")

@@ -53,6 +53,15 @@ def test_one_descriptor_is_not_for_two_things(directory: Path) -> None:
     assert said == f"arraybridged: --life-fd: {write} is said for --ready-fd, too\n"
 
 
+@pytest.mark.parametrize("flag", ["--ready-fd", "--life-fd"])
+def test_a_socket_to_listen_on_is_no_starters(directory: Path, flag: str) -> None:
+    script = 'exec 3<>"$1"; shift; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=lifeline exec "$@"'
+    command = ["sh", "-c", script, "sh", os.devnull, str(DAEMON), "--directory", str(directory), flag, "3"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{flag}: 3 is a socket that the manager passed" in done.stderr
+
+
 def test_what_is_closed_once_it_was_written_to_is_not_the_logs(directory: Path) -> None:
     assert refusal(directory, "--ready-fd", "2") == "arraybridged: --ready-fd: 2 is standard error, where the log goes\n"
 

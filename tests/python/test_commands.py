@@ -151,6 +151,15 @@ def test_what_nobody_reads_or_takes_ends_without_a_traceback(words: tuple[str, .
     assert ends[full] == (2, f"{prog}: [Errno 28] No space left on device\n")
 
 
+@pytest.mark.parametrize("words", [("explain", "torch", "jax"), ("selftest", "numpy")], ids=" ".join)
+def test_who_closed_standard_output_hears_nothing(words: tuple[str, ...]):
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "arraybridge", *words]
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, check=False, env=environment(), cwd=tempfile.gettempdir()
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "torch", "jax"]) == 0
     out = capsys.readouterr().out

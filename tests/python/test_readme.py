@@ -39,12 +39,13 @@ def test_two_terminals(monkeypatch):
         monkeypatch.setenv("ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "300ms")
         # Whatever there is of a system's broker on the machine, they find the one of their user.
         monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", f"{runtime}/system")
+        there = f"from arraybridge import discovery\ndiscovery.SYSTEM_DIRECTORY = '{runtime}/system'\n"
         with arraybridge.Broker() as broker:
             assert broker.list() == []
             reader = subprocess.Popen(
-                [sys.executable, "-c", consumer], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+                [sys.executable, "-c", there + consumer], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
             )
-            subprocess.run([sys.executable, "-c", producer], check=True, env=environment())
+            subprocess.run([sys.executable, "-c", there + producer], check=True, env=environment())
             out, errors = reader.communicate()
         while (Path(runtime) / "arraybridge/lifeline.sock").exists():
             time.sleep(0.01)  # the daemon ends by itself

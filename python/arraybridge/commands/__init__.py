@@ -45,13 +45,15 @@ def _done(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> i
         status: int = _COMMANDS[wishes.command].run(wishes)
         return status
     finally:
-        sys.stdout.flush()  # here it can be said that it failed
+        if sys.stdout is not None:  # as where descriptor 1 is closed
+            sys.stdout.flush()  # here it can be said that it failed
 
 
 def _drop_what_nobody_takes() -> None:
     """So that the end of the process does not try, and fail, once more."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -154,6 +154,20 @@ TEST_F(LocalDoorLaneTest, TheDeathOfTheProcessEndsTheSessionAfterWhatItSaid) {
   ::waitpid(child, nullptr, 0);
 }
 
+// The answer comes from another thread, and what is said meanwhile is answered.
+TEST_F(LocalDoorLaneTest, WhoWaitsForANameIsAnsweredWhenItComes) {
+  LifelineClient client = Greeted();
+  BringIntoLane(client);
+  v1::AcquireRequest absent;
+  absent.add_shares()->set_name("absent");
+  absent.set_timeout_ms(50);
+  client.Send(Verb::kAcquire, absent.SerializeAsString(), 77);
+  EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest(), 78).header.request, 78u);
+  const auto late = client.Receive();
+  EXPECT_EQ(late.header.request, 77u);
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded);
+}
+
 TEST_F(LocalDoorLaneTest, TheDoorEndsWithWhoIsInIt) {
   LifelineClient client = Greeted();
   BringIntoLane(client);

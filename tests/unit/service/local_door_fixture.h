@@ -1,7 +1,10 @@
 // A LocalDoor over a broker of host memory, and clients that are the other ends of socket pairs.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
@@ -14,6 +17,41 @@
 #include "tests/unit/service/lifeline_client.h"
 
 namespace arraybridge {
+
+// A process that does nothing until it is told to die.
+class Mortal {
+ public:
+  Mortal() {
+    int gate[2] = {-1, -1};
+    EXPECT_EQ(::pipe2(gate, O_CLOEXEC), 0);
+    id_ = ::fork();
+    if (id_ == 0) {  // only system calls: the parent has threads
+      char byte;
+      ::close(gate[1]);
+      static_cast<void>(!::read(gate[0], &byte, 1));
+      ::_exit(0);
+    }
+    ::close(gate[0]);
+    gate_.reset(gate[1]);
+  }
+  ~Mortal() {
+    Die();
+    ::waitpid(id_, nullptr, 0);
+  }
+  Mortal(const Mortal&) = delete;
+  Mortal& operator=(const Mortal&) = delete;
+
+  UniqueFd descriptor() const {
+    UniqueFd descriptor(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
+    EXPECT_TRUE(descriptor.valid());
+    return descriptor;
+  }
+  void Die() { gate_.reset(); }
+
+ private:
+  pid_t id_ = -1;
+  UniqueFd gate_;
+};
 
 class LocalDoorTest : public ::testing::Test {
  protected:

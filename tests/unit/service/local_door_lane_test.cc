@@ -130,28 +130,16 @@ TEST_F(LocalDoorLaneTest, ADescriptorIsClosedAndItsSenderCut) {
 // What it sent before is served, then its session ends, although a child of it has the socket still.
 TEST_F(LocalDoorLaneTest, TheDeathOfTheProcessEndsTheSessionAfterWhatItSaid) {
   LifelineClient witness = Greeted();
-  int gate[2];
-  ASSERT_EQ(::pipe2(gate, O_CLOEXEC), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {  // only system calls: the parent has threads
-    char byte;
-    ::close(gate[1]);
-    static_cast<void>(!::read(gate[0], &byte, 1));
-    ::_exit(0);
-  }
-  ::close(gate[0]);
-  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  ASSERT_TRUE(process.valid());
-  LifelineClient inherited = Connect(1000, std::move(process));
+  Mortal process;
+  LifelineClient inherited = Connect(1000, process.descriptor());
   ASSERT_EQ(inherited.Hello().code(), Code::kOk);
   BringIntoLane(inherited);
   constexpr uint64_t kRequests = 5;
   for (uint64_t i = 1; i <= kRequests; ++i) inherited.Send(Verb::kGetStats, Nothing(), i);
-  ::close(gate[1]);
+  process.Die();
   AwaitSessions(witness, 1);
   for (uint64_t i = 1; i <= kRequests; ++i) ASSERT_EQ(inherited.Receive().header.request, i);
   EXPECT_TRUE(inherited.Receive().closed);
-  ::waitpid(child, nullptr, 0);
 }
 
 // The answer comes from another thread, and what is said meanwhile is answered.

@@ -139,25 +139,13 @@ TEST_F(LocalDoorTest, AnswersRepeatVerbAndRequest) {
 
 TEST_F(LocalDoorTest, TheDeathOfTheProcessEndsTheSessionThoughTheSocketLivesOn) {
   LifelineClient witness = Greeted();
-  int gate[2];
-  ASSERT_EQ(::pipe2(gate, O_CLOEXEC), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {  // only system calls: the parent has threads
-    char byte;
-    ::close(gate[1]);
-    static_cast<void>(!::read(gate[0], &byte, 1));
-    ::_exit(0);
-  }
-  ::close(gate[0]);
-  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  ASSERT_TRUE(process.valid());
-  LifelineClient inherited = Connect(1000, std::move(process));
+  Mortal process;
+  LifelineClient inherited = Connect(1000, process.descriptor());
   ASSERT_EQ(inherited.Hello().code(), Code::kOk);
   AwaitSessions(witness, 2);
-  ::close(gate[1]);
+  process.Die();
   AwaitSessions(witness, 1);
   EXPECT_TRUE(inherited.Receive().closed);
-  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(LocalDoorTest, TheFirstFrameMustBeAHello) {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import BROWSE, MAPPED, RING, Daemon, Ledger, RawLifeline, Refused, eventually
+from harness import BROWSE, GET_STATS, MAPPED, RING, Daemon, Ledger, RawLifeline, Refused, eventually
 
 RING_PART, BELL_PART = 2, 3
 ENTRIES, ENTRY_BYTES, HEADER_BYTES = 256, 128, 128
@@ -178,6 +178,18 @@ def test_heads_that_cannot_be_and_garbage_cut_their_session_alone(daemon: Daemon
     maker.leave()
     ledger.settle()
     assert rings_mapped(daemon) == 0
+
+
+def test_who_is_waited_for_alone_is_heard_when_it_knocks(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Its frames are received in the lane, its ring is the loop's to look into."""
+    liar = HandMade(daemon, messages)
+    for _ in range(300):
+        liar.line.call(GET_STATS, messages.GetStatsRequest(), messages.GetStatsResponse)
+    liar.enter(b"\xff\xff\xff")
+    liar.knock()
+    assert liar.line.ended()
+    liar.close()
+    ledger.settle()
 
 
 def test_what_changes_while_it_is_read_costs_nobody(daemon: Daemon, ledger: Ledger, messages: Any) -> None:

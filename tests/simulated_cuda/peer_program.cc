@@ -64,9 +64,15 @@ int Receive(Message& message) {
   return descriptor;
 }
 
+// Never freed: a stream may have it to copy from until the process ends.
+const char* Letters() {
+  static const auto* const letters = new std::vector<char>(kBytes, 'A');
+  return letters->data();
+}
+
 class Peer {
  public:
-  Peer(const Driver& driver, bool vmm) : driver_(driver), vmm_(vmm), bytes_(kBytes, 'A') {
+  Peer(const Driver& driver, bool vmm) : driver_(driver), vmm_(vmm) {
     Must(driver_.DevicePrimaryCtxRetain(&context_, 0), "retain");
     Must(driver_.CtxSetCurrent(context_), "current");
     Must(driver_.StreamCreate(&stream_, kStreamNonBlocking), "stream");
@@ -77,7 +83,7 @@ class Peer {
     const std::map<std::string, std::function<CUresult()>> verbs = {
         {"create", [this] { return Create(); }},
         {"create_small", [this] { return CreateSmall(); }},
-        {"fill", [this] { return driver_.MemcpyHtoDAsync(address_, bytes_.data(), kBytes, stream_); }},
+        {"fill", [this] { return driver_.MemcpyHtoDAsync(address_, Letters(), kBytes, stream_); }},
         {"record", [this] { return driver_.EventRecord(mine_, stream_); }},
         {"send", [this] { return SendHandles(); }},
         {"receive", [this] { return ReceiveHandles(); }},
@@ -188,7 +194,6 @@ class Peer {
 
   const Driver& driver_;
   const bool vmm_;
-  const std::vector<char> bytes_;
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   CUstream other_ = nullptr;

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
 
+#include "daemon/service/notify.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
@@ -13,8 +13,8 @@ namespace {
 
 // sd_listen_fds(3): so many from 3 on. Whether they are for this process is asked by who takes them.
 bool IsListeningSocket(int fd) {
-  const char* const count = std::getenv("LISTEN_FDS");
-  return count != nullptr && fd > STDERR_FILENO && fd <= STDERR_FILENO + std::atoi(count);
+  const auto count = NumberFromManager("LISTEN_FDS");
+  return count && fd > STDERR_FILENO && fd - STDERR_FILENO <= *count;
 }
 
 // The descriptors of a program that has just begun are those that were passed to it.

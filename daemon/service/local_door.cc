@@ -64,8 +64,8 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
   verbs_.SetCut(Door::kLifeline, [this](SessionId session, std::string_view why) {
     Post([this, session, why = std::string(why)]() AB_REQUIRES(turn_) { Cut(session, why); });
   });
+  if (!spins_) StartLane();  // first: the loop asks whether there is one
   thread_ = std::thread([this] { Run(); });
-  if (!spins_) StartLane();
 }
 
 LocalDoor::~LocalDoor() {
@@ -107,7 +107,7 @@ void LocalDoor::Run() {
     CutLateHellos();
     const bool drained = DrainWatched();
     busy = count > 0 || drained;
-    if (busy && has_lane_.load()) ConsiderLane(std::span(events).first(static_cast<size_t>(std::max(count, 0))));
+    if (busy && lane_.joinable()) ConsiderLane(std::span(events).first(static_cast<size_t>(std::max(count, 0))));
   }
 }
 

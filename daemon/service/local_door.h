@@ -130,7 +130,6 @@ class LocalDoor {
   std::deque<std::pair<Clock::time_point, uint64_t>> hellos_ AB_GUARDED_BY(turn_);
   std::vector<LifelinePointer> watched_ AB_GUARDED_BY(turn_);  // whose rings the loop looks into by itself
 
-  std::atomic<bool> has_lane_{false};
   LifelinePointer in_lane_ AB_GUARDED_BY(turn_);
   UniqueFd lane_socket_ AB_GUARDED_BY(turn_);  // the lane's own: who ends the lifeline closes the other
   uint64_t sole_tag_ AB_GUARDED_BY(turn_) = 0;
@@ -143,8 +142,8 @@ class LocalDoor {
 
   Mutex mutex_;
   std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);
+  std::thread lane_;    // none where the loop spins
   std::thread thread_;  // last: they use all of the above
-  std::thread lane_;
 };
 
 }  // namespace arraybridge

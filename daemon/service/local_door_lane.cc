@@ -33,7 +33,6 @@ bool MakeBlocking(int socket) {
 void LocalDoor::StartLane() {
   try {
     lane_ = std::thread([this] { RunLane(); });
-    has_lane_.store(true);
   } catch (const std::system_error& error) {
     log::Warn("no thread for the one who is alone: {}", error.what());
   }

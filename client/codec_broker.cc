@@ -71,9 +71,12 @@ Status ParseServer(Reader reader, Server& server) {
       case Bytes(7):
         ParseLimits(reader.get_message(), server.limits);
         break;
-      case Bytes(9):
-        server.events = server.events || Text(reader) == "events";
+      case Bytes(9): {
+        const std::string can = Text(reader);
+        server.events = server.events || can == "events";
+        server.mailbox = server.mailbox || can == "mailbox";
         break;
+      }
       default:
         reader.skip();
     }

@@ -163,6 +163,12 @@ std::string EncodeRingMapped() {
   return std::move(out).Take();
 }
 
+std::string EncodeMailboxMapped() {
+  Out out;
+  Writer(out).add_bool(4, true);
+  return std::move(out).Take();
+}
+
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms, bool final_only,
                           std::string_view note, uint64_t fence_timeout_ms) {
   Out out;

@@ -118,14 +118,23 @@ Lifeline::~Lifeline() { LeaveForkGuard(this); }
 
 Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late) {
   Waiter waiter{.verb = verb, .request = next_request_.fetch_add(1, std::memory_order_relaxed)};
+  const auto in_order = Enter(waiter);
+  if (!in_order.ok()) return in_order.status();
+  OwnMailbox* const mailbox = *in_order ? TakeMailbox(waiter, payload) : nullptr;
+  if (mailbox != nullptr) return CallByMailbox(*mailbox, waiter, payload, deadline, late);
+  const uint64_t posted = posted_.load();
   AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
+  if (mailbox_offered_.load(std::memory_order_relaxed)) AskForMailbox();
   MutexLock lock(mutex_);
-  return Await(waiter, deadline, late);
+  auto answer = Await(waiter, deadline, late);
+  if (waiter.answer) posted_seen_ = std::max(posted_seen_, posted);
+  return answer;
 }
 
 Status Lifeline::Post(Verb verb, std::string_view payload) {
   if (lost()) return Unavailable("the connection to the broker is lost");
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
+  posted_.fetch_add(1);
   return SendFrameUntil(header, payload, std::nullopt);
 }
 
@@ -164,13 +173,15 @@ void Lifeline::ReadArrived() {
   }
 }
 
-// Known before it is sent: the answer may come, read by another thread, before send returns.
+// Answers that nobody waits for are read by whoever asks by the socket.
+Result<bool> Lifeline::Enter(Waiter& waiter) {
+  MutexLock lock(mutex_);
+  if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+  waiter.next = std::exchange(waiting_, &waiter);
+  return unawaited_.empty() && posted_seen_ == posted_.load(std::memory_order_relaxed);
+}
+
 Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline) {
-  {
-    MutexLock lock(mutex_);
-    if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
-    waiter.next = std::exchange(waiting_, &waiter);
-  }
   const FrameHeader header{static_cast<uint16_t>(waiter.verb), 0, 0, waiter.request};
   Status sent = SendFrameUntil(header, payload, deadline);
   if (sent.ok()) return sent;
@@ -312,11 +323,7 @@ Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
 
 void Lifeline::Deliver(Frame& frame, std::optional<LateAnswer>& late) {
   const FrameHeader& header = frame.header;
-  if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
-  const auto answer = [&]() -> Result<Answer> {
-    if (header.status != 0) return codec::DecodeError(header.status, frame.payload);
-    return Answer{std::string(frame.payload), std::move(frame.descriptor)};
-  };
+  const auto answer = [&] { return AnswerOf(header, std::string(frame.payload), std::move(frame.descriptor)); };
   if (Waiter* const waiter = TakeWaiter(header.request)) {
     if (static_cast<uint16_t>(waiter->verb) == header.verb) return void(waiter->answer.emplace(answer()));
     waiter->next = std::exchange(waiting_, waiter);  // learns that the connection is lost
@@ -328,6 +335,12 @@ void Lifeline::Deliver(Frame& frame, std::optional<LateAnswer>& late) {
   }
   late = LateAnswer{std::move(found->second.late), answer()};
   unawaited_.erase(found);
+}
+
+Result<Answer> Lifeline::AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor) {
+  if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
+  if (header.status != 0) return codec::DecodeError(header.status, payload);
+  return Answer{std::move(payload), std::move(descriptor)};
 }
 
 void Lifeline::Lose(Status why) {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "client/fork_guard.h"
+#include "client/own_mailbox.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -61,6 +62,11 @@ class Lifeline : public ForkParticipant {
   // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
   void ReadArrived();
 
+  // The broker has mailboxes: whoever asks often gets one.
+  void OfferMailbox() { mailbox_offered_.store(true, std::memory_order_relaxed); }
+  // For tests: how many requests went through it.
+  uint64_t asked_in_mailbox() const { return asked_in_mailbox_.load(std::memory_order_relaxed); }
+
   // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
   bool alive();
   // For who polls for its end, and reads nothing.
@@ -75,7 +81,10 @@ class Lifeline : public ForkParticipant {
   bool memory_wanted() const { return memory_wanted_.load(std::memory_order_relaxed); }
   bool TakeMemoryWanted() { return memory_wanted_.exchange(false, std::memory_order_relaxed); }
 
-  void AfterForkInChild() noexcept override { socket_.reset(); }
+  void AfterForkInChild() noexcept override {
+    socket_.reset();
+    mailbox_.store(nullptr);
+  }
 
   static constexpr std::string_view kNotSent = "NOT_SENT";
   static constexpr std::string_view kUnanswered = "UNANSWERED";
@@ -98,7 +107,18 @@ class Lifeline : public ForkParticipant {
     Result<Answer> answer;
   };
 
+  // Known before it is asked: the answer may come, read by another thread, before send returns. Whether it may go
+  // through the mailbox.
+  Result<bool> Enter(Waiter& waiter);
   Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
+  // The mailbox (lifeline_mailbox.cc).
+  OwnMailbox* TakeMailbox(const Waiter& waiter, std::string_view payload);
+  Result<Answer> CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
+                               const Late& late);
+  // Nothing: the answer comes by the socket.
+  std::optional<Result<Answer>> AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload);
+  void AskForMailbox();
+  void HaveMailboxAnswers(const Result<Answer>& answer);
   // A deadline that is not given has passed: nothing is waited for.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
   Result<Answer> Await(Waiter& waiter, Deadline deadline, const Late& late) AB_REQUIRES(mutex_);
@@ -113,6 +133,7 @@ class Lifeline : public ForkParticipant {
   ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
   void Deliver(Frame& frame, std::optional<LateAnswer>& late) AB_REQUIRES(mutex_);
+  Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
   // Null if nobody waits for this request (any more).
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
   void Lose(Status why) AB_REQUIRES(mutex_);
@@ -125,6 +146,13 @@ class Lifeline : public ForkParticipant {
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
   std::atomic<int64_t> last_look_{0};
+  std::atomic<bool> mailbox_offered_{false};
+  std::atomic<uint32_t> calls_{0};  // by the socket, as long as there is no mailbox
+  UniqueFd mailbox_requests_;       // whose answers' page is on its way
+  std::unique_ptr<OwnMailbox> mapped_mailbox_;
+  std::atomic<OwnMailbox*> mailbox_{nullptr};  // once the broker takes requests from it
+  std::atomic<uint64_t> asked_in_mailbox_{0};
+  std::atomic<uint64_t> posted_{0};      // requests that nobody answers: what comes after them must not overtake them
   std::unique_ptr<std::byte[]> buffer_;  // of the one who reads
 
   Mutex mutex_;
@@ -134,6 +162,7 @@ class Lifeline : public ForkParticipant {
   Status why_lost_ AB_GUARDED_BY(mutex_);
   Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
+  uint64_t posted_seen_ AB_GUARDED_BY(mutex_) = 0;  // so many of them the broker has served for sure
 };
 
 }  // namespace arraybridge

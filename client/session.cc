@@ -74,6 +74,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
   if (opened->protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
+  if (opened->server.mailbox) (*lifeline)->OfferMailbox();
   std::shared_ptr<Session> session(new Session(options, *std::move(lifeline), std::move(opened->server),
                                                std::move(reaper), std::move(mappers), std::move(late_errors)));
   session->gpus_said_.store(!hello.capabilities.gpu_uuids.empty());

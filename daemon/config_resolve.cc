@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "daemon/config_access.h"
 #include "daemon/config_devices.h"
 #include "daemon/config_listen.h"
 #include "daemon/memory/memory_budget.h"
+#include "proto/boundary/environment.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -22,11 +22,11 @@ constexpr char kSystemHttp[] = "127.0.0.1:9464";
 constexpr milliseconds kEmbeddedIdle{10000};
 
 std::string DefaultDirectory() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string runtime = RuntimeDirectory();
   // System users (below 1000) have no runtime directory of their own.
   const bool system = ::geteuid() < 1000;
-  if (system || runtime == nullptr || *runtime == '\0') return kSystemDirectory;
-  return std::string(runtime) + "/arraybridge";
+  if (system || runtime.empty()) return kSystemDirectory;
+  return runtime + "/arraybridge";
 }
 
 // Where it was said, or else the flag that could say it, to begin a message with.
@@ -72,9 +72,6 @@ Status CheckSockets(const Config& config, const Reading& reading) {
 Status ResolvePaths(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   if (config.directory.empty()) config.directory = DefaultDirectory();
-  if (config.directory.front() != '/') {
-    return InvalidArgument("XDG_RUNTIME_DIR: '", config.directory, "' is not an absolute path");
-  }
   if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
   AB_RETURN_IF_ERROR(ResolveListen(draft, reading));
   config.admin_path = draft.admin.value_or(config.embedded ? "" : config.directory + "/admin.sock");

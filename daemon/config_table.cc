@@ -85,7 +85,7 @@ std::vector<Setting> MakeServer() {
        "spin-us",
        Sources::kAll,
        "50",
-       "microseconds to look for more work, yielding, before sleeping; 0 = never",
+       "microseconds to look for more work, yielding, before sleeping; 0 = never, and no mailboxes",
        [](auto text, Draft& d) { return StoreSpin(text, &d.config.spin); },
        {}},
       {"server.embedded",

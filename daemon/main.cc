@@ -26,6 +26,7 @@
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
 #include "daemon/revision.h"
+#include "daemon/room_to_start.h"
 #include "daemon/service/admin.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/grpc_door.h"
@@ -403,6 +404,10 @@ int Main(int argc, const char* const* argv) {
   RaiseLimit(RLIMIT_NOFILE);
   RaiseLimit(RLIMIT_FSIZE);
   UniqueFd signals = TakeSignals();
+  if (const Status room = CheckRoomToStart(); !room.ok()) {
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", room.message());
+    return EXIT_FAILURE;
+  }
   return Serve(*request, argc, argv, std::move(signals));
 }
 

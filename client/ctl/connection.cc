@@ -64,7 +64,7 @@ Result<UniqueFd> ConnectTo(const std::string& path) {
 Result<std::string> FindBroker(const std::string& address, const std::string& socket) {
   if (!address.empty()) return SocketOf(address, socket);
   if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named, socket);
-  if (const auto runtime = Environment("XDG_RUNTIME_DIR"); !runtime.empty()) {
+  if (const auto runtime = RuntimeDirectory(); !runtime.empty()) {
     if (auto path = SocketIn(runtime + "/arraybridge", socket); IsThere(path)) return path;
   }
   return SocketIn("/run/arraybridge", socket);

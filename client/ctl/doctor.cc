@@ -42,7 +42,7 @@ Remedy RemedyOf(const std::string& address) {
   }
   const std::filesystem::path socket(address);
   if (address.empty() || socket.parent_path() == kSystemDirectory) return {restart, restart, restart, journal};
-  if (const std::string runtime = Environment("XDG_RUNTIME_DIR");
+  if (const std::string runtime = RuntimeDirectory();
       !runtime.empty() && socket.parent_path() == std::filesystem::path(runtime) / "arraybridge") {
     const std::string own = "systemctl --user restart arraybridged (or, without its units: arraybridged)";
     return {own, own, own, "journalctl --user --unit arraybridged --lines 50"};

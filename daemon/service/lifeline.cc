@@ -24,7 +24,8 @@ std::vector<char>& Scratch() {
 }
 
 FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_wanted) {
-  const uint16_t flags = memory_wanted ? uint16_t{kFrameMemoryWanted} : uint16_t{0};
+  const uint16_t wanted = memory_wanted ? uint16_t{kFrameMemoryWanted} : uint16_t{0};
+  const auto flags = static_cast<uint16_t>(wanted | (request.flags & kFrameInMailbox));
   return {request.verb, flags, static_cast<uint32_t>(code), request.request};
 }
 
@@ -73,9 +74,18 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
   Send(AnswerHeader(request, status.code(), memory_wanted), payload, {});
 }
 
-void Lifeline::Send(const FrameHeader& header, std::string_view payload, PassedFd descriptor) {
+bool Lifeline::AnswerInMailbox(FrameHeader& header, std::string_view payload, bool has_descriptor) {
+  if ((header.flags & kFrameInMailbox) == 0) return false;
+  header.flags &= static_cast<uint16_t>(~kFrameInMailbox);
+  if (!has_descriptor) return mailbox->Answer(header, payload);
+  mailbox->Leave(header.request);
+  return false;
+}
+
+void Lifeline::Send(FrameHeader header, std::string_view payload, PassedFd descriptor) {
   MutexLock lock(mutex_);
   if (closed_ || cut_ != kNotCut) return;
+  if (AnswerInMailbox(header, payload, descriptor.valid())) return;
   Outgoing frame{header, payload, std::move(descriptor), {}};
   if (frame.descriptor.valid()) {
     const auto room = in_flight_->Reserve(socket_.get());
@@ -101,7 +111,7 @@ void Lifeline::Owe(Outgoing frame) {
   }
   owed_bytes_ = bytes;
   owed_.push_back({frame.header, std::string(frame.payload), std::move(frame.descriptor)});
-  AskEpoll();
+  if (owed_.size() == 1) WantWritable(true);
 }
 
 void Lifeline::ForgetOwed() {
@@ -149,26 +159,15 @@ void Lifeline::Flush() {
     if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean);
     owed_.pop_front();
   }
-  AskEpoll();
+  WantWritable(false);
 }
 
-bool Lifeline::Listen(bool listens) {
-  MutexLock lock(mutex_);
-  listens_ = listens;
-  return AskEpoll();
-}
-
-// For what is wanted now. A socket of which nothing is wanted would still say that it hung up: epoll forgets it.
-bool Lifeline::AskEpoll() {
-  const uint32_t wanted = (listens_ ? uint32_t{EPOLLIN} : 0) | (owed_.empty() ? 0 : uint32_t{EPOLLOUT});
-  if (closed_ || wanted == asked_) return true;
-  const int operation = asked_ == 0 ? EPOLL_CTL_ADD : wanted == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+void Lifeline::WantWritable(bool wanted) {
+  if (closed_) return;
   epoll_event event{};
-  event.events = wanted;
+  event.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
   event.data.u64 = 2 * key_;
-  if (::epoll_ctl(epoll_, operation, socket_.get(), &event) != 0) return false;
-  asked_ = wanted;
-  return true;
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.get(), &event);
 }
 
 void Lifeline::Cut(EndCause cause) {
@@ -180,7 +179,6 @@ void Lifeline::CutLocked(EndCause cause) {
   if (cut_ != kNotCut || closed_) return;
   cut_ = static_cast<int>(cause);
   ForgetOwed();
-  AskEpoll();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
@@ -195,8 +193,6 @@ void Lifeline::Close() {
   closed_ = true;
   ForgetOwed();
   if (!socket_.valid()) return;
-  // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
-  if (std::exchange(asked_, 0) != 0) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, socket_.get(), nullptr);
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once
   socket_ = in_flight_->Bury(std::move(socket_));
   if (takes_no_descriptors_) return socket_.reset();

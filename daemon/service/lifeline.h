@@ -13,6 +13,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/config.h"
+#include "daemon/memory/mailbox.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/passed_fd.h"
@@ -23,14 +24,17 @@
 
 namespace arraybridge {
 
-// Answer, Refuse and Cut are thread-safe: a worker may answer what was received. The rest is for who has the turn.
+// A flag of our own in a request that came by the mailbox: its answer goes there, if the client still looks.
+inline constexpr uint16_t kFrameInMailbox = 0x8000;
+
+// Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
 class Lifeline {
  public:
   // Takes back what an answer granted whose descriptor could not be sent: the client hears a refusal instead. Called
   // with a lock held.
   using Undelivered = std::function<void(SessionId session, Verb verb, std::string_view answer)>;
 
-  // Is heard of through `epoll`, which outlives the socket, as (2 * key).
+  // Asks the loop for EPOLLOUT through `epoll`, which outlives the socket, as (2 * key).
   Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
            std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered, Traffic& traffic);
 
@@ -41,15 +45,13 @@ class Lifeline {
   int process() const { return peer_.process == nullptr ? -1 : peer_.process->get(); }
   const Peer& peer() const { return peer_; }
 
-  // Notes of who has the turn.
+  // The loop's own notes.
   std::optional<SessionId> session;
   bool joined = false;                      // the session is a gRPC stream's; this socket only redeems its tickets
   std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
-  bool watched = false;                     // the loop looks into the ring by itself
-  bool killed = false;                      // its process is gone; what it sent before is still served
-
-  // Whether epoll says that something came; otherwise somebody waits in recv. False: epoll has no room for it.
-  bool Listen(bool listens) AB_EXCLUDES(mutex_);
+  std::unique_ptr<Mailbox> mailbox;         // from the first question for it; then it stays
+  bool watched = false;                     // the loop looks into both by itself
+  int quiet_turns = 0;                      // of the loop, since there was something in them
 
   // Nothing is sent when the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
@@ -80,13 +82,14 @@ class Lifeline {
     PassedFd descriptor;
   };
 
-  void Send(const FrameHeader& header, std::string_view payload, PassedFd descriptor) AB_EXCLUDES(mutex_);
+  void Send(FrameHeader header, std::string_view payload, PassedFd descriptor) AB_EXCLUDES(mutex_);
+  bool AnswerInMailbox(FrameHeader& header, std::string_view payload, bool has_descriptor) AB_REQUIRES(mutex_);
   SendOutcome SendNow(Outgoing* frame) AB_REQUIRES(mutex_);
   void BecomeRefusal(Outgoing* frame, std::string_view message) AB_REQUIRES(mutex_);
   void Owe(Outgoing frame) AB_REQUIRES(mutex_);
   void ForgetOwed() AB_REQUIRES(mutex_);
   void CutLocked(EndCause cause) AB_REQUIRES(mutex_);
-  bool AskEpoll() AB_REQUIRES(mutex_);
+  void WantWritable(bool wanted) AB_REQUIRES(mutex_);
 
   const uint64_t key_;
   const Limits& limits_;
@@ -96,13 +99,11 @@ class Lifeline {
   const std::shared_ptr<DescriptorsInFlight> in_flight_;  // of its user
   const Undelivered& undelivered_;
   Traffic& traffic_;
-  UniqueFd socket_;  // closed by who has the turn; senders hold the mutex
+  UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
-  bool listens_ AB_GUARDED_BY(mutex_) = false;
-  uint32_t asked_ AB_GUARDED_BY(mutex_) = 0;  // events of epoll; 0: it does not know the socket
-  std::atomic<int> cut_{kNotCut};             // an EndCause; written under the mutex
+  std::atomic<int> cut_{kNotCut};  // an EndCause; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,7 +1,7 @@
 // A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop looks again for a moment,
-// yielding, before it sleeps: on two CPUs the wake-up is most of a round trip. Where it has one CPU only it sleeps at
-// once: the client cannot answer before that, and two system calls a frame are saved. Who is the only one to say
-// anything costs no epoll_wait there: the lane waits for it (local_door_lane.cc).
+// yielding, before it sleeps: on two CPUs the wake-up is most of a round trip. Where it has one CPU only it looks again
+// if there are mailboxes and rings to look into: to yield is all that a client needs to ask again, while a socket's
+// frame costs two system calls more than a sleep saves.
 #include "daemon/service/local_door.h"
 
 #include <sched.h>
@@ -21,10 +21,10 @@ namespace arraybridge {
 namespace {
 
 constexpr size_t kEventsMax = 64;
-constexpr int kFramesPerTurnMax = 16;        // then the next lifeline has its turn
-constexpr uint64_t kEntriesPerTurnMax = 64;  // of one publish ring
-constexpr int kLastFramesMax = 1024;         // of a process that died: what it sent before is still served
-constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
+constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
+constexpr unsigned kLooksMax = 16;     // into mailboxes and rings, before the sockets have their turn
+constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
+constexpr uint64_t kWakeTag = 0;       // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
 bool HasSeveralCpus() {
   cpu_set_t cpus;
@@ -53,7 +53,7 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
       undelivered_([this](SessionId session, Verb verb, std::string_view answer) { TakeBack(session, verb, answer); }),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      spins_(config.spin.count() > 0 && HasSeveralCpus()),
+      has_several_cpus_(HasSeveralCpus()),
       requests_(std::make_unique<Requests>()),
       buffer_(kFrameBytesMax) {
   AB_CHECK(epoll_.valid() && wake_.valid());
@@ -62,9 +62,8 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
   event.data.u64 = kWakeTag;
   AB_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
   verbs_.SetCut(Door::kLifeline, [this](SessionId session, std::string_view why) {
-    Post([this, session, why = std::string(why)]() AB_REQUIRES(turn_) { Cut(session, why); });
+    Post([this, session, why = std::string(why)] { Cut(session, why); });
   });
-  if (!spins_) StartLane();  // first: the loop asks whether there is one
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -73,18 +72,12 @@ LocalDoor::~LocalDoor() {
   stopping_.store(true);
   ::eventfd_write(wake_.get(), 1);
   thread_.join();
-  {
-    MutexLock lock(turn_);
-    while (!lifelines_.empty()) End(LifelinePointer(lifelines_.begin()->second), EndCause::kDrain);
-    lane_given_.NotifyOne();
-  }
-  if (lane_.joinable()) lane_.join();
+  while (!lifelines_.empty()) End(LifelinePointer(lifelines_.begin()->second), EndCause::kDrain);
 }
 
 void LocalDoor::Adopt(Connection connection) {
   // Shared: a task has to be copyable, a connection is not.
-  Post([this, held = std::make_shared<Connection>(std::move(connection))]()
-           AB_REQUIRES(turn_) { Admit(std::move(*held)); });
+  Post([this, held = std::make_shared<Connection>(std::move(connection))] { Admit(std::move(*held)); });
 }
 
 void LocalDoor::Post(std::function<void()> task) {
@@ -98,80 +91,36 @@ void LocalDoor::Post(std::function<void()> task) {
 void LocalDoor::Run() {
   ::pthread_setname_np(::pthread_self(), "ab-lifelines");
   std::array<epoll_event, kEventsMax> events;
-  MutexLock lock(turn_);
   bool busy = false;
   while (!stopping_.load()) {
-    const int count = WaitForEvents(busy && spins_, events);
+    const int count = WaitForEvents(busy && (has_several_cpus_ || Watches()), events);
     for (int i = 0; i < count; ++i)
       HandleEvent(events[static_cast<size_t>(i)].data.u64, events[static_cast<size_t>(i)].events);
     CutLateHellos();
-    const bool drained = DrainWatched();
-    busy = count > 0 || drained;
-    if (busy && lane_.joinable()) ConsiderLane(std::span(events).first(static_cast<size_t>(std::max(count, 0))));
+    const bool served = ServeWatched();
+    busy = count > 0 || served;
   }
-}
-
-void LocalDoor::Knocked(const LifelinePointer& line, const Frame& frame) {
-  Watch(line);
-  if ((frame.header.flags & kFrameNoReply) != 0) return Count(frame.header, Code::kOk);
-  Refuse(line, frame.header, InvalidArgument("Ring is never answered: it is sent as a frame that wants no answer"));
-}
-
-void LocalDoor::Watch(const LifelinePointer& line) {
-  if (!line->ring || std::exchange(line->watched, true)) return;
-  line->ring->ring->Wake();
-  watched_.push_back(line);
-}
-
-bool LocalDoor::RingsPending() const {
-  return std::ranges::any_of(watched_, [](const auto& line) { return line->ring->ring->pending(); });
-}
-
-bool LocalDoor::DrainWatched() {
-  std::erase_if(watched_, [](const auto& line) { return !line->open(); });
-  uint64_t taken = 0;
-  for (const LifelinePointer& line : watched_) {
-    if (line->ring->ring->pending()) taken += verbs_.DrainRing(*line->ring, kEntriesPerTurnMax);
-  }
-  return taken > 0;
-}
-
-bool LocalDoor::FallAsleep() {
-  bool all = true;
-  for (const LifelinePointer& line : watched_) {
-    line->watched = !line->ring->ring->Sleep();
-    if (!line->watched) continue;
-    line->ring->ring->Wake();
-    all = false;
-  }
-  std::erase_if(watched_, [](const auto& line) { return !line->watched; });
-  return all;
 }
 
 // Sleeps until something happens or a hello is due.
 int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const int most = static_cast<int>(events.size());
+  const auto look = [&](int timeout_ms) {
+    looks_ = 0;
+    return ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
+  };
   const auto until = busy ? Clock::now() + config_.spin : Clock::time_point{};
   while (busy && Clock::now() < until) {
-    ::sched_yield();
-    const int count = ::epoll_wait(epoll_.get(), events.data(), most, 0);
-    if (count != 0 || RingsPending()) return count;
+    if (!StandsSoon()) ::sched_yield();
+    const bool stands = SomethingStands();
+    if (stands && ++looks_ < kLooksMax) return 0;
+    const int count = look(0);
+    if (count != 0 || stands) return count;
   }
-  if (!FallAsleep()) return Wait(events, 0);
-  if (hellos_.empty()) return Wait(events, -1);
+  if (!FallAsleep()) return look(0);
+  if (hellos_.empty()) return look(-1);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(hellos_.front().first - Clock::now());
-  return Wait(events, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3600'000)));
-}
-
-// Without the turn. The lane has it first if it waits: it has received before.
-int LocalDoor::Wait(std::span<epoll_event> events, int timeout_ms) {
-  turn_.unlock();
-  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
-  loop_waits_.store(true);
-  turn_.lock();
-  while (lane_waits_.load()) lane_had_turn_.Wait(turn_);
-  loop_waits_.store(false);
-  return count;
+  return look(static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3600'000)));
 }
 
 void LocalDoor::RunPosted() {
@@ -201,9 +150,10 @@ void LocalDoor::Admit(Connection connection) {
                .Because("CONNECTIONS"));
     return End(line, EndCause::kLimit);
   }
-  if (!line->Listen(true)) return End(line, EndCause::kLimit);
   epoll_event event{};
   event.events = EPOLLIN;
+  event.data.u64 = 2 * key;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->socket(), &event) != 0) return End(line, EndCause::kLimit);
   event.data.u64 = 2 * key + 1;
   // Without a pidfd the end of the stream alone ends the session.
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->process(), &event);
@@ -235,44 +185,29 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   const auto found = lifelines_.find(tag / 2);
   if (found == lifelines_.end()) return;  // ended earlier in this turn
   const LifelinePointer line = found->second;
-  if (tag % 2 == 1) return ProcessEnded(line);
+  if (tag % 2 == 1) {
+    for (int i = 0; i < kLastFramesMax && ServeOne(line); ++i) continue;
+    return End(line, EndCause::kKilled);
+  }
   if ((events & EPOLLOUT) != 0) line->Flush();
-  if (line == in_lane_) return;
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   for (int i = 0; i < kFramesPerTurnMax && ServeOne(line); ++i) continue;
-}
-
-void LocalDoor::ProcessEnded(const LifelinePointer& line) {
-  line->killed = true;
-  if (line == in_lane_) {
-    // The lane reads what is there, then the end.
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
-    ::shutdown(line->socket(), SHUT_RD);
-    return;
-  }
-  for (int i = 0; i < kLastFramesMax && ServeOne(line); ++i) continue;
-  End(line, EndCause::kKilled);
 }
 
 // True only after a frame that wanted no answer: more is on its way then, while a client that waits has sent all.
 bool LocalDoor::ServeOne(const LifelinePointer& line) {
   if (!line->open()) return false;
+  if (const auto cause = line->cut()) return End(line, *cause), false;
   Frame frame;
   const auto receive = line->takes_no_descriptors() ? ReceivePlainFrame : ReceiveFrame;
   const ReceiveOutcome outcome = receive(line->socket(), buffer_, false, &frame);
-  return Received(line, outcome, frame);
-}
-
-bool LocalDoor::Received(const LifelinePointer& line, ReceiveOutcome outcome, Frame& frame) {
   const size_t descriptors = frame.descriptors();
   if (descriptors > 0) CloseAll(frame);
-  if (!line->open()) return false;
-  if (const auto cause = line->cut()) return End(line, *cause), false;
   switch (outcome) {
     case ReceiveOutcome::kAgain:
       return false;
     case ReceiveOutcome::kClosed:
-      return End(line, line->cut().value_or(line->killed ? EndCause::kKilled : EndCause::kClean)), false;
+      return End(line, line->cut().value_or(EndCause::kClean)), false;
     case ReceiveOutcome::kMalformed:
       begun_ = Clock::now();
       return Violation(line, FrameHeader{},
@@ -282,8 +217,12 @@ bool LocalDoor::Received(const LifelinePointer& line, ReceiveOutcome outcome, Fr
       break;
   }
   begun_ = Clock::now();
+  frame.header.flags &= static_cast<uint16_t>(~kFrameInMailbox);
   const bool more = (frame.header.flags & kFrameNoReply) != 0;
-  if (descriptors == 0) return Serve(line, frame), more;
+  if (descriptors == 0) {
+    WatchMailbox(line);
+    return Serve(line, frame), more;
+  }
   Violation(line, frame.header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));
   return false;
 }
@@ -351,6 +290,8 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (lifelines_.erase(line->key()) == 0) return;
   --of_uid_.at(line->peer().uid).lifelines;
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
+  // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   line->Close();
   ForgetUsers();
   const bool cut = cause == EndCause::kProtocol || cause == EndCause::kLimit;

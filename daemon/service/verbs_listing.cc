@@ -41,6 +41,7 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   Fill(info.mutable_limits(), config_);
   for (const DeviceFacts& device : broker_.Devices()) Fill(info.add_devices(), device);
   info.add_capabilities("tickets");
+  if (config_.spin.count() > 0) info.add_capabilities("mailbox");
   if (config_.cuda_events) info.add_capabilities("events");
   info.set_draining(draining());
   info.set_pid_namespace(here_.pid_namespace);

@@ -12,4 +12,10 @@ inline std::string Environment(const char* variable) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+// $XDG_RUNTIME_DIR; empty if there is none. A relative one is none (XDG Base Directory Specification).
+inline std::string RuntimeDirectory() {
+  std::string said = Environment("XDG_RUNTIME_DIR");
+  return said.starts_with('/') ? said : std::string();
+}
+
 }  // namespace arraybridge

@@ -98,8 +98,14 @@ class _Own(NamedTuple):
     refusal: str = ""  # why nothing in it can be trusted
 
 
+def _runtime_directory() -> str:
+    """$XDG_RUNTIME_DIR; empty if there is none. A relative one is none (XDG Base Directory Specification)."""
+    said = os.environ.get("XDG_RUNTIME_DIR", "")
+    return said if os.path.isabs(said) else ""
+
+
 def _own_directory() -> _Own:
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    runtime = _runtime_directory()
     path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
     try:
         found = path.lstat()

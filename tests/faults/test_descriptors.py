@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import socket
 import struct
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import pytest
 from harness import (
     ACQUIRE,
+    DAEMON,
     EXPORT,
     GET_STATS,
     HEADER,
@@ -53,6 +57,22 @@ def test_descriptors_that_nobody_reads(daemon: Daemon, ledger: Ledger, messages:
     writer.ask("withdraw a")
     writer.leave()
     ledger.settle()
+
+
+@pytest.mark.parametrize(
+    ("limit", "named"),
+    [("--nofile=12:12", "needs .* descriptors to start and gets .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* threads to start and gets .* \\(RLIMIT_NPROC")],
+)
+def test_a_daemon_that_is_too_poor_to_start_says_of_what(limit: str, named: str) -> None:
+    """What it is built of would abort."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user, whose processes are counted")
+    prefix = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", limit]
+    with tempfile.TemporaryDirectory() as directory:
+        os.chown(directory, 54321, 54321)
+        done = subprocess.run([*prefix, str(DAEMON), "--directory", directory], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 1, done
+    assert re.search(named, done.stderr), done.stderr
 
 
 def test_descriptor_exhaustion_in_the_daemon(tmp_path: Path, messages: Any) -> None:

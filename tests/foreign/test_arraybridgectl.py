@@ -55,6 +55,8 @@ def test_the_address_may_be_a_uri_or_come_from_the_environment(address: Path) ->
     assert ctl("ping", "-H", f"unix://{address}/broker.sock").returncode == 0
     assert ctl("ping", ARRAYBRIDGE_ADDRESS=str(address)).returncode == 0
     assert ctl("ping", XDG_RUNTIME_DIR=str(address.parent)).returncode == 0
+    relative = os.path.relpath(address.parent)
+    assert ctl("ping", XDG_RUNTIME_DIR=relative).returncode == CANNOT_CONNECT, "a relative one is none"
     assert ctl("ping", "-H", "/nonexistent", ARRAYBRIDGE_ADDRESS=str(address)).returncode == CANNOT_CONNECT
 
 

@@ -350,6 +350,19 @@ def test_a_directory_open_to_others_is_refused(runtime):
         arraybridge.Broker().list()
 
 
+def test_a_relative_runtime_directory_is_none(monkeypatch, tmp_path):
+    with tempfile.TemporaryDirectory(prefix="ab-") as base:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
+        monkeypatch.setattr(tempfile, "tempdir", base)
+        with arraybridge.Broker() as broker:
+            assert broker.list() == [] and broker.address == f"{base}/arraybridge-{os.getuid()}"
+            [daemon] = daemons_of(broker.address)
+        assert list(tmp_path.iterdir()) == []
+        os.kill(daemon, signal.SIGTERM)
+        wait_for_end(daemon)
+
+
 def test_a_directory_of_others_keeps_nobody_from_the_systems_broker(runtime, monkeypatch):
     """Under /tmp anybody can take the name of another user's directory."""
     with tempfile.TemporaryDirectory(prefix="ab-") as base:

@@ -17,16 +17,17 @@ using Registers = std::array<uint8_t, 12>;  // of all programs
 using Value = std::function<int(const Registers&)>;
 constexpr int kNoStore = -1;
 
-enum class Kind : uint8_t { kLoad, kStore, kFence };
-enum class Order : uint8_t { kRelaxed, kAcquire, kRelease };
+enum class Kind : uint8_t { kLoad, kStore, kSwap, kFence };
+enum class Order : uint8_t { kRelaxed, kAcquire, kRelease, kBoth };
 
 struct Step {
   Kind kind = Kind::kFence;
   uint8_t place = 0;
-  uint8_t into = 0;       // register of a load
-  Value value = nullptr;  // of a store
+  uint8_t into = 0;       // register of a load; of a swap: 1 if it happened
+  Value value = nullptr;  // of a store or swap
   Order order = Order::kRelaxed;
   std::vector<uint8_t> needs{};  // registers that the store's value or branch depends on
+  uint8_t expected = 0;          // of a swap: what has to be there
 };
 using Program = std::vector<Step>;
 
@@ -37,6 +38,11 @@ inline Step StoreTo(uint8_t place, Value value, Order order, std::vector<uint8_t
 inline Step StoreTo(uint8_t place, int value, Order order) {
   return StoreTo(
       place, [value](const Registers&) { return value; }, order);
+}
+// Compares and swaps, at once; does nothing if `if_ok` of the registers is kNoStore.
+inline Step SwapAt(uint8_t place, uint8_t expected, Value if_ok, uint8_t into, Order order,
+                   std::vector<uint8_t> needs = {}) {
+  return {Kind::kSwap, place, into, std::move(if_ok), order, std::move(needs), expected};
 }
 inline Step FullFence() { return {}; }
 
@@ -59,9 +65,12 @@ class Machine {
     friend auto operator<=>(const Now&, const Now&) = default;  // NOLINT(modernize-use-nullptr): its 0
   };
 
+  static bool Reads(const Step& step) { return step.kind == Kind::kLoad || step.kind == Kind::kSwap; }
+  static bool Acquires(Order order) { return order == Order::kAcquire || order == Order::kBoth; }
+  static bool Releases(Order order) { return order == Order::kRelease || order == Order::kBoth; }
   static bool Needs(const Step& step, const Step& earlier) {
     for (const uint8_t needed : step.needs) {
-      if (earlier.kind == Kind::kLoad && earlier.into == needed) return true;
+      if (Reads(earlier) && earlier.into == needed) return true;
     }
     return false;
   }
@@ -72,7 +81,7 @@ class Machine {
       if ((done >> j & 1) != 0) continue;
       const Step& earlier = program[j];
       if (step.kind == Kind::kFence || earlier.kind == Kind::kFence) return false;
-      if (earlier.order == Order::kAcquire || step.order == Order::kRelease) return false;
+      if (Acquires(earlier.order) || Releases(step.order)) return false;
       if (earlier.place == step.place || Needs(step, earlier)) return false;
     }
     return true;
@@ -80,8 +89,12 @@ class Machine {
 
   static void Run(const Step& step, Now& now) {
     if (step.kind == Kind::kLoad) now.registers[step.into] = now.memory[step.place];
-    if (step.kind != Kind::kStore) return;
+    if (step.kind != Kind::kStore && step.kind != Kind::kSwap) return;
     const int value = step.value(now.registers);
+    if (step.kind == Kind::kSwap) {
+      now.registers[step.into] = value != kNoStore && now.memory[step.place] == step.expected ? 1 : 0;
+      if (now.registers[step.into] == 0) return;
+    }
     if (value != kNoStore) now.memory[step.place] = static_cast<uint8_t>(value);
   }
 

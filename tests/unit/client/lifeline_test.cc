@@ -9,41 +9,13 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/unit/client/fake_broker.h"
+
 namespace arraybridge {
 namespace {
 
 using std::chrono::hours;
 using std::chrono::steady_clock;
-
-struct Request {
-  FrameHeader header;
-  std::string payload;
-};
-
-class FakeBroker {
- public:
-  explicit FakeBroker(int socket) : socket_(socket) {}
-
-  Request Next() {
-    Frame frame;
-    EXPECT_EQ(ReceiveFrame(socket_.get(), buffer_, true, &frame), ReceiveOutcome::kFrame);
-    return {frame.header, std::string(frame.payload)};
-  }
-  void Answer(const Request& request, std::string_view payload, int descriptor = -1) {
-    Send({request.header.verb, 0, 0, request.header.request}, payload, descriptor);
-  }
-  void Send(const FrameHeader& header, std::string_view payload, int descriptor = -1) {
-    EXPECT_EQ(SendFrame(socket_.get(), header, payload, descriptor, true), SendOutcome::kSent);
-  }
-  void SendRaw(std::string_view bytes) {
-    EXPECT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
-  }
-  void HangUp() { socket_.reset(); }
-
- private:
-  UniqueFd socket_;
-  std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
-};
 
 class LifelineTest : public ::testing::Test {
  protected:

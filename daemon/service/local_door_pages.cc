@@ -1,0 +1,134 @@
+// What a session writes instead of a frame: entries of its publish ring, and one request at a time in its mailbox. The
+// loop looks there by itself from the moment that the session has said something until nobody says anything for
+// server.spin_us; then the session wakes it, by a frame.
+#include <algorithm>
+#include <utility>
+
+#include "daemon/service/local_door.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kEntriesPerTurnMax = 64;  // of one publish ring
+constexpr size_t kMailboxesMax = 32;         // that the loop looks into at a time; the others ask by their sockets
+constexpr int kQuietTurnsMax = 1024;         // of the loop; then another one may have its place
+constexpr int kPauses = 32;                  // about a microsecond
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+bool Stands(const Lifeline& line) {
+  return (line.ring && line.ring->ring->pending()) || (line.mailbox && line.mailbox->pending());
+}
+
+void Wake(const Lifeline& line) {
+  if (line.ring) line.ring->ring->Wake();
+  if (line.mailbox) line.mailbox->Wake();
+}
+
+Status NoMailbox() { return NotFound("the session has no mailbox").Because("NO_MAILBOX"); }
+
+}  // namespace
+
+Result<UniqueFd> LocalDoor::OpenMailbox(const LifelinePointer& line) {
+  if (config_.spin.count() == 0) {
+    return FailedPrecondition("the broker looks into no mailbox (server.spin_us 0)").Because("NO_MAILBOX");
+  }
+  if (line->mailbox) {
+    return FailedPrecondition("session ", Number(*line->session), " has a mailbox already").Because("MAILBOX_TAKEN");
+  }
+  auto made = Mailbox::Create();
+  if (!made.ok()) return made.status();
+  auto descriptor = (*made)->ExportRequests();
+  if (descriptor.ok()) line->mailbox = *std::move(made);
+  return descriptor;
+}
+
+Result<UniqueFd> LocalDoor::ExportAnswers(const LifelinePointer& line) {
+  return line->mailbox ? line->mailbox->ExportAnswers() : NoMailbox();
+}
+
+Result<Answer<v1::MappedResponse>> LocalDoor::MailboxMapped(const LifelinePointer& line) {
+  if (!line->mailbox) return NoMailbox();
+  AB_RETURN_IF_ERROR(line->mailbox->Seal());
+  if (line->watched) line->mailbox->Wake();
+  return Answer<v1::MappedResponse>{};
+}
+
+void LocalDoor::Knocked(const LifelinePointer& line, const Frame& frame) {
+  Watch(line);
+  if ((frame.header.flags & kFrameNoReply) != 0) return Count(frame.header, Code::kOk);
+  Refuse(line, frame.header, InvalidArgument("Ring is never answered: it is sent as a frame that wants no answer"));
+}
+
+void LocalDoor::Watch(const LifelinePointer& line) {
+  line->quiet_turns = 0;
+  if ((!line->ring && !line->mailbox) || std::exchange(line->watched, true)) return;
+  Wake(*line);
+  watched_.push_back(line);
+}
+
+void LocalDoor::WatchMailbox(const LifelinePointer& line) {
+  if (line->mailbox && (line->watched || watched_.size() < kMailboxesMax)) Watch(line);
+}
+
+bool LocalDoor::SomethingStands() const {
+  return std::ranges::any_of(watched_, [](const auto& line) { return Stands(*line); });
+}
+
+bool LocalDoor::StandsSoon() const {
+  for (int i = 0; has_several_cpus_ && i < kPauses; ++i) {
+    if (SomethingStands()) return true;
+    Pause();
+  }
+  return false;
+}
+
+bool LocalDoor::ServeWatched() {
+  std::erase_if(watched_, [](const auto& line) { return !line->open(); });
+  bool any = false;
+  // Who is served may end, but nobody comes.
+  for (const LifelinePointer& line : watched_) {
+    if (!Stands(*line)) {
+      ++line->quiet_turns;
+      continue;
+    }
+    line->quiet_turns = 0;
+    any = true;
+    if (line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, kEntriesPerTurnMax);
+    if (line->mailbox && line->mailbox->pending()) ServeMailbox(line);
+  }
+  std::erase_if(watched_, [&](const auto& line) { return line->quiet_turns > kQuietTurnsMax && LetSleep(line); });
+  return any;
+}
+
+void LocalDoor::ServeMailbox(const LifelinePointer& line) {
+  if (!line->open()) return;
+  if (const auto cause = line->cut()) return End(line, *cause);
+  begun_ = Clock::now();
+  Frame frame;
+  const Status taken = line->mailbox->Take(buffer_, &frame.header, &frame.payload);
+  frame.header.flags = static_cast<uint16_t>((frame.header.flags & kFrameNoReply) | kFrameInMailbox);
+  if (!taken.ok()) return Violation(line, frame.header, taken);
+  Serve(line, frame);
+}
+
+bool LocalDoor::LetSleep(const LifelinePointer& line) {
+  const bool ring_sleeps = !line->ring || line->ring->ring->Sleep();
+  const bool mailbox_sleeps = !line->mailbox || line->mailbox->Sleep();
+  line->watched = !ring_sleeps || !mailbox_sleeps;
+  if (line->watched) Wake(*line);
+  return !line->watched;
+}
+
+bool LocalDoor::FallAsleep() {
+  std::erase_if(watched_, [&](const auto& line) { return LetSleep(line); });
+  return watched_.empty();
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,327 @@
+// The lifeline and its mailbox, against the broker's own pages and a broker of the test's own: requests keep their
+// order, each is answered once, and a broker that sleeps, goes or talks nonsense costs no more than by the socket.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/lifeline.h"
+#include "daemon/memory/mailbox.h"
+#include "tests/unit/client/fake_broker.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kCallsBefore = 17;  // by the socket
+
+class LifelineMailboxTest : public ::testing::Test {
+ protected:
+  LifelineMailboxTest() { Connect(kLong); }
+  void Connect(std::chrono::microseconds spin) {
+    std::array<int, 2> pair{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+    lifeline_ = std::make_unique<Lifeline>(UniqueFd(pair[0]), Lifeline::Interrupted{}, spin);
+    broker_ = std::make_unique<FakeBroker>(pair[1]);
+  }
+  static Deadline Far() { return steady_clock::now() + std::chrono::hours(1); }
+  // One call, which the test answers by the socket.
+  void CallBySocket(const std::string& payload = "by the socket") {
+    std::thread caller([&] { EXPECT_EQ(Call(payload), "to " + payload); });
+    const Request request = broker_->Next();
+    EXPECT_EQ(request.payload, payload);
+    broker_->Answer(request, "to " + payload);
+    caller.join();
+  }
+  std::string Call(const std::string& payload) {
+    auto answer = lifeline_->Call(Verb::kList, payload, Far());
+    return answer.ok() ? answer->payload : answer.status().ToString();
+  }
+  // The lifeline has it from here on.
+  void GiveMailbox(bool awake = true) {
+    lifeline_->OfferMailbox();
+    for (int i = 0; i < kCallsBefore - 1; ++i) CallBySocket();
+    std::thread caller([&] { EXPECT_EQ(Call("the last"), "late"); });
+    const Request last = broker_->Next();
+    const Request first = broker_->Next();
+    const Request second = broker_->Next();
+    EXPECT_EQ(first.header.verb, static_cast<uint16_t>(Verb::kBrowse));
+    EXPECT_EQ(second.header.verb, static_cast<uint16_t>(Verb::kBrowse));
+    broker_->Answer(first, "", mailbox_->ExportRequests()->get());
+    broker_->Answer(second, "", mailbox_->ExportAnswers()->get());
+    broker_->Answer(last, "late");
+    caller.join();
+    const Request mapped = broker_->Next();
+    EXPECT_EQ(mapped.header.verb, static_cast<uint16_t>(Verb::kMapped));
+    ASSERT_TRUE(mailbox_->Seal().ok());
+    if (awake) mailbox_->Wake();
+    broker_->Answer(mapped, "");
+    lifeline_->ReadArrived();
+  }
+  // Waits until there is one.
+  Request Take() {
+    while (!mailbox_->pending()) std::this_thread::yield();
+    Request request;
+    std::string_view message;
+    EXPECT_TRUE(mailbox_->Take(buffer_, &request.header, &message).ok());
+    request.payload = message;
+    return request;
+  }
+  bool Reply(const Request& request, std::string_view message) { return mailbox_->Answer(request.header, message); }
+  // One call, which the test answers in the mailbox.
+  void CallByMailbox(const std::string& payload = "by the mailbox") {
+    std::thread caller([&] { EXPECT_EQ(Call(payload), "to " + payload); });
+    const Request request = Take();
+    EXPECT_EQ(request.payload, payload);
+    EXPECT_TRUE(Reply(request, "to " + payload));
+    caller.join();
+  }
+
+  static constexpr std::chrono::microseconds kLong{10'000'000};  // a test's broker may be slow: nobody gives up
+  std::unique_ptr<Lifeline> lifeline_;
+  std::unique_ptr<FakeBroker> broker_;
+  const std::unique_ptr<Mailbox> mailbox_ = *Mailbox::Create();
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
+};
+
+TEST_F(LifelineMailboxTest, WhoAsksOftenGetsOne) {
+  GiveMailbox();
+  EXPECT_EQ(lifeline_->asked_in_mailbox(), 0u);
+  CallByMailbox();
+  CallByMailbox(std::string(mailbox::kMessageBytesMax, 'x').substr(0, 4000));
+  EXPECT_EQ(lifeline_->asked_in_mailbox(), 2u);
+  CallBySocket(std::string(mailbox::kMessageBytesMax + 1, 'x'));
+}
+
+TEST_F(LifelineMailboxTest, WithoutAnOfferNobodyAsksForOne) {
+  for (int i = 0; i < 2 * kCallsBefore; ++i) CallBySocket();
+}
+
+TEST_F(LifelineMailboxTest, ABrokerThatSleepsIsAskedByTheSocket) {
+  GiveMailbox(false);
+  CallBySocket();
+  mailbox_->Wake();
+  CallByMailbox();
+  EXPECT_TRUE(mailbox_->Sleep());
+  CallBySocket();
+}
+
+TEST_F(LifelineMailboxTest, NothingOvertakesWhatWentByTheSocket) {
+  GiveMailbox();
+  ASSERT_TRUE(lifeline_->Post(Verb::kRelease, "posted").ok());
+  std::thread caller([&] { EXPECT_EQ(Call("after it"), "to after it"); });
+  EXPECT_EQ(broker_->Next().payload, "posted");
+  const Request request = broker_->Next();
+  broker_->Answer(request, "to " + request.payload);
+  caller.join();
+  CallByMailbox();
+
+  std::string told;
+  const auto tell = [&](const Result<Answer>& answer) { told = answer->payload; };
+  ASSERT_TRUE(lifeline_->Ask(Verb::kRelease, "asked", tell).ok());
+  const Request asked = broker_->Next();
+  CallBySocket();
+  CallBySocket("its answer is not there yet");
+  broker_->Answer(asked, "told");
+  CallBySocket("it is read by who waits for this");
+  EXPECT_EQ(told, "told");
+  CallByMailbox();
+}
+
+TEST_F(LifelineMailboxTest, AnAnswerWithADescriptorComesByTheSocket) {
+  GiveMailbox();
+  std::thread caller([&] {
+    auto answer = lifeline_->Call(Verb::kAcquire, "a", Far());
+    ASSERT_TRUE(answer.ok());
+    EXPECT_EQ(answer->payload, "granted");
+    EXPECT_TRUE(answer->descriptor.valid());
+  });
+  const Request request = Take();
+  mailbox_->Leave(request.header.request);
+  broker_->Answer(request, "granted", ::fileno(stderr));
+  caller.join();
+  CallByMailbox();
+}
+
+TEST_F(LifelineMailboxTest, ARefusalIsOneThereToo) {
+  GiveMailbox();
+  std::thread caller([&] { EXPECT_EQ(lifeline_->Call(Verb::kList, "a", Far()).status().code(), Code::kNotFound); });
+  Request request = Take();
+  request.header.status = static_cast<uint32_t>(Code::kNotFound);
+  Reply(request, "");
+  caller.join();
+}
+
+TEST_F(LifelineMailboxTest, WhoHasGivenUpIsAnsweredByTheSocketAndTheMailboxIsFreeAgain) {
+  Connect(std::chrono::microseconds(50));
+  GiveMailbox();
+  std::thread first([&] { EXPECT_EQ(Call("first"), "to first"); });
+  const Request request = Take();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // a thousand times as long as it looks
+  EXPECT_FALSE(Reply(request, "nobody looks"));
+  broker_->Answer(request, "to first");
+  first.join();
+  const uint64_t before = lifeline_->asked_in_mailbox();
+  std::thread second([&] { EXPECT_EQ(Call("second"), "to second"); });
+  const Request next = Take();
+  if (!Reply(next, "to second")) broker_->Answer(next, "to second");
+  second.join();
+  EXPECT_EQ(lifeline_->asked_in_mailbox(), before + 1);
+}
+
+TEST_F(LifelineMailboxTest, ManyThreadsAskAtOnceEachByItsWay) {
+  GiveMailbox();
+  std::atomic<bool> stop{false};
+  std::atomic<int> by_mailbox{0};
+  std::thread in_mailbox([&] {
+    while (!stop) {
+      if (!mailbox_->pending()) {
+        std::this_thread::yield();
+        continue;
+      }
+      const Request request = Take();
+      ++by_mailbox;
+      Reply(request, "to " + request.payload);
+    }
+  });
+  std::thread by_socket([&] {
+    for (;;) {
+      const Request request = broker_->Next();
+      if (request.payload == "stop") return broker_->Answer(request, "to stop");
+      broker_->Answer(request, "to " + request.payload);
+    }
+  });
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&, i] {
+      for (int round = 0; round < 200; ++round) {
+        const std::string mine = std::to_string(1000 * i + round);
+        ASSERT_EQ(Call(mine), "to " + mine);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  stop = true;
+  in_mailbox.join();
+  EXPECT_GT(by_mailbox, 0);
+  mailbox_->Sleep();
+  EXPECT_EQ(Call("stop"), "to stop");
+  by_socket.join();
+}
+
+TEST_F(LifelineMailboxTest, ABrokerThatIsGoneHasNotSeenWhatItHasNotTaken) {
+  GiveMailbox();
+  broker_->HangUp();
+  const auto answer = lifeline_->Call(Verb::kPublish, "a", steady_clock::now() + std::chrono::seconds(60));
+  EXPECT_EQ(answer.status().code(), Code::kUnavailable);
+  EXPECT_EQ(answer.status().reason(), Lifeline::kNotSent);
+}
+
+TEST_F(LifelineMailboxTest, ABrokerThatIsGoneMayHaveDoneWhatItHasTaken) {
+  GiveMailbox();
+  std::thread caller([&] {
+    const auto answer = lifeline_->Call(Verb::kPublish, "a", Far());
+    EXPECT_EQ(answer.status().code(), Code::kUnavailable);
+    EXPECT_NE(answer.status().reason(), Lifeline::kNotSent);
+  });
+  Take();
+  broker_->HangUp();
+  caller.join();
+}
+
+TEST_F(LifelineMailboxTest, AnAnswerToAnotherVerbEndsTheConnection) {
+  GiveMailbox();
+  std::thread caller([&] { EXPECT_EQ(lifeline_->Call(Verb::kList, "a", Far()).status().code(), Code::kUnavailable); });
+  Request request = Take();
+  request.header.verb = static_cast<uint16_t>(Verb::kAcquire);
+  Reply(request, "granted");
+  caller.join();
+  EXPECT_TRUE(lifeline_->lost());
+}
+
+class OwnMailboxTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<OwnMailbox> Map() {
+    auto mapped = OwnMailbox::Map(*mailbox_->ExportRequests(), *mailbox_->ExportAnswers());
+    EXPECT_TRUE(mapped.ok());
+    EXPECT_TRUE(mailbox_->Seal().ok());
+    mailbox_->Wake();
+    return *std::move(mapped);
+  }
+  bool Await(OwnMailbox& own, uint64_t request) {
+    FrameHeader header{};
+    std::string message;
+    return own.Await(request, std::chrono::microseconds(20), true, &header, &message);
+  }
+  void Read() {
+    FrameHeader header{};
+    std::string_view message;
+    ASSERT_TRUE(mailbox_->pending());
+    EXPECT_TRUE(mailbox_->Take(buffer_, &header, &message).ok());
+  }
+  static FrameHeader Header(uint64_t request) { return {static_cast<uint16_t>(Verb::kList), 0, 0, request}; }
+
+  const std::unique_ptr<Mailbox> mailbox_ = *Mailbox::Create();
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
+};
+
+TEST_F(OwnMailboxTest, ABrokerThatFallsAsleepJustThenIsWoken) {
+  const auto own = Map();
+  ASSERT_TRUE(own->Take(1, 0));
+  ASSERT_TRUE(mailbox_->Sleep());
+  EXPECT_FALSE(own->Ask(Header(1), ""));
+}
+
+TEST_F(OwnMailboxTest, ItIsTakenUntilTheBrokerHasReadIt) {
+  const auto own = Map();
+  ASSERT_TRUE(own->Take(1, 0));
+  EXPECT_FALSE(own->Take(2, 0));
+  EXPECT_TRUE(own->Ask(Header(1), ""));
+  EXPECT_FALSE(Await(*own, 1)) << "nobody answered";
+  EXPECT_TRUE(own->IsUnseen(1));
+  EXPECT_FALSE(own->Take(2, 0));
+  Read();
+  EXPECT_FALSE(own->IsUnseen(1));
+  EXPECT_TRUE(own->Take(2, 0));
+  EXPECT_FALSE(own->IsUnseen(1)) << "it was seen, or nobody else could ask";
+}
+
+// One that answers late every time is asked by the socket, for longer and longer, until it answers in time again.
+TEST_F(OwnMailboxTest, WhereTheBrokerIsSlowItRests) {
+  const auto own = Map();
+  uint64_t request = 0;
+  const auto slow = [&] {
+    uint64_t refused = 0;
+    while (!own->Take(++request, 0)) ++refused;
+    own->Ask(Header(request), "");
+    EXPECT_FALSE(Await(*own, request));
+    Read();
+    return refused;
+  };
+  EXPECT_EQ(slow(), 0u);
+  EXPECT_EQ(slow(), 0u) << "once is nothing";
+  EXPECT_EQ(slow(), 64u);
+  EXPECT_EQ(slow(), 128u);
+  EXPECT_EQ(slow(), 256u);
+}
+
+TEST_F(OwnMailboxTest, WhatIsNoneIsNotMapped) {
+  const UniqueFd plain(::memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(plain.get(), sizeof(mailbox::Page)), 0);
+  EXPECT_EQ(OwnMailbox::Map(plain, plain).status().code(), Code::kFailedPrecondition) << "it could shrink";
+  ASSERT_EQ(::fcntl(plain.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(OwnMailbox::Map(plain, plain).status().code(), Code::kFailedPrecondition) << "layout 0";
+  const auto own = mailbox_->ExportRequests();
+  EXPECT_FALSE(OwnMailbox::Map(*own, UniqueFd()).ok());
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -134,8 +134,10 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
 Status Lifeline::Post(Verb verb, std::string_view payload) {
   if (lost()) return Unavailable("the connection to the broker is lost");
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  posted_.fetch_add(1);
-  return SendFrameUntil(header, payload, std::nullopt);
+  Status sent = SendFrameUntil(header, payload, std::nullopt);
+  // Afterwards: who calls by the socket meanwhile has not seen it served.
+  if (sent.ok()) posted_.fetch_add(1);
+  return sent;
 }
 
 Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
@@ -203,7 +205,7 @@ Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payl
         break;
       default: {
         MutexLock lock(mutex_);
-        Lose(Unavailable("the connection to the broker is lost"));
+        LoseByBroker(Unavailable("the connection to the broker is lost"));
         return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       }
     }
@@ -305,7 +307,7 @@ ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
 
 void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
   std::optional<LateAnswer> late;
-  if (outcome == ReceiveOutcome::kClosed) Lose(Unavailable("the broker has closed the connection"));
+  if (outcome == ReceiveOutcome::kClosed) LoseByBroker(Unavailable("the broker has closed the connection"));
   if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
   if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
   if (!late || !late->late) return;
@@ -341,6 +343,12 @@ Result<Answer> Lifeline::AnswerOf(const FrameHeader& header, std::string payload
   if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
   if (header.status != 0) return codec::DecodeError(header.status, payload);
   return Answer{std::move(payload), std::move(descriptor)};
+}
+
+void Lifeline::LoseByBroker(Status why) {
+  if (lost()) return;
+  lost_by_broker_ = true;
+  Lose(std::move(why));
 }
 
 void Lifeline::Lose(Status why) {

@@ -116,8 +116,10 @@ class Lifeline : public ForkParticipant {
   Result<Answer> CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
                                const Late& late);
   // Nothing: the answer comes by the socket.
-  std::optional<Result<Answer>> AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload);
+  std::optional<Result<Answer>> AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload,
+                                             Deadline deadline);
   void AskForMailbox();
+  void HaveMailboxRequests(Result<Answer> answer);
   void HaveMailboxAnswers(const Result<Answer>& answer);
   // A deadline that is not given has passed: nothing is waited for.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
@@ -137,11 +139,13 @@ class Lifeline : public ForkParticipant {
   // Null if nobody waits for this request (any more).
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
   void Lose(Status why) AB_REQUIRES(mutex_);
+  // The broker ended it: it does nothing more for this session.
+  void LoseByBroker(Status why) AB_REQUIRES(mutex_);
 
   UniqueFd socket_;
   const Interrupted interrupted_;
   const std::chrono::microseconds spin_;
-  const bool alone_;  // this process has one processor: who spins keeps the broker from answering
+  const bool alone_;  // this process has one processor: the broker answers when this thread yields or sleeps
   std::atomic<bool> is_lost_{false};
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
@@ -160,6 +164,7 @@ class Lifeline : public ForkParticipant {
   bool reading_ AB_GUARDED_BY(mutex_) = false;
   uint64_t followers_ AB_GUARDED_BY(mutex_) = 0;
   Status why_lost_ AB_GUARDED_BY(mutex_);
+  bool lost_by_broker_ AB_GUARDED_BY(mutex_) = false;
   Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
   uint64_t posted_seen_ AB_GUARDED_BY(mutex_) = 0;  // so many of them the broker has served for sure

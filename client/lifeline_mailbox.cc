@@ -16,13 +16,16 @@ void Lifeline::AskForMailbox() {
   if (spin_.count() == 0 || calls_.load(std::memory_order_relaxed) > kCallsBefore) return;
   if (calls_.fetch_add(1, std::memory_order_relaxed) != kCallsBefore) return;
   // What a busy broker does not take now is not asked again: the socket does as well.
-  const Status asked =
-      Ask(Verb::kBrowse, codec::EncodeBrowse({}, codec::BrowsePart::kMailbox), [this](Result<Answer> answer) {
-        if (answer.ok()) mailbox_requests_ = std::move(answer->descriptor);
-      });
-  if (!asked.ok()) return;
-  static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse({}, codec::BrowsePart::kMailboxAnswers),
-                        [this](const Result<Answer>& answer) { HaveMailboxAnswers(answer); }));
+  static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse({}, codec::BrowsePart::kMailbox),
+                        [this](Result<Answer> answer) { HaveMailboxRequests(std::move(answer)); }));
+}
+
+void Lifeline::HaveMailboxRequests(Result<Answer> answer) {
+  if (!answer.ok()) return;
+  mailbox_requests_ = std::move(answer->descriptor);
+  const Status asked = Ask(Verb::kBrowse, codec::EncodeBrowse({}, codec::BrowsePart::kMailboxAnswers),
+                           [this](const Result<Answer>& answers) { HaveMailboxAnswers(answers); });
+  if (!asked.ok()) mailbox_requests_.reset();
 }
 
 void Lifeline::HaveMailboxAnswers(const Result<Answer>& answer) {
@@ -43,25 +46,28 @@ OwnMailbox* Lifeline::TakeMailbox(const Waiter& waiter, std::string_view payload
 
 Result<Answer> Lifeline::CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
                                        const Late& late) {
-  if (auto answer = AskInMailbox(mailbox, waiter, payload)) return *std::move(answer);
+  if (auto answer = AskInMailbox(mailbox, waiter, payload, deadline)) return *std::move(answer);
   MutexLock lock(mutex_);
   auto answer = Await(waiter, deadline, late);
-  // A broker that has gone cannot say so: its page still does.
-  if (waiter.answer || !lost() || !mailbox.IsUnseen(waiter.request)) return answer;
+  // A broker that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
+  const bool has_ended = !waiter.answer && lost() && lost_by_broker_;
+  if (!has_ended || mailbox_.load() != &mailbox || !mailbox.IsUnseen(waiter.request)) return answer;
   return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
 }
 
-std::optional<Result<Answer>> Lifeline::AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload) {
+std::optional<Result<Answer>> Lifeline::AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload,
+                                                     Deadline deadline) {
   asked_in_mailbox_.fetch_add(1, std::memory_order_relaxed);
   const FrameHeader header{static_cast<uint16_t>(waiter.verb), 0, 0, waiter.request};
   if (!mailbox.Ask(header, payload)) {
-    // The frame that says so of a publish ring. Who does not take it reads what is before it, and looks by itself then.
+    // The frame that says so of a publish ring. Who does not take it has frames of ours to read, and looks into the
+    // mailbox before each.
     const FrameHeader knock{static_cast<uint16_t>(Verb::kRing), kFrameNoReply, 0, next_request_.fetch_add(1)};
     static_cast<void>(SendFrameUntil(knock, {}, std::nullopt));
   }
   FrameHeader answer{};
   std::string message;
-  if (!mailbox.Await(waiter.request, spin_, alone_, &answer, &message)) return std::nullopt;
+  if (!mailbox.Await(waiter.request, {spin_, deadline, alone_}, &answer, &message)) return std::nullopt;
   MutexLock lock(mutex_);
   TakeWaiter(waiter.request);
   if (answer.verb != header.verb) {

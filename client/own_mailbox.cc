@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "client/coarse_clock.h"
@@ -19,18 +18,6 @@ using std::chrono::steady_clock;
 constexpr std::string_view kWhat = "a mailbox";
 constexpr unsigned kPausesPerYield = 64;  // about two microseconds: longer than most answers take
 constexpr unsigned kYieldsPerLook = 8;    // at the clock
-constexpr uint32_t kSlowInARowMax = 2;
-constexpr uint32_t kFastInARow = 64;  // then it is not busy here any more
-constexpr uint32_t kRestMin = 64;
-constexpr uint32_t kRestMax = 65'536;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
 
 }  // namespace
 
@@ -56,21 +43,18 @@ OwnMailbox::~OwnMailbox() {
 
 bool OwnMailbox::Take(uint64_t request, size_t message_bytes) {
   if (message_bytes > mailbox::kMessageBytesMax || Load(answers_->awake, std::memory_order_relaxed) == 0) return false;
-  if (const uint32_t rest = rest_.load(std::memory_order_relaxed); rest > 0) {
-    rest_.store(rest - 1, std::memory_order_relaxed);
-    return false;
-  }
+  if (!crowding_.MayYield()) return false;
   uint64_t by = taken_by_.load(std::memory_order_relaxed);
   if (by != 0 && ((by & kGivenUp) == 0 || !BrokerHas(by & ~kGivenUp))) return false;
   return taken_by_.compare_exchange_strong(by, request, std::memory_order_acquire);
 }
 
-bool OwnMailbox::Await(uint64_t request, std::chrono::microseconds spin, bool yields, FrameHeader* header,
-                       std::string* message) {
+bool OwnMailbox::Await(uint64_t request, const Patience& patience, FrameHeader* header, std::string* message) {
   const auto begun = CoarseNow();
-  const bool answered = Look(request, spin, yields);
-  // A tick of the kernel's clock is a thousand times what an answer takes.
-  NoteTime(!answered || CoarseNow() != begun);
+  const bool answered = Look(request, patience);
+  // A tick of the kernel's clock is a thousand times what an answer takes. What the broker has and does not answer
+  // waits for something else.
+  crowding_.Note((!answered && !BrokerHas(request)) || CoarseNow() != begun);
   const uint64_t bytes = answered ? mailbox::SizeOf(answers_->answer) : mailbox::kBySocket;
   if (bytes > mailbox::kMessageBytesMax) {
     taken_by_.store(request | kGivenUp, std::memory_order_release);
@@ -84,31 +68,19 @@ bool OwnMailbox::Await(uint64_t request, std::chrono::microseconds spin, bool yi
   return true;
 }
 
-bool OwnMailbox::Look(uint64_t request, std::chrono::microseconds spin, bool yields) const {
+bool OwnMailbox::Look(uint64_t request, const Patience& patience) const {
   std::optional<steady_clock::time_point> until;
   for (unsigned turn = 1;; ++turn) {
-    for (unsigned i = 0; i < (yields ? 1 : kPausesPerYield); ++i) {
+    for (unsigned i = 0; i < (patience.yields ? 1 : kPausesPerYield); ++i) {
       if (Load(page_->awaited, std::memory_order_acquire) != request) return true;
-      if (!yields) Pause();
+      if (!patience.yields) Pause();
     }
     ::sched_yield();
-    if (yields && turn % kYieldsPerLook != 0) continue;
+    if (patience.yields && turn % kYieldsPerLook != 0) continue;
     const auto now = steady_clock::now();
-    if (!until) until = now + spin;
+    if (!until) until = std::min(now + patience.spin, patience.deadline);
     if (now >= *until) return !mailbox::EndLook(*page_, request);
   }
-}
-
-void OwnMailbox::NoteTime(bool slow) {
-  if (!slow) {
-    slow_in_a_row_ = 0;
-    if (++fast_in_a_row_ == kFastInARow) next_rest_ = 0;
-    return;
-  }
-  fast_in_a_row_ = 0;
-  if (++slow_in_a_row_ < kSlowInARowMax) return;
-  next_rest_ = std::clamp(next_rest_ * 2, kRestMin, kRestMax);
-  rest_.store(next_rest_, std::memory_order_relaxed);
 }
 
 }  // namespace arraybridge

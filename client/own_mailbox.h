@@ -14,6 +14,7 @@
 #include "proto/boundary/mailbox_layout.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
+#include "proto/boundary/yielding.h"
 
 namespace arraybridge {
 
@@ -32,9 +33,14 @@ class OwnMailbox {
   bool Ask(const FrameHeader& header, std::string_view message) {
     return mailbox::Ask(*page_, header, message, *answers_);
   }
-  // Looks for so long. `yields`: the broker cannot answer before this thread yields. False: the answer comes by the
-  // socket.
-  bool Await(uint64_t request, std::chrono::microseconds spin, bool yields, FrameHeader* header, std::string* message);
+  // How long to look, at most, and whether the broker cannot answer before this thread yields.
+  struct Patience {
+    std::chrono::microseconds spin;
+    std::chrono::steady_clock::time_point deadline;
+    bool yields;
+  };
+  // False: the answer comes by the socket.
+  bool Await(uint64_t request, const Patience& patience, FrameHeader* header, std::string* message);
   // Whether the broker has not seen it, and will not, once the connection has ended. REQUIRES: Await has given up.
   bool IsUnseen(uint64_t request) const {
     return taken_by_.load(std::memory_order_acquire) == (request | kGivenUp) && !BrokerHas(request);
@@ -46,17 +52,12 @@ class OwnMailbox {
 
   OwnMailbox() = default;
   bool BrokerHas(uint64_t request) const { return Load(answers_->taken, std::memory_order_acquire) == request; }
-  bool Look(uint64_t request, std::chrono::microseconds spin, bool yields) const;
-  void NoteTime(bool slow);
+  bool Look(uint64_t request, const Patience& patience) const;
 
   mailbox::Page* page_ = nullptr;
   const mailbox::Answers* answers_ = nullptr;
   std::atomic<uint64_t> taken_by_{0};  // a request, perhaps kGivenUp
-  // Where others want this processor, too, yielding to the broker is waiting for them; a socket wakes it at once.
-  std::atomic<uint32_t> rest_{0};  // so many calls go by the socket
-  uint32_t next_rest_ = 0;
-  uint32_t slow_in_a_row_ = 0;
-  uint32_t fast_in_a_row_ = 0;
+  Crowding crowding_;                  // noted by who has taken it
 };
 
 }  // namespace arraybridge

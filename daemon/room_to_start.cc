@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -15,38 +16,42 @@
 namespace arraybridge {
 namespace {
 
-// What an idle daemon has, and a few more: clients come at once.
-constexpr size_t kDescriptors = 40;
-constexpr size_t kThreads = 24;
+// What a daemon has that serves nobody yet, beside the standard descriptors and the first thread.
+constexpr size_t kDescriptors = 20;
+constexpr size_t kOwnThreads = 15;
+// gRPC's pool has one a processor, within these bounds.
+constexpr size_t kPoolMin = 4;
+constexpr size_t kPoolMax = 16;
 
 Status CheckDescriptors() {
   std::vector<UniqueFd> taken;
   while (taken.size() < kDescriptors) {
     taken.emplace_back(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
     if (taken.back().valid()) continue;
-    return ResourceExhausted("needs ", kDescriptors, " descriptors to start and gets ", taken.size() - 1, ": ",
+    return ResourceExhausted("needs ", kDescriptors, " descriptors more to start and gets ", taken.size() - 1, ": ",
                              std::strerror(errno), " (RLIMIT_NOFILE: ulimit -n, LimitNOFILE= of a unit)");
   }
   return Ok();
 }
 
 Status CheckThreads() {
+  const size_t wanted = kOwnThreads + std::clamp<size_t>(std::thread::hardware_concurrency(), kPoolMin, kPoolMax);
   std::mutex mutex;
   std::condition_variable ended;
   bool end = false;
   std::vector<std::thread> taken;
   Status status;
   try {
-    while (taken.size() < kThreads) {
+    while (taken.size() < wanted) {
       taken.emplace_back([&] {
         std::unique_lock lock(mutex);
         ended.wait(lock, [&] { return end; });
       });
     }
   } catch (const std::system_error& error) {
-    status =
-        ResourceExhausted("needs ", kThreads, " threads to start and gets ", taken.size(), ": ", error.code().message(),
-                          " (RLIMIT_NPROC: ulimit -u, LimitNPROC= of a unit; or the cgroup's pids.max, TasksMax=)");
+    status = ResourceExhausted(
+        "needs ", wanted, " threads more to start and gets ", taken.size(), ": ", error.code().message(),
+        " (RLIMIT_NPROC: ulimit -u, LimitNPROC= of a unit; or the cgroup's pids.max, TasksMax=)");
   }
   {
     const std::lock_guard lock(mutex);

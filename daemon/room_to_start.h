@@ -6,7 +6,7 @@
 
 namespace arraybridge {
 
-// Takes as many as a daemon that serves nobody yet has, and gives them back. RESOURCE_EXHAUSTED names the limit.
+// Takes as many as a daemon that serves nobody yet needs, and gives them back. RESOURCE_EXHAUSTED names the limit.
 Status CheckRoomToStart();
 
 }  // namespace arraybridge

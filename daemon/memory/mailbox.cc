@@ -5,8 +5,11 @@
 #include <utility>
 
 namespace arraybridge {
+namespace {
 
 constexpr std::string_view kWhat = "a mailbox";
+
+}  // namespace
 
 Result<std::unique_ptr<Mailbox>> Mailbox::Create() {
   // Writable here, too: who answers says so in it.
@@ -40,13 +43,15 @@ Status Mailbox::Seal() {
 
 Status Mailbox::Take(std::span<std::byte> buffer, FrameHeader* header, std::string_view* message) {
   taken_ = Load(page_.asked, std::memory_order_acquire);
-  Store(answers_.taken, taken_, std::memory_order_release);
   *header = mailbox::HeadOf(page_.request);
   header->request = taken_;
   const uint64_t bytes = mailbox::SizeOf(page_.request);
-  if (bytes > mailbox::kMessageBytesMax) return InvalidArgument("the mailbox has a request of ", bytes, " bytes");
+  const bool fits = bytes <= mailbox::kMessageBytesMax;
   auto* const copy = reinterpret_cast<char*>(buffer.data());
-  mailbox::CopyMessage(page_.request, bytes, copy);
+  if (fits) mailbox::CopyMessage(page_.request, bytes, copy);
+  // Now: from here on the session may write the next one there.
+  Store(answers_.taken, taken_, std::memory_order_release);
+  if (!fits) return InvalidArgument("the mailbox has a request of ", bytes, " bytes");
   *message = {copy, bytes};
   return Ok();
 }

@@ -74,6 +74,15 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
   Send(AnswerHeader(request, status.code(), memory_wanted), payload, {});
 }
 
+// Under the lock of who cuts it: what is taken afterwards would be served although its client hears that it was not.
+Result<bool> Lifeline::TakeFromMailbox(std::span<std::byte> buffer, Frame* frame) {
+  MutexLock lock(mutex_);
+  if (closed_ || cut_ != kNotCut) return false;
+  AB_RETURN_IF_ERROR(mailbox->Take(buffer, &frame->header, &frame->payload));
+  frame->header.flags = static_cast<uint16_t>((frame->header.flags & kFrameNoReply) | kFrameInMailbox);
+  return true;
+}
+
 bool Lifeline::AnswerInMailbox(FrameHeader& header, std::string_view payload, bool has_descriptor) {
   if ((header.flags & kFrameInMailbox) == 0) return false;
   header.flags &= static_cast<uint16_t>(~kFrameInMailbox);

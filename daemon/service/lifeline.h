@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -53,6 +54,9 @@ class Lifeline {
   bool watched = false;                     // the loop looks into both by itself
   int quiet_turns = 0;                      // of the loop, since there was something in them
 
+  // The request that stands in the mailbox. False: it has ended, and its client knows that nobody takes it any more.
+  // INVALID_ARGUMENT: it is none.
+  Result<bool> TakeFromMailbox(std::span<std::byte> buffer, Frame* frame) AB_EXCLUDES(mutex_);
   // Nothing is sent when the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
               bool memory_wanted) AB_EXCLUDES(mutex_);

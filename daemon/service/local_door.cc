@@ -21,10 +21,11 @@ namespace arraybridge {
 namespace {
 
 constexpr size_t kEventsMax = 64;
-constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
-constexpr unsigned kLooksMax = 16;     // into mailboxes and rings, before the sockets have their turn
-constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
-constexpr uint64_t kWakeTag = 0;       // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
+constexpr int kFramesPerTurnMax = 16;                // then the next lifeline has its turn
+constexpr std::chrono::microseconds kYieldMax{500};  // a client's request and the rest of its turn take less
+constexpr unsigned kLooksMax = 16;                   // into mailboxes and rings, before the sockets have their turn
+constexpr int kLastFramesMax = 1024;                 // of a process that died: what it sent before is still served
+constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
 bool HasSeveralCpus() {
   cpu_set_t cpus;
@@ -93,7 +94,7 @@ void LocalDoor::Run() {
   std::array<epoll_event, kEventsMax> events;
   bool busy = false;
   while (!stopping_.load()) {
-    const int count = WaitForEvents(busy && (has_several_cpus_ || Watches()), events);
+    const int count = WaitForEvents(busy && LooksAgain(), events);
     for (int i = 0; i < count; ++i)
       HandleEvent(events[static_cast<size_t>(i)].data.u64, events[static_cast<size_t>(i)].events);
     CutLateHellos();
@@ -109,9 +110,11 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
     looks_ = 0;
     return ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
   };
-  const auto until = busy ? Clock::now() + config_.spin : Clock::time_point{};
-  while (busy && Clock::now() < until) {
+  auto now = busy ? Clock::now() : Clock::time_point{};
+  for (const auto until = now + config_.spin; busy && now < until;) {
     if (!StandsSoon()) ::sched_yield();
+    const auto begun = std::exchange(now, Clock::now());
+    crowding_.Note(now - begun > kYieldMax);
     const bool stands = SomethingStands();
     if (stands && ++looks_ < kLooksMax) return 0;
     const int count = look(0);
@@ -196,6 +199,8 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
 
 // True only after a frame that wanted no answer: more is on its way then, while a client that waits has sent all.
 bool LocalDoor::ServeOne(const LifelinePointer& line) {
+  // What its client did not wait for any longer came before whatever it has sent since.
+  if (line->open() && line->mailbox && line->mailbox->pending()) ServeMailbox(line);
   if (!line->open()) return false;
   if (const auto cause = line->cut()) return End(line, *cause), false;
   Frame frame;

@@ -24,6 +24,7 @@
 #include "daemon/service/log_throttle.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/mutex.h"
+#include "proto/boundary/yielding.h"
 
 namespace arraybridge {
 
@@ -94,10 +95,11 @@ class LocalDoor {
   void Watch(const LifelinePointer& line);
   // Who has said something may say more soon.
   void WatchMailbox(const LifelinePointer& line);
-  bool Watches() const { return !watched_.empty(); }
   bool SomethingStands() const;
   // Looks for as long as a system call takes, if somebody else may write meanwhile.
   bool StandsSoon() const;
+  // Whether to look again before sleeping.
+  bool LooksAgain() { return (has_several_cpus_ || !watched_.empty()) && crowding_.MayYield(); }
   // A few entries of each ring, and a request of each mailbox. Whether there were any.
   bool ServeWatched();
   void ServeMailbox(const LifelinePointer& line);
@@ -111,6 +113,7 @@ class LocalDoor {
   UniqueFd epoll_;
   UniqueFd wake_;
   const bool has_several_cpus_;
+  Crowding crowding_;
   unsigned looks_ = 0;  // that found something, since the sockets were looked at
   std::unique_ptr<Requests> requests_;
   std::vector<std::byte> buffer_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/service/local_door.h"
+#include "proto/boundary/yielding.h"
 
 namespace arraybridge {
 namespace {
@@ -13,14 +14,6 @@ constexpr uint64_t kEntriesPerTurnMax = 64;  // of one publish ring
 constexpr size_t kMailboxesMax = 32;         // that the loop looks into at a time; the others ask by their sockets
 constexpr int kQuietTurnsMax = 1024;         // of the loop; then another one may have its place
 constexpr int kPauses = 32;                  // about a microsecond
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
 
 bool Stands(const Lifeline& line) {
   return (line.ring && line.ring->ring->pending()) || (line.mailbox && line.mailbox->pending());
@@ -74,7 +67,8 @@ void LocalDoor::Watch(const LifelinePointer& line) {
 }
 
 void LocalDoor::WatchMailbox(const LifelinePointer& line) {
-  if (line->mailbox && (line->watched || watched_.size() < kMailboxesMax)) Watch(line);
+  if (!line->mailbox || crowding_.rests()) return;
+  if (line->watched || watched_.size() < kMailboxesMax) Watch(line);
 }
 
 bool LocalDoor::SomethingStands() const {
@@ -108,14 +102,12 @@ bool LocalDoor::ServeWatched() {
 }
 
 void LocalDoor::ServeMailbox(const LifelinePointer& line) {
-  if (!line->open()) return;
-  if (const auto cause = line->cut()) return End(line, *cause);
   begun_ = Clock::now();
   Frame frame;
-  const Status taken = line->mailbox->Take(buffer_, &frame.header, &frame.payload);
-  frame.header.flags = static_cast<uint16_t>((frame.header.flags & kFrameNoReply) | kFrameInMailbox);
-  if (!taken.ok()) return Violation(line, frame.header, taken);
-  Serve(line, frame);
+  const auto taken = line->TakeFromMailbox(buffer_, &frame);
+  if (!taken.ok()) return Violation(line, frame.header, taken.status());
+  if (*taken) return Serve(line, frame);
+  if (const auto cause = line->cut()) End(line, *cause);
 }
 
 bool LocalDoor::LetSleep(const LifelinePointer& line) {

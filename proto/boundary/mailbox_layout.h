@@ -3,12 +3,14 @@
 // socket: nobody sleeps on these pages.
 //
 //   client                                    broker
-//   1  awaited = number of the request        1  asked is another number? taken = it, copy the request
+//   1  awaited = number of the request        1  asked is another number? copy the request, taken = it (release)
 //   2  request, asked = number (release)      2  the answer
 //   3  fence; not awake? then wake it         3  awaited: number -> 0 (release); is 0 already? send it
 //   4  looks at awaited until it is 0         4  before it sleeps: awake = 0; fence; asked is another number?
 //   5  or gives up: awaited: number -> 0;     5  then it does not sleep
 //      is 0 already? the answer is there
+//   6  asks the next when it has the answer,
+//      or when taken says that this is read
 //
 // `awaited` changes from a number to 0 once, by one of the two: so an answer comes by one way alone. Of the two fences
 // one comes first: either the broker sees the request, or the client sees that it sleeps.
@@ -50,7 +52,7 @@ static_assert(sizeof(Page) == 4096 && offsetof(Page, request) == 16);
 // Written by the broker.
 struct alignas(128) Answers {
   uint64_t awake;  // shared: 1 while the broker looks for requests by itself
-  uint64_t taken;  // shared: the number of the request that it took last
+  uint64_t taken;  // shared: the number of the request that it copied last
   Letter answer;
   uint32_t version;
 };

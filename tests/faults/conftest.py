@@ -16,11 +16,14 @@ OVER_ALL_KINDS = ("test_death", "test_full")  # the other files are about socket
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--calls", action="store_true", help="clients acquire nothing without a call")
+    parser.addoption("--awake", action="store_true", help="daemons look before they sleep, so that sessions have mailboxes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--calls"):
         harness.client_flags.append("calls")
+    if config.getoption("--awake"):
+        harness.spin_us = 50
     config.addinivalue_line("markers", "not_over(kinds, why): a law that does not hold for these kinds of memory")
 
 

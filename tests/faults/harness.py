@@ -31,6 +31,8 @@ HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
 BROWSE, RING = 13, 17
 client_flags: list[str] = []  # what every client is told; ["calls"]: nothing is acquired without one
+spin_us = 0  # of every daemon; not 0: sessions that ask often have mailboxes
+CALLS_BEFORE_MAILBOX = 20  # more than client/lifeline_mailbox.cc waits for
 
 
 class Memory:
@@ -201,8 +203,7 @@ class Daemon:
         self.log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         self.process = subprocess.Popen(
             [*self.prefix, str(DAEMON), "--directory", str(self.directory), "--ready-fd", str(write), "--cache", "0"]
-            # Whoever is alone is served in the lane: elsewhere the daemons look again before they sleep.
-            + ["--arena-idle", "100ms", "--spin-us", "0", *self.flags],
+            + ["--arena-idle", "100ms", "--spin-us", str(spin_us), *self.flags],
             pass_fds=[write],
             stdout=self.log,
             stderr=self.log,
@@ -278,7 +279,8 @@ class Ledger:
 
     def __init__(self, daemon: Daemon):
         self.daemon = daemon
-        daemon.warden.insist("stats")  # connected, also after the daemon was started again
+        for _ in range(CALLS_BEFORE_MAILBOX):
+            daemon.warden.insist("stats")  # connected, also after the daemon was started again
         if not daemon.memory.is_host:
             self.warm_up()
         self.files = daemon.memory_files()

@@ -61,7 +61,7 @@ def test_descriptors_that_nobody_reads(daemon: Daemon, ledger: Ledger, messages:
 
 @pytest.mark.parametrize(
     ("limit", "named"),
-    [("--nofile=12:12", "needs .* descriptors to start and gets .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* threads to start and gets .* \\(RLIMIT_NPROC")],
+    [("--nofile=12:12", "needs .* descriptors more to start and gets .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* threads more to start and gets .* \\(RLIMIT_NPROC")],
 )
 def test_a_daemon_that_is_too_poor_to_start_says_of_what(limit: str, named: str) -> None:
     """What it is built of would abort."""

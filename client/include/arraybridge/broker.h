@@ -80,8 +80,8 @@ class Broker {
     // Asked ten times a second by a thread that waits for the broker, without any lock; true ends its call with
     // CANCELLED.
     std::function<bool()> interrupted{};
-    // A thread that waits for an answer looks for it so long, yielding the processor, before it sleeps. On one
-    // processor it sleeps at once.
+    // A thread that waits for an answer looks for it so long, yielding the processor, before it sleeps. 0: it sleeps
+    // at once.
     std::chrono::microseconds spin{30};
     // The path of the CUDA driver library; empty: the system's libcuda.so.1. The first in a process that uses it
     // decides.

@@ -1,6 +1,6 @@
-// The fences of rings and roads, as they are compiled, on this machine: of two who each write a word and then read the
-// other's, one sees what the other has written. hold_model_test and road_model_test show why that has to be; this, that
-// the code does it.
+// The fences of rings, mailboxes and roads, as they are compiled, on this machine: of two who each write a word and
+// then read the other's, one sees what the other has written. {hold,mailbox,road}_model_test show why that has to be;
+// this, that the code does it.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "proto/boundary/mailbox_layout.h"
 #include "proto/boundary/ring_layout.h"
 #include "proto/boundary/road_layout.h"
 
@@ -26,6 +27,8 @@ struct Place {
   road::TakenPage taken;
   alignas(64) road::Sign sign;
   alignas(128) ring::Page page;
+  mailbox::Page requests;
+  mailbox::Answers answers;
 };
 
 bool HasSeveralCpus() {
@@ -100,6 +103,19 @@ TEST_F(FenceTest, WithoutOneNeitherSeesTheOther) {
 TEST_F(FenceTest, WhoEntersIntoARingSeesWhoFallsAsleepOrIsSeen) {
   EXPECT_EQ(BothMissed([](Place& at, uint64_t round) { return ring::Enter(at.page, round, at.bell) != round; },
                        [](Place& at, uint64_t round) { return ring::FallAsleep(at.bell, round, at.page, round - 1); }),
+            0u);
+}
+
+TEST_F(FenceTest, WhoAsksInAMailboxSeesWhoFallsAsleepOrIsSeen) {
+  for (Place& each : *places_) each.answers.awake = 1;
+  EXPECT_EQ(BothMissed(
+                [](Place& at, uint64_t round) {
+                  const bool awake = mailbox::Ask(at.requests, {0, 0, 0, round}, {}, at.answers);
+                  Await([&] { return Load(at.answers.awake, std::memory_order_relaxed) == 0; });
+                  Store(at.answers.awake, 1, std::memory_order_relaxed);  // for the next round
+                  return awake;
+                },
+                [](Place& at, uint64_t round) { return mailbox::FallAsleep(at.answers, at.requests, round - 1); }),
             0u);
 }
 

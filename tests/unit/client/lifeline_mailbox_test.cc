@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/fork_guard.h"
 #include "client/lifeline.h"
 #include "daemon/memory/mailbox.h"
 #include "tests/unit/client/fake_broker.h"
@@ -26,10 +29,18 @@ constexpr int kCallsBefore = 17;  // by the socket
 class LifelineMailboxTest : public ::testing::Test {
  protected:
   LifelineMailboxTest() { Connect(kLong); }
-  void Connect(std::chrono::microseconds spin) {
+  ~LifelineMailboxTest() override {
+    if (page_ != nullptr) ::munmap(page_, sizeof(mailbox::Page));
+  }
+  void Connect(std::chrono::microseconds spin, Lifeline::Interrupted interrupted = {}) {
     std::array<int, 2> pair{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
-    lifeline_ = std::make_unique<Lifeline>(UniqueFd(pair[0]), Lifeline::Interrupted{}, spin);
+    lifeline_.reset();  // before: it leaves the guard
+    {
+      NoForkHere here;
+      lifeline_ = std::make_unique<Lifeline>(UniqueFd(pair[0]), std::move(interrupted), spin);
+      here.Join(lifeline_.get());
+    }
     broker_ = std::make_unique<FakeBroker>(pair[1]);
   }
   static Deadline Far() { return steady_clock::now() + std::chrono::hours(1); }
@@ -52,13 +63,16 @@ class LifelineMailboxTest : public ::testing::Test {
     std::thread caller([&] { EXPECT_EQ(Call("the last"), "late"); });
     const Request last = broker_->Next();
     const Request first = broker_->Next();
-    const Request second = broker_->Next();
     EXPECT_EQ(first.header.verb, static_cast<uint16_t>(Verb::kBrowse));
-    EXPECT_EQ(second.header.verb, static_cast<uint16_t>(Verb::kBrowse));
     broker_->Answer(first, "", mailbox_->ExportRequests()->get());
+    const Request second = broker_->Next();
+    EXPECT_EQ(second.header.verb, static_cast<uint16_t>(Verb::kBrowse));
     broker_->Answer(second, "", mailbox_->ExportAnswers()->get());
     broker_->Answer(last, "late");
     caller.join();
+    page_ = ::mmap(nullptr, sizeof(mailbox::Page), PROT_READ | PROT_WRITE, MAP_SHARED,
+                   mailbox_->ExportRequests()->get(), 0);
+    ASSERT_NE(page_, MAP_FAILED);
     const Request mapped = broker_->Next();
     EXPECT_EQ(mapped.header.verb, static_cast<uint16_t>(Verb::kMapped));
     ASSERT_TRUE(mailbox_->Seal().ok());
@@ -66,6 +80,8 @@ class LifelineMailboxTest : public ::testing::Test {
     broker_->Answer(mapped, "");
     lifeline_->ReadArrived();
   }
+  mailbox::Page& page() { return *static_cast<mailbox::Page*>(page_); }
+  bool IsAwaited() { return Load(page().awaited, std::memory_order_acquire) != 0; }
   // Waits until there is one.
   Request Take() {
     while (!mailbox_->pending()) std::this_thread::yield();
@@ -85,6 +101,7 @@ class LifelineMailboxTest : public ::testing::Test {
     caller.join();
   }
 
+  void* page_ = nullptr;
   static constexpr std::chrono::microseconds kLong{10'000'000};  // a test's broker may be slow: nobody gives up
   std::unique_ptr<Lifeline> lifeline_;
   std::unique_ptr<FakeBroker> broker_;
@@ -164,8 +181,9 @@ TEST_F(LifelineMailboxTest, WhoHasGivenUpIsAnsweredByTheSocketAndTheMailboxIsFre
   Connect(std::chrono::microseconds(50));
   GiveMailbox();
   std::thread first([&] { EXPECT_EQ(Call("first"), "to first"); });
+  while (!mailbox_->pending()) std::this_thread::yield();
+  while (IsAwaited()) std::this_thread::yield();
   const Request request = Take();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // a thousand times as long as it looks
   EXPECT_FALSE(Reply(request, "nobody looks"));
   broker_->Answer(request, "to first");
   first.join();
@@ -218,6 +236,7 @@ TEST_F(LifelineMailboxTest, ManyThreadsAskAtOnceEachByItsWay) {
 }
 
 TEST_F(LifelineMailboxTest, ABrokerThatIsGoneHasNotSeenWhatItHasNotTaken) {
+  Connect(std::chrono::milliseconds(1));
   GiveMailbox();
   broker_->HangUp();
   const auto answer = lifeline_->Call(Verb::kPublish, "a", steady_clock::now() + std::chrono::seconds(60));
@@ -225,7 +244,49 @@ TEST_F(LifelineMailboxTest, ABrokerThatIsGoneHasNotSeenWhatItHasNotTaken) {
   EXPECT_EQ(answer.status().reason(), Lifeline::kNotSent);
 }
 
+// A broker that lives may look into it before it hears that the connection has ended.
+TEST_F(LifelineMailboxTest, WhatTheClientEndedItselfMayBeDoneYet) {
+  GiveMailbox();
+  std::thread caller([&] {
+    const auto answer = lifeline_->Call(Verb::kPublish, "a", Far());
+    EXPECT_EQ(answer.status().code(), Code::kUnavailable);
+    EXPECT_NE(answer.status().reason(), Lifeline::kNotSent);
+  });
+  while (!mailbox_->pending()) std::this_thread::yield();
+  mailbox_->Leave(Load(page().asked, std::memory_order_acquire));  // it waits at the socket
+  lifeline_->Break(Unavailable("nonsense"));
+  caller.join();
+}
+
+TEST_F(LifelineMailboxTest, ADeadlineEndsTheLook) {
+  GiveMailbox();
+  const auto begun = steady_clock::now();
+  const auto answer = lifeline_->Call(Verb::kList, "a", begun + std::chrono::milliseconds(10));
+  EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
+  EXPECT_LT(steady_clock::now() - begun, kLong / 2);
+}
+
+// A signal's handler forks while its thread waits: the child has neither the socket nor the pages.
+TEST_F(LifelineMailboxTest, AChildThatIsForkedInACallHearsThatTheConnectionIsLost) {
+  const pid_t parent = ::getpid();
+  int asked = 0;
+  pid_t child = 0;
+  Connect(std::chrono::microseconds(50), [&] {
+    if (++asked == 1) child = ::fork();
+    return asked > 1 && ::getpid() == parent;
+  });
+  GiveMailbox();
+  const auto answer = lifeline_->Call(Verb::kList, "a", Far());
+  if (::getpid() != parent) ::_exit(answer.status().code() == Code::kUnavailable ? 7 : 8);
+  EXPECT_EQ(answer.status().code(), Code::kCancelled);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
 TEST_F(LifelineMailboxTest, ABrokerThatIsGoneMayHaveDoneWhatItHasTaken) {
+  Connect(std::chrono::milliseconds(1));
   GiveMailbox();
   std::thread caller([&] {
     const auto answer = lifeline_->Call(Verb::kPublish, "a", Far());
@@ -259,7 +320,8 @@ class OwnMailboxTest : public ::testing::Test {
   bool Await(OwnMailbox& own, uint64_t request) {
     FrameHeader header{};
     std::string message;
-    return own.Await(request, std::chrono::microseconds(20), true, &header, &message);
+    const auto far = steady_clock::now() + std::chrono::hours(1);
+    return own.Await(request, {std::chrono::microseconds(20), far, true}, &header, &message);
   }
   void Read() {
     FrameHeader header{};
@@ -311,6 +373,17 @@ TEST_F(OwnMailboxTest, WhereTheBrokerIsSlowItRests) {
   EXPECT_EQ(slow(), 64u);
   EXPECT_EQ(slow(), 128u);
   EXPECT_EQ(slow(), 256u);
+}
+
+// Who waits for a name, say: the broker was there at once.
+TEST_F(OwnMailboxTest, WhereTheBrokerReadsAtOnceAndAnswersLateItDoesNotRest) {
+  const auto own = Map();
+  for (uint64_t request = 1; request <= 50; ++request) {
+    ASSERT_TRUE(own->Take(request, 0)) << request;
+    own->Ask(Header(request), "");
+    Read();
+    EXPECT_FALSE(Await(*own, request));
+  }
 }
 
 TEST_F(OwnMailboxTest, WhatIsNoneIsNotMapped) {

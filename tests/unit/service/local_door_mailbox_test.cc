@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,7 +91,7 @@ TEST_F(LocalDoorMailboxTest, ARefusalComesThereToo) {
   EXPECT_TRUE(error.ParseFromString(asker->pages->answer()));
 }
 
-TEST_F(LocalDoorMailboxTest, WhatBringsADescriptorOrIsTooLongComesByTheSocket) {
+TEST_F(LocalDoorMailboxTest, WhatBringsADescriptorComesByTheSocket) {
   const auto asker = Opened();
   v1::AllocateRequest allocate;
   allocate.mutable_device()->set_type(kDeviceCpu);
@@ -128,6 +129,27 @@ TEST_F(LocalDoorMailboxTest, AnAnswerFromAnotherThreadComesToWhoStillLooks) {
   asker->Ask(Verb::kAcquire, waits, 10);
   ASSERT_TRUE(asker->IsAnswered());
   EXPECT_EQ(Code{asker->pages->head().status}, Code::kDeadlineExceeded);
+}
+
+// It was given up, and something else was said since: the order is as it was asked.
+TEST_F(LocalDoorMailboxTest, AFrameDoesNotOvertakeTheRequestBeforeIt) {
+  const auto asker = Opened();
+  uint64_t request = 10;
+  for (int round = 0; round < 300; ++round, request += 3) {
+    std::promise<void> go, stopped;
+    door_->Post([&] {
+      stopped.set_value();
+      go.get_future().wait();
+    });
+    stopped.get_future().wait();  // the loop does nothing meanwhile
+    const bool knock = !asker->pages->Ask(Verb::kGetStats, "", request);
+    ASSERT_TRUE(mailbox::EndLook(asker->pages->page(), request));
+    if (knock) asker->client.Send(Verb::kRing, "", request + 1, kFrameNoReply);
+    asker->client.Send(Verb::kGetServerInfo, "", request + 2);
+    go.set_value();
+    ASSERT_EQ(asker->client.Receive().header.request, request);
+    ASSERT_EQ(asker->client.Receive().header.request, request + 2);
+  }
 }
 
 TEST_F(LocalDoorMailboxTest, FramesAndRequestsMayAlternate) {
@@ -201,12 +223,34 @@ TEST_F(LocalDoorMailboxTest, WhoEndsWithARequestInItLosesNothingButTheAnswer) {
   LifelineClient witness = Greeted();
   for (int i = 0; i < 20; ++i) {
     const auto asker = Opened();
-    asker->Ask(Verb::kGetStats, v1::GetStatsRequest(), 10);
+    v1::AllocateRequest allocate;
+    allocate.mutable_device()->set_type(kDeviceCpu);
+    allocate.set_size(4096);
+    asker->Ask(Verb::kAllocate, allocate, 10);
+    if (i % 2 == 0) {
+      ASSERT_TRUE(asker->IsAnswered());
+    }
   }
   AwaitSessions(witness, 1);
+  EXPECT_EQ(Stats(witness).arenas(), 0u);
 }
 
-// More than the loop looks into at a time: the others are woken, and all are served.
+// A frame makes the loop look into its sender's mailbox, but not into more than so many.
+TEST_F(LocalDoorMailboxTest, TheLoopLooksIntoSoManyAtATime) {
+  constexpr std::ptrdiff_t kMailboxesMax = 32;  // as local_door_pages.cc has it
+  config_.spin = std::chrono::microseconds(1000);
+  std::vector<std::unique_ptr<Asker>> many;
+  for (int i = 0; i < 50; ++i) many.push_back(Opened());
+  std::ptrdiff_t most = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (const auto& asker : many) {
+      Stats(asker->client);
+      most = std::max(most, std::ranges::count_if(many, [](const auto& each) { return each->pages->awake(); }));
+    }
+  }
+  EXPECT_EQ(most, kMailboxesMax);
+}
+
 TEST_F(LocalDoorMailboxTest, ManyMailboxesAreServed) {
   std::vector<std::unique_ptr<Asker>> many;
   for (int i = 0; i < 50; ++i) many.push_back(Opened());
@@ -222,12 +266,18 @@ TEST_F(LocalDoorMailboxTest, WhoDoesNotStopAskingHoldsNobodyUp) {
   LifelineClient other = Greeted();
   std::atomic<bool> stop{false};
   std::thread flood([&] {
-    for (uint64_t request = 10; !stop; ++request) busy->Ask(Verb::kGetStats, v1::GetStatsRequest(), request);
+    for (uint64_t request = 10; !stop; ++request) {
+      if (!busy->pages->Ask(Verb::kGetStats, "", request, kFrameNoReply)) {
+        busy->client.Send(Verb::kRing, "", 1, kFrameNoReply);
+      }
+    }
   });
   for (int i = 0; i < 200; ++i) {
     ASSERT_GT(Stats(other).sessions(), 0u);
     LifelineClient passing = Greeted();
   }
+  EXPECT_GT(busy->pages->taken(), 200u);
+  EXPECT_EQ(Stats(other).sessions_cut_total(), 0u);
   stop = true;
   flood.join();
 }

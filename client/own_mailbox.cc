@@ -7,7 +7,6 @@
 #include <optional>
 #include <string_view>
 
-#include "client/coarse_clock.h"
 #include "client/own_pages.h"
 
 namespace arraybridge {
@@ -50,11 +49,11 @@ bool OwnMailbox::Take(uint64_t request, size_t message_bytes) {
 }
 
 bool OwnMailbox::Await(uint64_t request, const Patience& patience, FrameHeader* header, std::string* message) {
-  const auto begun = CoarseNow();
+  const auto begun = steady_clock::now();
   const bool answered = Look(request, patience);
-  // A tick of the kernel's clock is a thousand times what an answer takes. What the broker has and does not answer
-  // waits for something else.
-  crowding_.Note((!answered && !BrokerHas(request)) || CoarseNow() != begun);
+  const auto waited = steady_clock::now() - begun;
+  // A broker that has not even read it while this thread looked is kept from it.
+  crowding_.Note(answered || BrokerHas(request) ? waited : waited + Crowding::kShort);
   const uint64_t bytes = answered ? mailbox::SizeOf(answers_->answer) : mailbox::kBySocket;
   if (bytes > mailbox::kMessageBytesMax) {
     taken_by_.store(request | kGivenUp, std::memory_order_release);

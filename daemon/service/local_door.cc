@@ -21,11 +21,10 @@ namespace arraybridge {
 namespace {
 
 constexpr size_t kEventsMax = 64;
-constexpr int kFramesPerTurnMax = 16;                // then the next lifeline has its turn
-constexpr std::chrono::microseconds kYieldMax{500};  // a client's request and the rest of its turn take less
-constexpr unsigned kLooksMax = 16;                   // into mailboxes and rings, before the sockets have their turn
-constexpr int kLastFramesMax = 1024;                 // of a process that died: what it sent before is still served
-constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
+constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
+constexpr unsigned kLooksMax = 16;     // into mailboxes and rings, before the sockets have their turn
+constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
+constexpr uint64_t kWakeTag = 0;       // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
 bool HasSeveralCpus() {
   cpu_set_t cpus;
@@ -114,7 +113,7 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   for (const auto until = now + config_.spin; busy && now < until;) {
     if (!StandsSoon()) ::sched_yield();
     const auto begun = std::exchange(now, Clock::now());
-    crowding_.Note(now - begun > kYieldMax);
+    crowding_.Note(now - begun);
     const bool stands = SomethingStands();
     if (stands && ++looks_ < kLooksMax) return 0;
     const int count = look(0);

@@ -98,8 +98,8 @@ class LocalDoor {
   bool SomethingStands() const;
   // Looks for as long as a system call takes, if somebody else may write meanwhile.
   bool StandsSoon() const;
-  // Whether to look again before sleeping.
-  bool LooksAgain() { return (has_several_cpus_ || !watched_.empty()) && crowding_.MayYield(); }
+  // Whether to look again before sleeping. To be asked in each turn that something happened in.
+  bool LooksAgain() { return crowding_.MayYield() && (has_several_cpus_ || !watched_.empty()); }
   // A few entries of each ring, and a request of each mailbox. Whether there were any.
   bool ServeWatched();
   void ServeMailbox(const LifelinePointer& line);

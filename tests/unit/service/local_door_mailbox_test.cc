@@ -1,5 +1,6 @@
 // What comes by a mailbox is served as a frame is, whoever writes it, and holds up nobody else.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -258,6 +259,36 @@ TEST_F(LocalDoorMailboxTest, ManyMailboxesAreServed) {
     for (const auto& asker : many) asker->Ask(Verb::kGetStats, v1::GetStatsRequest(), request);
     for (const auto& asker : many) ASSERT_TRUE(asker->IsAnswered());
   }
+}
+
+// One processor, and somebody who wants it all the time: the loop does not wait for that one's slices, until it is
+// alone with its clients again.
+TEST_F(LocalDoorMailboxTest, WhereItIsCrowdedTheLoopRestsAndComesBack) {
+  cpu_set_t all, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  CPU_SET(::sched_getcpu(), &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const auto asker = Opened();
+  const auto rests = [&] {
+    const auto end = steady_clock::now() + std::chrono::seconds(30);
+    int asleep = 0;  // in a row, just after it has answered
+    for (; asleep < 32 && steady_clock::now() < end; asleep = asker->pages->awake() ? 0 : asleep + 1) {
+      Stats(asker->client);
+    }
+    return asleep == 32;
+  };
+  std::atomic<bool> stop{false};
+  std::thread hog([&] {
+    while (!stop) continue;
+  });
+  EXPECT_TRUE(rests());
+  stop = true;
+  hog.join();
+  const auto end = steady_clock::now() + std::chrono::seconds(30);
+  while (!asker->pages->awake() && steady_clock::now() < end) Stats(asker->client);
+  EXPECT_TRUE(asker->pages->awake());
+  ::sched_setaffinity(0, sizeof all, &all);
 }
 
 // Who never stops asking there does not keep the loop from the sockets, nor from who comes and goes.

@@ -120,10 +120,12 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
   Waiter waiter{.verb = verb, .request = next_request_.fetch_add(1, std::memory_order_relaxed)};
   const auto in_order = Enter(waiter);
   if (!in_order.ok()) return in_order.status();
-  OwnMailbox* const mailbox = *in_order ? TakeMailbox(waiter, payload) : nullptr;
-  if (mailbox != nullptr) return CallByMailbox(*mailbox, waiter, payload, deadline, late);
+  OwnMailbox* const mailbox = mailbox_.load(std::memory_order_acquire);
+  if (mailbox != nullptr && *in_order && mailbox->Take(waiter.request, payload.size())) {
+    return CallByMailbox(*mailbox, waiter, payload, deadline, late);
+  }
   const uint64_t posted = posted_.load();
-  AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
+  AB_RETURN_IF_ERROR(Send(waiter, payload, deadline, mailbox == nullptr ? 0 : mailbox->FlagsBySocket(*in_order)));
   if (mailbox_offered_.load(std::memory_order_relaxed)) AskForMailbox();
   MutexLock lock(mutex_);
   auto answer = Await(waiter, deadline, late);
@@ -141,7 +143,9 @@ Status Lifeline::Post(Verb verb, std::string_view payload) {
 }
 
 Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
-  const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1)};
+  const OwnMailbox* const mailbox = mailbox_.load(std::memory_order_acquire);
+  const uint16_t flags = mailbox == nullptr ? uint16_t{0} : mailbox->FlagsBeside();
+  const FrameHeader header{static_cast<uint16_t>(verb), flags, 0, next_request_.fetch_add(1)};
   {
     MutexLock lock(mutex_);
     if (lost()) return why_lost_;
@@ -183,8 +187,8 @@ Result<bool> Lifeline::Enter(Waiter& waiter) {
   return unawaited_.empty() && posted_seen_ == posted_.load(std::memory_order_relaxed);
 }
 
-Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline) {
-  const FrameHeader header{static_cast<uint16_t>(waiter.verb), 0, 0, waiter.request};
+Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline, uint16_t flags) {
+  const FrameHeader header{static_cast<uint16_t>(waiter.verb), flags, 0, waiter.request};
   Status sent = SendFrameUntil(header, payload, deadline);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);

@@ -110,9 +110,8 @@ class Lifeline : public ForkParticipant {
   // Known before it is asked: the answer may come, read by another thread, before send returns. Whether it may go
   // through the mailbox.
   Result<bool> Enter(Waiter& waiter);
-  Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
+  Status Send(Waiter& waiter, std::string_view payload, Deadline deadline, uint16_t flags);
   // The mailbox (lifeline_mailbox.cc).
-  OwnMailbox* TakeMailbox(const Waiter& waiter, std::string_view payload);
   Result<Answer> CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
                                const Late& late);
   // Nothing: the answer comes by the socket.

@@ -39,11 +39,6 @@ void Lifeline::HaveMailboxAnswers(const Result<Answer>& answer) {
   }));
 }
 
-OwnMailbox* Lifeline::TakeMailbox(const Waiter& waiter, std::string_view payload) {
-  OwnMailbox* const mailbox = mailbox_.load(std::memory_order_acquire);
-  return mailbox != nullptr && mailbox->Take(waiter.request, payload.size()) ? mailbox : nullptr;
-}
-
 Result<Answer> Lifeline::CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
                                        const Late& late) {
   if (auto answer = AskInMailbox(mailbox, waiter, payload, deadline)) return *std::move(answer);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "client/own_pages.h"
+#include "proto/boundary/pause.h"
 
 namespace arraybridge {
 namespace {
@@ -42,10 +43,19 @@ OwnMailbox::~OwnMailbox() {
 
 bool OwnMailbox::Take(uint64_t request, size_t message_bytes) {
   if (message_bytes > mailbox::kMessageBytesMax || Load(answers_->awake, std::memory_order_relaxed) == 0) return false;
-  if (!crowding_.MayYield()) return false;
+  if (crowding_.rests()) return false;
   uint64_t by = taken_by_.load(std::memory_order_relaxed);
   if (by != 0 && ((by & kGivenUp) == 0 || !BrokerHas(by & ~kGivenUp))) return false;
-  return taken_by_.compare_exchange_strong(by, request, std::memory_order_acquire);
+  if (!taken_by_.compare_exchange_strong(by, request, std::memory_order_acquire)) return false;
+  look_wanted_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+uint16_t OwnMailbox::FlagsBySocket(bool in_order) {
+  const bool in_vain = !in_order || Load(answers_->awake, std::memory_order_relaxed) == 0;
+  if (in_vain && look_wanted_.load(std::memory_order_relaxed)) crowding_.NoteBad();
+  look_wanted_.store(!crowding_.rests(), std::memory_order_relaxed);
+  return crowding_.Rest() ? uint16_t{kFrameMailboxRests} : uint16_t{0};
 }
 
 bool OwnMailbox::Await(uint64_t request, const Patience& patience, FrameHeader* header, std::string* message) {
@@ -53,7 +63,7 @@ bool OwnMailbox::Await(uint64_t request, const Patience& patience, FrameHeader* 
   const bool answered = Look(request, patience);
   const auto waited = steady_clock::now() - begun;
   // A broker that has not even read it while this thread looked is kept from it.
-  crowding_.Note(answered || BrokerHas(request) ? waited : waited + Crowding::kShort);
+  crowding_.Waited(answered || BrokerHas(request) ? waited : Crowding::kShort + waited);
   const uint64_t bytes = answered ? mailbox::SizeOf(answers_->answer) : mailbox::kBySocket;
   if (bytes > mailbox::kMessageBytesMax) {
     taken_by_.store(request | kGivenUp, std::memory_order_release);

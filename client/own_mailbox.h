@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
+#include "client/crowding.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mailbox_layout.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
-#include "proto/boundary/yielding.h"
 
 namespace arraybridge {
 
@@ -29,6 +29,11 @@ class OwnMailbox {
 
   // False: the broker does not look, somebody else asks, or it is too long: ask by the socket. Otherwise Ask is next.
   bool Take(uint64_t request, size_t message_bytes);
+  // The flags of a frame that goes by the socket instead: whether the broker shall look into the mailbox from now on.
+  // `in_order`: only the broker's sleep, or its own length, kept it from the mailbox.
+  uint16_t FlagsBySocket(bool in_order);
+  // Of a frame that nobody waits for.
+  uint16_t FlagsBeside() const { return crowding_.rests() ? uint16_t{kFrameMailboxRests} : uint16_t{0}; }
   // False: the broker has fallen asleep just now, and has to be woken.
   bool Ask(const FrameHeader& header, std::string_view message) {
     return mailbox::Ask(*page_, header, message, *answers_);
@@ -57,7 +62,8 @@ class OwnMailbox {
   mailbox::Page* page_ = nullptr;
   const mailbox::Answers* answers_ = nullptr;
   std::atomic<uint64_t> taken_by_{0};  // a request, perhaps kGivenUp
-  Crowding crowding_;                  // noted by who has taken it
+  Crowding crowding_;
+  std::atomic<bool> look_wanted_{false};  // the broker was told to look, and nobody has asked here since
 };
 
 }  // namespace arraybridge

@@ -103,7 +103,7 @@ struct Config {
   bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never
   std::chrono::milliseconds drain_timeout{10000};
-  // So long the lifelines' loop looks again, yielding, before it sleeps after work; on one CPU it sleeps at once.
+  // So long the lifelines' loop looks again, yielding, before it sleeps after work; on one CPU into mailboxes alone.
   std::chrono::microseconds spin{50};
   int ready_fd = -1;  // a line "ready\n" is written here once both doors are open, then it is closed
   int life_fd = -1;   // EOF here ends the daemon (a private broker's starter holds the other end)

@@ -52,6 +52,7 @@ class Lifeline {
   std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
   std::unique_ptr<Mailbox> mailbox;         // from the first question for it; then it stays
   bool watched = false;                     // the loop looks into both by itself
+  bool rests = false;                       // its client asks by the socket for now
   int quiet_turns = 0;                      // of the loop, since there was something in them
 
   // The request that stands in the mailbox. False: it has ended, and its client knows that nobody takes it any more.

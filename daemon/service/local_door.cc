@@ -109,11 +109,9 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
     looks_ = 0;
     return ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
   };
-  auto now = busy ? Clock::now() : Clock::time_point{};
-  for (const auto until = now + config_.spin; busy && now < until;) {
+  const auto until = busy ? Clock::now() + config_.spin : Clock::time_point{};
+  while (busy && Clock::now() < until) {
     if (!StandsSoon()) ::sched_yield();
-    const auto begun = std::exchange(now, Clock::now());
-    crowding_.Note(now - begun);
     const bool stands = SomethingStands();
     if (stands && ++looks_ < kLooksMax) return 0;
     const int count = look(0);
@@ -224,7 +222,7 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
   frame.header.flags &= static_cast<uint16_t>(~kFrameInMailbox);
   const bool more = (frame.header.flags & kFrameNoReply) != 0;
   if (descriptors == 0) {
-    WatchMailbox(line);
+    if (!more) WatchMailbox(line, frame.header.flags);
     return Serve(line, frame), more;
   }
   Violation(line, frame.header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));

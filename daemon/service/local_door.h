@@ -24,7 +24,6 @@
 #include "daemon/service/log_throttle.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/mutex.h"
-#include "proto/boundary/yielding.h"
 
 namespace arraybridge {
 
@@ -93,13 +92,13 @@ class LocalDoor {
   Result<Answer<v1::MappedResponse>> MailboxMapped(const LifelinePointer& line);
   void Knocked(const LifelinePointer& line, const Frame& frame);
   void Watch(const LifelinePointer& line);
-  // Who has said something may say more soon.
-  void WatchMailbox(const LifelinePointer& line);
+  // Who has said something may say more soon, and says where.
+  void WatchMailbox(const LifelinePointer& line, uint16_t flags);
   bool SomethingStands() const;
   // Looks for as long as a system call takes, if somebody else may write meanwhile.
   bool StandsSoon() const;
-  // Whether to look again before sleeping. To be asked in each turn that something happened in.
-  bool LooksAgain() { return crowding_.MayYield() && (has_several_cpus_ || !watched_.empty()); }
+  // Whether to look again before sleeping: who has one processor yields it to those alone who yield it back.
+  bool LooksAgain() const;
   // A few entries of each ring, and a request of each mailbox. Whether there were any.
   bool ServeWatched();
   void ServeMailbox(const LifelinePointer& line);
@@ -113,7 +112,6 @@ class LocalDoor {
   UniqueFd epoll_;
   UniqueFd wake_;
   const bool has_several_cpus_;
-  Crowding crowding_;
   unsigned looks_ = 0;  // that found something, since the sockets were looked at
   std::unique_ptr<Requests> requests_;
   std::vector<std::byte> buffer_;

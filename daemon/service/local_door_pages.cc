@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "daemon/service/local_door.h"
-#include "proto/boundary/yielding.h"
+#include "proto/boundary/pause.h"
 
 namespace arraybridge {
 namespace {
@@ -21,7 +21,7 @@ bool Stands(const Lifeline& line) {
 
 void Wake(const Lifeline& line) {
   if (line.ring) line.ring->ring->Wake();
-  if (line.mailbox) line.mailbox->Wake();
+  if (line.mailbox && !line.rests) line.mailbox->Wake();
 }
 
 Status NoMailbox() { return NotFound("the session has no mailbox").Because("NO_MAILBOX"); }
@@ -66,9 +66,17 @@ void LocalDoor::Watch(const LifelinePointer& line) {
   watched_.push_back(line);
 }
 
-void LocalDoor::WatchMailbox(const LifelinePointer& line) {
-  if (!line->mailbox || crowding_.rests()) return;
-  if (line->watched || watched_.size() < kMailboxesMax) Watch(line);
+void LocalDoor::WatchMailbox(const LifelinePointer& line, uint16_t flags) {
+  if (!line->mailbox) return;
+  line->rests = (flags & kFrameMailboxRests) != 0;
+  if (line->rests || (!line->watched && watched_.size() >= kMailboxesMax)) return;
+  Watch(line);
+  line->mailbox->Wake();  // also where its ring was looked into
+}
+
+bool LocalDoor::LooksAgain() const {
+  return has_several_cpus_ ||
+         std::ranges::any_of(watched_, [](const auto& line) { return line->mailbox && !line->rests; });
 }
 
 bool LocalDoor::SomethingStands() const {

@@ -46,6 +46,7 @@ std::string_view NameOf(Verb verb);
 enum FrameFlags : uint16_t {
   kFrameNoReply = 1,       // request: the sender does not want an answer, not even an error
   kFrameMemoryWanted = 2,  // answer: somebody waits for memory; give back what is empty or unused
+  kFrameMailboxRests = 4,  // request: the sender does not use its mailbox for now; do not look into it
 };
 
 struct FrameHeader {

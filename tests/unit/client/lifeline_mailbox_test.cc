@@ -145,7 +145,6 @@ TEST_F(LifelineMailboxTest, NothingOvertakesWhatWentByTheSocket) {
   const auto tell = [&](const Result<Answer>& answer) { told = answer->payload; };
   ASSERT_TRUE(lifeline_->Ask(Verb::kRelease, "asked", tell).ok());
   const Request asked = broker_->Next();
-  CallBySocket();
   CallBySocket("its answer is not there yet");
   broker_->Answer(asked, "told");
   CallBySocket("it is read by who waits for this");
@@ -233,6 +232,35 @@ TEST_F(LifelineMailboxTest, ManyThreadsAskAtOnceEachByItsWay) {
   mailbox_->Sleep();
   EXPECT_EQ(Call("stop"), "to stop");
   by_socket.join();
+}
+
+TEST_F(LifelineMailboxTest, WhoRestsSaysSo) {
+  Connect(std::chrono::microseconds(50));
+  GiveMailbox();
+  const auto call = [&] {
+    std::thread caller([&] { EXPECT_EQ(Call("a"), "to a"); });
+    const Request request = broker_->Next();
+    broker_->Answer(request, "to a");
+    caller.join();
+    return request.header.flags;
+  };
+  for (int i = 0; i < 2; ++i) {
+    std::thread caller([&] { EXPECT_EQ(Call("a"), "to a"); });
+    while (!mailbox_->pending()) std::this_thread::yield();
+    while (IsAwaited()) std::this_thread::yield();
+    broker_->Answer(Take(), "to a");
+    caller.join();
+  }
+  const Status asked = lifeline_->Ask(Verb::kRelease, "beside", [](const auto&) {});
+  ASSERT_TRUE(asked.ok());
+  const Request beside = broker_->Next();
+  EXPECT_EQ(beside.header.flags, kFrameMailboxRests);
+  broker_->Answer(beside, "");
+  lifeline_->ReadArrived();
+  for (uint32_t i = 0; i < Crowding::kRestMin; ++i) ASSERT_EQ(call(), kFrameMailboxRests) << i;
+  mailbox_->Sleep();
+  EXPECT_EQ(call(), 0) << "the broker shall look again";
+  EXPECT_EQ(lifeline_->asked_in_mailbox(), 2u);
 }
 
 TEST_F(LifelineMailboxTest, ABrokerThatIsGoneHasNotSeenWhatItHasNotTaken) {
@@ -362,7 +390,7 @@ TEST_F(OwnMailboxTest, WhereTheBrokerIsSlowItRests) {
   uint64_t request = 0;
   const auto slow = [&] {
     uint64_t refused = 0;
-    while (!own->Take(++request, 0)) ++refused;
+    for (; !own->Take(++request, 0); ++refused) EXPECT_EQ(own->FlagsBySocket(true), kFrameMailboxRests);
     own->Ask(Header(request), "");
     EXPECT_FALSE(Await(*own, request));
     Read();
@@ -373,6 +401,21 @@ TEST_F(OwnMailboxTest, WhereTheBrokerIsSlowItRests) {
   EXPECT_EQ(slow(), 64u);
   EXPECT_EQ(slow(), 128u);
   EXPECT_EQ(slow(), 256u);
+}
+
+// Who asks rarely: each time it finds a broker that has stopped looking.
+TEST_F(OwnMailboxTest, WhoIsLookedForInVainRests) {
+  const auto own = Map();
+  mailbox_->Sleep();
+  EXPECT_EQ(own->FlagsBySocket(true), 0) << "look";
+  EXPECT_EQ(own->FlagsBySocket(true), 0) << "it slept again, once";
+  EXPECT_EQ(own->FlagsBySocket(true), kFrameMailboxRests);
+  for (uint32_t i = 1; i < Crowding::kRestMin; ++i) ASSERT_EQ(own->FlagsBySocket(true), kFrameMailboxRests);
+  EXPECT_EQ(own->FlagsBySocket(true), 0);
+  mailbox_->Wake();
+  EXPECT_TRUE(own->Take(1, 0));
+  EXPECT_EQ(own->FlagsBySocket(true), 0) << "another thread has it: that is not in vain";
+  EXPECT_EQ(own->FlagsBySocket(false), kFrameMailboxRests) << "frames that nobody answers come between, every time";
 }
 
 // Who waits for a name, say: the broker was there at once.

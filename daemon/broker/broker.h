@@ -20,6 +20,7 @@
 #include "daemon/broker/history.h"
 #include "daemon/broker/holders.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/session_mailbox.h"
 #include "daemon/broker/session_ring.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config.h"
@@ -304,6 +305,8 @@ class Broker {
   std::optional<SessionRing> RingOf(SessionId session) const;
   // Those of the same user, and namespace if one is given, in which something waits.
   std::vector<SessionRing> PendingRings(SessionId session, std::optional<std::string_view> ns) const;
+  // Its door keeps it, and serves what stands there. RESOURCE_EXHAUSTED: no descriptor, no memory.
+  Result<std::unique_ptr<SessionMailbox>> MakeMailbox(SessionId session) const;
 
   // Sending without calls (roads.cc): between the one sender and the one receiver of a channel, both on lifelines. What
   // would change that is refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD, until the road was ended: OpenChannel,

@@ -1,4 +1,5 @@
-// The Broker's part in publishing without calls: who has a ring, and in which of them something waits.
+// The Broker's part in what sessions write instead of frames: who has a ring, and in which of them something waits;
+// mailboxes.
 #include <algorithm>
 #include <utility>
 
@@ -47,6 +48,14 @@ Result<UniqueFd> Broker::ExportBell(SessionId session) {
 Status Broker::RingMapped(SessionId session) {
   const auto found = RingOf(session);
   return found ? found->ring->Seal() : NoRing();
+}
+
+Result<std::unique_ptr<SessionMailbox>> Broker::MakeMailbox(SessionId session) const {
+  {
+    const MutexLock lock(state_->mutex);
+    if (state_->FindSession(session) == nullptr) return NoSession();
+  }
+  return SessionMailbox::Create();
 }
 
 bool Broker::has_rings() const { return state_->has_rings.load(std::memory_order_acquire); }

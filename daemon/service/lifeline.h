@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/session_mailbox.h"
 #include "daemon/config.h"
-#include "daemon/memory/mailbox.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/passed_fd.h"
@@ -50,7 +50,7 @@ class Lifeline {
   std::optional<SessionId> session;
   bool joined = false;                      // the session is a gRPC stream's; this socket only redeems its tickets
   std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
-  std::unique_ptr<Mailbox> mailbox;         // from the first question for it; then it stays
+  std::unique_ptr<SessionMailbox> mailbox;  // from the first question for it; then it stays
   bool watched = false;                     // the loop looks into both by itself
   bool rests = false;                       // its client asks by the socket for now
   int quiet_turns = 0;                      // of the loop, since there was something in them

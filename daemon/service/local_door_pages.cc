@@ -35,7 +35,7 @@ Result<UniqueFd> LocalDoor::OpenMailbox(const LifelinePointer& line) {
   if (line->mailbox) {
     return FailedPrecondition("session ", Number(*line->session), " has a mailbox already").Because("MAILBOX_TAKEN");
   }
-  auto made = Mailbox::Create();
+  auto made = verbs_.MakeMailbox(*line->session);
   if (!made.ok()) return made.status();
   auto descriptor = (*made)->ExportRequests();
   if (descriptor.ok()) line->mailbox = *std::move(made);

@@ -111,6 +111,8 @@ class Verbs {
   // False: it is not open.
   bool CloseWatch(const Caller& caller, WatcherId watcher);
   Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);
+  // Broker::MakeMailbox, unless the broker drains.
+  Result<std::unique_ptr<SessionMailbox>> MakeMailbox(SessionId session) const;
   // Publishing without calls (verbs_ring.cc). Null: the session has none, or has not mapped it.
   std::shared_ptr<const SessionRing> RingOf(SessionId session) const;
   // Takes what waits in it, at most `most` entries, each as a Publish that nobody hears. Who wrote nonsense is cut.

@@ -19,6 +19,11 @@ Status CheckEntry(const PublishAsked& asked) {
 
 }  // namespace
 
+Result<std::unique_ptr<SessionMailbox>> Verbs::MakeMailbox(SessionId session) const {
+  AB_RETURN_IF_ERROR(CheckNotDraining());
+  return broker_.MakeMailbox(session);
+}
+
 std::shared_ptr<const SessionRing> Verbs::RingOf(SessionId session) const {
   auto found = broker_.RingOf(session);
   return found ? std::make_shared<const SessionRing>(*std::move(found)) : nullptr;

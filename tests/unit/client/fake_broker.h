@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -26,6 +27,10 @@ class FakeBroker {
     Frame frame;
     EXPECT_EQ(ReceiveFrame(socket_.get(), buffer_, true, &frame), ReceiveOutcome::kFrame);
     return {frame.header, std::string(frame.payload)};
+  }
+  bool hears() const {
+    pollfd look{socket_.get(), POLLIN, 0};
+    return ::poll(&look, 1, 0) > 0;
   }
   void Answer(const Request& request, std::string_view payload, int descriptor = -1) {
     Send({request.header.verb, 0, 0, request.header.request}, payload, descriptor);

@@ -92,13 +92,22 @@ class LifelineMailboxTest : public ::testing::Test {
     return request;
   }
   bool Reply(const Request& request, std::string_view message) { return mailbox_->Answer(request.header, message); }
-  // One call, which the test answers in the mailbox.
+  // One call, which the test answers in the mailbox; on a busy machine after a rest.
   void CallByMailbox(const std::string& payload = "by the mailbox") {
-    std::thread caller([&] { EXPECT_EQ(Call(payload), "to " + payload); });
-    const Request request = Take();
-    EXPECT_EQ(request.payload, payload);
-    EXPECT_TRUE(Reply(request, "to " + payload));
-    caller.join();
+    for (bool by_mailbox = false; !by_mailbox;) {
+      std::thread caller([&] { EXPECT_EQ(Call(payload), "to " + payload); });
+      while (!mailbox_->pending() && !broker_->hears()) std::this_thread::yield();
+      by_mailbox = mailbox_->pending();
+      const Request request = by_mailbox ? Take() : broker_->Next();
+      EXPECT_EQ(request.payload, payload);
+      EXPECT_EQ(request.header.flags, by_mailbox ? 0 : kFrameMailboxRests);
+      if (by_mailbox) {
+        EXPECT_TRUE(Reply(request, "to " + payload));
+      } else {
+        broker_->Answer(request, "to " + payload);
+      }
+      caller.join();
+    }
   }
 
   void* page_ = nullptr;
@@ -421,11 +430,18 @@ TEST_F(OwnMailboxTest, WhoIsLookedForInVainRests) {
 // Who waits for a name, say: the broker was there at once.
 TEST_F(OwnMailboxTest, WhereTheBrokerReadsAtOnceAndAnswersLateItDoesNotRest) {
   const auto own = Map();
-  for (uint64_t request = 1; request <= 50; ++request) {
-    ASSERT_TRUE(own->Take(request, 0)) << request;
+  uint64_t request = 0;
+  int turns = 0;
+  for (int calm = 0; calm < 50; ++calm) {
+    if (++turns > 1000) GTEST_SKIP() << "others want this processor all the time";
+    while (!own->Take(++request, 0)) own->FlagsBySocket(true);
     own->Ask(Header(request), "");
     Read();
+    const auto begun = steady_clock::now();
     EXPECT_FALSE(Await(*own, request));
+    // Others wanted this processor: it may rest, and from then on all is as at first.
+    if (steady_clock::now() - begun > Crowding::kShort) calm = -1;
+    ASSERT_TRUE(calm < 1 || own->FlagsBySocket(true) == 0) << calm;
   }
 }
 

@@ -2,23 +2,20 @@
 
 #include <sys/mman.h>
 
-#include "client/own_pages.h"
+#include <utility>
 
 namespace arraybridge {
 
 Result<std::unique_ptr<WrittenHolds>> WrittenHolds::Map(const UniqueFd& file) {
-  constexpr uint64_t kBytes = sizeof(holds::Page);
   // A child that had it could clear its parent's holds.
-  const auto base = MapOwnPages(file, kBytes, PROT_READ | PROT_WRITE, "a page of holds");
-  if (!base.ok()) return base.status();
-  std::unique_ptr<WrittenHolds> mapped(new WrittenHolds(*static_cast<holds::Page*>(*base)));
+  auto pages = OwnPages::Map(file, sizeof(holds::Page), PROT_READ | PROT_WRITE, "a page of holds");
+  if (!pages.ok()) return pages.status();
+  std::unique_ptr<WrittenHolds> mapped(new WrittenHolds(*std::move(pages)));
   if (mapped->page().version != holds::kVersion) {
     return FailedPrecondition("the page of holds has layout ", mapped->page().version, ", this client writes ",
                               holds::kVersion);
   }
   return mapped;
 }
-
-WrittenHolds::~WrittenHolds() { ::munmap(&page_, sizeof page_); }
 
 }  // namespace arraybridge

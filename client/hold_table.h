@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "client/catalogue.h"
+#include "client/own_pages.h"
 #include "proto/boundary/holds_layout.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -24,14 +25,14 @@ class WrittenHolds {
  public:
   // FAILED_PRECONDITION: it is no page of holds that this client can write, or could shrink.
   static Result<std::unique_ptr<WrittenHolds>> Map(const UniqueFd& file);
-  ~WrittenHolds();
   WrittenHolds(const WrittenHolds&) = delete;
   WrittenHolds& operator=(const WrittenHolds&) = delete;
 
   holds::Page& page() { return page_; }
 
  private:
-  explicit WrittenHolds(holds::Page& page) : page_(page) {}
+  explicit WrittenHolds(OwnPages pages) : pages_(std::move(pages)), page_(*static_cast<holds::Page*>(pages_.base())) {}
+  const OwnPages pages_;
   holds::Page& page_;
 };
 

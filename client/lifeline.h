@@ -63,7 +63,7 @@ class Lifeline : public ForkParticipant {
   void ReadArrived();
 
   // The broker has mailboxes: whoever asks often gets one.
-  void OfferMailbox() { mailbox_offered_.store(true, std::memory_order_relaxed); }
+  void OfferMailbox() { mailbox_offered_.store(spin_.count() > 0, std::memory_order_relaxed); }
   // For tests: how many requests went through it.
   uint64_t asked_in_mailbox() const { return asked_in_mailbox_.load(std::memory_order_relaxed); }
 

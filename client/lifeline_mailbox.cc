@@ -13,7 +13,7 @@ constexpr uint32_t kCallsBefore = 16;  // two pages are not for who asks once
 
 // With those who ask anyway: an answer that nobody waits for is read by who waits for another.
 void Lifeline::AskForMailbox() {
-  if (spin_.count() == 0 || calls_.load(std::memory_order_relaxed) > kCallsBefore) return;
+  if (calls_.load(std::memory_order_relaxed) > kCallsBefore) return;
   if (calls_.fetch_add(1, std::memory_order_relaxed) != kCallsBefore) return;
   // What a busy broker does not take now is not asked again: the socket does as well.
   static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse({}, codec::BrowsePart::kMailbox),

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "client/crowding.h"
+#include "client/own_pages.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mailbox_layout.h"
 #include "proto/boundary/result.h"
@@ -23,7 +24,6 @@ class OwnMailbox {
  public:
   // FAILED_PRECONDITION: they are none that this client can use, or could shrink. RESOURCE_EXHAUSTED: no address space.
   static Result<std::unique_ptr<OwnMailbox>> Map(const UniqueFd& requests, const UniqueFd& answers);
-  ~OwnMailbox();
   OwnMailbox(const OwnMailbox&) = delete;
   OwnMailbox& operator=(const OwnMailbox&) = delete;
 
@@ -36,7 +36,7 @@ class OwnMailbox {
   uint16_t FlagsBeside() const { return crowding_.rests() ? uint16_t{kFrameMailboxRests} : uint16_t{0}; }
   // False: the broker has fallen asleep just now, and has to be woken.
   bool Ask(const FrameHeader& header, std::string_view message) {
-    return mailbox::Ask(*page_, header, message, *answers_);
+    return mailbox::Ask(page_, header, message, answers_);
   }
   // How long to look, at most, and whether the broker cannot answer before this thread yields.
   struct Patience {
@@ -55,12 +55,14 @@ class OwnMailbox {
   // In taken_by_: the answer comes by the socket. It is free again once the broker has copied the request.
   static constexpr uint64_t kGivenUp = uint64_t{1} << 63;
 
-  OwnMailbox() = default;
-  bool BrokerHas(uint64_t request) const { return Load(answers_->taken, std::memory_order_acquire) == request; }
+  OwnMailbox(OwnPages requests, OwnPages answers);
+  bool BrokerHas(uint64_t request) const { return Load(answers_.taken, std::memory_order_acquire) == request; }
   bool Look(uint64_t request, const Patience& patience) const;
 
-  mailbox::Page* page_ = nullptr;
-  const mailbox::Answers* answers_ = nullptr;
+  const OwnPages requests_;
+  const OwnPages answers_pages_;
+  mailbox::Page& page_;
+  const mailbox::Answers& answers_;
   std::atomic<uint64_t> taken_by_{0};  // a request, perhaps kGivenUp
   Crowding crowding_;
   std::atomic<bool> look_wanted_{false};  // the broker was told to look, and nobody has asked here since

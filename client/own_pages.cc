@@ -9,7 +9,7 @@
 
 namespace arraybridge {
 
-Result<void*> MapOwnPages(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what) {
+Result<OwnPages> OwnPages::Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what) {
   struct stat info {};
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (::fstat(file.get(), &info) != 0 || static_cast<uint64_t>(info.st_size) != bytes || seals < 0 ||
@@ -18,10 +18,13 @@ Result<void*> MapOwnPages(const UniqueFd& file, uint64_t bytes, int protection, 
   }
   void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
   if (base == MAP_FAILED) return ResourceExhausted("mapping ", what, ": ", std::strerror(errno));
-  if (::madvise(base, bytes, MADV_DONTFORK) == 0) return base;
-  const int error = errno;
-  ::munmap(base, bytes);
-  return FailedPrecondition(what, " cannot be kept from forked children: ", std::strerror(error));
+  OwnPages mapped(base, bytes);
+  if (::madvise(base, bytes, MADV_DONTFORK) == 0) return mapped;
+  return FailedPrecondition(what, " cannot be kept from forked children: ", std::strerror(errno));
+}
+
+OwnPages::~OwnPages() {
+  if (base_ != nullptr) ::munmap(base_, bytes_);
 }
 
 }  // namespace arraybridge

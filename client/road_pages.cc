@@ -11,8 +11,6 @@
 #include <array>
 #include <utility>
 
-#include "client/own_pages.h"
-
 namespace arraybridge {
 namespace {
 
@@ -42,36 +40,30 @@ Status Over() { return DeadlineExceeded("the other end of the road did nothing i
 
 Result<std::unique_ptr<RoadPages>> RoadPages::Map(bool sends, Files files) {
   std::unique_ptr<RoadPages> mapped(new RoadPages);
-  const auto sign = MapOwnPages(files.sign, kSignBytes, PROT_READ, kWhat);
+  auto sign = OwnPages::Map(files.sign, kSignBytes, PROT_READ, kWhat);
   if (!sign.ok()) return sign.status();
-  mapped->sign_ = static_cast<const road::Sign*>(*sign);
-  const road::Sign& words = *mapped->sign_;
+  mapped->sign_ = *std::move(sign);
+  const road::Sign& words = mapped->sign();
   if (words.version != road::kVersion || words.slots != road::kSlots || words.capacity == 0 ||
       words.capacity > road::kCapacityMax) {
     return FailedPrecondition("the road has layout ", words.version, ", this client uses ", road::kVersion);
   }
   mapped->capacity_ = words.capacity;
-  mapped->own_bytes_ = sends ? road::BytesOfSent(words.capacity) : sizeof(road::TakenPage);
-  mapped->other_bytes_ = sends ? sizeof(road::TakenPage) : road::BytesOfSent(words.capacity);
-  const auto own = MapOwnPages(files.own, mapped->own_bytes_, PROT_READ | PROT_WRITE, kWhat);
+  const uint64_t own_bytes = sends ? road::BytesOfSent(words.capacity) : sizeof(road::TakenPage);
+  const uint64_t other_bytes = sends ? sizeof(road::TakenPage) : road::BytesOfSent(words.capacity);
+  auto own = OwnPages::Map(files.own, own_bytes, PROT_READ | PROT_WRITE, kWhat);
   if (!own.ok()) return own.status();
-  mapped->own_ = *own;
-  const auto other = MapOwnPages(files.other, mapped->other_bytes_, PROT_READ, kWhat);
+  mapped->own_ = *std::move(own);
+  auto other = OwnPages::Map(files.other, other_bytes, PROT_READ, kWhat);
   if (!other.ok()) return other.status();
-  mapped->other_ = *other;
+  mapped->other_ = *std::move(other);
   mapped->bell_ = std::move(files.bell);
   mapped->other_bell_ = std::move(files.other_bell);
   return mapped;
 }
 
-RoadPages::~RoadPages() {
-  if (own_ != nullptr) ::munmap(own_, own_bytes_);
-  if (other_ != nullptr) ::munmap(const_cast<void*>(other_), other_bytes_);
-  if (sign_ != nullptr) ::munmap(const_cast<road::Sign*>(sign_), kSignBytes);
-}
-
 bool RoadPages::AwaitEnd(Lifeline& lifeline) const {
-  while (Load(sign_->revoked, std::memory_order_acquire) != road::kEnded) {
+  while (Load(sign().revoked, std::memory_order_acquire) != road::kEnded) {
     if (!lifeline.alive()) return false;
     ::sched_yield();  // a few hundred microseconds at most: the broker has nothing else to do right now
   }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "client/lifeline.h"
+#include "client/own_pages.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/road_layout.h"
@@ -38,16 +39,15 @@ class RoadPages {
   };
   // FAILED_PRECONDITION: they are none that this client can use, or could shrink. RESOURCE_EXHAUSTED: no address space.
   static Result<std::unique_ptr<RoadPages>> Map(bool sends, Files files);
-  ~RoadPages();
   RoadPages(const RoadPages&) = delete;
   RoadPages& operator=(const RoadPages&) = delete;
 
-  void* own() const { return own_; }
-  const void* other() const { return other_; }
-  const road::Sign& sign() const { return *sign_; }
+  void* own() const { return own_.base(); }
+  const void* other() const { return other_.base(); }
+  const road::Sign& sign() const { return *static_cast<const road::Sign*>(sign_.base()); }
   uint64_t capacity() const { return capacity_; }
-  bool opened() const { return Load(sign_->opened, std::memory_order_acquire) != 0; }
-  bool stands() const { return Load(sign_->revoked, std::memory_order_acquire) == road::kStands; }
+  bool opened() const { return Load(sign().opened, std::memory_order_acquire) != 0; }
+  bool stands() const { return Load(sign().revoked, std::memory_order_acquire) == road::kStands; }
 
   // The broker is ending it: until it has. False: the connection is lost, nobody knows what counted.
   bool AwaitEnd(Lifeline& lifeline) const;
@@ -62,11 +62,9 @@ class RoadPages {
   Status Sleep(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how);
   void Listen(Lifeline& lifeline, int timeout_ms);
 
-  void* own_ = nullptr;
-  uint64_t own_bytes_ = 0;
-  const void* other_ = nullptr;
-  uint64_t other_bytes_ = 0;
-  const road::Sign* sign_ = nullptr;
+  OwnPages own_;
+  OwnPages other_;
+  OwnPages sign_;
   uint64_t capacity_ = 0;
   UniqueFd bell_;
   UniqueFd other_bell_;

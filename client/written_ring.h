@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "client/own_pages.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/ring_layout.h"
 #include "proto/boundary/unique_fd.h"
@@ -14,18 +15,19 @@ class WrittenRing {
  public:
   // FAILED_PRECONDITION: they are none that this client can use, or could shrink. RESOURCE_EXHAUSTED: no address space.
   static Result<std::unique_ptr<WrittenRing>> Map(const UniqueFd& entries, const UniqueFd& bell);
-  ~WrittenRing();
   WrittenRing(const WrittenRing&) = delete;
   WrittenRing& operator=(const WrittenRing&) = delete;
 
-  ring::Page& page() { return *page_; }
-  const ring::Bell& bell() const { return *bell_; }
+  ring::Page& page() { return page_; }
+  const ring::Bell& bell() const { return bell_; }
 
  private:
-  WrittenRing() = default;
+  WrittenRing(OwnPages entries, OwnPages bell);
 
-  ring::Page* page_ = nullptr;
-  const ring::Bell* bell_ = nullptr;
+  const OwnPages entries_;
+  const OwnPages bell_pages_;
+  ring::Page& page_;
+  const ring::Bell& bell_;
 };
 
 }  // namespace arraybridge

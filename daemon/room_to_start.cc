@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
+#include <latch>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -36,29 +35,17 @@ Status CheckDescriptors() {
 
 Status CheckThreads() {
   const size_t wanted = kOwnThreads + std::clamp<size_t>(std::thread::hardware_concurrency(), kPoolMin, kPoolMax);
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool end = false;
-  std::vector<std::thread> taken;
+  std::latch counted(1);
+  std::vector<std::jthread> taken;
   Status status;
   try {
-    while (taken.size() < wanted) {
-      taken.emplace_back([&] {
-        std::unique_lock lock(mutex);
-        ended.wait(lock, [&] { return end; });
-      });
-    }
+    while (taken.size() < wanted) taken.emplace_back([&counted] { counted.wait(); });
   } catch (const std::system_error& error) {
     status = ResourceExhausted(
         "needs ", wanted, " threads more to start and gets ", taken.size(), ": ", error.code().message(),
         " (RLIMIT_NPROC: ulimit -u, LimitNPROC= of a unit; or the cgroup's pids.max, TasksMax=)");
   }
-  {
-    const std::lock_guard lock(mutex);
-    end = true;
-  }
-  ended.notify_all();
-  for (std::thread& thread : taken) thread.join();
+  counted.count_down();
   return status;
 }
 

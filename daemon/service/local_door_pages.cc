@@ -59,19 +59,18 @@ void LocalDoor::Knocked(const LifelinePointer& line, const Frame& frame) {
   Refuse(line, frame.header, InvalidArgument("Ring is never answered: it is sent as a frame that wants no answer"));
 }
 
+// Also who is watched is woken: it may have got its mailbox since, or have rested.
 void LocalDoor::Watch(const LifelinePointer& line) {
+  if (!line->ring && !line->mailbox) return;
   line->quiet_turns = 0;
-  if ((!line->ring && !line->mailbox) || std::exchange(line->watched, true)) return;
   Wake(*line);
-  watched_.push_back(line);
+  if (!std::exchange(line->watched, true)) watched_.push_back(line);
 }
 
 void LocalDoor::WatchMailbox(const LifelinePointer& line, uint16_t flags) {
   if (!line->mailbox) return;
   line->rests = (flags & kFrameMailboxRests) != 0;
-  if (line->rests || (!line->watched && watched_.size() >= kMailboxesMax)) return;
-  Watch(line);
-  line->mailbox->Wake();  // also where its ring was looked into
+  if (!line->rests && (line->watched || watched_.size() < kMailboxesMax)) Watch(line);
 }
 
 bool LocalDoor::LooksAgain() const {

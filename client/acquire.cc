@@ -41,6 +41,11 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
 Status CheckShare(const codec::DescribedShare& described) {
   const Share& share = described.share;
   const Handle& handle = described.handle;
+  if (!described.arrays.ok()) {
+    return InvalidArgument("share '", share.name, "' cannot be read: ", described.arrays.message(),
+                           "; its publisher described it so")
+        .Because(std::string(described.arrays.reason()));
+  }
   if (handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
   for (const ArraySpec& spec : share.arrays) {
     if (spec.shape.size() > layout::kRankMax) {
@@ -52,13 +57,59 @@ Status CheckShare(const codec::DescribedShare& described) {
   return Ok();
 }
 
+// One that was given back as it came, or a new one.
+Result<std::unique_ptr<Mapping>> PrivateMapping(Session& session, ReadArena& arena, uint64_t offset, uint64_t size) {
+  if (auto kept = arena.ranges.Take(offset, size)) return kept;
+  const auto mapper = session.mappers().Of(arena.handle.kind);
+  if (!mapper.ok()) return mapper.status();
+  return (*mapper)->MapPrivate(arena.handle, offset, size);
+}
+
+// A forked child takes no lock of its parent's and has no reaper: its mapping ends with the view.
+Result<std::unique_ptr<Mapping>> MappingInChild(const Lease& lease) {
+  const auto mapper = lease.session->mappers().Of(lease.arena->handle.kind);
+  if (!mapper.ok()) return mapper.status();
+  return (*mapper)->MapPrivate(lease.arena->handle, lease.offset, lease.size);
+}
+
+// Dropped ranges that wait for the reaper at most, so that a loop which is quicker than the reaper maps no more than
+// the kernel allows (vm.max_map_count).
+constexpr uint64_t kPendingRangesMax = 1024;
+
+// View::copy_on_write. The view's owner is its lease.
+Result<View> CopyOnWrite(const View& view) {
+  const auto lease = std::static_pointer_cast<const Lease>(view.owner);
+  const bool child = lease->inherited();
+  if (!child && lease->session->reaper().pending() > kPendingRangesMax) lease->session->reaper().CollectReady();
+  auto mapping =
+      child ? MappingInChild(*lease) : PrivateMapping(*lease->session, *lease->arena, lease->offset, lease->size);
+  if (!mapping.ok()) return mapping.status();
+  View own = view;
+  const auto* const share = lease->arena->shared->data() + lease->offset;
+  own.data = (*mapping)->data() + (static_cast<const std::byte*>(view.data) - share);
+  own.read_only = false;
+  own.constant = false;
+  own.copy_on_write = nullptr;
+  if (child) {
+    using Both = std::pair<std::shared_ptr<const Lease>, std::unique_ptr<Mapping>>;
+    own.owner = std::make_shared<const Both>(lease, *std::move(mapping));
+    return own;
+  }
+  auto range = lease->session->reaper().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
+  if (!range.ok()) return range.status();
+  own.owner = *std::move(range);
+  return own;
+}
+
 Result<KnownArray> Know(const ArraySpec& spec, const Device& device) {
   std::byte anywhere{};  // the address differs from lease to lease
   auto view = Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr);
   if (!view.ok()) return view.status();
   view->dtype = spec.dtype;
+  view->constant = true;
   const bool empty = view->data == nullptr;
   view->data = nullptr;
+  if (device.type == kDeviceCpu && !empty) view->copy_on_write = &CopyOnWrite;
   return KnownArray{*std::move(view), spec.offset, empty};
 }
 
@@ -190,14 +241,6 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   return MapArena(session, *exported, std::move(answer->descriptor));
 }
 
-// One that was given back as it came, or a new one.
-Result<std::unique_ptr<Mapping>> PrivateRange(Session& session, ReadArena& arena, uint64_t offset, uint64_t size) {
-  if (auto kept = arena.ranges.Take(offset, size)) return kept;
-  const auto mapper = session.mappers().Of(arena.handle.kind);
-  if (!mapper.ok()) return mapper.status();
-  return (*mapper)->MapPrivate(arena.handle, offset, size);
-}
-
 // At `offset` in the lease's arena. REQUIRES: that is mapped.
 Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uint64_t offset,
                                   const std::shared_ptr<Lease>& lease, MapMode mode) {
@@ -209,14 +252,15 @@ Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uin
     fence = *std::move(opened);
   }
   const ReadArena& arena = *lease->arena;
+  lease->offset = offset;
+  lease->size = handle.size;
   std::byte* base = arena.shared->data() + offset;
   // A GPU has no copy-on-write: there everybody reads the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    auto range = PrivateRange(session, *lease->arena, offset, handle.size);
+    auto range = PrivateMapping(session, *lease->arena, offset, handle.size);
     if (!range.ok()) return range.status();
     lease->private_mapping = *std::move(range);
-    lease->private_offset = offset;
     base = lease->private_mapping->data();
   }
   std::vector<View> views;
@@ -225,6 +269,7 @@ Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uin
     View& view = views.emplace_back(array.view);
     if (!array.empty) view.data = base + array.offset;
     view.read_only = !own;
+    if (own) view.copy_on_write = nullptr;
     view.owner = lease;
     view.fence = fence;
   }

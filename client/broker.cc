@@ -4,6 +4,8 @@
 #include <atomic>
 #include <iterator>
 
+#include <arraybridge/device.h>
+
 #include "client/acquire.h"
 #include "client/arena.h"
 #include "client/channel.h"
@@ -23,11 +25,14 @@ using std::chrono::steady_clock;
 // The broker decides when a wait is over; this side only watches that it answers.
 constexpr milliseconds kAnswerGrace{1000};
 
-// Less than this side waits for the answer, so that it tells whose bytes do not come. 0: as long as a broker waits for
-// them by itself.
+// The broker's deadline for bytes that are being made is shorter than the client's, so that its error, which names the
+// producer, arrives first. 0: as long as a broker waits for them by itself.
 uint64_t FenceTimeoutOf(milliseconds timeout) {
-  return timeout >= kFenceWait ? 0 : static_cast<uint64_t>(std::max<int64_t>(timeout.count(), 1));
+  const milliseconds wait = timeout - std::min(timeout / 4, kAnswerGrace);
+  return wait >= kFenceWait ? 0 : static_cast<uint64_t>(std::max<int64_t>(wait.count(), 1));
 }
+
+bool IsOnHost(const View& view) { return view.device.type == kDeviceCpu; }
 
 // Ids begin anew with each life of the broker: those of another one would name somebody else's shares.
 Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
@@ -157,6 +162,11 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
   // All before the first is queued: the graph that is captured would have its copy, and nobody the share.
   AB_RETURN_IF_ERROR(CheckProducersNotCaptured(sources));
   WrittenArena& arena = *placement->range()->arena;
+  const bool upload = arena.device.type == kDeviceCuda && std::all_of(sources.begin(), sources.end(), IsOnHost);
+  if (upload) {
+    AB_RETURN_IF_ERROR(CopyToGpus(sources, placement->described()));
+    return placement;
+  }
   for (size_t i = 0; i < sources.size(); ++i) {
     const auto* const at = static_cast<const std::byte*>(placement->described()[i].data);
     if (at == nullptr) continue;
@@ -208,8 +218,10 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
   return FindPlacement(*session, views);
 }
 
+std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->AcquireHeld(ref, mode); }
+
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
-  if (auto held = core_->AcquireHeld(ref, options.mode)) return *std::move(held);
+  if (auto held = TryAcquire(ref, options.mode)) return *std::move(held);
   auto acquired = core_->AcquireByCalls({&ref, 1}, options, steady_clock::now() + options.wait);
   if (!acquired.ok()) return acquired.status();
   return std::move(acquired->front());
@@ -251,9 +263,11 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const Share
 Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
                                                           Deadline until) {
   const auto from = connection();
+  // One for connecting, asking, waiting and opening: as long as any call may take, or as the caller waits for the
+  // names.
+  const Deadline told = options.wait.count() > 0 ? until + kAnswerGrace : until;
+  const Deadline deadline = std::max(steady_clock::now() + options_.timeout, told);
   for (bool again = true;;) {
-    const auto now = steady_clock::now();
-    const Deadline deadline = now + options_.timeout;
     auto session = from->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, refs));
@@ -262,10 +276,11 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareR
                           ? refs
                           : refs.first(std::min<size_t>(refs.size(), limits.names_per_request_max));
     // One request waits only so long; who wants to wait longer asks again.
-    auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - now));
+    // A wait that connecting has used up is a wait in vain, not a question without one.
+    const milliseconds least(options.wait.count() > 0 ? 1 : 0);
+    auto left = std::max(least, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
-    const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout),
-                             deadline + left + kAnswerGrace};
+    const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout), deadline};
     auto acquired = AcquireShares(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
@@ -308,6 +323,11 @@ void Broker::Note(const Share& share, std::string_view note) {
   session->Post(std::move(release));
 }
 
+Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
+  AB_CHECK(!failed.ok());
+  return core_->connection()->OutcomeOf(failed, steady_clock::now() + timeout);
+}
+
 Status Broker::Withdraw(const ShareRef& ref) {
   const Deadline deadline = core_->Timeout();
   const std::string request = codec::EncodeWithdraw(core_->options().ns, {&ref, 1});
@@ -315,7 +335,12 @@ Status Broker::Withdraw(const ShareRef& ref) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, {&ref, 1}));
-    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline);
+    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+      const auto self = weak.lock();
+      const auto returned = answer.ok() ? codec::DecodeReturned(answer->payload) : answer.status();
+      if (self && returned.ok()) self->written().Return(*returned);
+    };
+    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, late);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
     const auto returned = codec::DecodeReturned(answer->payload);

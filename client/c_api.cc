@@ -38,7 +38,14 @@ std::string& Message() {
   return message;
 }
 
+// Of this thread's latest call that timed out.
+Status& TimedOut() {
+  thread_local Status status;
+  return status;
+}
+
 ab_code Told(const Status& status) {
+  if (status.code() == arraybridge::Code::kDeadlineExceeded) TimedOut() = status;
   Message() = status.ok() ? std::string() : status.message();
   return static_cast<ab_code>(status.code());
 }
@@ -235,5 +242,17 @@ ab_code ab_withdraw(ab_broker* broker, const char* name) {
     arraybridge::ShareRef wanted;
     wanted.name = name;
     return broker->broker.Withdraw(wanted);
+  });
+}
+
+ab_code ab_outcome(ab_broker* broker, int64_t timeout_ms, int32_t* done) {
+  return Guarded([&]() -> Status {
+    if (done == nullptr) return InvalidArgument("done is NULL");
+    const Status failed = TimedOut();
+    if (failed.ok()) return InvalidArgument("no call of this thread has timed out");
+    const auto outcome = broker->broker.OutcomeOf(failed, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 0)));
+    if (!outcome.ok()) return outcome.status();
+    *done = outcome->status.ok() ? 1 : 0;
+    return Ok();
   });
 }

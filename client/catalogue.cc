@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "proto/boundary/huge_pages.h"
+
 namespace arraybridge {
 namespace {
 
@@ -39,7 +41,7 @@ Result<std::unique_ptr<const ReadCatalogue>> ReadCatalogue::Map(const UniqueFd& 
   const auto capacity = CheckFile(file.get());
   if (!capacity.ok()) return capacity.status();
   const uint64_t bytes = catalogue::Extent{*capacity}.bytes();
-  void* const base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+  void* const base = MapFile(bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get());
   if (base == MAP_FAILED) return ResourceExhausted("mapping a catalogue of ", bytes, " bytes: ", std::strerror(errno));
   ::madvise(base, bytes, MADV_DONTFORK);
   return std::unique_ptr<const ReadCatalogue>(new ReadCatalogue(static_cast<const std::byte*>(base), *capacity));

@@ -58,8 +58,9 @@ struct Limits {
 struct Server {
   ServerInfo info;
   Limits limits;
-  bool events = false;   // shares may be published with an event
-  bool mailbox = false;  // requests may be made without the socket
+  bool events = false;    // shares may be published with an event
+  bool mailbox = false;   // requests may be made without the socket
+  uint64_t clock_ms = 0;  // the broker's, in which deadlines are stated; 0: it looks at none
 };
 
 struct Opened {
@@ -128,6 +129,9 @@ struct DescribedShare {
   Handle handle;            // without its descriptor
   uint32_t fence_kind = 0;  // the message's
   Fence fence;
+  // Not OK: its maker described an array that cannot be read. That is an error of this share alone: the answer is
+  // sound.
+  Status arrays;
 };
 
 struct Grant {

@@ -77,6 +77,9 @@ Status ParseServer(Reader reader, Server& server) {
         server.mailbox = server.mailbox || can == "mailbox";
         break;
       }
+      case Varint(14):
+        server.clock_ms = reader.get_uint64();
+        break;
       default:
         reader.skip();
     }

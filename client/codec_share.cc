@@ -1,7 +1,6 @@
 // Answers that speak of shares.
-#include <limits>
-
 #include "client/codec_wire.h"
+#include "proto/boundary/share_limits.h"
 
 namespace arraybridge::codec {
 namespace {
@@ -12,20 +11,21 @@ void Append(Reader& reader, bool packed, std::vector<int64_t>& values) {
   for (const int64_t value : reader.get_packed_int64()) values.push_back(value);
 }
 
-Status ParseSpec(Reader reader, ArraySpec& spec) {
-  uint32_t code = 0;
-  uint32_t bits = 0;
-  uint32_t lanes = 0;
+// The maker's words, which a broker of another version may have let through.
+Status ParseSpec(Reader reader, uint64_t index, ArraySpec& spec) {
+  uint64_t code = 0;
+  uint64_t bits = 0;
+  uint64_t lanes = 0;
   while (reader.next()) {
     switch (reader.tag_and_type()) {
       case Varint(kSpecCode):
-        code = reader.get_uint32();
+        code = reader.get_uint64();
         break;
       case Varint(kSpecBits):
-        bits = reader.get_uint32();
+        bits = reader.get_uint64();
         break;
       case Varint(kSpecLanes):
-        lanes = reader.get_uint32();
+        lanes = reader.get_uint64();
         break;
       case Bytes(kSpecDtype):
         spec.dtype = Text(reader);
@@ -49,22 +49,26 @@ Status ParseSpec(Reader reader, ArraySpec& spec) {
         reader.skip();
     }
   }
-  if (code > std::numeric_limits<uint8_t>::max() || bits > std::numeric_limits<uint8_t>::max() || lanes != 1) {
-    return Malformed("element type");
-  }
+  AB_RETURN_IF_ERROR(CheckElement(code, bits, lanes, index));
   spec.type = {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
   return Ok();
 }
 
-Status ParseSpecs(Reader reader, std::vector<ArraySpec>& specs) {
+// The first that cannot be read is said; the others are there all the same.
+Status ParseSpecs(Reader reader, std::vector<ArraySpec>& specs) try {
+  Status unreadable;
   while (reader.next()) {
     if (reader.tag_and_type() != Bytes(1)) {
       reader.skip();
       continue;
     }
-    AB_RETURN_IF_ERROR(ParseSpec(reader.get_message(), specs.emplace_back()));
+    const uint64_t index = specs.size();
+    Status parsed = ParseSpec(reader.get_message(), index, specs.emplace_back());
+    if (unreadable.ok()) unreadable = std::move(parsed);
   }
-  return Ok();
+  return unreadable;
+} catch (const protozero::exception&) {
+  return InvalidArgument("what its maker says of its arrays does not parse").Because("ELEMENT_TYPE");
 }
 
 Immutability ImmutabilityOf(uint32_t number) {
@@ -112,7 +116,7 @@ Status ParseShare(Reader reader, DescribedShare& described) {
         AB_RETURN_IF_ERROR(ParseHandle(reader.get_message(), described.handle));
         break;
       case Bytes(6):
-        AB_RETURN_IF_ERROR(ParseSpecs(reader.get_message(), share.arrays));
+        described.arrays = ParseSpecs(reader.get_message(), share.arrays);
         break;
       case Varint(7):
         share.immutability = ImmutabilityOf(reader.get_uint32());

@@ -22,6 +22,12 @@ Status PublishLost() {
   return Status(Code::kAborted, "the connection to the broker ended before it had taken that", "PUBLISH_LOST");
 }
 
+Status OutcomeUnknown() {
+  return Unavailable("the connection on which this was asked for ended before the broker answered, or more than ",
+                     Outcomes::kRememberedMax, " other requests were given up since: look whether the name is there")
+      .Because("OUTCOME_UNKNOWN");
+}
+
 }  // namespace
 
 std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
@@ -67,7 +73,7 @@ Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
     }
   }
   if (dead) dead->ring().GiveUp(*dead, PublishLost());
-  auto opened = Session::Open(options_, reaper_, mappers_, late_errors_, deadline);
+  auto opened = Session::Open(options_, reaper_, mappers_, late_errors_, outcomes_, deadline);
   MutexLock lock(mutex_);
   connecting_ = false;
   if (opened.ok()) session_ = *opened;
@@ -100,6 +106,19 @@ Status Connection::Confirm(Deadline deadline) {
   if (session) session->ring().Look(*session);
   if (session && session->lifeline().lost()) session->ring().GiveUp(*session, PublishLost());
   return TakeLateErrors();
+}
+
+Result<Outcome> Connection::OutcomeOf(const Status& failed, Deadline deadline) {
+  const auto key = Outcomes::Key::Of(failed);
+  if (!key) return Outcome{.status = failed, .share = {}};
+  if (auto known = outcomes_->Find(*key)) return *std::move(known);
+  const auto session = current();
+  if (session && session->lifeline().nonce() == key->nonce) {
+    const Status answered = session->lifeline().AwaitLate(key->request, deadline);
+    if (auto known = outcomes_->Find(*key)) return *std::move(known);
+    if (!answered.ok()) return failed;
+  }
+  return OutcomeUnknown();
 }
 
 Status Connection::Flush(Deadline deadline) {

@@ -35,6 +35,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Status AfterLateErrors(std::string_view share, const Status& why) { return late_errors_->TakeBefore(share, why); }
   // The same, once the broker has taken all of them, or the connection is lost. DEADLINE_EXCEEDED: it does not answer.
   Status Confirm(Deadline deadline);
+  // As Broker::OutcomeOf.
+  Result<Outcome> OutcomeOf(const Status& failed, Deadline deadline);
   // Gives back what this process does not use, and waits for the answer.
   Status Flush(Deadline deadline);
   Reaper& reaper() { return *reaper_; }
@@ -48,6 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<const MapperTable> mappers_;
   const std::shared_ptr<Reaper> reaper_;
   const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
+  const std::shared_ptr<Outcomes> outcomes_ = std::make_shared<Outcomes>();
 
   mutable Mutex mutex_;
   ConditionVariable connected_;

@@ -45,6 +45,8 @@ Tensor* ExportInto(const View& view) {
   std::copy(view.shape.begin(), view.shape.end(), block->shape);
   std::copy(view.strides.begin(), view.strides.end(), block->strides);
   block->owner = view.owner;
+  block->copy_on_write = view.copy_on_write;
+  block->constant = view.constant;
   block->tensor.manager_ctx = block;
   block->tensor.deleter = &Pool::Delete;
   DLTensor& tensor = block->tensor.dl_tensor;
@@ -111,7 +113,40 @@ std::shared_ptr<const void> OwnerOf(Tensor* tensor) {
   });
 }
 
+template <class Tensor, size_t kRank>
+View ReadBlock(const Tensor& tensor, bool read_only) {
+  const auto& block = reinterpret_cast<const Block<Tensor, kRank>&>(tensor);
+  const DLTensor& array = tensor.dl_tensor;
+  const auto rank = static_cast<size_t>(array.ndim);
+  View view;
+  view.data = array.data;
+  view.type = {array.dtype.code, array.dtype.bits, array.dtype.lanes};
+  view.dtype = NameOf(view.type);
+  view.shape.assign(block.shape, block.shape + rank);
+  view.strides.assign(block.strides, block.strides + rank);
+  view.device = {static_cast<int32_t>(array.device.device_type), array.device.device_id, {}};
+  view.read_only = read_only;
+  view.owner = block.owner;
+  view.copy_on_write = block.copy_on_write;
+  view.constant = block.constant;
+  return view;
+}
+
+// The deleter says whose tensor it is, and in which block.
+template <class Tensor>
+std::optional<View> ReadOwn(const Tensor& tensor, bool read_only) {
+  if (tensor.deleter == &BlockPool<Tensor, kSmallRank>::Delete) return ReadBlock<Tensor, kSmallRank>(tensor, read_only);
+  if (tensor.deleter != &BlockPool<Tensor, layout::kRankMax>::Delete) return std::nullopt;
+  return ReadBlock<Tensor, layout::kRankMax>(tensor, read_only);
+}
+
 }  // namespace
+
+std::optional<View> ExportedFrom(const DLManagedTensorVersioned& tensor) {
+  return ReadOwn(tensor, (tensor.flags & kDlpackReadOnly) != 0);
+}
+
+std::optional<View> ExportedFrom(const DLManagedTensor& tensor) { return ReadOwn(tensor, true); }
 
 DLManagedTensorVersioned* ExportVersioned(const View& view, bool is_copied) {
   auto* tensor = Export<DLManagedTensorVersioned>(view);

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <memory>
 
+#include <arraybridge/view.h>
+
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -24,6 +26,8 @@ struct Block {
   Tensor tensor{};  // first: the deleter is given its address
   std::atomic<bool> live{false};
   std::shared_ptr<const void> owner;
+  Result<View> (*copy_on_write)(const View&) = nullptr;
+  bool constant = false;
   Block* next = nullptr;
   int64_t shape[kRank];
   int64_t strides[kRank];

@@ -16,23 +16,15 @@
 
 #include "client/coarse_clock.h"
 #include "client/codec.h"
+#include "client/descriptor_limit.h"
 
 namespace arraybridge {
 namespace {
 
 using std::chrono::steady_clock;
 
-constexpr unsigned kSpinsPerLook = 8;  // at the clock
-// So often a waiting thread looks whether it is interrupted. On one processor recvmsg itself waits, in steps of this;
-// it returns early enough for the deadline to be kept.
-constexpr std::chrono::milliseconds kBlock{100};
 // A listener whose queue is full is asked again so often.
 constexpr int kConnectPauseMs = 5;
-
-int Milliseconds(Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
-}
 
 Result<sockaddr_un> AddressOf(const std::string& address) {
   struct stat found {};
@@ -64,15 +56,10 @@ bool OneProcessor() {
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
-Status Cancelled() { return Status(Code::kCancelled, "interrupted while waiting for the broker"); }
-
-// The peer may have sent more descriptors than this process may open.
-Status WhyMalformed() {
-  UniqueFd probe(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-  if (!probe.valid() && errno == EMFILE) {
-    return ResourceExhausted("a descriptor from the broker did not fit: this process has no more (RLIMIT_NOFILE)");
-  }
-  return Unavailable("the broker sent a frame that makes no sense");
+// No secret: an error of another connection, or of another process, must only not be taken for one of this.
+uint64_t Nonce() {
+  const auto now = static_cast<uint64_t>(steady_clock::now().time_since_epoch().count());
+  return (now << 20) ^ static_cast<uint64_t>(::getpid());
 }
 
 }  // namespace
@@ -86,7 +73,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     // A child that inherited the socket without knowing of it would keep the session alive.
     NoForkHere here;
     UniqueFd socket = AboveStandard(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
-    if (!socket.valid()) return ResourceExhausted("no descriptor left for a connection: ", std::strerror(errno));
+    if (!socket.valid()) return NoDescriptor("a connection to the broker", errno);
     lifeline = std::make_shared<Lifeline>(std::move(socket), std::move(interrupted), spin);
     here.Join(lifeline.get());
   }
@@ -105,6 +92,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
 
 Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted, std::chrono::microseconds spin)
     : socket_(std::move(socket)),
+      nonce_(Nonce()),
       interrupted_(std::move(interrupted)),
       spin_(spin),
       alone_(OneProcessor()),
@@ -117,11 +105,12 @@ Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted, std::chrono::micros
 Lifeline::~Lifeline() { LeaveForkGuard(this); }
 
 Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late) {
-  Waiter waiter{.verb = verb, .request = next_request_.fetch_add(1, std::memory_order_relaxed)};
+  Waiter waiter{.header = HeaderOf(verb, deadline)};
+  if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
   const auto in_order = Enter(waiter);
   if (!in_order.ok()) return in_order.status();
   OwnMailbox* const mailbox = mailbox_.load(std::memory_order_acquire);
-  if (mailbox != nullptr && *in_order && mailbox->Take(waiter.request, payload.size())) {
+  if (mailbox != nullptr && *in_order && mailbox->Take(waiter.header.request, payload.size())) {
     return CallByMailbox(*mailbox, waiter, payload, deadline, late);
   }
   const uint64_t posted = posted_.load();
@@ -131,6 +120,17 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
   auto answer = Await(waiter, deadline, late);
   if (waiter.answer) posted_seen_ = std::max(posted_seen_, posted);
   return answer;
+}
+
+FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
+  FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1, std::memory_order_relaxed)};
+  if (verb == Verb::kAllocate) header.flags |= kFrameProgress;
+  if (!broker_ahead_ || IsServedLate(verb)) return header;
+  if (deadline - CoarseNow() > std::chrono::milliseconds(kFrameDeadlineMaxMs)) return header;
+  const auto broker_time = deadline.time_since_epoch() + *broker_ahead_;
+  header.status = DeadlineOnWire(std::chrono::floor<std::chrono::milliseconds>(broker_time).count());
+  header.flags |= kFrameDeadline;
+  return header;
 }
 
 Status Lifeline::Post(Verb verb, std::string_view payload) {
@@ -150,7 +150,7 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
     MutexLock lock(mutex_);
     if (lost()) return why_lost_;
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
-    unawaited_.emplace(header.request, Unawaited{verb, std::move(late)});
+    unawaited_.emplace(header.request, Unawaited{verb, std::move(late), false});
   }
   Status sent = SendFrameUntil(header, payload, std::nullopt);
   if (sent.ok()) return sent;
@@ -188,11 +188,12 @@ Result<bool> Lifeline::Enter(Waiter& waiter) {
 }
 
 Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline, uint16_t flags) {
-  const FrameHeader header{static_cast<uint16_t>(waiter.verb), flags, 0, waiter.request};
+  FrameHeader header = waiter.header;
+  header.flags |= flags;
   Status sent = SendFrameUntil(header, payload, deadline);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);
-  TakeWaiter(waiter.request);
+  TakeWaiter(header.request);
   return sent;
 }
 
@@ -217,136 +218,6 @@ Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payl
     pollfd wait{socket_.get(), POLLOUT, 0};
     if (::poll(&wait, 1, Milliseconds(Step(*deadline))) <= 0 && interrupted_ && interrupted_()) return Cancelled();
   }
-}
-
-Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& late) {
-  std::optional<Deadline> look;  // when to ask whether this thread is interrupted
-  for (bool first = true; !waiter.answer; first = false) {
-    if (lost()) return TakeWaiter(waiter.request), why_lost_;
-    // Not before the first look: most answers come long before any deadline, and a clock has its price.
-    const auto now = first ? Deadline::min() : steady_clock::now();
-    if (now >= deadline) return GiveUp(waiter, late, DeadlineExceeded("the broker did not answer in time"));
-    if (!first && !look) look = now + kBlock;
-    if (!first && now >= *look) {
-      look.reset();
-      if (IsInterrupted() && !waiter.answer) return GiveUp(waiter, late, Cancelled());
-      continue;
-    }
-    if (!reading_) {
-      Read(deadline);
-      continue;
-    }
-    ++followers_;
-    changed_.WaitUntil(mutex_, Step(deadline));
-    --followers_;
-  }
-  return *std::move(waiter.answer);
-}
-
-bool Lifeline::IsInterrupted() {
-  if (!interrupted_) return false;
-  mutex_.unlock();
-  const bool is_interrupted = interrupted_();
-  mutex_.lock();
-  return is_interrupted;
-}
-
-Deadline Lifeline::Step(Deadline deadline) const {
-  return interrupted_ ? std::min(deadline, steady_clock::now() + kBlock) : deadline;
-}
-
-Status Lifeline::GiveUp(Waiter& waiter, const Late& late, Status why) {
-  TakeWaiter(waiter.request);
-  unawaited_.emplace(waiter.request, Unawaited{waiter.verb, late});
-  if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
-  return std::move(why).Because(std::string(kUnanswered));
-}
-
-void Lifeline::Read(Deadline deadline) {
-  reading_ = true;
-  mutex_.unlock();
-  Frame frame;
-  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, frame);
-  mutex_.lock();
-  Dispatch(outcome, frame);
-  reading_ = false;
-  if (followers_ > 0) changed_.NotifyAll();
-}
-
-ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
-  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
-  std::optional<Deadline> spin_until;
-  for (unsigned turn = 1;; ++turn) {
-    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
-    if (outcome != ReceiveOutcome::kAgain) return outcome;
-    if (turn % kSpinsPerLook != 1) {
-      ::sched_yield();
-      continue;
-    }
-    const auto now = steady_clock::now();
-    if (now >= deadline) return outcome;
-    if (!spin_until) spin_until = now + spin_;
-    if (now < *spin_until) {
-      ::sched_yield();
-      continue;
-    }
-    pollfd wait{socket_.get(), POLLIN, 0};
-    if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_) return outcome;
-  }
-}
-
-ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
-  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
-  for (;;) {
-    const bool far = deadline - (kBlock + kCoarseTick) > CoarseNow();
-    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);
-    if (outcome != ReceiveOutcome::kAgain) return outcome;
-    if (far && interrupted_) return outcome;
-    if (far) continue;
-    if (steady_clock::now() >= deadline) return outcome;
-    pollfd wait{socket_.get(), POLLIN, 0};
-    ::poll(&wait, 1, Milliseconds(deadline));
-  }
-}
-
-void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
-  std::optional<LateAnswer> late;
-  if (outcome == ReceiveOutcome::kClosed) LoseByBroker(Unavailable("the broker has closed the connection"));
-  if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
-  if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
-  if (!late || !late->late) return;
-  mutex_.unlock();
-  late->late(std::move(late->answer));
-  mutex_.lock();
-}
-
-Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
-  for (Waiter** at = &waiting_; *at != nullptr; at = &(*at)->next) {
-    if ((*at)->request == request) return std::exchange(*at, (*at)->next);
-  }
-  return nullptr;
-}
-
-void Lifeline::Deliver(Frame& frame, std::optional<LateAnswer>& late) {
-  const FrameHeader& header = frame.header;
-  const auto answer = [&] { return AnswerOf(header, std::string(frame.payload), std::move(frame.descriptor)); };
-  if (Waiter* const waiter = TakeWaiter(header.request)) {
-    if (static_cast<uint16_t>(waiter->verb) == header.verb) return void(waiter->answer.emplace(answer()));
-    waiter->next = std::exchange(waiting_, waiter);  // learns that the connection is lost
-    return Lose(Unavailable("the broker answered another request than was asked"));
-  }
-  const auto found = unawaited_.find(header.request);
-  if (found == unawaited_.end() || static_cast<uint16_t>(found->second.verb) != header.verb) {
-    return Lose(Unavailable("the broker answered a request that nobody made"));
-  }
-  late = LateAnswer{std::move(found->second.late), answer()};
-  unawaited_.erase(found);
-}
-
-Result<Answer> Lifeline::AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor) {
-  if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
-  if (header.status != 0) return codec::DecodeError(header.status, payload);
-  return Answer{std::move(payload), std::move(descriptor)};
 }
 
 void Lifeline::LoseByBroker(Status why) {

@@ -52,8 +52,9 @@ class Lifeline : public ForkParticipant {
   Lifeline& operator=(const Lifeline&) = delete;
 
   // One request, one answer. The broker's own error; DEADLINE_EXCEEDED, or CANCELLED when interrupted, with kUnanswered
-  // as the reason if the broker may act on it yet; UNAVAILABLE when the connection is lost, with kNotSent as the reason
-  // if the broker cannot have seen the request.
+  // as the reason if the broker may act on it yet, and the metadata kRequestKey if that changes what others find;
+  // UNAVAILABLE when the connection is lost, with kNotSent as the reason if the broker cannot have seen the request.
+  // An Allocate is waited for longer while the broker tells of progress: the deadline is as far away again then.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late = {});
   // One request that nobody answers. Never waits: what the broker does not take now is an error.
   Status Post(Verb verb, std::string_view payload);
@@ -61,6 +62,18 @@ class Lifeline : public ForkParticipant {
   Status Ask(Verb verb, std::string_view payload, Late late);
   // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
   void ReadArrived();
+
+  // Requests state their deadlines from now on: the broker does not begin them later. `ahead`: of this process's clock
+  // is the broker's, in another time namespace. REQUIRES: no other thread has the Lifeline yet.
+  void StateDeadlines(std::chrono::milliseconds ahead) { broker_ahead_ = ahead; }
+  // Called with every answer to a request that its caller had given up, before its Late. REQUIRES: as StateDeadlines.
+  using Observer = std::function<void(uint64_t request, Verb verb, const Result<Answer>& answer)>;
+  void ObserveLate(Observer observer) { observer_ = std::move(observer); }
+  // Reads until the answer to a request that was given up has been handled, or the connection is lost.
+  // DEADLINE_EXCEEDED, CANCELLED: it has not come.
+  Status AwaitLate(uint64_t request, Deadline deadline);
+  // What tells its requests from those of other Lifelines, of this process and of others.
+  uint64_t nonce() const { return nonce_; }
 
   // The broker has mailboxes: whoever asks often gets one.
   void OfferMailbox() { mailbox_offered_.store(spin_.count() > 0, std::memory_order_relaxed); }
@@ -88,29 +101,42 @@ class Lifeline : public ForkParticipant {
 
   static constexpr std::string_view kNotSent = "NOT_SENT";
   static constexpr std::string_view kUnanswered = "UNANSWERED";
+  static constexpr std::string_view kRequestKey = "request";  // nonce/number, in decimal digits
   static constexpr size_t kUnawaitedMax = 1024;
 
  private:
   // Lies on its caller's stack and in the list of those who wait.
   struct Waiter {
-    Verb verb;
-    uint64_t request = 0;
+    Verb verb() const { return Verb{header.verb}; }
+
+    FrameHeader header;
+    std::optional<Deadline::duration> patience{};  // that progress gives anew; nothing: it has none
+    bool advanced = false;                         // since somebody looked
     Waiter* next = nullptr;
     std::optional<Result<Answer>> answer{};
   };
   struct Unawaited {
     Verb verb;
     Late late;
+    bool given_up;  // by its caller; otherwise it was asked so
   };
   struct LateAnswer {
-    Late late;
+    uint64_t request;
+    Unawaited of;
     Result<Answer> answer;
   };
+
+  // So often a waiting thread looks whether it is interrupted. On one processor recvmsg itself waits, in steps of this;
+  // it returns early enough for the deadline to be kept.
+  static constexpr std::chrono::milliseconds kBlock{100};
+  static int Milliseconds(Deadline deadline);
+  static Status Cancelled();
 
   // Known before it is asked: the answer may come, read by another thread, before send returns. Whether it may go
   // through the mailbox.
   Result<bool> Enter(Waiter& waiter);
   Status Send(Waiter& waiter, std::string_view payload, Deadline deadline, uint16_t flags);
+  FrameHeader HeaderOf(Verb verb, Deadline deadline);
   // The mailbox (lifeline_mailbox.cc).
   Result<Answer> CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
                                const Late& late);
@@ -123,6 +149,10 @@ class Lifeline : public ForkParticipant {
   // A deadline that is not given has passed: nothing is waited for.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
   Result<Answer> Await(Waiter& waiter, Deadline deadline, const Late& late) AB_REQUIRES(mutex_);
+  // Reads, or waits for the thread that does, until `is_over`, which is asked with the lock held and may move the
+  // deadline. OK: it is over, or the connection is lost; DEADLINE_EXCEEDED, CANCELLED.
+  template <class IsOver>
+  Status ReadUntil(const Deadline& deadline, const IsOver& is_over) AB_REQUIRES(mutex_);
   Status GiveUp(Waiter& waiter, const Late& late, Status why) AB_REQUIRES(mutex_);
   // The lock is free meanwhile.
   bool IsInterrupted() AB_REQUIRES(mutex_);
@@ -134,6 +164,8 @@ class Lifeline : public ForkParticipant {
   ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
   void Deliver(Frame& frame, std::optional<LateAnswer>& late) AB_REQUIRES(mutex_);
+  void Advance(uint64_t request) AB_REQUIRES(mutex_);
+  void Handle(LateAnswer late) AB_REQUIRES(mutex_);  // the lock is free meanwhile
   Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
   // Null if nobody waits for this request (any more).
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
@@ -142,6 +174,9 @@ class Lifeline : public ForkParticipant {
   void LoseByBroker(Status why) AB_REQUIRES(mutex_);
 
   UniqueFd socket_;
+  const uint64_t nonce_;
+  std::optional<std::chrono::milliseconds> broker_ahead_;
+  Observer observer_;
   const Interrupted interrupted_;
   const std::chrono::microseconds spin_;
   const bool alone_;  // this process has one processor: the broker answers when this thread yields or sleeps
@@ -166,6 +201,7 @@ class Lifeline : public ForkParticipant {
   bool lost_by_broker_ AB_GUARDED_BY(mutex_) = false;
   Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
+  uint64_t handling_ AB_GUARDED_BY(mutex_) = 0;     // the request whose late answer is being handled; 0: none
   uint64_t posted_seen_ AB_GUARDED_BY(mutex_) = 0;  // so many of them the broker has served for sure
 };
 

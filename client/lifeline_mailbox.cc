@@ -46,14 +46,14 @@ Result<Answer> Lifeline::CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std:
   auto answer = Await(waiter, deadline, late);
   // A broker that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
   const bool has_ended = !waiter.answer && lost() && lost_by_broker_;
-  if (!has_ended || mailbox_.load() != &mailbox || !mailbox.IsUnseen(waiter.request)) return answer;
+  if (!has_ended || mailbox_.load() != &mailbox || !mailbox.IsUnseen(waiter.header.request)) return answer;
   return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
 }
 
 std::optional<Result<Answer>> Lifeline::AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload,
                                                      Deadline deadline) {
   asked_in_mailbox_.fetch_add(1, std::memory_order_relaxed);
-  const FrameHeader header{static_cast<uint16_t>(waiter.verb), 0, 0, waiter.request};
+  const FrameHeader& header = waiter.header;
   if (!mailbox.Ask(header, payload)) {
     // The frame that says so of a publish ring. Who does not take it has frames of ours to read, and looks into the
     // mailbox before each.
@@ -62,9 +62,9 @@ std::optional<Result<Answer>> Lifeline::AskInMailbox(OwnMailbox& mailbox, Waiter
   }
   FrameHeader answer{};
   std::string message;
-  if (!mailbox.Await(waiter.request, {spin_, deadline, alone_}, &answer, &message)) return std::nullopt;
+  if (!mailbox.Await(header.request, {spin_, deadline, alone_}, &answer, &message)) return std::nullopt;
   MutexLock lock(mutex_);
-  TakeWaiter(waiter.request);
+  TakeWaiter(header.request);
   if (answer.verb != header.verb) {
     Lose(Unavailable("the broker answered another request than was asked"));
     return why_lost_;

@@ -273,6 +273,14 @@ Share ShareOf(codec::Published published, std::string_view ns, codec::Publish re
   return share;
 }
 
+void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
+            const WrittenArena& arena) {
+  if (!Outcomes::Key::Of(why)) return;
+  Share asked = ShareOf({.name = {}, .returned = {}}, ns, std::move(request), arena, session);
+  asked.broker_id = session.server().info.broker_id;
+  session.outcomes().Expect(why, std::move(asked));
+}
+
 namespace {
 
 // Without a call, for host memory that the broker knows to be mapped.
@@ -358,7 +366,10 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, late);
   if (!answer.ok()) {
     const Status& why = answer.status();
-    if (why.reason() == Lifeline::kUnanswered) return why;
+    if (why.reason() == Lifeline::kUnanswered) {
+      Expect(session, why, ns, std::move(request), *range->arena);
+      return why;
+    }
     // A broker that refused told nobody; of one that has gone nobody knows.
     if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) told->event.reset();
     return refused(*range), why;

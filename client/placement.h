@@ -38,6 +38,10 @@ bool IsForRing(const Session& session, std::string_view ns, const Broker::Publis
 Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
               const Session& session);
 
+// Remembers what was asked for, if `why` says that the broker may yet publish it.
+void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
+            const WrittenArena& arena);
+
 // Where a share goes that gets no name: an end of a channel, and how long the broker waits for room there.
 struct IntoChannel {
   uint64_t channel = 0;  // 0: it gets a name

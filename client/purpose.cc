@@ -53,7 +53,10 @@ Status CheckPurpose(const ShareLimits& limits, std::string_view ns, std::span<co
     share.spec_bytes = SpecBytes(arrays);
     AB_RETURN_IF_ERROR(CheckShare(limits, share));
   }
-  for (size_t i = 0; i < arrays.size(); ++i) AB_RETURN_IF_ERROR(CheckRank(limits, arrays[i].shape.size(), i));
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    AB_RETURN_IF_ERROR(CheckRank(limits, arrays[i].shape.size(), i));
+    AB_RETURN_IF_ERROR(CheckElement(arrays[i].type.code, arrays[i].type.bits, arrays[i].type.lanes, i));
+  }
   return Ok();
 }
 

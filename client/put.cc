@@ -77,6 +77,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
     Status why = answer.status();
     if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.offset);
     if (why.reason() == Lifeline::kNotSent) return std::nullopt;
+    Expect(session, why, ns, std::move(request), *arena);
     return why;
   }
   auto published = codec::DecodePublished(answer->payload);

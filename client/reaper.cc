@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "client/descriptor_limit.h"
 
 namespace arraybridge {
 namespace {
@@ -47,7 +50,7 @@ Status Reaper::Start() {
   MutexLock lock(mutex_);
   if (started_) return Ok();
   wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_.valid()) return ResourceExhausted("no descriptor left for the reaper");
+  if (!wake_.valid()) return NoDescriptor("the thread that gives memory back", errno);
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -146,6 +149,8 @@ void Reaper::BuryNow(Batch batch) {
 void Reaper::CollectReady() {
   MutexLock one_at_a_time(burying_);
   BuryNow(Take(false));
+  // A private range that was buried has dropped its lease.
+  if (dropped_.load(std::memory_order_seq_cst) != nullptr) BuryNow(Take(false));
 }
 
 uint64_t Reaper::AskAboutMore() {

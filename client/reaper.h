@@ -32,6 +32,8 @@ class Remains {
   // Asked by the last drop, on its thread. True: it has been given back, and its destructor is all that is left. Takes
   // no lock, makes no system call. Not asked for what a forked child may still read.
   virtual bool EndAtOnce() noexcept { return false; }
+  // A parent process made it: its reaper does not run here.
+  bool inherited() const { return fork_generation_ != ForkGeneration(); }
 
  private:
   friend class Reaper;

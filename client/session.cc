@@ -40,6 +40,18 @@ void Append(codec::Release& to, codec::Release from) {
   if (from.capabilities) to.capabilities = std::move(from.capabilities);
 }
 
+int64_t ClockMs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::floor<std::chrono::milliseconds>(now).count();
+}
+
+// Of the broker's clock, read between the two. Where that is not possible it is the clock of another time namespace:
+// then rather a little too few, since a request that is refused too early is only asked again.
+std::chrono::milliseconds AheadOf(int64_t asked_ms, int64_t broker_ms, int64_t answered_ms) {
+  if (asked_ms <= broker_ms && broker_ms <= answered_ms) return {};
+  return std::chrono::milliseconds(broker_ms - answered_ms);
+}
+
 codec::Release TakeMessage(codec::Release& release) {
   codec::Release message;
   message.leases = TakeSome(release.leases, kNumbersPerMessage);
@@ -62,31 +74,42 @@ codec::Release TakeMessage(codec::Release& release) {
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
                                                std::shared_ptr<const MapperTable> mappers,
-                                               std::shared_ptr<LateErrors> late_errors, Deadline deadline) {
+                                               std::shared_ptr<LateErrors> late_errors,
+                                               std::shared_ptr<Outcomes> outcomes, Deadline deadline) {
   auto lifeline = Lifeline::Connect(options.address, deadline, options.interrupted, options.spin);
   if (!lifeline.ok()) return lifeline.status();
   const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
                                  CapabilitiesOf(*mappers), options.token};
+  const int64_t asked_ms = ClockMs();
   auto answer = (*lifeline)->Call(Verb::kOpenSession, codec::Encode(hello), deadline);
+  const int64_t answered_ms = ClockMs();
   if (!answer.ok()) return answer.status();
   auto opened = codec::DecodeOpened(answer->payload);
   if (!opened.ok()) return opened.status();
   if (opened->protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
+  if (opened->server.clock_ms != 0) {
+    (*lifeline)->StateDeadlines(AheadOf(asked_ms, static_cast<int64_t>(opened->server.clock_ms), answered_ms));
+  }
+  (*lifeline)->ObserveLate([outcomes, nonce = (*lifeline)->nonce()](uint64_t request, Verb verb, const auto& late) {
+    outcomes->Answered({nonce, request}, verb, late);
+  });
   if (opened->server.mailbox) (*lifeline)->OfferMailbox();
   std::shared_ptr<Session> session(new Session(options, *std::move(lifeline), std::move(opened->server),
-                                               std::move(reaper), std::move(mappers), std::move(late_errors)));
+                                               std::move(reaper), std::move(mappers), std::move(late_errors),
+                                               std::move(outcomes)));
   session->gpus_said_.store(!hello.capabilities.gpu_uuids.empty());
   return session;
 }
 
 Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
                  std::shared_ptr<Reaper> reaper, std::shared_ptr<const MapperTable> mappers,
-                 std::shared_ptr<LateErrors> late_errors)
+                 std::shared_ptr<LateErrors> late_errors, std::shared_ptr<Outcomes> outcomes)
     : reaper_(std::move(reaper)),
       mappers_(std::move(mappers)),
       server_(std::move(server)),
+      outcomes_(std::move(outcomes)),
       arena_idle_(server_.limits.arena_idle_ms == 0 ? kArenaIdle
                                                     : std::chrono::milliseconds(server_.limits.arena_idle_ms)),
       written_(std::make_unique<WrittenArenas>(
@@ -171,7 +194,14 @@ Status Session::Sync(codec::Release release, Deadline deadline) {
   release = WithUnsent(std::move(release));
   do {
     const codec::Release message = TakeMessage(release);
-    auto answer = lifeline_->Call(Verb::kRelease, codec::Encode(message), deadline);
+    codec::Release told;
+    told.done = message.done;
+    told.lost = message.lost;
+    const auto late = [weak = weak_from_this(), told](const Result<Answer>& answer) {
+      const auto self = weak.lock();
+      if (self && answer.ok()) self->Hear(told, answer->payload);
+    };
+    auto answer = lifeline_->Call(Verb::kRelease, codec::Encode(message), deadline, late);
     if (!answer.ok()) return answer.status();
     if (const auto released = codec::DecodeReleased(answer->payload); !released.ok()) return released.status();
     Hear(message, answer->payload);
@@ -241,7 +271,7 @@ bool Lease::EndAtOnce() noexcept {
 
 void Lease::GiveBack(codec::Release& release) {
   session->leases_.fetch_sub(1, std::memory_order_relaxed);
-  if (private_mapping) arena->ranges.GiveBack(private_offset, std::move(private_mapping));
+  if (private_mapping) arena->ranges.GiveBack(offset, std::move(private_mapping));
   if (undrained()) return session->KeepUndrained(arena);
   arena.reset();
   if (road_) return road_->End(slot_);
@@ -252,6 +282,15 @@ void Lease::GiveBack(codec::Release& release) {
   release.leases.push_back(id);
   // Another thread may have mapped it since.
   if (unmapped && !session->read().Find(arena_id, arena_generation)) release.unmapped.push_back(arena_id);
+}
+
+PrivateRange::PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range)
+    : SessionRemains(of->session), lease_(std::move(of)), range_(std::move(range)) {}
+
+PrivateRange::~PrivateRange() = default;
+
+void PrivateRange::GiveBack(codec::Release& /*release*/) {
+  lease_->arena->ranges.GiveBack(lease_->offset, std::move(range_));
 }
 
 void BurySessionRemains(Reaper::Batch batch) {

@@ -18,6 +18,7 @@
 #include "client/holds.h"
 #include "client/lifeline.h"
 #include "client/memory/mapper_table.h"
+#include "client/outcomes.h"
 #include "client/reaper.h"
 #include "client/ring.h"
 #include "client/roads.h"
@@ -34,7 +35,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // UNAVAILABLE: nobody answers. FAILED_PRECONDITION: no protocol in common.
   static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
                                                std::shared_ptr<const MapperTable> mappers,
-                                               std::shared_ptr<LateErrors> late_errors, Deadline deadline);
+                                               std::shared_ptr<LateErrors> late_errors,
+                                               std::shared_ptr<Outcomes> outcomes, Deadline deadline);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -52,6 +54,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Carves anew what receivers have read without telling the broker.
   void LookAtRoads();
   Fences& fences() { return fences_; }
+  Outcomes& outcomes() { return *outcomes_; }
   // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
   void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
@@ -82,7 +85,7 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
           std::shared_ptr<Reaper> reaper, std::shared_ptr<const MapperTable> mappers,
-          std::shared_ptr<LateErrors> late_errors);
+          std::shared_ptr<LateErrors> late_errors, std::shared_ptr<Outcomes> outcomes);
 
   codec::Release WithUnsent(codec::Release release);
   Status Say(const codec::Release& message);
@@ -91,6 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Reaper> reaper_;
   const std::shared_ptr<const MapperTable> mappers_;
   const codec::Server server_;
+  const std::shared_ptr<Outcomes> outcomes_;
   const std::chrono::milliseconds arena_idle_;
   // The connection ends before the mappings go, so nothing is given back twice.
   const std::unique_ptr<WrittenArenas> written_;
@@ -150,14 +154,28 @@ class Lease final : public SessionRemains {
   bool unmapped = false;  // the share's arena could not be mapped: told after the lease
   uint64_t arena_id = 0;
   uint64_t arena_generation = 0;
-  std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of this lease's range alone
-  uint64_t private_offset = 0;               // in the arena
+  uint64_t offset = 0;                       // of the share, in the arena
+  uint64_t size = 0;                         // of the share
+  std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of the share alone
 
  private:
   Hold hold_;
   const std::shared_ptr<TakenRoad> road_;
   const uint64_t slot_ = 0;
   bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
+};
+
+// A copy-on-write mapping of one share for one consumer, beside the mapping that its lease has.
+class PrivateRange final : public SessionRemains {
+ public:
+  PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range);
+  ~PrivateRange() override;
+  void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return *range_; }
+
+ private:
+  std::shared_ptr<const Lease> lease_;
+  std::unique_ptr<Mapping> range_;
 };
 
 // What a Reaper of sessions does with what was dropped: one message for each connection.

@@ -108,6 +108,16 @@ void CopyCompact(const View& source, void* destination) {
   }
 }
 
+bool LiesIn(const View& inner, const View& outer) {
+  if (inner.data == nullptr || outer.data == nullptr || !outer.compact() || inner.type.bits % 8 != 0) return false;
+  const auto extent = layout::ExtentOf(inner.shape, inner.strides);
+  if (!extent.ok()) return false;
+  const int64_t item = int64_t{inner.type.bits} * inner.type.lanes / 8;
+  const int64_t start = reinterpret_cast<intptr_t>(inner.data) - reinterpret_cast<intptr_t>(outer.data);
+  const int64_t end = start + (extent->highest + 1) * item;
+  return start + extent->lowest * item >= 0 && end <= static_cast<int64_t>(outer.nbytes());
+}
+
 Result<View> CopyToHeap(const View& source) {
   View copy = source;
   copy.device = {};
@@ -116,6 +126,9 @@ Result<View> CopyToHeap(const View& source) {
   copy.strides = CompactStrides(source.shape);
   copy.read_only = false;
   copy.legacy_may_alias_read_only = false;
+  copy.constant = false;
+  copy.guarded = false;
+  copy.copy_on_write = nullptr;
   copy.owner.reset();
   copy.data = nullptr;
   const uint64_t bytes = source.nbytes();

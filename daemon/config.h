@@ -22,17 +22,23 @@ struct Limits {
   Live<uint64_t> leases_per_session = 65536;
   uint64_t catalogue_shares = 65536;            // per namespace: as many are found without a call
   Live<uint64_t> pinned_bytes_per_session = 0;  // withdrawn ones that it holds; then it is cut; 0 = half the device's
+  Live<uint64_t> leases_per_uid = 1 << 20;
+  Live<uint64_t> hold_pages_per_uid = 1024;  // 4 KiB each, locked; a session that gets none reads by calls
   Live<uint64_t> arenas_per_session = 1024;
   Live<uint64_t> shares_per_namespace = 65536;
+  Live<uint64_t> shares_per_uid = 131072;  // of all namespaces; each takes about a KiB of the daemon's heap
   Live<uint64_t> channels_per_namespace = 256;
   Live<uint64_t> channel_capacity_max = 1024;  // shares
   Live<uint64_t> members_per_channel = 64;     // open ends, of both kinds
-  Live<uint64_t> rings_per_uid = 64;           // 48 KiB each; who looks for a name has all of its namespace taken first
+  Live<uint64_t> channel_ends_per_session = 512;
+  Live<uint64_t> channel_ends_per_uid = 4096;
+  Live<uint64_t> rings_per_uid = 64;  // 48 KiB each; who looks for a name has all of its namespace taken first
   Live<uint64_t> roads_per_uid = 64;  // channels whose two ends need no call; the pages of an entry are 256 bytes
   Live<uint64_t> namespaces = 256;
   Live<uint64_t> namespaces_per_uid = 64;
   Live<uint64_t> arenas_per_uid = 8192;  // those of sessions that have gone included, until their bytes are given back
-  Live<uint64_t> bytes_per_uid = 0;      // of memory, over all its namespaces; 0 = the capacity
+  Live<uint64_t> descriptors_per_uid = 0;  // the daemon's, for its arenas, pages, roads; 0 = a quarter of all
+  Live<uint64_t> bytes_per_uid = 0;        // of memory, over all its namespaces; 0 = the capacity
   Live<uint64_t> description_bytes_per_uid = 256ull << 20;  // what makers say of their shares lies in the daemon's heap
   Live<uint64_t> allocation_bytes_max = 0;                  // 0 = the device's capacity
   uint64_t name_bytes_max = 255;
@@ -53,6 +59,8 @@ struct Limits {
   Live<uint64_t> output_frames_max = 256;         // per session: answers nobody reads; then the session is cut
   Live<uint64_t> output_bytes_max = 256 << 10;    // the same in bytes, beyond what the socket holds
   Live<uint64_t> queued_requests_per_session = 64;
+  Live<uint64_t> queued_requests_per_uid = 4096;
+  Live<uint64_t> queued_bytes_per_uid = 16ull << 20;  // what requests that wait keep in the daemon's heap
   Live<uint64_t> tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;     // concurrent calls per gRPC connection
   uint64_t connections_per_uid = 512;  // accepted sockets of both doors, hello pending included
@@ -130,7 +138,8 @@ struct Config {
 
   // HOST:PORT; empty: off.
   std::string http_listen;
-  Live<bool> http_namespaces = false;  // names of namespaces may be read there, by whoever may connect
+  std::vector<std::string> http_hosts;  // by which names it may be asked for, beside localhost and addresses
+  Live<bool> http_namespaces = false;   // names of namespaces may be read there, by whoever may connect
 
   Limits limits;
   std::string log_level = "info";

@@ -95,6 +95,28 @@ Status CheckVersion(std::string_view text) {
   return InvalidArgument("'", text, "' is a version of the file that this daemon does not know; it knows 1");
 }
 
+Status StoreHosts(std::string_view text, std::vector<std::string>* place) {
+  std::vector<std::string> hosts;
+  if (text.empty()) return place->clear(), Ok();
+  for (const std::string_view word : SplitList(text)) {
+    std::string& host = hosts.emplace_back(word);
+    std::ranges::transform(host, host.begin(),
+                           [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+    const auto fits = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+    };
+    if (!host.empty() && std::ranges::all_of(host, fits)) continue;
+    return InvalidArgument("'", word, "' is no name of a host: letters, digits, '-', '_' and '.', without a port");
+  }
+  return *place = std::move(hosts), Ok();
+}
+
+std::string WrittenHosts(const std::vector<std::string>& hosts) {
+  std::string text;
+  for (const std::string& host : hosts) text += (text.empty() ? "" : ",") + host;
+  return text;
+}
+
 Status StoreOneOf(std::initializer_list<std::string_view> words, std::string_view text, std::string* place) {
   if (std::ranges::find(words, text) != words.end()) return StoreText(text, place);
   std::string all;

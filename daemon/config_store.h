@@ -24,6 +24,9 @@ Status StoreAuto(std::string_view text, bool* place);
 Status StorePath(std::string_view text, std::string* place);
 Status StoreUnlisted(std::string_view text, Live<bool>* place);
 Status StoreAdmins(std::string_view text, AccessList* place);
+// Names with commas between them. INVALID_ARGUMENT: one is no host name.
+Status StoreHosts(std::string_view text, std::vector<std::string>* place);
+std::string WrittenHosts(const std::vector<std::string>& hosts);
 Status StoreOneOf(std::initializer_list<std::string_view> words, std::string_view text, std::string* place);
 
 // What has one value and is written down all the same.

@@ -252,7 +252,7 @@ Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, co
                                        const Metrics& metrics) {
   if (!passed.valid() && config.http_listen.empty()) return std::unique_ptr<Http>();
   Http::Pages pages{[&metrics] { return metrics.Text(); }, [&] { return StatusPage(config, broker, verbs); },
-                    [&verbs] { return !verbs.draining(); }};
+                    [&verbs] { return !verbs.draining(); }, config.http_hosts};
   auto http = passed.valid() ? Http::Adopt(std::move(passed), std::move(pages))
                              : Http::Open(config.http_listen, std::move(pages));
   if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());

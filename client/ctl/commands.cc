@@ -16,6 +16,7 @@
 #include "client/ctl/listing.h"
 #include "client/ctl/print.h"
 #include "proto/boundary/frame.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -48,15 +49,20 @@ Status ShowRound(Connection& connection, const Options& options, std::chrono::mi
 }  // namespace
 
 Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
+  std::string json;
+  if (const auto layout = JsonLayout::Of(*message.GetDescriptor())) {
+    layout->Append(message, !lines, &json);
+    out << json << (lines ? "\n" : "");
+    return Ok();
+  }
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = !lines;
   // What the protocol has no message for is made of protobuf's own, whose fields are not to be seen.
   options.always_print_primitive_fields = message.GetDescriptor()->file()->package() != "google.protobuf";
   options.preserve_proto_field_names = true;
-  std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
-  out << json << (lines ? "\n" : "");
+  out << PrintableJson(json) << (lines ? "\n" : "");
   return Ok();
 }
 
@@ -79,7 +85,7 @@ Status Version(const Options& options, std::ostream& out) {
     table.Add({"arraybridged", info->version(), Concat(info->protocol_min(), " to ", info->protocol_max())});
   if (!IsJson(options)) {
     table.Print(out, options.header);
-    if (!info.ok()) out << "no broker answers: " << info.status().message() << '\n';
+    if (!info.ok()) out << "no broker answers: " << Printable(info.status().message()) << '\n';
     return Ok();
   }
   google::protobuf::Struct told;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/ctl/connection.h"
+#include "client/ctl/json.h"
 #include "client/ctl/table.h"
 #include "proto/boundary/result.h"
 
@@ -44,7 +45,17 @@ inline Status PrintJson(const google::protobuf::Message& message, const Options&
 }
 template <class Rows>
 Status PrintJsonLines(const Rows& rows, std::ostream& out) {
-  for (const auto& row : rows) AB_RETURN_IF_ERROR(PrintJson(row, true, out));
+  const auto layout = JsonLayout::Of(*Rows::value_type::descriptor());
+  std::string lines;
+  for (const auto& row : rows) {
+    if (!layout) {
+      AB_RETURN_IF_ERROR(PrintJson(row, true, out));
+      continue;
+    }
+    layout->Append(row, false, &lines);
+    lines.push_back('\n');
+  }
+  out << lines;
   return Ok();
 }
 

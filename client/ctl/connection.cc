@@ -150,18 +150,18 @@ Status Connection::Watch(const v1::WatchRequest& request, const std::function<Re
                                                                            : FromGrpc(status);
 }
 
+Result<v1::ListResponse> Connection::ListPage(const v1::ListRequest& request) {
+  return Ask(&v1::Broker::Stub::List, request);
+}
+
 Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
-  if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
   v1::ListResponse all;
   for (;;) {
-    grpc::ClientContext context;
-    Prepare(context);
-    v1::ListResponse page;
-    const auto status = stub_->List(&context, request, &page);
-    if (!status.ok()) return FromGrpc(status);
-    request.set_page_token(page.next_page_token());
-    page.clear_next_page_token();
-    all.MergeFrom(page);
+    auto page = ListPage(request);
+    if (!page.ok()) return page.status();
+    request.set_page_token(page->next_page_token());
+    page->clear_next_page_token();
+    all.MergeFrom(*page);
     if (request.page_token().empty()) return all;
   }
 }

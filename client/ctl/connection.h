@@ -47,6 +47,8 @@ class Connection {
                const std::function<bool(const v1::Event&)>& take);
   // Every page, as one answer.
   Result<v1::ListResponse> List(v1::ListRequest request);
+  // The page at the request's token.
+  Result<v1::ListResponse> ListPage(const v1::ListRequest& request);
   // Its number; 0: none is open yet.
   uint64_t session() const { return session_number_; }
 

@@ -172,20 +172,10 @@ Status PrintGroups(const Kind<Row>& kind, const Selection& selection, const std:
   return Ok();
 }
 
+// REQUIRES: `rows` are selected.
 template <class Row>
-Status PrintSelected(const Kind<Row>& kind, const Selection& selection, v1::ListResponse* answer,
-                     const Options& options, std::ostream& out) {
-  std::optional<uint32_t> owner;
-  if (!selection.owner.empty()) {
-    const auto user = UserOf(selection.owner);
-    if (!user.ok()) return user.status();
-    owner = *user;
-  }
-  auto* const all = kind.rows(answer);
-  std::vector<Row> rows;
-  for (Row& row : *all) {
-    if (IsSelected(kind, selection, owner, row)) rows.push_back(std::move(row));
-  }
+Status PrintSelected(const Kind<Row>& kind, const Selection& selection, std::vector<Row> rows, const Options& options,
+                     std::ostream& out) {
   if (!selection.group_by.empty()) return PrintGroups(kind, selection, rows, options, out);
   Sort(kind.columns, selection, &rows);
   if (!IsJson(options)) {
@@ -193,9 +183,44 @@ Status PrintSelected(const Kind<Row>& kind, const Selection& selection, v1::List
     return Ok();
   }
   if (options.output == Output::kJsonl) return PrintJsonLines(rows, out);
-  all->Clear();
+  v1::ListResponse answer;
+  auto* const all = kind.rows(&answer);
+  all->Reserve(static_cast<int>(rows.size()));
   for (Row& row : rows) *all->Add() = std::move(row);
-  return PrintJson(*answer, options, out);
+  return PrintJson(answer, options, out);
+}
+
+// True if rows can be printed page by page: no row's place or text depends on those after it.
+bool IsStreamed(const Selection& selection, const Options& options) {
+  return options.output == Output::kJsonl && selection.sort.empty() && !selection.reverse && selection.group_by.empty();
+}
+
+// REQUIRES: CheckAgainst said OK.
+template <class Row>
+Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Options& options, const AskPage& ask,
+                  std::ostream& out) {
+  std::optional<uint32_t> owner;
+  if (!selection.owner.empty()) {
+    const auto user = UserOf(selection.owner);
+    if (!user.ok()) return user.status();
+    owner = *user;
+  }
+  v1::ListRequest request;
+  request.set_kind(kind.kind);
+  request.set_namespace_(options.ns);
+  std::vector<Row> rows;
+  do {
+    v1::ListResponse page;
+    AB_RETURN_IF_ERROR(ask(request, &page));
+    request.set_page_token(page.next_page_token());
+    for (Row& row : *kind.rows(&page)) {
+      if (IsSelected(kind, selection, owner, row)) rows.push_back(std::move(row));
+    }
+    if (!IsStreamed(selection, options)) continue;
+    AB_RETURN_IF_ERROR(PrintJsonLines(rows, out));
+    rows.clear();
+  } while (!request.page_token().empty());
+  return PrintSelected(kind, selection, std::move(rows), options, out);
 }
 
 }  // namespace
@@ -232,26 +257,15 @@ Status CheckSelection(const Selection& selection) {
 Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out) {
   return WithKind(selection.what, [&](const auto& kind) -> Status {
     AB_RETURN_IF_ERROR(CheckAgainst(kind, selection));
-    v1::ListRequest request;
-    request.set_kind(kind.kind);
-    request.set_namespace_(options.ns);
-    v1::ListResponse answer;
-    do {
-      v1::ListResponse page;
-      AB_RETURN_IF_ERROR(ask(request, &page));
-      request.set_page_token(page.next_page_token());
-      page.clear_next_page_token();
-      answer.MergeFrom(page);
-    } while (!request.page_token().empty());
-    return PrintSelected(kind, selection, &answer, options, out);
+    return PrintPages(kind, selection, options, ask, out);
   });
 }
 
 Status Ls(Connection& connection, const Options& options, const Selection& selection, std::ostream& out) {
   const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) -> Status {
-    auto all = connection.List(request);
-    if (!all.ok()) return all.status();
-    *page = *std::move(all);
+    auto answer = connection.ListPage(request);
+    if (!answer.ok()) return answer.status();
+    *page = *std::move(answer);
     return Ok();
   };
   return PrintListed(selection, options, ask, out);

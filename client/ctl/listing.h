@@ -36,7 +36,8 @@ Status CheckSelection(const Selection& selection);
 // True if the device is the one that a user means by `text`.
 bool IsDevice(const v1::Device& device, const std::string& text);
 
-// Asks for page after page and prints what is selected of them as one. INVALID_ARGUMENT: as CheckSelection.
+// Asks for page after page and prints what is selected of them as one: JSON lines that are not sorted as each page
+// comes, everything else after the last. INVALID_ARGUMENT: as CheckSelection.
 using AskPage = std::function<Status(const v1::ListRequest& request, v1::ListResponse* page)>;
 Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const Selection& selection, std::ostream& out);

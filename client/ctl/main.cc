@@ -7,6 +7,7 @@
 #include "client/ctl/commands.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/standard_descriptors.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -63,7 +64,7 @@ int Main(int argc, char** argv) {
   Status status = Run(said);
   std::cout.flush();
   if (status.ok() && !std::cout) status = Internal("the output could not be written");
-  if (!status.ok()) std::cerr << "arraybridgectl: " << status.message() << '\n';
+  if (!status.ok()) std::cerr << "arraybridgectl: " << Printable(status.message()) << '\n';
   return ExitCodeOf(status);
 }
 

@@ -12,6 +12,7 @@
 #include "client/ctl/table.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -94,7 +95,7 @@ void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::
   }
   const auto print = [&out](const google::protobuf::Message& message) {
     std::string json;
-    if (google::protobuf::util::MessageToJsonString(message, &json).ok()) out << json << '\n';
+    if (google::protobuf::util::MessageToJsonString(message, &json).ok()) out << PrintableJson(json) << '\n';
   };
   if (!lines) return print(list);
   for (const auto& value : list.values()) print(value);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/boundary/result.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -42,14 +43,12 @@ void PrintCsv(std::ostream& out, const std::vector<std::string>& cells) {
   out << '\n';
 }
 
-bool IsControl(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }
-
 }  // namespace
 
 void Table::Add(std::vector<std::string> cells) {
   AB_CHECK(cells.size() == header_.size());
   for (auto& cell : cells) {
-    std::replace_if(cell.begin(), cell.end(), IsControl, '?');  // no escape sequence reaches a terminal
+    cell = Printable(cell);
     if (cell.empty() && style_.form == Form::kPeople) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));

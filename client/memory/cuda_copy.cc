@@ -1,6 +1,8 @@
 // Asynchronous copies, then a synchronisation of their one stream, or none where a fence follows.
 #include "client/memory/cuda_copy.h"
 
+#include <arraybridge/device.h>
+
 #include "client/fence_event.h"
 #include "client/layout.h"
 #include "client/memory/cuda_capture.h"
@@ -43,8 +45,8 @@ Status CopyNow(const cuda::Driver& driver, const View& source, void* destination
   const uint64_t bytes = source.nbytes();
   const bool from_device = source.device.type == kDeviceCuda;
   if (from_device != to_device && bytes >= kStagedBytesMin) {
-    const auto staged = to_device ? CopyStagedToDevice(driver, static_cast<const std::byte*>(source.data),
-                                                       AddressOf(destination), bytes, stream)
+    const HostToDevice whole{static_cast<const std::byte*>(source.data), AddressOf(destination), bytes};
+    const auto staged = to_device ? CopyStagedToDevice(driver, std::span(&whole, 1), stream)
                                   : CopyStagedToHost(driver, AddressOf(source.data),
                                                      static_cast<std::byte*>(destination), bytes, stream);
     if (!staged.ok() || *staged) return staged.status();
@@ -98,7 +100,85 @@ Result<View> SpanOnHost(const View& source) {
   return on_host;
 }
 
+// By pinned chunks, if it is worth it and some are free; done on return.
+Status CopyTogether(const cuda::Driver& driver, std::span<const HostToDevice> copies, CUstream stream) {
+  uint64_t bytes = 0;
+  for (const HostToDevice& copy : copies) bytes += copy.bytes;
+  if (bytes >= kStagedBytesMin || copies.size() > 1) {
+    const auto staged = CopyStagedToDevice(driver, copies, stream);
+    if (!staged.ok() || *staged) return staged.status();
+  }
+  Status enqueued = Ok();
+  for (const HostToDevice& copy : copies) {
+    enqueued = driver.Check(driver.MemcpyHtoDAsync(copy.to, copy.from, copy.bytes, stream), "cuMemcpyHtoDAsync",
+                            copy.bytes, " bytes");
+    if (!enqueued.ok()) break;
+  }
+  // Even then: what may have been enqueued still uses both ends.
+  const Status done = driver.Check(driver.StreamSynchronize(stream), "cuStreamSynchronize", bytes, " bytes");
+  return enqueued.ok() ? done : enqueued;
+}
+
+// Copies that go to one GPU, in the order of one stream.
+class HostBatch {
+ public:
+  explicit HostBatch(const CudaDevices& devices) : devices_(devices) {}
+
+  // Those that do not belong together with this one are made first. REQUIRES: CheckPair is content.
+  Status Add(const View& source, const View& room) {
+    if (!copies_.empty() && (room.device.id != room_.device.id || room.stream != room_.stream))
+      AB_RETURN_IF_ERROR(Make());
+    room_ = room;
+    const auto compact = source.compact() ? Result<View>(source) : CopyToHeap(source);
+    if (!compact.ok()) return compact.status();
+    copies_.push_back({static_cast<const std::byte*>(compact->data), AddressOf(room.data), compact->nbytes()});
+    // What was packed lives no longer than this call, or a batch of many would need all of it twice.
+    return source.compact() ? Ok() : Make();
+  }
+
+  Status Make() {
+    if (copies_.empty()) return Ok();
+    const auto at = devices_.Find(room_.device);
+    if (!at.ok()) return at.status();
+    const auto inside = devices_.Enter(at->id);
+    if (!inside.ok()) return inside.status();
+    const auto stream = StreamOf(devices_, room_, at->id);
+    if (!stream.ok()) return stream.status();
+    const auto number = reinterpret_cast<uintptr_t>(*stream);
+    AB_RETURN_IF_ERROR(CheckNotCaptured(devices_.driver(), std::span(&number, 1)));
+    Status made = CopyTogether(devices_.driver(), copies_, *stream);
+    copies_.clear();
+    return made;
+  }
+
+ private:
+  const CudaDevices& devices_;
+  std::vector<HostToDevice> copies_;
+  View room_;  // of the latest one
+};
+
+Status CheckPair(const View& source, const View& room) {
+  if (source.device.type != kDeviceCpu) return InvalidArgument("the source is not in host memory");
+  if (room.device.type != kDeviceCuda) return InvalidArgument("the destination is not on a GPU");
+  if (!room.compact()) return InvalidArgument("the destination is strided");
+  if (room.nbytes() == source.nbytes()) return Ok();
+  return InvalidArgument("an array of ", source.nbytes(), " bytes for a destination of ", room.nbytes());
+}
+
 }  // namespace
+
+Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms) {
+  if (sources.size() != rooms.size())
+    return InvalidArgument(sources.size(), " arrays for ", rooms.size(), " destinations");
+  for (size_t i = 0; i < sources.size(); ++i) AB_RETURN_IF_ERROR(CheckPair(sources[i], rooms[i]));
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  HostBatch batch(**devices);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].nbytes() > 0) AB_RETURN_IF_ERROR(batch.Add(sources[i], rooms[i]));
+  }
+  return batch.Make();
+}
 
 Status CopyOverDevice(const View& source, void* destination, const Device& to) {
   if (source.nbytes() == 0) return Ok();

@@ -1,6 +1,8 @@
 // Copies of which one end, or both, lie on a GPU, and waiting for all of one.
 #pragma once
 
+#include <span>
+
 #include <arraybridge/view.h>
 
 #include "proto/boundary/result.h"

@@ -87,18 +87,30 @@ class Chunk {
 
 using TwoChunks = std::array<Chunk, 2>;
 
-Status ToDevice(const Driver& driver, const TwoChunks& chunks, const std::byte* from, CUdeviceptr to, uint64_t bytes,
-                CUstream stream) {
-  uint64_t piece = 0;
-  for (uint64_t done = 0; done < bytes; ++piece) {
-    const Chunk& chunk = chunks[piece % 2];
-    const uint64_t size = std::min(kChunkBytes, bytes - done);
-    if (piece >= 2) AB_RETURN_IF_ERROR(chunk.Wait());
-    std::memcpy(chunk.data(), from + done, size);
-    AB_RETURN_IF_ERROR(driver.Check(driver.MemcpyHtoDAsync(to + done, chunk.data(), size, stream), "cuMemcpyHtoDAsync",
-                                    size, " bytes"));
-    AB_RETURN_IF_ERROR(chunk.Mark(stream));
-    done += size;
+// Where the next piece begins in a chunk that holds `used` bytes.
+constexpr uint64_t kPieceAlignment = 256;
+uint64_t NextPiece(uint64_t used) {
+  return std::min(kChunkBytes, (used + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment);
+}
+
+Status ToDevice(const Driver& driver, const TwoChunks& chunks, std::span<const HostToDevice> copies, CUstream stream) {
+  uint64_t turn = 0;
+  uint64_t used = 0;  // of the chunk whose turn it is
+  for (const HostToDevice& copy : copies) {
+    for (uint64_t done = 0; done < copy.bytes;) {
+      const Chunk& chunk = chunks[turn % 2];
+      if (used == 0 && turn >= 2) AB_RETURN_IF_ERROR(chunk.Wait());
+      const uint64_t size = std::min(kChunkBytes - used, copy.bytes - done);
+      std::memcpy(chunk.data() + used, copy.from + done, size);
+      AB_RETURN_IF_ERROR(driver.Check(driver.MemcpyHtoDAsync(copy.to + done, chunk.data() + used, size, stream),
+                                      "cuMemcpyHtoDAsync", size, " bytes"));
+      done += size;
+      used = NextPiece(used + size);
+      if (used < kChunkBytes) continue;
+      AB_RETURN_IF_ERROR(chunk.Mark(stream));
+      ++turn;
+      used = 0;
+    }
   }
   return Ok();
 }
@@ -138,10 +150,8 @@ Result<bool> Staged(const Driver& driver, CUstream stream, Copy copy) {
 
 }  // namespace
 
-Result<bool> CopyStagedToDevice(const Driver& driver, const std::byte* from, CUdeviceptr to, uint64_t bytes,
-                                CUstream stream) {
-  return Staged(driver, stream,
-                [&](const TwoChunks& chunks) { return ToDevice(driver, chunks, from, to, bytes, stream); });
+Result<bool> CopyStagedToDevice(const Driver& driver, std::span<const HostToDevice> copies, CUstream stream) {
+  return Staged(driver, stream, [&](const TwoChunks& chunks) { return ToDevice(driver, chunks, copies, stream); });
 }
 
 Result<bool> CopyStagedToHost(const Driver& driver, CUdeviceptr from, std::byte* to, uint64_t bytes, CUstream stream) {

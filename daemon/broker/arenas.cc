@@ -46,23 +46,12 @@ Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
   return state_->ServedFor(session, call).status();
 }
 
-Broker::State::Belongings Broker::State::BelongingsOf(uint32_t uid) const {
-  Belongings belongings;
+uint64_t Broker::State::NamespacesOf(uint32_t uid) const {
+  uint64_t count = 0;
   for (auto ns = namespaces.lower_bound(NamespaceKey{uid, {}}); ns != namespaces.end() && ns->first.uid == uid; ++ns) {
-    ++belongings.namespaces;
+    ++count;
   }
-  if (const auto payer = payers.find(uid); payer != payers.end()) {
-    belongings.arenas = payer->second->charges();
-    belongings.bytes = payer->second->used();
-  }
-  return belongings;
-}
-
-// What one user has is limited where it is asked for (limits.bytes_per_uid), not here.
-const std::shared_ptr<Quota>& Broker::State::PayerOf(uint32_t uid) {
-  std::shared_ptr<Quota>& payer = payers[uid];
-  if (payer == nullptr) payer = std::make_shared<Quota>(UINT64_MAX);
-  return payer;
+  return count;
 }
 
 // The namespace comes into being with its first Charge.
@@ -71,18 +60,20 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
   if (session.arenas.size() + session.allocating >= limits.arenas_per_session) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
   }
-  const Belongings has = BelongingsOf(session.peer.uid);
-  if (has.arenas >= limits.arenas_per_uid) {
+  const std::shared_ptr<Quota>& memory = session.account->memory;
+  if (memory->charges() >= limits.arenas_per_uid) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_uid", limits.arenas_per_uid);
   }
+  AB_RETURN_IF_ERROR(CheckDescriptors(session, kDescriptorsOfArena));
   const uint64_t bytes_per_uid = limits.bytes_per_uid;
-  if (bytes_per_uid != 0 && footprint > bytes_per_uid - std::min(has.bytes, bytes_per_uid)) {
-    return ResourceExhausted(session.peer.who(), ": ", footprint, " bytes exceed limits.bytes_per_uid (", has.bytes,
+  const uint64_t has_bytes = memory->used();
+  if (bytes_per_uid != 0 && footprint > bytes_per_uid - std::min(has_bytes, bytes_per_uid)) {
+    return ResourceExhausted(session.peer.who(), ": ", footprint, " bytes exceed limits.bytes_per_uid (", has_bytes,
                              " of ", bytes_per_uid, " in use)")
         .Because("QUOTA_EXCEEDED")
         .With("limit", "bytes_per_uid")
         .With("wanted_bytes", std::to_string(footprint))
-        .With("used_bytes", std::to_string(has.bytes))
+        .With("used_bytes", std::to_string(has_bytes))
         .With("quota_bytes", std::to_string(bytes_per_uid));
   }
   Namespace* owner = FindNamespace(key);
@@ -92,7 +83,7 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
     owner = *made;
   }
   // If it is refused, the next sweep finds a fresh namespace unused.
-  auto charge = owner->ChargeFor(footprint, PayerOf(session.peer.uid));
+  auto charge = owner->ChargeFor(footprint, memory);
   if (!charge.ok()) return charge.status();
   return Reserved{*std::move(charge), owner};
 }
@@ -101,9 +92,10 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
 Result<Namespace*> Broker::State::MakeNamespace(const Session& session, const NamespaceKey& key) {
   const Limits& limits = config.limits;
   DropUnusedNamespaces();
+  if (!dead.empty()) sweep_wanted.store(true);
   // Those that users share are as many as the operator wrote down, and nobody's own can take their place.
   if (key.uid != kSharedByUsers) {
-    if (BelongingsOf(session.peer.uid).namespaces >= limits.namespaces_per_uid) {
+    if (NamespacesOf(session.peer.uid) >= limits.namespaces_per_uid) {
       return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
     }
     const auto shared = std::distance(namespaces.lower_bound({kSharedByUsers, {}}), namespaces.end());
@@ -112,6 +104,9 @@ Result<Namespace*> Broker::State::MakeNamespace(const Session& session, const Na
     }
   }
   auto fresh = std::make_unique<Namespace>(key.uid, std::string(key.name), quota_bytes(key));
+  // Those that users share have one each: they are nobody's in common.
+  const bool shared = key.uid == kSharedByUsers;
+  fresh->holding.budget = shared ? std::make_shared<LookBudget>() : AccountOf(key.uid)->looks;
   const NamespaceKey its{fresh->uid(), fresh->name()};
   return namespaces.emplace(its, std::move(fresh)).first->second.get();
 }
@@ -138,7 +133,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   std::shared_ptr<MemoryBlock> block;  // with the Charge dies after the lock below if the session has gone
   const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
-    auto allocated = backend.Allocate(device, call.size);
+    auto allocated = backend.AllocateWithProgress(device, call.size, call.progress);
     if (!allocated.ok()) return allocated.status();
     block = *std::move(allocated);
     return block->Export(Access::kWrite);
@@ -221,10 +216,12 @@ std::vector<RangeOfArena> Broker::TakeReturned(SessionId session, size_t most) {
   const MutexLock lock(state.mutex);
   Session* const found = state.FindSession(session);
   if (found == nullptr) return {};
-  const auto count = static_cast<std::ptrdiff_t>(std::min(most, found->returned.size()));
-  const auto end = found->returned.begin() + count;
-  std::vector<RangeOfArena> taken(found->returned.begin(), end);
-  found->returned.erase(found->returned.begin(), end);
+  std::vector<RangeOfArena> taken;
+  while (taken.size() < most && !found->returned.empty()) {
+    // It may have given the arena back since: then it is carved no more.
+    if (state.FindWritable(*found, found->returned.front().arena) != nullptr) taken.push_back(found->returned.front());
+    found->returned.pop_front();
+  }
   return taken;
 }
 

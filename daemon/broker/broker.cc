@@ -125,11 +125,11 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   const MutexLock lock(state.mutex);
   AB_RETURN_IF_ERROR(state.CheckMayCome(session->peer));
   if (state.sessions.size() >= limits.sessions) return AtLimit("TOO_MANY_SESSIONS", "sessions", limits.sessions);
-  uint64_t& of_uid = state.sessions_of_uid[session->peer.uid];
-  if (of_uid >= limits.sessions_per_uid) {
+  session->account = state.AccountOf(session->peer.uid);
+  if (session->account->sessions >= limits.sessions_per_uid) {
     return AtLimit("TOO_MANY_SESSIONS", "sessions_per_uid", limits.sessions_per_uid);
   }
-  ++of_uid;
+  ++session->account->sessions;
   session->id = SessionId{++state.last_session};
   const OpenedSession opened{session->id, session->token};
   state.tokens.emplace(opened.token, opened.session);
@@ -175,23 +175,31 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
   std::unique_ptr<Session> ended;                   // dies after the lock
   std::vector<std::shared_ptr<ChannelRoad>> roads;  // too
+  std::vector<std::shared_ptr<const void>> dropped;
   const MutexLock lock(state.mutex);
   auto node = state.sessions.extract(session);
   if (node.empty()) return {};
   ended = std::move(node.mapped());
   state.tokens.erase(ended->token);
-  const auto of_uid = state.sessions_of_uid.find(ended->peer.uid);
-  if (--of_uid->second == 0) state.sessions_of_uid.erase(of_uid);
+  --ended->account->sessions;
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
   state.DropRing(*ended);
   roads = state.TakeRoads(session);
-  state.because = FreeCause::kSessionEnd;
-  state.Abandon(*ended, Clock::now());
-  state.because = FreeCause::kRelease;
   state.tickets_expired_total += ended->tickets.size();
   state.events.CloseAll(session);
+  ended->ended = Clock::now();
+  state.because = FreeCause::kSessionEnd;
+  // At once, so that those who wait there hear it. Without a word it has not closed what it sends.
+  for (const auto& [id, end] : std::exchange(ended->ends, {})) state.Close(*ended, id, end, false, ended->ended);
+  uint64_t steps = kStepsAtOnce;
+  const bool cleared = state.Abandon(*ended, &steps);
+  dropped.swap(state.dropped);
+  state.because = FreeCause::kRelease;
   state.TellSession(EventKind::kSessionEnd, *ended);
+  if (cleared) return channels;
+  state.leaving.push_back(std::move(ended));
+  state.sweep_wanted.store(true);
   return channels;
 }
 
@@ -261,37 +269,44 @@ std::vector<DeviceFacts> Broker::Devices() const {
 
 Snapshot Broker::TakeSnapshot() const {
   const State& state = *state_;
-  const MutexLock lock(state.mutex);
   Snapshot snapshot;
-  snapshot.sessions = state.sessions.size();
-  snapshot.leases = state.leases;
-  for (const auto& [key, ns] : state.namespaces) {
+  std::vector<std::shared_ptr<HoldsPage>> pages;
+  state.Count(&snapshot, &pages);
+  for (const auto& page : pages) snapshot.holds += page->count();  // a page a session and namespace: not under the lock
+  return snapshot;
+}
+
+void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const {
+  Snapshot& snapshot = *counted;
+  const MutexLock lock(mutex);
+  snapshot.sessions = sessions.size();
+  snapshot.leases = leases;
+  for (const auto& [key, ns] : namespaces) {
     snapshot.shares += ns->named();
     snapshot.withdrawn_shares += ns->shares().size() - ns->named();
     snapshot.channels += ns->channels.size();
-    for (const auto& [name, channel] : ns->channels) snapshot.queued_shares += channel->queued();
+    snapshot.queued_shares += ns->queued_shares;
     snapshot.charged_bytes += ns->quota().used();
-    for (const Share* share : ns->holding.waiting) snapshot.pinned_bytes += share->size;
-    for (const Holding::Page& page : ns->holding.pages()) snapshot.holds += page.holds->count();
+    snapshot.pinned_bytes += ns->holding.pinned_bytes();
+    for (const Holding::Page& page : ns->holding.pages()) pages->push_back(page.holds);
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
-  snapshot.queued_shares += state.roads.standing();
-  for (const auto& [id, session] : state.sessions) snapshot.tickets += session->tickets.size();
-  snapshot.arenas = state.arenas.size();
-  snapshot.dying_arenas = state.dying.size() + state.being_swept;
-  snapshot.sessions_total = state.last_session;
-  snapshot.publishes_total = state.publishes_total;
-  snapshot.acquires_total = state.acquires_total;
-  snapshot.withdrawals_total = state.withdrawals_total;
-  snapshot.tickets_redeemed_total = state.tickets_redeemed_total;
-  snapshot.tickets_expired_total = state.tickets_expired_total;
-  snapshot.tickets_refused_total = state.tickets_refused_total;
-  snapshot.pending_fences = state.pending_fences;
-  snapshot.lost_fences_total = state.lost_fences_total;
-  snapshot.watchers = state.events.watchers();
-  snapshot.events_dropped_total = state.events.dropped_total();
-  snapshot.flows = state.flows.rows();
-  return snapshot;
+  snapshot.queued_shares += roads.standing();
+  for (const auto& [id, session] : sessions) snapshot.tickets += session->tickets.size();
+  snapshot.arenas = arenas.size();
+  snapshot.dying_arenas = dying.size() + being_swept;
+  snapshot.sessions_total = last_session;
+  snapshot.publishes_total = publishes_total;
+  snapshot.acquires_total = acquires_total;
+  snapshot.withdrawals_total = withdrawals_total;
+  snapshot.tickets_redeemed_total = tickets_redeemed_total;
+  snapshot.tickets_expired_total = tickets_expired_total;
+  snapshot.tickets_refused_total = tickets_refused_total;
+  snapshot.pending_fences = pending_fences;
+  snapshot.lost_fences_total = lost_fences_total;
+  snapshot.watchers = events.watchers();
+  snapshot.events_dropped_total = events.dropped_total();
+  snapshot.flows = flows.rows();
 }
 
 }  // namespace arraybridge

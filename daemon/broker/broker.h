@@ -34,6 +34,11 @@ namespace arraybridge {
 using Token = std::array<uint8_t, 16>;
 using Clock = std::chrono::steady_clock;
 
+// As deadlines in frames count.
+inline int64_t InMilliseconds(Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+
 inline constexpr std::string_view kDefaultNamespace = "default";
 inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
 
@@ -85,6 +90,7 @@ struct AllocateCall {
   std::string_view ns;
   Device device;
   uint64_t size = 0;
+  std::function<void()> progress{};  // called as populating gets further; empty: nobody asks
 };
 
 struct AllocatedArena {
@@ -234,9 +240,11 @@ class Broker {
   Result<PublishedShare> Publish(SessionId session, PublishCall call);
   // All or none. NOT_FOUND names a missing one: SHARE_GONE if an id is missing, which never comes
   // back, else SHARE_NOT_FOUND; FENCE_PENDING: it is there, its bytes are not, and this session, or `final_only`, does
-  // not wait for events. Brings at most one descriptor unless `with_descriptor` is false.
+  // not wait for events. Brings at most one descriptor unless `with_descriptor` is false. RESOURCE_EXHAUSTED,
+  // ANSWER_TOO_LARGE: names and descriptions alone have more than `bytes_max`; nothing is leased then.
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                 bool with_descriptor, bool final_only = false, std::string_view note = {});
+                                 bool with_descriptor, bool final_only = false, std::string_view note = {},
+                                 uint64_t bytes_max = UINT64_MAX);
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
   // `receiving`: or which lies on the road that ends there.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
@@ -257,7 +265,8 @@ class Broker {
   Result<uint64_t> Trim(const std::optional<Device>& only = {});
 
   // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
-  // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel;
+  // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
+  // channel_ends_per_session, channel_ends_per_uid;
   // INVALID_ARGUMENT: limits.channel_capacity_max; FAILED_PRECONDITION: it was opened with another capacity.
   Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
   // `complete`: nothing is missing from what this end sent. The channel, on which others' waits may be over.
@@ -279,7 +288,8 @@ class Broker {
   // Reading without calls (holding.cc). NOT_FOUND: the namespace is not there (yet), or another user's.
   // A read-only description of the namespace's catalogue.
   Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
-  // A writable description of the session's page of holds on it; a new page, which takes the place of an earlier one.
+  // A writable description of the session's page of holds on it. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid,
+  // descriptors_per_uid; FAILED_PRECONDITION, HOLDS_MAPPED.
   Result<UniqueFd> ExportHolds(SessionId session, std::string_view ns);
   // The page is mapped: nobody else can map it writable from now on.
   Status HoldsMapped(SessionId session, std::string_view ns);
@@ -288,9 +298,14 @@ class Broker {
   struct Looked {
     uint64_t freed = 0;                 // shares whose bytes wait no more
     std::vector<SessionId> over_limit;  // limits.pinned_bytes_per_session: to be ended
+    bool more = false;                  // it was more than may be looked at at once: LookOn, soon
   };
-  // Looks at the pages again, for every share that waits.
+  // Looks at the pages again, for every share that waits: a slice of that, one user's namespaces after another's.
   Looked LookAtHolds();
+  // The next slice of what was asked for.
+  Looked LookOn();
+  // The session says that a hold of its own has ended: what it reads of is looked at next. True: something waits there.
+  bool HoldEnded(SessionId session);
 
   // Publishing without calls (rings.cc): what is in a ring is taken by who serves the verbs, since an entry is a
   // request. A writable description of the session's ring, which publishes into `ns`. FAILED_PRECONDITION, RING_TAKEN:
@@ -345,9 +360,13 @@ class Broker {
   struct Swept {
     uint64_t freed_bytes = 0;
     bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
-    std::optional<Clock::time_point> next;  // the next share expires
+    bool unfinished = false;  // more has ended than may be cleared away at once: SweepOn, soon
+    std::optional<Clock::time_point> next;  // the next share expires, or is an orphan no more
+    bool trim = false;                      // the heap has much that is free: give it back to the system
   };
   Swept Sweep(Clock::time_point now);
+  // The next slice of what has ended. Short.
+  Swept SweepOn(Clock::time_point now);
   // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
   bool sweep_wanted() const;
   // A process that lives may have memory mapped whose block does not know who holds it: a handle that it was given and

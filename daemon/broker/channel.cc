@@ -1,6 +1,9 @@
 #include "daemon/broker/channel.h"
 
+#include <algorithm>
+
 #include "daemon/broker/channel_road.h"
+#include "daemon/broker/namespace.h"
 #include "daemon/broker/share.h"
 
 namespace arraybridge {
@@ -16,13 +19,18 @@ Status Channel::Agree(uint64_t capacity) {
       .With("capacity", std::to_string(capacity_));
 }
 
-void Channel::Open(ChannelRole role) {
-  const bool sends = role == ChannelRole::kSender;
+void Channel::Open(const Member& member) {
+  const bool sends = member.role == ChannelRole::kSender;
+  members_.push_back(member);
   ++(sends ? senders_ : receivers_);
   (sends ? had_senders_ : had_receivers_) = true;
 }
 
-void Channel::Close(ChannelRole role, bool complete) {
+void Channel::Close(ChannelEndId end, bool complete) {
+  const auto found = std::ranges::find(members_, end, &Member::end);
+  AB_CHECK(found != members_.end());
+  const ChannelRole role = found->role;
+  members_.erase(found);
   if (role == ChannelRole::kReceiver) {
     --receivers_;
     return;
@@ -56,20 +64,29 @@ Status Channel::CheckReceive() const {
 
 void Channel::Push(Share& share) {
   ++share.queued;
+  ++ns_->queued_shares;
   queued_bytes_ += share.size;
   queue_.push_back(&share);
 }
 
 void Channel::PushFront(Share& share) {
   ++share.queued;
+  ++ns_->queued_shares;
   queued_bytes_ += share.size;
   queue_.push_front(&share);
 }
 
 void Channel::Pop() {
   --queue_.front()->queued;
+  --ns_->queued_shares;
   queued_bytes_ -= queue_.front()->size;
   queue_.pop_front();
+}
+
+std::deque<Share*> Channel::TakeQueue() {
+  ns_->queued_shares -= queue_.size();
+  queued_bytes_ = 0;
+  return std::exchange(queue_, {});
 }
 
 }  // namespace arraybridge

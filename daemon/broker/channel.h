@@ -5,11 +5,14 @@
 // that one went without a word and something may be missing.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/broker/ids.h"
 #include "proto/boundary/result.h"
@@ -37,7 +40,13 @@ class Channel {
   uint64_t capacity() const { return capacity_ == 0 ? kChannelCapacityDefault : capacity_; }
   uint64_t queued() const { return queue_.size(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
-  uint64_t members() const { return senders_ + receivers_; }
+  struct Member {
+    SessionId session{};
+    ChannelEndId end{};
+    ChannelRole role{};
+  };
+  // Its open ends: at most limits.members_per_channel.
+  const std::vector<Member>& members() const { return members_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // Shares may come, or have, of which nobody could know yet.
@@ -45,9 +54,9 @@ class Channel {
 
   // The first that says a number decides; 0 says none. FAILED_PRECONDITION, CHANNEL_CAPACITY: it is another one.
   Status Agree(uint64_t capacity);
-  void Open(ChannelRole role);
-  // `complete`: nothing is missing from what this sender sent. REQUIRES: an end of this role is open.
-  void Close(ChannelRole role, bool complete);
+  void Open(const Member& member);
+  // `complete`: nothing is missing from what this sender sent. REQUIRES: the end is open.
+  void Close(ChannelEndId end, bool complete);
 
   // Something that was sent is lost.
   void MissSome() { incomplete_ = true; }
@@ -64,15 +73,20 @@ class Channel {
   // REQUIRES: CheckReceive says OK.
   Share& front() const { return *queue_.front(); }
   void Pop();
+  // All of them, which count as queued until their new owner says otherwise.
+  std::deque<Share*> TakeQueue();
 
   // How its one sender and its one receiver pass shares without calls; null: they do not.
   std::shared_ptr<ChannelRoad> road;
+  // No end is open, and none ever received: until when it waits for one that does.
+  std::optional<std::chrono::steady_clock::time_point> lingers_until;
 
  private:
   const ChannelId id_;
   Namespace* const ns_;
   const std::string name_;
   uint64_t capacity_ = 0;  // 0: nobody has said
+  std::vector<Member> members_;
   uint64_t senders_ = 0;
   uint64_t receivers_ = 0;
   bool had_senders_ = false;

@@ -38,6 +38,12 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   if (found == nullptr) return NoSession();
   const auto key = state.KeyOf(*found, ns, Right::kWrite);  // who receives takes away
   if (!key.ok()) return key.status();
+  if (found->ends.size() >= limits.channel_ends_per_session) {
+    return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_session", limits.channel_ends_per_session);
+  }
+  if (found->account->channel_ends >= limits.channel_ends_per_uid) {
+    return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_uid", limits.channel_ends_per_uid);
+  }
   Namespace* owner = state.FindNamespace(*key);
   if (owner == nullptr) {
     const auto made = state.MakeNamespace(*found, *key);
@@ -52,14 +58,15 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     channel = *made;
   }
   if (channel->road != nullptr) return OnRoad(*channel);
-  if (channel->members() >= limits.members_per_channel) {
+  if (channel->members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
   AB_RETURN_IF_ERROR(channel->Agree(call.capacity));
-  channel->Open(call.role);
-  state.lingering.erase(channel);
   const ChannelEndId end{++state.last_channel_end};
+  channel->Open({session, end, call.role});
+  if (channel->lingers_until) state.lingering.erase({*std::exchange(channel->lingers_until, std::nullopt), channel});
   found->ends.emplace(end, ChannelEnd{channel, call.role});
+  ++found->account->channel_ends;
   return OpenedChannel{end, channel->id(), channel->capacity()};
 }
 
@@ -73,7 +80,7 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool
   if (known->second.channel->road != nullptr) return OnRoad(*known->second.channel);
   const auto open = found->ends.extract(known);
   const ChannelId channel = open.mapped().channel->id();
-  state.Close(open.mapped(), complete, Clock::now());
+  state.Close(*found, end, open.mapped(), complete, Clock::now());
   return channel;
 }
 
@@ -113,6 +120,9 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     if (found->leases.size() >= limits.leases_per_session) {
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
     }
+    if (found->account->leases >= limits.leases_per_uid) {
+      return AtLimit("TOO_MANY_LEASES", "leases_per_uid", limits.leases_per_uid);
+    }
     Share& share = channel.front();
     Arena& arena = *share.arena;
     if (!found->peer.MayOpen(arena.kind(), arena.device())) {
@@ -149,8 +159,8 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
     // Not of a channel, or nobody is there who could receive it.
     if (channel == state.channels.end() || channel->second->receivers() == 0) continue;
     channel->second->PushFront(*leased->second);
-    for (auto& [id, end] : found->ends) {
-      if (end.channel == channel->second && end.role == ChannelRole::kReceiver) --end.received;
+    for (const Channel::Member& member : channel->second->members()) {
+      if (member.session == session && member.role == ChannelRole::kReceiver) --found->ends.at(member.end).received;
     }
     state.TellRelease(*found, LeaseId{lease});
     state.EndLease(*found, LeaseId{lease});
@@ -160,45 +170,40 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
 }
 
 // The channel may be gone after this.
-void Broker::State::Close(const ChannelEnd& end, bool complete, Clock::time_point now) {
+void Broker::State::Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete,
+                          Clock::time_point now) {
   Channel& channel = *end.channel;
+  --session.account->channel_ends;
   channel.road = nullptr;  // of a session that ends: it was ended before
-  channel.Close(end.role, complete);
+  channel.Close(id, complete);
   if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
-  if (channel.members() > 0) return;
+  if (!channel.members().empty()) return;
   if (!channel.awaits_first_receiver()) return DropChannel(channel);
-  lingering.emplace(&channel, now + PolicyOf(channel.ns()->name()).orphan_grace);
+  channel.lingers_until = now + PolicyOf(channel.ns()->name()).orphan_grace;
+  lingering.emplace(*channel.lingers_until, &channel);
   sweep_wanted.store(true);
 }
 
-// Who ends without a word has not closed what it sends.
-void Broker::State::CloseEnds(Session& session, Clock::time_point now) {
-  for (const auto& [id, end] : std::exchange(session.ends, {})) Close(end, false, now);
-}
-
+// A few at once, the rest in slices.
 void Broker::State::DropQueued(Channel& channel) {
-  while (channel.queued() > 0) {
+  constexpr int kAtOnce = 8;
+  for (int i = 0; i < kAtOnce && channel.queued() > 0; ++i) {
     Share& share = channel.front();
     channel.Pop();
     Settle(share);
   }
+  if (channel.queued() == 0) return;
+  unqueued.push_back(channel.TakeQueue());
+  sweep_wanted.store(true);
 }
 
 void Broker::State::DropChannel(Channel& channel) {
   DropQueued(channel);
   sweep_wanted.store(true);  // of a namespace that may be unused now
-  lingering.erase(&channel);
+  if (channel.lingers_until) lingering.erase({*channel.lingers_until, &channel});
   channels.erase(channel.id());
   auto& its = channel.ns()->channels;
   its.erase(its.find(channel.name()));
-}
-
-void Broker::State::DropLingering(Clock::time_point now) {
-  std::vector<Channel*> late;
-  for (const auto& [channel, until] : lingering) {
-    if (until <= now) late.push_back(channel);
-  }
-  for (Channel* const channel : late) DropChannel(*channel);
 }
 
 }  // namespace arraybridge

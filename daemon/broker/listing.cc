@@ -1,6 +1,8 @@
 // What is there, page by page. A page token says after which row to go on; rows that come or go in between do no harm.
-// A page looks at no more than kVisitsMax rows, wanted or not: then it ends, maybe empty, and its token goes on.
+// A page looks at no more than kVisitsMax rows, wanted or not: then it ends, maybe empty, and its token goes on. Its
+// bytes are added up row by row: nothing is built that does not fit.
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <iterator>
 #include <utility>
@@ -69,6 +71,70 @@ ChannelRow RowOf(const Channel& channel) {
           channel.senders(),    channel.receivers(), channel.road != nullptr && channel.road->open};
 }
 
+// What a row comes to in an answer, at most: a number has a byte of its own for its field, and one for seven of its
+// bits.
+uint64_t BytesOf(uint64_t number) { return 2 + static_cast<uint64_t>(std::bit_width(number)) / 7; }
+template <class... Numbers>
+uint64_t BytesOf(uint64_t first, Numbers... more) {
+  return BytesOf(first) + BytesOf(static_cast<uint64_t>(more)...);
+}
+uint64_t BytesOf(std::chrono::milliseconds time) { return BytesOf(static_cast<uint64_t>(time.count())); }
+
+constexpr uint64_t kRowBytes = 40;  // flags, kinds, the lengths of texts and of what is nested
+
+uint64_t BytesOf(const ShareRow& row) {
+  const Handle& handle = row.handle;
+  const ShareFacts& facts = *row.facts;
+  return kRowBytes + facts.description.size() + facts.ns.size() + facts.name.size() + handle.device.uuid.size() +
+         BytesOf(Number(facts.id), facts.generation, handle.arena, handle.generation, handle.offset, handle.size,
+                 handle.arena_size, handle.device.id) +
+         BytesOf(Number(row.maker), row.maker_process_id, row.leases, row.maker_uid.value_or(0)) + BytesOf(row.age) +
+         BytesOf(row.expires_in.value_or(std::chrono::milliseconds(0)));
+}
+
+uint64_t BytesOf(const SessionRow& row) {
+  return kRowBytes + row.client.size() + row.subject.size() + 2 * row.kinds.size() + BytesOf(row.age) +
+         BytesOf(Number(row.session), row.uid, row.process_id, row.leases, row.arenas, row.arena_bytes);
+}
+
+uint64_t BytesOf(const LeaseRow& row) {
+  const ShareFacts& facts = *row.facts;
+  return kRowBytes + facts.ns.size() + facts.name.size() + row.device.uuid.size() +
+         BytesOf(Number(row.lease), Number(row.session), Number(facts.id), facts.generation, row.size, row.uid,
+                 row.process_id, row.device.id);
+}
+
+uint64_t BytesOf(const NamespaceRow& row) {
+  return kRowBytes + row.ns.size() + BytesOf(row.share_lifetime) + BytesOf(row.orphan_grace) +
+         BytesOf(row.uid, row.quota_bytes, row.charged_bytes, row.shares, row.share_bytes);
+}
+
+uint64_t BytesOf(const ChannelRow& row) {
+  return kRowBytes + row.ns.size() + row.name.size() +
+         BytesOf(row.uid, row.capacity, row.queued, row.queued_bytes, row.senders, row.receivers);
+}
+
+// The rows of a page, for as long as they fit.
+template <class Page>
+class PageRoom {
+ public:
+  PageRoom(const ListFilter& filter, Page& page) : left_(filter.bytes_max), rows_max_(filter.page_size), page_(page) {}
+  // False: the page is full. The first row has room.
+  template <class Row>
+  bool Add(Row row) {
+    const uint64_t bytes = BytesOf(row);
+    if (page_.rows.size() >= rows_max_ || (bytes > left_ && !page_.rows.empty())) return false;
+    left_ -= std::min(bytes, left_);
+    page_.rows.push_back(std::move(row));
+    return true;
+  }
+
+ private:
+  uint64_t left_;
+  const size_t rows_max_;
+  Page& page_;
+};
+
 std::string TokenAt(uint64_t number, const NamespaceKey& key) { return Concat(number, ":", key.uid, "/", key.name); }
 
 bool Matches(const ListFilter& filter, const Share& share) {
@@ -124,6 +190,7 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
   if (!first.ok()) return first.status();
   const auto now = Clock::now();
   SharePage page;
+  PageRoom room(filter, page);
   uint64_t visits = 0;
   ShareId last{};
   uint32_t last_in = 0;
@@ -140,13 +207,12 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
       const bool sees_maker = after->asker == nullptr || after->asker->peer.uid == share.maker_uid;
       const bool wanted = filter.session == SessionId{} || (sees_maker && filter.session == share.maker);
       if (share.withdrawn || !wanted || !Matches(filter, share)) continue;
-      if (page.rows.size() == filter.page_size) {
+      if (!room.Add(state.RowOf(share, now, after->asker))) {
         page.next = TokenAt(Number(last), {last_in, page.rows.back().facts->ns});
         return page;
       }
       last = share.facts->id;
       last_in = ns->first.uid;
-      page.rows.push_back(state.RowOf(share, now, after->asker));
     }
   }
   return page;
@@ -159,21 +225,26 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
   if (!after.ok()) return after.status();
   const auto now = Clock::now();
   SessionPage page;
+  PageRoom room(filter, page);
   uint64_t visits = 0;
   for (auto at = state.sessions.upper_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
     if (!after->Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
-    if (page.rows.size() == filter.page_size || visits > kVisitsMax) {
+    uint64_t arena_bytes = 0;
+    const bool looks = page.rows.size() < filter.page_size && visits <= kVisitsMax;
+    if (looks) {
+      for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
+    }
+    const bool fits =
+        looks && room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door,
+                                     Age(one.born, now), one.leases.size(), one.arenas.size(), arena_bytes,
+                                     one.peer.kinds, one.peer.is_remote() ? one.peer.subject.front() : std::string()});
+    if (!fits) {
       page.next = Concat(Number(page.rows.back().session), ":");
       return page;
     }
     visits += 1 + one.arenas.size();
-    uint64_t arena_bytes = 0;
-    for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
-    page.rows.push_back({one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door, Age(one.born, now),
-                         one.leases.size(), one.arenas.size(), arena_bytes, one.peer.kinds,
-                         one.peer.is_remote() ? one.peer.subject.front() : std::string()});
   }
   return page;
 }
@@ -187,6 +258,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   const auto last_lease = after->text.empty() ? Result<uint64_t>(uint64_t{0}) : ReadNumber(after->text);
   if (!last_lease.ok()) return last_lease.status();
   LeasePage page;
+  PageRoom room(filter, page);
   uint64_t visits = 0;
   for (auto at = state.sessions.lower_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
     const Session& one = *at->second;
@@ -202,12 +274,11 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
       if (!Matches(filter, *lease->second)) continue;
       const Namespace& ns = *lease->second->ns;  // a token may open it to one session of a user, and not to another
       if (after->asker != nullptr && !state.MayList(after->asker->peer, {ns.uid(), ns.name()})) continue;
-      if (page.rows.size() == filter.page_size) {
+      if (!room.Add(LeaseRow{lease->first, one.id, lease->second->facts, lease->second->size, one.peer.uid,
+                             one.peer.process_id, lease->second->arena->device()})) {
         page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
         return page;
       }
-      page.rows.push_back({lease->first, one.id, lease->second->facts, lease->second->size, one.peer.uid,
-                           one.peer.process_id, lease->second->arena->device()});
     }
   }
   return page;
@@ -232,15 +303,15 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
   const auto first = KeyIn(after->text);
   if (!first.ok()) return first.status();
   NamespacePage page;
+  PageRoom room(filter, page);
   for (auto at = state.namespaces.upper_bound(*first); at != state.namespaces.end(); ++at) {
     const Namespace& ns = *at->second;
     if (ns.unused() || (!filter.ns.empty() && ns.name() != filter.ns)) continue;
     if (after->asker != nullptr && !state.MayList(after->asker->peer, at->first)) continue;
-    if (page.rows.size() == filter.page_size) {
+    if (!room.Add(RowOf(ns, state.PolicyOf(ns.name())))) {
       page.next = TokenAt(0, {page.rows.back().uid, page.rows.back().ns});
       return page;
     }
-    page.rows.push_back(RowOf(ns, state.PolicyOf(ns.name())));
     if (after->asker == nullptr) continue;
     page.rows.back().read_only = state.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
   }
@@ -257,6 +328,7 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
   if (!place.ok()) return place.status();
   const auto& [first, last_name] = *place;
   ChannelPage page;
+  PageRoom room(filter, page);
   uint64_t visits = 0;
   for (auto ns = state.namespaces.lower_bound(first); ns != state.namespaces.end(); ++ns) {
     if (after->asker != nullptr && !state.MayList(after->asker->peer, ns->first)) continue;
@@ -265,11 +337,10 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
     auto at = ns->first == first ? channels.upper_bound(last_name) : channels.begin();
     for (; at != channels.end(); ++at) {
       const bool wanted = at->first.starts_with(filter.name_prefix);
-      if (++visits > kVisitsMax || (wanted && page.rows.size() == filter.page_size)) {
+      if (++visits > kVisitsMax || (wanted && !room.Add(RowOf(*at->second)))) {
         page.next = TokenBefore(channels, at, ns->first);
         return page;
       }
-      if (wanted) page.rows.push_back(RowOf(*at->second));
     }
   }
   return page;

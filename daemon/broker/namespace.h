@@ -63,6 +63,7 @@ class Namespace {
   Holding holding;
   // By name.
   std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;
+  uint64_t queued_shares = 0;  // in all of them
 
  private:
   const uint32_t uid_;
@@ -73,11 +74,10 @@ class Namespace {
   std::unordered_map<std::string_view, Share*, SecretHash> by_name_;  // keys are the shares' own names
 };
 
-// The one place that says whether the bytes of a share may be used for something else. Not while its maker's device may
-// still write them: what is written next, on another stream, would be overwritten.
-inline bool MayBeReused(const Share& share) {
-  return share.withdrawn && share.leases == 0 && share.queued == 0 && share.fence.done() &&
-         !share.ns->holding.IsHeld(share);
+// The one place that says whether the bytes of a share may be used for something else, once no session holds it. Not
+// while its maker's device may still write them: what is written next, on another stream, would be overwritten.
+inline bool IsLetGo(const Share& share) {
+  return share.withdrawn && share.leases == 0 && share.queued == 0 && share.fence.done();
 }
 
 // How namespaces are found and listed: by owner, then by name. What users share comes last.

@@ -1,5 +1,5 @@
-// How things end: leases, names, arenas, sessions. Bytes are given back in one order only: nobody names them
-// (MayBeReused), then either their writer may carve them again, or the whole arena is dying; then nobody else has it
+// How things end: leases, names, arenas. Bytes are given back in one order only: nobody names them (IsLetGo) and nobody
+// holds them, then either their writer may carve them again, or the whole arena is dying; then nobody else has it
 // open or mapped; then the block dies, and after it its Charge.
 #include <algorithm>
 #include <iterator>
@@ -26,7 +26,12 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
   if (--use->second.leases == 0 && !use->second.given) session.uses.erase(use);
   --share.leases;
   --leases;
-  if (share.orphan_until.has_value()) sweep_wanted.store(true);
+  --session.account->leases;
+  heap.Drop(kLeaseBytes);
+  if (share.orphan_until.has_value() && !share.withdrawn) {
+    orphans.emplace(*share.orphan_until, &share);
+    sweep_wanted.store(true);
+  }
   Settle(share);
   return true;
 }
@@ -51,10 +56,12 @@ void Broker::State::Withdraw(Share& share, const Session* who, std::string_view 
 
 // The share may be gone after this, and its arena among the dying.
 void Broker::State::Settle(Share& share) {
-  if (!MayBeReused(share)) {
-    if (share.withdrawn && share.leases == 0 && share.queued == 0 && share.fence.done()) Await(share);
-    return;
-  }
+  if (!IsLetGo(share)) return;
+  if (!share.ns->holding.IsKnownUnheld(share)) return Await(share);
+  Reuse(share);
+}
+
+void Broker::State::Reuse(Share& share) {
   Unwait(share);
   share.ns->holding.Free(share);
   Arena& arena = *share.arena;
@@ -63,16 +70,19 @@ void Broker::State::Settle(Share& share) {
   if (arena.writer != nullptr && arena.writer->returned.size() < config.limits.shares_per_namespace) {
     arena.writer->returned.push_back({arena.id(), share.offset, share.size});
   }
-  orphans.erase(&share);
-  if (Session* const maker = FindSession(share.maker); maker != nullptr) maker->fenced.erase(share.facts->id);
+  if (share.orphan_until.has_value()) orphans.erase({*share.orphan_until, &share});
+  // Also of a session that has ended and is cleared away in slices.
+  if (share.fenced_by != nullptr) share.fenced_by->fenced.erase(share.facts->id);
   Drop(share);
   RetireIfIdle(arena);
 }
 
 void Broker::State::Drop(const Share& share) {
-  const auto described = description_bytes_of_uid.find(share.maker_uid);
-  const bool counted = described != description_bytes_of_uid.end();  // not if nothing was ever said
-  if (counted && (described->second -= DescriptionBytes(share)) == 0) description_bytes_of_uid.erase(described);
+  Account& account = *accounts.at(share.maker_uid);
+  --account.shares;
+  account.description_bytes -= DescriptionBytes(share);
+  heap.Drop(kShareBytes + share.facts->description.size() + share.note.size());
+  if (heap.is_slack()) sweep_wanted.store(true);
   share.ns->Remove(share);
 }
 
@@ -110,8 +120,7 @@ void Broker::State::Forget(Session& session, Arena& arena) {
 
 // Its writer is done with it: whole and frozen from now on, or dying if nothing is published in it.
 void Broker::State::GiveBack(Arena& arena) {
-  std::erase_if(arena.writer->returned, [&](const RangeOfArena& range) { return range.arena == arena.id(); });
-  arena.writer = nullptr;
+  arena.writer = nullptr;  // what came back of it is not carved again
   if (arena.block()->MayBeEnforced()) to_enforce.emplace(&arena, Enforcement{});
   sweep_wanted.store(true);
   RetireIfIdle(arena);
@@ -150,52 +159,15 @@ void Broker::State::EndFence(Session& maker, ShareId id, bool lost, EndedFences*
   if (found == maker.fenced.end()) return;  // said before, or gone
   Share& share = *found->second;
   const bool awaited = share.awaiting > 0;
-  if (!awaited) maker.fenced.erase(found);
+  if (!awaited) {
+    maker.fenced.erase(found);
+    share.fenced_by = nullptr;
+  }
   if (awaited) ended->awaited.push_back(Number(id));
   if (share.fence.done()) return;
   ended->finished.push_back(share.facts);
   if (lost) return Lose(share);
   Finish(share);
-}
-
-void Broker::State::Abandon(Session& session, Clock::time_point now) {
-  // An event dies with its process, and nobody is left who could say that it happened. The bytes are given to nobody:
-  // the arena gets no writer any more, and dies only when the process, which may still write it, is dead. Before its
-  // own leases and holds end: those may be all that is left of such a share, and nobody finds this session any more.
-  for (const auto& [id, share] : std::exchange(session.fenced, {})) {
-    if (!share->fence.done()) Lose(*share);
-  }
-  while (!session.leases.empty()) EndLease(session, session.leases.begin()->first);
-  CloseEnds(session, now);
-  DropHolds(session);
-  for (const auto& [arena, use] : session.uses) arena->readers.erase(&session);
-  std::vector<Share*> go_along;
-  const auto made = std::exchange(session.arenas, {});
-  for (const auto& [id, arena] : made) {
-    for (const auto& [offset, share] : arena->shares()) {
-      if (share->withdrawn) continue;
-      if (PolicyOf(share->ns->name()).withdraw_on_exit) {
-        go_along.push_back(share);
-        continue;
-      }
-      if (!share->facts->unnamed) continue;
-      share->orphan_until = now + PolicyOf(share->ns->name()).orphan_grace;
-      orphans.insert(share);
-      sweep_wanted.store(true);
-    }
-    arena->maker = nullptr;
-    if (arena->writer != nullptr) GiveBack(*arena);
-  }
-  for (Share* const share : go_along) Withdraw(*share, &session, "publisher_exit");
-}
-
-void Broker::State::WithdrawOrphans(Clock::time_point now) {
-  std::vector<Share*> late;
-  for (Share* share : orphans) {
-    const bool read = share->leases > 0 || share->ns->holding.IsHeld(*share);
-    if (!read && *share->orphan_until <= now) late.push_back(share);
-  }
-  for (Share* share : late) Withdraw(*share, nullptr, "orphaned");
 }
 
 bool Broker::State::Limit(Share& share, std::chrono::milliseconds asked) {
@@ -205,10 +177,6 @@ bool Broker::State::Limit(Share& share, std::chrono::milliseconds asked) {
   share.expires = share.born + std::min(lifetime, kLifetimeMax);
   const auto its = expiring.emplace(*share.expires, &share).first;
   return its == expiring.begin();
-}
-
-void Broker::State::WithdrawExpired(Clock::time_point now) {
-  while (!expiring.empty() && expiring.begin()->first <= now) Withdraw(*expiring.begin()->second, nullptr, "expired");
 }
 
 // What is refused for good stays by contract.
@@ -227,13 +195,25 @@ void Broker::State::NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clo
 }
 
 void Broker::State::DropUnusedNamespaces() {
-  std::erase_if(payers, [](const auto& entry) { return entry.second->used() == 0; });
-  std::erase_if(namespaces, [](const auto& entry) {
-    Namespace& ns = *entry.second;
-    if (!ns.unused()) return false;
-    for (const Holding::Page& page : ns.holding.pages()) std::erase(page.session->holds_in, &ns);
-    return true;
-  });
+  for (auto next = namespaces.begin(); next != namespaces.end();) {
+    Namespace& ns = *next->second;
+    if (!ns.unused()) {
+      ++next;
+      continue;
+    }
+    for (const Holding::Page& page : ns.holding.pages()) {
+      std::erase(page.session->holds_in, &ns);
+      for (const PinnedBytes& was : page.pinned) AddPinned(page.session->pinned, was.device, -was.bytes);
+      UncountPage(page);
+    }
+    if (ns.holding.catalogue != nullptr) {
+      --AccountOf(ns.uid())->catalogues;
+      ns.holding.catalogue->Close();
+    }
+    to_look_at.erase({ns.uid(), &ns});
+    dead.push_back(std::move(next->second));
+    next = namespaces.erase(next);  // its key views the name of what is among the dead now
+  }
 }
 
 bool Broker::sweep_wanted() const { return state_->sweep_wanted.load(); }
@@ -255,11 +235,12 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   std::vector<std::unique_ptr<Arena>> dying;
   std::vector<std::pair<ArenaId, std::shared_ptr<MemoryBlock>>> unsealed;
   std::unordered_map<ArenaId, Holders> holders;
+  Swept swept;
   {
     const MutexLock lock(state.mutex);
-    state.WithdrawOrphans(now);
-    state.WithdrawExpired(now);
-    state.DropLingering(now);
+    swept.unfinished = state.ClearSome(now);
+    for (Namespace* const ns : state.waited_in) state.WantLook(*ns);  // orphans may be held no more
+    state.LookFor(kLookNs);
     for (const auto& [id, session] : state.sessions) state.DropLateTickets(*session, now);
     for (const auto& [arena, enforcement] : state.to_enforce) {
       if (enforcement.due <= now) unsealed.emplace_back(arena->id(), arena->block());
@@ -287,7 +268,6 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
     const bool mapped = held != holders.end() && !held->second.empty() && !Failpoint("quarantine");
     return mapped || arena->block().use_count() > 1 || arena->block()->HeldElsewhere();
   });
-  Swept swept;
   struct Freed {
     ArenaId arena{};
     Device device;
@@ -303,6 +283,9 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   }
   dying.erase(dead, dying.end());  // O(bytes)
 
+  std::vector<std::unique_ptr<Namespace>> unused;  // die after the lock
+  std::vector<std::unique_ptr<Session>> cleared;   // too
+  std::vector<std::shared_ptr<const void>> dropped;
   const MutexLock lock(state.mutex);
   for (const Freed& one : freed) {
     state.holders.erase(one.arena);
@@ -312,7 +295,12 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   std::move(dying.begin(), dying.end(), std::back_inserter(state.dying));
   for (const auto& [id, sealed] : seals) state.NoteSeal(id, sealed, now);
   state.DropUnusedNamespaces();
-  if (!state.expiring.empty()) swept.next = state.expiring.begin()->first;
+  state.DropUnusedAccounts();
+  unused.swap(state.dead);
+  cleared.swap(state.cleared);
+  dropped.swap(state.dropped);
+  swept.next = state.NextDue();
+  swept.trim = state.WantsTrim();
   swept.more_later =
       !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty() || !state.lingering.empty();
   return swept;

@@ -29,10 +29,9 @@ Result<UniqueFd> Broker::OpenRing(SessionId session, std::string_view ns) {
       return FailedPrecondition("session ", Number(session), " has a publish ring already").Because("RING_TAKEN");
     }
     const uint64_t rings_max = state.config.limits.rings_per_uid;
-    const auto its = [&](const SessionRing& each) { return each.uid == found->peer.uid; };
-    if (static_cast<uint64_t>(std::ranges::count_if(state.rings, its)) >= rings_max) {
-      return AtLimit("TOO_MANY_RINGS", "rings_per_uid", rings_max);
-    }
+    if (found->account->rings >= rings_max) return AtLimit("TOO_MANY_RINGS", "rings_per_uid", rings_max);
+    AB_RETURN_IF_ERROR(state.CheckDescriptors(*found, kDescriptorsOfRing));
+    ++found->account->rings;
     found->ring = ring;
     state.rings.push_back({session, found->peer.uid, key->uid, std::string(name), ring});
     state.has_rings.store(true, std::memory_order_release);
@@ -82,8 +81,10 @@ std::vector<SessionRing> Broker::PendingRings(SessionId session, std::optional<s
 
 void Broker::State::DropRing(Session& session) {
   if (session.ring == nullptr) return;
+  --session.account->rings;
   std::erase_if(rings, [&](const SessionRing& each) { return each.session == session.id; });
   has_rings.store(!rings.empty(), std::memory_order_release);
+  dropped.push_back(std::exchange(session.ring, nullptr));
 }
 
 }  // namespace arraybridge

@@ -17,15 +17,15 @@ RoadSide SideOf(ChannelRole role) { return role == ChannelRole::kSender ? RoadSi
 // Without the road itself. REQUIRES: the channel has one sender and one receiver.
 Result<ChannelRoad> Broker::State::PlanRoad(const Channel& channel) const {
   ChannelRoad planned{.channel = channel.id(), .ns = channel.ns()->name(), .road = nullptr};
-  for (const auto& [id, session] : sessions) {
-    for (const auto& [number, end] : session->ends) {
-      if (end.channel != &channel) continue;
-      if (session->peer.door != Door::kLifeline) return NoRoad("an end is not at a lifeline");
-      const bool sends = end.role == ChannelRole::kSender;
-      (sends ? planned.sender : planned.receiver) = id;
-      (sends ? planned.sending : planned.receiving) = number;
-      (sends ? planned.sender_uid : planned.receiver_uid) = session->peer.uid;
-    }
+  for (const Channel::Member& member : channel.members()) {
+    const Session* const session = FindSession(member.session);
+    if (session == nullptr) return NoRoad("an end is being closed");
+    if (session->peer.door != Door::kLifeline) return NoRoad("an end is not at a lifeline");
+    AB_RETURN_IF_ERROR(CheckDescriptors(*session, kDescriptorsOfRoad));
+    const bool sends = member.role == ChannelRole::kSender;
+    (sends ? planned.sender : planned.receiver) = member.session;
+    (sends ? planned.sending : planned.receiving) = member.end;
+    (sends ? planned.sender_uid : planned.receiver_uid) = session->peer.uid;
   }
   const uint64_t most = config.limits.roads_per_uid;
   if (std::max(roads.CountOf(planned.sender_uid), roads.CountOf(planned.receiver_uid)) >= most) {

@@ -9,9 +9,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/broker/account.h"
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/channel.h"
+#include "daemon/broker/holding.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/session_ring.h"
 #include "daemon/broker/share.h"
@@ -31,6 +33,7 @@ struct Session {
   SessionId id{};
   Token token{};
   Peer peer;
+  std::shared_ptr<Account> account;           // its user's; never null
   std::shared_ptr<const std::string> client;  // the peer's name for itself, for those who remember it
   Clock::time_point born;
   std::map<LeaseId, Share*> leases;
@@ -43,9 +46,13 @@ struct Session {
   std::map<ShareId, Share*> fenced;
   Tickets tickets;
   std::vector<Namespace*> holds_in;         // where it has a page of holds
+  Pins pinned;                              // in all of these, as the last look at each of them found
   std::shared_ptr<PublishRing> ring;        // null until it asks for one
   std::map<ChannelEndId, ChannelEnd> ends;  // of channels, that it has open
   std::set<std::string> watches;            // namespaces that users share, of which it was to be told
+  // Of one that has ended and is not cleared away yet: when, and how far that has come in the first of its arenas.
+  Clock::time_point ended;
+  RangeOfArena clearing;
 };
 
 }  // namespace arraybridge

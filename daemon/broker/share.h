@@ -16,6 +16,7 @@ namespace arraybridge {
 
 class Arena;
 class Namespace;
+struct Session;
 
 struct Share {
   std::shared_ptr<const ShareFacts> facts;
@@ -30,10 +31,11 @@ struct Share {
   std::string note;                                 // what its maker said of how the bytes came
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;
-  uint64_t queued = 0;    // in a channel: nobody has received it yet
-  ChannelId channel{};    // in which it was sent; it has no name then
-  Fence fence;            // until it is done only who can wait for it gets a lease
-  uint64_t awaiting = 0;  // leases, of these, that were granted before it was done
+  uint64_t queued = 0;           // in a channel: nobody has received it yet
+  ChannelId channel{};           // in which it was sent; it has no name then
+  Fence fence;                   // until it is done only who can wait for it gets a lease
+  uint64_t awaiting = 0;         // leases, of these, that were granted before it was done
+  Session* fenced_by = nullptr;  // its maker, as long as that has it among its fenced ones
   bool withdrawn = false;
   std::optional<CatalogueEntry> entry;  // where it is found without a call
   bool retired = false;                 // its entry finds it no more
@@ -43,6 +45,11 @@ struct Share {
   // When it loses its name, if it has one and its namespace or its maker set an end.
   std::optional<std::chrono::steady_clock::time_point> expires;
 };
+
+// That a share takes in the daemon's heap, beside what is said of it: about, as measured of the smallest ones.
+// limits.shares_per_uid bounds it.
+inline constexpr uint64_t kShareBytes = 700;
+inline constexpr uint64_t kLeaseBytes = 96;  // and a lease
 
 // What its user's limits.description_bytes_per_uid pays for.
 inline uint64_t DescriptionBytes(const Share& share) {

@@ -32,8 +32,9 @@ Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits) {
   if (!by_id) AB_RETURN_IF_ERROR(CheckName("the share's name", key.name, limits.name_bytes_max));
   std::string what = by_id ? Concat("share ", Number(key.id)) : Concat("share '", key.name, "'");
   if (key.generation != 0) what += Concat(", generation ", key.generation, ",");
-  return NotFound(what, " is not there in namespace '", NamespaceNameOf(ns), "'")
-      .Because(by_id ? "SHARE_GONE" : "SHARE_NOT_FOUND");
+  Status missing = NotFound(what, " is not there in namespace '", NamespaceNameOf(ns), "'")
+                       .Because(by_id ? "SHARE_GONE" : "SHARE_NOT_FOUND");
+  return by_id ? missing : std::move(missing).With("share", std::string(key.name));
 }
 
 // Which of those that are not there to speak of: an id, which never comes back, before a name, which may.
@@ -54,6 +55,13 @@ Status NameTaken(std::string_view ns, std::string_view name) {
 Status OtherNamespace(ArenaId arena, const Namespace& ns) {
   return FailedPrecondition("arena ", Number(arena), " belongs to namespace '", ns.name(), "'")
       .Because("OTHER_NAMESPACE");
+}
+
+Status AnswerTooLarge(uint64_t bytes, size_t shares, size_t of, uint64_t bytes_max) {
+  return ResourceExhausted("the first ", shares, " of ", of, " shares are described in ", bytes,
+                           " bytes (an answer has at most ", bytes_max,
+                           ", limits.frame_bytes_max): ask for fewer shares at once")
+      .Because("ANSWER_TOO_LARGE");
 }
 
 // What the share waits for, and for whom: other users' processes are not told of.
@@ -105,11 +113,13 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
   }
-  const auto described = description_bytes_of_uid.find(session.peer.uid);
-  const uint64_t has = described == description_bytes_of_uid.end() ? 0 : described->second;
+  const Account& has = *session.account;
   const bool own = makes_room && old->maker_uid == session.peer.uid;
+  if (has.shares - (own ? 1 : 0) >= limits.shares_per_uid) {
+    return AtLimit("TOO_MANY_SHARES", "shares_per_uid", limits.shares_per_uid);
+  }
   const uint64_t room_made = own ? DescriptionBytes(*old) : 0;
-  if (has - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
+  if (has.description_bytes - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
   return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
 }
 
@@ -190,7 +200,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     share->withdrawn = true;
   }
   Share* const old = sent ? nullptr : ns.FindByName(name);
-  state.description_bytes_of_uid[found->peer.uid] += said;
+  found->account->description_bytes += said;
+  ++found->account->shares;
+  state.heap.Add(kShareBytes + said);
   facts->id = ShareId{++state.last_share};
   facts->generation = ++state.last_generation;
   share->facts = std::move(facts);
@@ -209,6 +221,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   if (channel != nullptr && channel->road != nullptr && channel->road->open) channel->road->road->AddCall();
   if (!added->fence.done()) {
     found->fenced.emplace(added->facts->id, added);
+    added->fenced_by = found;
     ++state.pending_fences;
   }
   ++state.publishes_total;
@@ -222,6 +235,8 @@ LeasedShare Broker::State::Lease(Session& session, Share& share) {
   const LeaseId id{++last_lease};
   session.leases.emplace_hint(session.leases.end(), id, &share);
   ++session.uses[share.arena].leases;
+  ++session.account->leases;
+  heap.Add(kLeaseBytes);
   ++share.leases;
   ++leases;
   LeasedShare leased{id,
@@ -270,7 +285,8 @@ void Broker::State::Undo(Session& session, const std::vector<LeasedShare>& lease
 }
 
 Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                       bool with_descriptor, bool final_only, std::string_view note) {
+                                       bool with_descriptor, bool final_only, std::string_view note,
+                                       uint64_t bytes_max) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
   AcquiredShares acquired;
@@ -285,12 +301,19 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     if (found->leases.size() + keys.size() > limits.leases_per_session) {
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
     }
+    if (found->account->leases + keys.size() > limits.leases_per_uid) {
+      return AtLimit("TOO_MANY_LEASES", "leases_per_uid", limits.leases_per_uid);
+    }
     Namespace* const owner = state.FindNamespace(*place);
     std::vector<Share*> shares;
     shares.reserve(keys.size());
+    uint64_t bytes = 0;
     for (const ShareKey& key : keys) {
       shares.push_back(Find(owner, key));
       if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
+      const ShareFacts& facts = *shares.back()->facts;
+      bytes += facts.description.size() + facts.ns.size() + facts.name.size();
+      if (bytes > bytes_max) return AnswerTooLarge(bytes, shares.size(), keys.size(), bytes_max);
       const Arena& arena = *shares.back()->arena;
       if (!found->peer.MayOpen(arena.kind(), arena.device())) {
         return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), arena.kind(), arena.device());

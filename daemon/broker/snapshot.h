@@ -86,8 +86,10 @@ struct ListFilter {
   bool everybody = false;  // an administrator asks: whose it is does not matter
   std::string ns;          // empty: all
   std::string name_prefix;
-  SessionId session{};     // 0: any
-  size_t page_size = 0;    // REQUIRES: > 0
+  SessionId session{};   // 0: any
+  size_t page_size = 0;  // REQUIRES: > 0
+  // Of the rows as an answer says them, at most: then the page ends. The first row is on it whatever it has.
+  uint64_t bytes_max = UINT64_MAX;
   std::string page_token;  // empty: from the start. INVALID_ARGUMENT if it is none of ours
 };
 

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,10 +15,12 @@
 #include <vector>
 
 #include "daemon/at_limit.h"
+#include "daemon/broker/account.h"
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/flows.h"
+#include "daemon/broker/heap_use.h"
 #include "daemon/broker/namespace.h"
 #include "daemon/broker/road_table.h"
 #include "daemon/broker/session.h"
@@ -43,6 +46,11 @@ inline Status OnRoad(const Channel& channel) {
       .Because("CHANNEL_ON_ROAD");
 }
 
+// How many shares, leases or ends of channels are let go with the lock held once; the others when it was free between.
+inline constexpr uint64_t kStepsAtOnce = 64;
+// What looks through hazard pages may cost with the lock held once, about.
+inline constexpr uint64_t kLookNs = 200'000;
+
 // When the last seal of an arena is tried next: it can be slow where it is refused.
 struct Enforcement {
   Clock::time_point due{};  // from the start
@@ -64,7 +72,8 @@ struct Broker::State {
         backends(std::move(all)),
         policies(chosen.namespaces),
         default_policy(DefaultPolicy()),
-        flows(backends) {}
+        flows(backends),
+        descriptors_max(DescriptorsMax(chosen)) {}
 
   // Lookups: null for what is not there. What is another session's or another uid's is not there.
   Session* FindSession(SessionId id) const AB_REQUIRES(mutex);
@@ -101,6 +110,18 @@ struct Broker::State {
   uint64_t quota_bytes(const NamespaceKey& key) const AB_REQUIRES(mutex);
   NamespacePolicy DefaultPolicy() const;
 
+  // What there is; the holds in these pages are for the caller to count.
+  void Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const AB_EXCLUDES(mutex);
+
+  // What one user has (accounts.cc).
+  const std::shared_ptr<Account>& AccountOf(uint32_t uid) AB_REQUIRES(mutex);
+  static uint64_t DescriptorsMax(const Config& config);
+  // That the daemon keeps open for this user.
+  uint64_t DescriptorsOf(uint32_t uid, const Account& account) const AB_REQUIRES(mutex);
+  // RESOURCE_EXHAUSTED: limits.descriptors_per_uid has no room for so many more.
+  Status CheckDescriptors(const Session& session, uint64_t more) const AB_REQUIRES(mutex);
+  void DropUnusedAccounts() AB_REQUIRES(mutex);
+
   // Administration (administration.cc).
   Result<NamespaceKey> MeantBy(const NamespaceOf& of) const AB_REQUIRES(mutex);
   NamespaceQuota QuotaAt(const NamespaceKey& key) const AB_REQUIRES(mutex);
@@ -111,14 +132,7 @@ struct Broker::State {
     Namespace* ns = nullptr;  // lives as long as the Charge does
   };
   Result<Reserved> Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) AB_REQUIRES(mutex);
-  // Namespaces of one user, and arenas in them: those that are populated or dying right now included.
-  struct Belongings {
-    uint64_t namespaces = 0;
-    uint64_t arenas = 0;
-    uint64_t bytes = 0;
-  };
-  Belongings BelongingsOf(uint32_t uid) const AB_REQUIRES(mutex);
-  const std::shared_ptr<Quota>& PayerOf(uint32_t uid) AB_REQUIRES(mutex);
+  uint64_t NamespacesOf(uint32_t uid) const AB_REQUIRES(mutex);
   void DropLateTickets(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
 
   // Shares and leases (shares.cc).
@@ -143,11 +157,10 @@ struct Broker::State {
   Result<Namespace*> MakeNamespace(const Session& session, const NamespaceKey& key) AB_REQUIRES(mutex);
   Result<Channel*> MakeChannel(Namespace& ns, std::string_view name) AB_REQUIRES(mutex);
   Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role) const AB_REQUIRES(mutex);
-  void Close(const ChannelEnd& end, bool complete, Clock::time_point now) AB_REQUIRES(mutex);
-  void CloseEnds(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
+  void Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now)
+      AB_REQUIRES(mutex);
   void DropQueued(Channel& channel) AB_REQUIRES(mutex);
   void DropChannel(Channel& channel) AB_REQUIRES(mutex);
-  void DropLingering(Clock::time_point now) AB_REQUIRES(mutex);
 
   // Sending without calls (roads.cc).
   // Between whom a new road of this channel would lie. NOT_FOUND, NO_ROAD; RESOURCE_EXHAUSTED.
@@ -179,12 +192,25 @@ struct Broker::State {
   Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
 
   // Reading without calls (holds.cc).
+  // Whether the session may have one more page of holds. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid,
+  // descriptors_per_uid.
+  Status CheckPage(const Session& session) const AB_REQUIRES(mutex);
   void Enter(Share& share) AB_REQUIRES(mutex);
   void Await(Share& share) AB_REQUIRES(mutex);
   void Unwait(Share& share) AB_REQUIRES(mutex);
   void MarkEnforced(Arena& arena) AB_REQUIRES(mutex);
   void DropHolds(Session& session) AB_REQUIRES(mutex);
-  uint64_t SettleUnheld(Namespace& ns, Pins& pins) AB_REQUIRES(mutex);
+  // The account of its session has one less.
+  static void UncountPage(const Holding::Page& page);
+  // Something may have changed in its pages: it is looked at when its turn comes.
+  void WantLook(Namespace& ns) AB_REQUIRES(mutex);
+  // The next one, one of each user in turn. Null: none, or none whose user's budget has something left.
+  Namespace* NextToLookAt() AB_REQUIRES(mutex);
+  Namespace* NextOf(uint32_t uid) AB_REQUIRES(mutex);
+  // Looks at those that want it until that has cost about so much. Shares whose bytes wait no more.
+  uint64_t LookFor(uint64_t cost_max_ns) AB_REQUIRES(mutex);
+  bool GoOnUnheld(Share& share) AB_REQUIRES(mutex);
+  void EndRound(Namespace& ns) AB_REQUIRES(mutex);
   // That one session may pin of this device.
   uint64_t pinned_bytes_max(const Device& device) const;
 
@@ -196,6 +222,8 @@ struct Broker::State {
   // `why`: for those who watch.
   void Withdraw(Share& share, const Session* who, std::string_view why) AB_REQUIRES(mutex);
   void Settle(Share& share) AB_REQUIRES(mutex);
+  // REQUIRES: it is let go, and no session holds it.
+  void Reuse(Share& share) AB_REQUIRES(mutex);
   void Drop(const Share& share) AB_REQUIRES(mutex);
   void Give(Session& session, Arena& arena) AB_REQUIRES(mutex);
   void AddHolder(const Arena& arena, const Session& session, Access access) AB_REQUIRES(mutex);
@@ -209,13 +237,28 @@ struct Broker::State {
   void Lose(Share& share) AB_REQUIRES(mutex);
   // The maker says so. Notes in `ended` what it and others must hear.
   void EndFence(Session& maker, ShareId share, bool lost, EndedFences* ended) AB_REQUIRES(mutex);
-  void Abandon(Session& session, Clock::time_point now) AB_REQUIRES(mutex);
   void RetireIfIdle(Arena& arena) AB_REQUIRES(mutex);
-  void WithdrawOrphans(Clock::time_point now) AB_REQUIRES(mutex);
-  void WithdrawExpired(Clock::time_point now) AB_REQUIRES(mutex);
+
+  // What ends many things at once, in slices (backlog.cc). Each takes its steps off `steps`.
+  // Clears a session that has ended. True: nothing is left of it.
+  bool Abandon(Session& session, uint64_t* steps) AB_REQUIRES(mutex);
+  bool AbandonArenas(Session& session, uint64_t* steps) AB_REQUIRES(mutex);
+  void AbandonShare(Session& session, Share& share) AB_REQUIRES(mutex);
+  void ClearSessions(uint64_t* steps) AB_REQUIRES(mutex);
+  void ClearQueues(uint64_t* steps) AB_REQUIRES(mutex);
+  void WithdrawOrphans(Clock::time_point now, uint64_t* steps) AB_REQUIRES(mutex);
+  void WithdrawExpired(Clock::time_point now, uint64_t* steps) AB_REQUIRES(mutex);
+  void DropLingering(Clock::time_point now, uint64_t* steps) AB_REQUIRES(mutex);
+  // One slice of all that is due. True: more is.
+  bool ClearSome(Clock::time_point now) AB_REQUIRES(mutex);
+  // True: free heap is to be given back to the system; it is told once.
+  bool WantsTrim() AB_REQUIRES(mutex);
+  std::optional<Clock::time_point> NextDue() const AB_REQUIRES(mutex);
+
   // The end that its namespace and its maker set to a share. True: it is the first of all to come.
   bool Limit(Share& share, std::chrono::milliseconds asked) AB_REQUIRES(mutex);
   void TakeName(Share& share) AB_REQUIRES(mutex);
+  // Into `dead`.
   void DropUnusedNamespaces() AB_REQUIRES(mutex);
   void NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now) AB_REQUIRES(mutex);
 
@@ -236,11 +279,18 @@ struct Broker::State {
   std::map<NamespaceKey, std::unique_ptr<Namespace>> namespaces AB_GUARDED_BY(mutex);  // keys view their own names
   std::map<SessionId, std::unique_ptr<Session>> sessions AB_GUARDED_BY(mutex);
   std::map<Token, SessionId> tokens AB_GUARDED_BY(mutex);
-  std::unordered_map<uint32_t, uint64_t> sessions_of_uid AB_GUARDED_BY(mutex);
-  std::unordered_map<uint32_t, std::shared_ptr<Quota>> payers AB_GUARDED_BY(mutex);      // users who have memory
-  std::unordered_map<uint32_t, uint64_t> description_bytes_of_uid AB_GUARDED_BY(mutex);  // of all its shares
-  std::unordered_set<Share*> orphans AB_GUARDED_BY(mutex);                       // unnamed ones whose maker is gone
+  std::unordered_map<uint32_t, std::shared_ptr<Account>> accounts AB_GUARDED_BY(mutex);
+  // By the end of their grace: unnamed shares whose maker is gone. One whose grace has ended and that is leased is not
+  // there until the lease ends; one that may be held waits in its Holding.
+  std::set<std::pair<Clock::time_point, Share*>> orphans AB_GUARDED_BY(mutex);
   std::set<std::pair<Clock::time_point, Share*>> expiring AB_GUARDED_BY(mutex);  // named ones, by their end
+  // Sessions that have ended and are not cleared away yet: nothing finds them. One of them after the other, in turn.
+  std::deque<std::unique_ptr<Session>> leaving AB_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Session>> cleared AB_GUARDED_BY(mutex);     // they die outside of the lock
+  std::vector<std::shared_ptr<const void>> dropped AB_GUARDED_BY(mutex);  // so do pages and rings of sessions
+  std::vector<std::unique_ptr<Namespace>> dead AB_GUARDED_BY(mutex);      // too
+  // Queues of channels of which nobody receives any more; their shares count as queued.
+  std::deque<std::deque<Share*>> unqueued AB_GUARDED_BY(mutex);
   // Without a writer, not yet immutable for everybody.
   std::unordered_map<Arena*, Enforcement> to_enforce AB_GUARDED_BY(mutex);
   // Of arenas whose block does not know its holders, dying ones included.
@@ -249,9 +299,12 @@ struct Broker::State {
   uint64_t leases AB_GUARDED_BY(mutex) = 0;
   std::unordered_map<ChannelId, Channel*> channels AB_GUARDED_BY(mutex);
   // Nobody has them open, and nobody was there to receive yet: until when they wait for that.
-  std::unordered_map<Channel*, Clock::time_point> lingering AB_GUARDED_BY(mutex);
+  std::set<std::pair<Clock::time_point, Channel*>> lingering AB_GUARDED_BY(mutex);
   std::unordered_set<Namespace*> waited_in AB_GUARDED_BY(mutex);  // those with shares that wait for holds to end
-  std::atomic<bool> holds_waiting{false};                         // it is not empty
+  std::set<std::pair<uint64_t, Namespace*>> to_look_at AB_GUARDED_BY(mutex);  // of these, by user
+  uint64_t looked_at AB_GUARDED_BY(mutex) = 0;                                // whose turn it was last
+  std::vector<SessionId> over_limit AB_GUARDED_BY(mutex);                     // found by looks; not told yet
+  std::atomic<bool> holds_waiting{false};                                     // it is not empty
   std::vector<SessionRing> rings AB_GUARDED_BY(mutex);
   std::atomic<bool> has_rings{false};  // it is not empty
   RoadTable roads AB_GUARDED_BY(mutex);
@@ -273,7 +326,9 @@ struct Broker::State {
   uint64_t tickets_redeemed_total AB_GUARDED_BY(mutex) = 0;
   uint64_t tickets_expired_total AB_GUARDED_BY(mutex) = 0;
   uint64_t tickets_refused_total AB_GUARDED_BY(mutex) = 0;
+  HeapUse heap AB_GUARDED_BY(mutex);  // of shares and leases
   Flows flows AB_GUARDED_BY(mutex);
+  const uint64_t descriptors_max;
   // On whose account arenas go for as long as the lock is held; kRelease between verbs.
   FreeCause because AB_GUARDED_BY(mutex) = FreeCause::kRelease;
 };

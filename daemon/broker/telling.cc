@@ -84,8 +84,7 @@ Visitor Broker::State::VisitorOf(const Session& session) {
 }
 
 uint64_t Broker::State::HistoryRoom(const Share& share) const {
-  const auto described = description_bytes_of_uid.find(share.maker_uid);
-  const uint64_t has = described == description_bytes_of_uid.end() ? 0 : described->second;
+  const uint64_t has = accounts.at(share.maker_uid)->description_bytes;
   const uint64_t own = share.history == nullptr ? 0 : share.history->bytes();
   const uint64_t of_uid = config.limits.description_bytes_per_uid / 2;  // the other half is for what its user says
   const uint64_t left = of_uid - std::min(of_uid, has - std::min(has, own));
@@ -94,7 +93,8 @@ uint64_t Broker::State::HistoryRoom(const Share& share) const {
 
 void Broker::State::ChargeHistory(const Share& share, uint64_t before) {
   const uint64_t after = share.history->bytes();
-  if (after != before) description_bytes_of_uid[share.maker_uid] += after - before;  // wraps round where it is less
+  if (after != before)
+    accounts.at(share.maker_uid)->description_bytes += after - before;  // wraps round where it is less
 }
 
 void Broker::State::NoteReader(const Session& session, Share& share, std::string_view note) {

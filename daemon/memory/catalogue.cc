@@ -64,8 +64,12 @@ Catalogue::Catalogue(UniqueFd file, std::byte* base, uint64_t capacity)
     : file_(std::move(file)), base_(base), table_{base, {capacity}} {}
 
 Catalogue::~Catalogue() {
-  if (open_) Store(header().closed, 1, kRelease);
+  Close();
   ::munmap(base_, bytes());
+}
+
+void Catalogue::Close() {
+  if (open_) Store(header().closed, 1, kRelease);
 }
 
 Result<UniqueFd> Catalogue::Export() const { return ReopenMemfd(file_.get(), O_RDONLY | O_NONBLOCK); }

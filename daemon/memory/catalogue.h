@@ -43,11 +43,12 @@ class Catalogue {
  public:
   // For at most `capacity` shares at a time. RESOURCE_EXHAUSTED: no descriptor, no memory.
   static Result<std::unique_ptr<Catalogue>> Create(uint64_t capacity, const std::array<uint8_t, 16>& broker_id);
-  // Who still maps it sees that it is closed.
   ~Catalogue();
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
 
+  // Who still maps it sees that it is closed. Idempotent; a catalogue that dies is closed.
+  void Close();
   // A read-only description of its own. Thread-safe.
   Result<UniqueFd> Export() const;
 

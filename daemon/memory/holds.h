@@ -25,6 +25,7 @@ class HoldsPage {
   Result<UniqueFd> Export() const;
   // The session has mapped it: nobody can map it writable any more, nor take its memory away. Idempotent.
   Status Seal();
+  bool sealed() const { return pages_->sealed(); }
 
   const holds::Page& page() const { return page_; }
   bool Has(uint64_t hold) const { return holds::Has(page_, hold); }

@@ -113,7 +113,11 @@ class HostBackend final : public MemoryBackend {
   HandleKind kind() const override { return HandleKind::kMemfd; }
   std::vector<Device> devices() const override { return {Device{kDeviceCpu, 0, {}}}; }
   uint64_t Footprint(const Device& device, uint64_t size) const override;
-  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override;
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    return AllocateWithProgress(device, size, {});
+  }
+  Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
+                                                            const Progress& progress) override;
   Usage usage(const Device&) const override { return {capacity_->bytes(), capacity_->used(), 0}; }
   uint64_t Trim() override { return 0; }
 
@@ -133,7 +137,8 @@ uint64_t HostBackend::Footprint(const Device&, uint64_t size) const {
   return (size + unit - 1) / unit * unit;
 }
 
-Result<std::unique_ptr<MemoryBlock>> HostBackend::Allocate(const Device& device, uint64_t size) {
+Result<std::unique_ptr<MemoryBlock>> HostBackend::AllocateWithProgress(const Device& device, uint64_t size,
+                                                                       const Progress& progress) {
   const uint64_t footprint = Footprint(device, size);
   if (footprint == 0) return InvalidArgument("host memory: a block of ", size, " bytes cannot be");
   AB_RETURN_IF_ERROR(capacity_->Reserve(footprint));
@@ -141,7 +146,7 @@ Result<std::unique_ptr<MemoryBlock>> HostBackend::Allocate(const Device& device,
 
   auto original = CreateMemfd(footprint);
   if (!original.ok()) return original.status();
-  AB_RETURN_IF_ERROR(PopulateMemfd(original->get(), footprint, PagesOf(size)));
+  AB_RETURN_IF_ERROR(PopulateMemfd(original->get(), footprint, PagesOf(size), progress));
   auto keep = ReopenMemfd(original->get(), O_RDONLY);
   if (!keep.ok()) return keep.status();
   auto sealer = ReopenMemfd(original->get(), O_RDWR);

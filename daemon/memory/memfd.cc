@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <thread>
 #include <tuple>
 
 #include "proto/boundary/failpoint.h"
@@ -32,8 +34,10 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kPopulateStep = 2ull << 20;   // between two steps the kernel may schedule somebody else
-constexpr uint64_t kCollapseStep = 32ull << 20;  // each one makes every processor hand in its lists of pages
+constexpr uint64_t kPopulateStep = 2ull << 20;  // between two steps the kernel may schedule somebody else
+constexpr uint64_t kReserveStep = 64ull << 20;
+constexpr std::chrono::milliseconds kSlowStep{100};  // of the failpoint
+constexpr uint64_t kCollapseStep = 32ull << 20;      // each one makes every processor hand in its lists of pages
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
   return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
@@ -69,6 +73,18 @@ void Collapse(const WritableMap& map, uint64_t offset, uint64_t size) {
     if (map.Advise(offset + at, 1, MADV_POPULATE_WRITE) != 0) return;
   }
   if (whole > 0) std::ignore = map.Advise(offset, whole, MADV_COLLAPSE);
+}
+
+// In steps, each of which takes some tens of milliseconds.
+Status Reserve(int fd, uint64_t size, const std::function<void()>& progress) {
+  for (uint64_t offset = 0; offset < size; offset += kReserveStep) {
+    const uint64_t step = std::min(kReserveStep, size - offset);
+    if (::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(step)) != 0) {
+      return OutOfMemory("reserving", size, errno);
+    }
+    if (progress) progress();
+  }
+  return Ok();
 }
 
 }  // namespace
@@ -113,11 +129,9 @@ bool HasMemfdAlone(int keep) {
   return true;
 }
 
-Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages) {
+Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::function<void()>& progress) {
   // fallocate makes small pages whatever was advised; populating holes reports a lack of memory just as well.
-  if (pages == MemfdPages::kSmall) {
-    if (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) return OutOfMemory("reserving", size, errno);
-  }
+  if (pages == MemfdPages::kSmall) AB_RETURN_IF_ERROR(Reserve(fd, size, progress));
   const WritableMap map(fd, size);
   if (!map.ok()) return OutOfMemory("mapping", size, errno);
   // Whatever does not come as a huge page comes as small ones, and right.
@@ -134,6 +148,8 @@ Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages) {
     // Before Linux 5.14 there is no such advice: what fallocate reserved is enough, only slower at first touch.
     if (error == EINVAL && pages == MemfdPages::kSmall) return Ok();
     if (error != 0) return OutOfMemory("populating", size, error);
+    if (Failpoint("populate_slowly")) std::this_thread::sleep_for(kSlowStep);
+    if (progress) progress();
   }
   return Ok();
 }

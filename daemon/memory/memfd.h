@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -35,7 +36,7 @@ enum class MemfdPages {
 
 // Reserves and faults in every page, so that no borrower meets SIGBUS and no first write pays for a page fault.
 // REQUIRES: `fd` is writable and not sealed.
-Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages);
+Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::function<void()>& progress = {});
 
 // How a memfd gets huge pages from this kernel (transparent_hugepage/shmem_enabled); kSmall: not at all.
 MemfdPages MemfdHugePages();

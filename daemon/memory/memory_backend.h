@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,10 @@ class MemoryBlock {
   virtual bool MayBeEnforced() const { return true; }
 };
 
+// How work that takes long says that it has got further: called from the thread that does it, after every few
+// megabytes. Empty: nobody asks.
+using Progress = std::function<void()>;
+
 // Thread-safe.
 class MemoryBackend {
  public:
@@ -44,6 +49,11 @@ class MemoryBackend {
   virtual uint64_t Footprint(const Device& device, uint64_t size) const = 0;
   // Blocks for as long as populating takes: call it on a worker. RESOURCE_EXHAUSTED names capacity and use.
   virtual Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) = 0;
+  // The same, and says how it gets on where populating takes its time.
+  virtual Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
+                                                                    const Progress& /*progress*/) {
+    return Allocate(device, size);
+  }
 
   struct Usage {
     uint64_t capacity_bytes = 0;

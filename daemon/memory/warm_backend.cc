@@ -52,18 +52,19 @@ std::vector<WarmBackend::Wish> WarmBackend::Wanted() const {
   return wanted;
 }
 
-Result<std::unique_ptr<MemoryBlock>> WarmBackend::Allocate(const Device& device, uint64_t size) {
+Result<std::unique_ptr<MemoryBlock>> WarmBackend::AllocateWithProgress(const Device& device, uint64_t size,
+                                                                       const Progress& progress) {
   const Wish wish{device, inner_.Footprint(device, size)};
   if (wish.footprint != 0) {
     const MutexLock lock(mutex_);
     if (wish.footprint <= cache_bytes_) Remember(wish);
     if (auto block = TakeCached(wish); block != nullptr) return block;
   }
-  auto fresh = inner_.Allocate(device, size);
+  auto fresh = inner_.AllocateWithProgress(device, size, progress);
   if (fresh.ok() || fresh.status().code() != Code::kResourceExhausted) return fresh;
   const MutexLock no_refill(refilling_);
   Trim();
-  return inner_.Allocate(device, size);
+  return inner_.AllocateWithProgress(device, size, progress);
 }
 
 MemoryBackend::Usage WarmBackend::usage(const Device& device) const {

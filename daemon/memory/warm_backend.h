@@ -27,7 +27,11 @@ class WarmBackend final : public MemoryBackend {
   std::vector<Device> devices() const override { return inner_.devices(); }
   uint64_t Footprint(const Device& device, uint64_t size) const override { return inner_.Footprint(device, size); }
   // A cached block of exactly that footprint, or a new one. When the inner backend is full the cache goes first.
-  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override;
+  Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
+    return AllocateWithProgress(device, size, {});
+  }
+  Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
+                                                            const Progress& progress) override;
   Usage usage(const Device& device) const override;
   uint64_t Trim() override;
 

@@ -165,7 +165,7 @@ class Service final : public v1::Broker::CallbackService {
   template <class Request, class Message>
   Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer,
                 Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
-    const auto caller = CallerOf(*context);
+    const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
     auto result = Serving(asked, [&] { return (verbs_.*verb)(*caller, request); });
     if (!result.ok()) return Finished(context, asked, result.status(), caller->session);
@@ -183,7 +183,7 @@ class Service final : public v1::Broker::CallbackService {
   template <class Request, class Message>
   Unary* Started(Context* context, Asked asked, Request& request, Message* answer,
                  WaiterId (Verbs::*verb)(const Caller&, Request&, const Reply<Message>&)) {
-    const auto caller = CallerOf(*context);
+    const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
     auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC's from here on; OnDone deletes it
     call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
@@ -216,6 +216,15 @@ class Service final : public v1::Broker::CallbackService {
     auto peer = callers_.PeerOf(context);
     if (!peer.ok()) return peer.status();
     return verbs_.OpenSession(request, *std::move(peer));
+  }
+
+  // A caller that has given up must not find its request done later. Its own deadline does not tell, since gRPC counts
+  // that anew from the arrival of the call here; its cancellation comes behind the call.
+  Result<Caller> CallerWhoWaits(const Context& context, const Asked& asked) {
+    if (IsServedLate(asked.verb) || !context.IsCancelled()) return CallerOf(context);
+    return Status(Code::kCancelled,
+                  Concat("the call had ended when the broker came to this ", NameOf(asked.verb), ": nothing was done"),
+                  "NOT_SERVED");
   }
 
   Result<Caller> CallerOf(const Context& context) {

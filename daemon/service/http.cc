@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -61,6 +62,26 @@ bool DescriptorsAreScarce() {
   return !probe.valid() || static_cast<rlim_t>(probe.get()) > limit.rlim_cur / 2;
 }
 
+// The name or address in a Host header, without port and brackets, in lower case.
+Endpoint HostIn(std::string_view header) {
+  Endpoint host;
+  host.bracketed = header.starts_with('[');
+  const size_t end = host.bracketed ? header.find(']') : header.find(':');
+  host.host = header.substr(host.bracketed ? 1 : 0, end == header.npos ? end : end - (host.bracketed ? 1 : 0));
+  if (host.host.ends_with('.')) host.host.pop_back();
+  std::ranges::transform(host.host, host.host.begin(),
+                         [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+  return host;
+}
+
+// An address cannot be made to mean another host. A browser always says a Host.
+bool IsOurs(const char* header, const std::vector<std::string>& names) {
+  if (header == nullptr) return true;
+  const Endpoint host = HostIn(header);
+  if (host.host == "localhost" || host.host.ends_with(".localhost")) return true;
+  return NumericAddress(host).ok() || std::ranges::find(names, host.host) != names.end();
+}
+
 }  // namespace
 
 struct Http::State {
@@ -96,6 +117,12 @@ void Http::State::Send(evhttp_request* request, int code, const char* type, std:
 
 void Http::State::Answer(evhttp_request* request) const {
   constexpr char kText[] = "text/plain; charset=utf-8";
+  if (!IsOurs(::evhttp_find_header(::evhttp_request_get_input_headers(request), "Host"), pages.hosts)) {
+    constexpr int kMisdirected = 421;
+    return Send(
+        request, kMisdirected, kText,
+        "this daemon is asked for as localhost, by an address, or by a name in its configuration's http.hosts\n");
+  }
   const evhttp_uri* const uri = ::evhttp_request_get_evhttp_uri(request);
   const char* const found = uri == nullptr ? nullptr : ::evhttp_uri_get_path(uri);
   const std::string_view path = found == nullptr || *found == '\0' ? "/" : found;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -18,6 +19,9 @@ class Http {
     std::function<std::string()> metrics;  // Prometheus' text format
     std::function<std::string()> status;   // HTML
     std::function<bool()> is_ready;
+    // Names by which the door may be asked for beside localhost and addresses, in lower case. Another name is refused:
+    // a page of a stranger's whose name is made to lead here (DNS rebinding) reads nothing.
+    std::vector<std::string> hosts;
   };
 
   // `address`: HOST:PORT, an IPv4 address or an IPv6 one in brackets; port 0: any. INVALID_ARGUMENT: it is none.

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,10 @@ namespace {
 
 constexpr size_t kPayloadBytesMax = kFrameBytesMax - sizeof(FrameHeader);
 constexpr size_t kErrorTextBytesMax = 4096;
+// Before a socket is tried again that said it would take more and took nothing: twice as long each time.
+constexpr std::chrono::milliseconds kNoPause{0};
+constexpr std::chrono::milliseconds kPauseMin{1};
+constexpr std::chrono::milliseconds kPauseMax{250};
 // The kernel counts the unread descriptors of all: this peer need not be the one who hoards them.
 constexpr std::string_view kNoneLeft =
     "too many of the broker's descriptors are in flight, unread by others: try again";
@@ -74,12 +79,19 @@ void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool mem
   Send(AnswerHeader(request, status.code(), memory_wanted), payload, {});
 }
 
+void Lifeline::TellProgress(const FrameHeader& request) {
+  MutexLock lock(mutex_);
+  if (closed_ || cut_ != kNotCut || !owed_.empty()) return;
+  static_cast<void>(SendFrame(socket_.get(), {request.verb, kFrameProgress, 0, request.request}, {}, -1, false));
+}
+
 // Under the lock of who cuts it: what is taken afterwards would be served although its client hears that it was not.
 Result<bool> Lifeline::TakeFromMailbox(std::span<std::byte> buffer, Frame* frame) {
   MutexLock lock(mutex_);
   if (closed_ || cut_ != kNotCut) return false;
   AB_RETURN_IF_ERROR(mailbox->Take(buffer, &frame->header, &frame->payload));
-  frame->header.flags = static_cast<uint16_t>((frame->header.flags & kFrameNoReply) | kFrameInMailbox);
+  constexpr uint16_t kTaken = kFrameNoReply | kFrameDeadline | kFrameProgress;
+  frame->header.flags = static_cast<uint16_t>((frame->header.flags & kTaken) | kFrameInMailbox);
   return true;
 }
 
@@ -153,8 +165,9 @@ SendOutcome Lifeline::SendNow(Outgoing* frame) {
   return SendFrame(socket_.get(), frame->header, frame->payload, -1, false);
 }
 
-void Lifeline::Flush() {
+std::optional<std::chrono::milliseconds> Lifeline::Flush() {
   MutexLock lock(mutex_);
+  bool sent = false;
   while (!owed_.empty() && !closed_ && cut_ == kNotCut) {
     Owed& next = owed_.front();
     owed_bytes_ -= sizeof next.header + next.payload.size();
@@ -163,12 +176,17 @@ void Lifeline::Flush() {
     if (outcome == SendOutcome::kAgain) {
       next = {frame.header, std::string(frame.payload), std::move(frame.descriptor)};
       owed_bytes_ += sizeof next.header + next.payload.size();
-      return;
+      if (sent) return pause_ = kNoPause, WantWritable(true), std::nullopt;
+      WantWritable(false);
+      return pause_ = std::clamp(2 * pause_, kPauseMin, kPauseMax);
     }
-    if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean);
+    if (outcome != SendOutcome::kSent) return CutLocked(EndCause::kClean), std::nullopt;
     owed_.pop_front();
+    sent = true;
   }
+  pause_ = kNoPause;
   WantWritable(false);
+  return std::nullopt;
 }
 
 void Lifeline::WantWritable(bool wanted) {

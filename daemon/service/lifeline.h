@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,7 +29,8 @@ namespace arraybridge {
 // A flag of our own in a request that came by the mailbox: its answer goes there, if the client still looks.
 inline constexpr uint16_t kFrameInMailbox = 0x8000;
 
-// Answer, Refuse and Cut are thread-safe: a worker may answer what the loop received. The rest is the loop's.
+// Answer, Refuse, TellProgress and Cut are thread-safe: a worker may answer what the loop received. The rest is the
+// loop's.
 class Lifeline {
  public:
   // Takes back what an answer granted whose descriptor could not be sent: the client hears a refusal instead. Called
@@ -54,6 +56,7 @@ class Lifeline {
   bool watched = false;                     // the loop looks into both by itself
   bool rests = false;                       // its client asks by the socket for now
   int quiet_turns = 0;                      // of the loop, since there was something in them
+  uint64_t served = 0;                      // when its socket was, counted by the loop
 
   // The request that stands in the mailbox. False: it has ended, and its client knows that nobody takes it any more.
   // INVALID_ARGUMENT: it is none.
@@ -65,8 +68,11 @@ class Lifeline {
   void AnswerBytes(const FrameHeader& request, std::string_view payload, PassedFd descriptor, bool memory_wanted)
       AB_EXCLUDES(mutex_);
   void Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) AB_EXCLUDES(mutex_);
-  // The socket takes more. Sends what waits.
-  void Flush() AB_EXCLUDES(mutex_);
+  // That work for it gets further. Left out where the peer does not read.
+  void TellProgress(const FrameHeader& request) AB_EXCLUDES(mutex_);
+  // The socket takes more. Sends what waits. A duration: it took nothing, although it said so (the kernel has no
+  // memory, or no buffers), and is to be tried again after as long; until then epoll is not asked about it.
+  std::optional<std::chrono::milliseconds> Flush() AB_EXCLUDES(mutex_);
   // No more requests, no more answers; the loop sees the end of the stream. The first cause counts.
   void Cut(EndCause cause) AB_EXCLUDES(mutex_);
   std::optional<EndCause> cut() const;
@@ -108,7 +114,8 @@ class Lifeline {
   mutable Mutex mutex_;
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
-  std::atomic<int> cut_{kNotCut};  // an EndCause; written under the mutex
+  std::chrono::milliseconds pause_ AB_GUARDED_BY(mutex_){0};  // after the last Flush that sent nothing; 0: it sent
+  std::atomic<int> cut_{kNotCut};                             // an EndCause; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 

@@ -20,11 +20,14 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kEventsMax = 64;
+constexpr size_t kEventsMax = 1024;    // as many as there are sessions: users in turn need all of them
 constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
 constexpr unsigned kLooksMax = 16;     // into mailboxes and rings, before the sockets have their turn
-constexpr int kLastFramesMax = 1024;   // of a process that died: what it sent before is still served
-constexpr uint64_t kWakeTag = 0;       // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
+constexpr std::chrono::microseconds kSocketsWithin{100};  // the same in time
+constexpr std::chrono::microseconds kLongYield{200};      // somebody else needs the processor
+constexpr std::chrono::milliseconds kYieldPause{5};       // after one
+constexpr int kLastFramesMax = 1024;                      // of a process that died: what it sent before is still served
+constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
 
 bool HasSeveralCpus() {
   cpu_set_t cpus;
@@ -37,6 +40,11 @@ log::About AboutCut(const Peer& peer, uint64_t session, std::string_view reason)
            {"process_id", std::to_string(peer.process_id)},
            {"session", std::to_string(session)},
            {"reason", std::string(reason)}}};
+}
+
+// Its caller was told that time was up, and must not find it done later.
+bool IsOverdue(const FrameHeader& request, Clock::time_point now) {
+  return (request.flags & kFrameDeadline) != 0 && IsDeadlinePast(request.status, InMilliseconds(now));
 }
 
 // What a client sent is a stranger's file: closing it may take as long as the stranger likes.
@@ -94,33 +102,50 @@ void LocalDoor::Run() {
   bool busy = false;
   while (!stopping_.load()) {
     const int count = WaitForEvents(busy && LooksAgain(), events);
-    for (int i = 0; i < count; ++i)
-      HandleEvent(events[static_cast<size_t>(i)].data.u64, events[static_cast<size_t>(i)].events);
+    ServeEvents(std::span(events).first(static_cast<size_t>(count)));
     CutLateHellos();
+    RetryBlocked();
     const bool served = ServeWatched();
     busy = count > 0 || served;
   }
 }
 
-// Sleeps until something happens or a hello is due.
+// Sleeps until something happens or is due. Where others need the processor a yield lasts as long as they like, while a
+// sleep in epoll_wait ends when a frame comes: then the loop does not yield for a while.
 int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const int most = static_cast<int>(events.size());
   const auto look = [&](int timeout_ms) {
     looks_ = 0;
-    return ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
+    const int count = ::epoll_wait(epoll_.get(), events.data(), most, timeout_ms);
+    looked_at_ = Clock::now();
+    return std::max(count, 0);
   };
-  const auto until = busy ? Clock::now() + config_.spin : Clock::time_point{};
-  while (busy && Clock::now() < until) {
-    if (!StandsSoon()) ::sched_yield();
+  auto now = busy ? Clock::now() : Clock::time_point{};
+  const auto until = now + config_.spin;
+  while (busy && now >= yields_from_ && now < until) {
+    if (!StandsSoon()) {
+      ::sched_yield();
+      const auto after = Clock::now();
+      if (after - now > kLongYield) yields_from_ = after + kYieldPause;
+      now = after;
+    }
     const bool stands = SomethingStands();
-    if (stands && ++looks_ < kLooksMax) return 0;
+    if (stands && ++looks_ < kLooksMax && now - looked_at_ < kSocketsWithin) return 0;
     const int count = look(0);
     if (count != 0 || stands) return count;
+    now = looked_at_;
   }
   if (!FallAsleep()) return look(0);
-  if (hellos_.empty()) return look(-1);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(hellos_.front().first - Clock::now());
-  return look(static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3600'000)));
+  return look(TimeoutMs());
+}
+
+int LocalDoor::TimeoutMs() const {
+  auto due = Clock::time_point::max();
+  if (!hellos_.empty()) due = hellos_.front().first;
+  if (!blocked_.empty()) due = std::min(due, blocked_.begin()->first);
+  if (due == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3600'000));
 }
 
 void LocalDoor::RunPosted() {
@@ -179,6 +204,58 @@ void LocalDoor::CutLateHellos() {
   }
 }
 
+void LocalDoor::ServeEvents(std::span<const epoll_event> events) {
+  if (events.size() <= 1) {
+    for (const epoll_event& event : events) HandleEvent(event.data.u64, event.events);
+    return;
+  }
+  struct Waiting {
+    uint64_t served = 0;
+    const epoll_event* event = nullptr;
+  };
+  std::map<uint32_t, std::vector<Waiting>> of_user;
+  for (const epoll_event& event : events) {
+    const auto found = lifelines_.find(event.data.u64 / 2);
+    if (found == lifelines_.end()) {
+      HandleEvent(event.data.u64, event.events);
+      continue;
+    }
+    of_user[found->second->peer().uid].push_back({found->second->served, &event});
+  }
+  for (auto& [uid, waiting] : of_user) std::ranges::stable_sort(waiting, {}, &Waiting::served);
+  const auto end = Clock::now() + kTurn;
+  auto user = of_user.lower_bound(first_user_);
+  for (size_t round = 0, left = of_user.size(), served = 0; left > 0; ++round, served = 0) {
+    for (size_t i = 0; i < of_user.size(); ++i, ++user) {
+      if (user == of_user.end()) user = of_user.begin();
+      if (round >= user->second.size()) continue;
+      if (round > 0 && Clock::now() >= end) {
+        first_user_ = user->first;
+        return;
+      }
+      ++served;
+      const epoll_event& event = *user->second[round].event;
+      const auto line = lifelines_.find(event.data.u64 / 2);
+      if (line == lifelines_.end()) continue;  // ended earlier in this turn
+      line->second->served = ++turn_;
+      HandleEvent(event.data.u64, event.events);
+    }
+    left = served;
+  }
+}
+
+void LocalDoor::RetryBlocked() {
+  while (!blocked_.empty() && blocked_.begin()->first <= Clock::now()) {
+    const uint64_t key = blocked_.begin()->second;
+    blocked_.erase(blocked_.begin());
+    if (const auto found = lifelines_.find(key); found != lifelines_.end()) Flush(found->second);
+  }
+}
+
+void LocalDoor::Flush(const LifelinePointer& line) {
+  if (const auto pause = line->Flush()) blocked_.emplace(Clock::now() + *pause, line->key());
+}
+
 void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   if (tag == kWakeTag) return RunPosted();
   if (tag == DescriptorsInFlight::kGraveTag) return ForgetUsers();
@@ -189,7 +266,7 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
     for (int i = 0; i < kLastFramesMax && ServeOne(line); ++i) continue;
     return End(line, EndCause::kKilled);
   }
-  if ((events & EPOLLOUT) != 0) line->Flush();
+  if ((events & EPOLLOUT) != 0) Flush(line);
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   for (int i = 0; i < kFramesPerTurnMax && ServeOne(line); ++i) continue;
 }
@@ -239,6 +316,12 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
   }
   if (frame.header.verb == static_cast<uint16_t>(Verb::kOpenSession)) return ServeHello(line, frame);
   if (!line->session) return Violation(line, frame.header, FailedPrecondition("the first frame must be OpenSession"));
+  if (IsOverdue(frame.header, begun_)) {
+    return Refuse(line, frame.header,
+                  DeadlineExceeded("the deadline of this ", NameOf(Verb{frame.header.verb}),
+                                   " had passed when the broker came to it: nothing was done, ask again")
+                      .Because("NOT_SERVED"));
+  }
   ServeVerb(line, frame);
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -41,6 +42,8 @@ class LocalDoor {
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
+  // How long one kind of events keeps the others waiting: sockets, and what is watched.
+  static constexpr std::chrono::microseconds kTurn{1000};
   struct Requests;
   using LifelinePointer = std::shared_ptr<Lifeline>;
   // What one user has here. It stays until the last of its descriptors was read, or its process has gone.
@@ -51,6 +54,14 @@ class LocalDoor {
 
   void Run();
   int WaitForEvents(bool busy, std::span<epoll_event> events);
+  // Milliseconds until a hello is due or a socket is to be tried again; -1: there is neither.
+  int TimeoutMs() const;
+  // Users in turn, of each the lifeline that was served least recently, until the turn has taken kTurn: what is left is
+  // told again by the next epoll_wait.
+  void ServeEvents(std::span<const epoll_event> events);
+  // Sockets whose buffers the kernel could not fill when they said that they could take more.
+  void RetryBlocked();
+  void Flush(const LifelinePointer& line);
   void RunPosted() AB_EXCLUDES(mutex_);
   void Admit(Connection connection);
   bool AwaitsHello(uint64_t key) const;
@@ -112,7 +123,13 @@ class LocalDoor {
   UniqueFd epoll_;
   UniqueFd wake_;
   const bool has_several_cpus_;
-  unsigned looks_ = 0;  // that found something, since the sockets were looked at
+  unsigned looks_ = 0;             // that found something, since the sockets were looked at
+  Clock::time_point looked_at_;    // when they were
+  Clock::time_point yields_from_;  // until then to yield is to wait for others who need the processor
+  uint64_t turn_ = 0;
+  uint32_t first_user_ = 0;  // whose turn it is first
+  // Lifelines by when they are to be flushed again.
+  std::multimap<Clock::time_point, uint64_t> blocked_;
   std::unique_ptr<Requests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
@@ -126,6 +143,7 @@ class LocalDoor {
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);
+  size_t next_watched_ = 0;               // where the last turn through them came to
   std::vector<LifelinePointer> watched_;  // whose rings and mailboxes the loop looks into by itself
   std::thread thread_;                    // last: it uses all of the above
 };

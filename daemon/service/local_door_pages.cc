@@ -93,8 +93,12 @@ bool LocalDoor::StandsSoon() const {
 bool LocalDoor::ServeWatched() {
   std::erase_if(watched_, [](const auto& line) { return !line->open(); });
   bool any = false;
+  const auto end = Clock::now() + kTurn;
   // Who is served may end, but nobody comes.
-  for (const LifelinePointer& line : watched_) {
+  for (size_t i = 0; i < watched_.size(); ++i) {
+    if (any && Clock::now() >= end) break;
+    if (++next_watched_ >= watched_.size()) next_watched_ = 0;
+    const LifelinePointer& line = watched_[next_watched_];
     if (!Stands(*line)) {
       ++line->quiet_turns;
       continue;

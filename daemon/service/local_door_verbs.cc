@@ -7,8 +7,13 @@
 namespace arraybridge {
 namespace {
 
-Caller CallerOf(const Lifeline& line, const Frame& frame) {
-  return {*line.session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
+Caller CallerOf(const std::shared_ptr<Lifeline>& line, const Frame& frame) {
+  Caller caller{*line->session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
+  if ((frame.header.flags & kFrameProgress) == 0) return caller;
+  caller.progress = [waiting = std::weak_ptr(line), header = frame.header] {
+    if (const auto to = waiting.lock()) to->TellProgress(header);
+  };
+  return caller;
 }
 
 }  // namespace
@@ -93,7 +98,7 @@ bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* 
 template <class Request, class Verb>
 void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
   if (!Parse(line, frame, request)) return;
-  Tell(line, frame, std::invoke(verb, verbs_, CallerOf(*line, frame), *request));
+  Tell(line, frame, std::invoke(verb, verbs_, CallerOf(line, frame), *request));
 }
 
 template <class Message>
@@ -120,13 +125,13 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& 
         verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
         waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
       };
-  std::invoke(verb, verbs_, CallerOf(*line, frame), request, std::move(reply));
+  std::invoke(verb, verbs_, CallerOf(line, frame), request, std::move(reply));
 }
 
 void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->mapped)) return;
   if (requests_->mapped.mailbox()) return Tell(line, frame, MailboxMapped(line));
-  Tell(line, frame, verbs_.Mapped(CallerOf(*line, frame), requests_->mapped));
+  Tell(line, frame, verbs_.Mapped(CallerOf(line, frame), requests_->mapped));
   if (line->open() && requests_->mapped.ring() && !line->ring) line->ring = verbs_.RingOf(*line->session);
 }
 
@@ -136,7 +141,7 @@ void LocalDoor::Browse(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->browse)) return;
   const bool is_mailbox = request.part() == v1::BrowseRequest::MAILBOX;
   if (!is_mailbox && request.part() != v1::BrowseRequest::MAILBOX_ANSWERS) {
-    return Tell(line, frame, verbs_.Browse(CallerOf(*line, frame), request));
+    return Tell(line, frame, verbs_.Browse(CallerOf(line, frame), request));
   }
   auto descriptor = is_mailbox ? OpenMailbox(line) : ExportAnswers(line);
   if (!descriptor.ok()) return Refuse(line, frame.header, descriptor.status());
@@ -151,14 +156,14 @@ void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
   if (!asked.ok()) return Violation(line, frame.header, asked.status());
   if (asked->channel != 0) return Later<v1::PublishResponse>(line, frame, *asked, &Verbs::Send);
   if (asked->sealed) return Later<v1::PublishResponse>(line, frame, *asked, &Verbs::PublishSealed);
-  Tell(line, frame, verbs_.Publish(CallerOf(*line, frame), *asked));
+  Tell(line, frame, verbs_.Publish(CallerOf(line, frame), *asked));
 }
 
 // What is there is answered here and now: a get is the one thing that everybody does all the time.
 void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
   const auto asked = ReadAcquire(frame.payload);
   if (!asked.ok()) return Violation(line, frame.header, asked.status());
-  auto granted = verbs_.AcquireAtOnce(CallerOf(*line, frame), *asked, &requests_->acquired);
+  auto granted = verbs_.AcquireAtOnce(CallerOf(line, frame), *asked, &requests_->acquired);
   if (granted.ok()) {
     Count(frame.header, Code::kOk);
     return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted),
@@ -171,7 +176,7 @@ void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
 void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {
   const v1::ReceiveRequest& request = requests_->receive;
   if (!Parse(line, frame, &requests_->receive)) return;
-  auto granted = verbs_.ReceiveAtOnce(CallerOf(*line, frame), request, &requests_->acquired);
+  auto granted = verbs_.ReceiveAtOnce(CallerOf(line, frame), request, &requests_->acquired);
   if (!granted.ok()) {
     if (!Verbs::MayArrive(granted.status())) return Refuse(line, frame.header, granted.status());
     return Later<v1::AcquireResponse>(line, frame, request, &Verbs::ReceiveLater);

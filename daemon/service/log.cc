@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "daemon/service/log_journal.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::log {
 namespace {
@@ -50,7 +51,7 @@ class AboutFields final : public spdlog::custom_flag_formatter {
  private:
   static void Append(std::string_view name, std::string_view value, spdlog::memory_buf_t& out) {
     fmt::format_to(std::back_inserter(out), "\"{}\":\"", name);
-    AppendEscaped(value, out);
+    AppendEscaped(Printable(value), out);
     fmt::format_to(std::back_inserter(out), "\",");
   }
 };
@@ -205,7 +206,7 @@ void Write(Level level, const About& about, fmt::string_view format, fmt::format
   const auto threshold = ToSpdlog(level);
   if (!Logger().should_log(threshold)) return;
   CountOf(level).fetch_add(1, std::memory_order_relaxed);
-  const std::string text = fmt::vformat(format, arguments);
+  const std::string text = Printable(fmt::vformat(format, arguments));
   {
     ToJournal& to = TheJournal();
     const std::lock_guard lock(to.mutex);

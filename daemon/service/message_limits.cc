@@ -33,10 +33,7 @@ Status CheckShape(const ShareLimits& limits, const SpecFacts& spec, uint64_t ind
   return InvalidArgument("array ", index, " has a negative extent ", *spec.negative_extent);
 }
 
-// Whole bytes, or less than one: DLPack packs 4 and 6 bits, others 1 and 2.
-bool IsWidth(uint32_t bits) { return bits % 8 == 0 || bits == 1 || bits == 2 || bits == 4 || bits == 6; }
-
-// REQUIRES: a width as above.
+// REQUIRES: a width that CheckElement knows.
 uint64_t ElementsIn(uint64_t bytes, uint32_t bits) {
   if (bits % 8 == 0) return bytes / (bits / 8);
   return (bytes > UINT64_MAX / 8 ? UINT64_MAX : bytes * 8) / bits;
@@ -65,10 +62,7 @@ Status CheckSpan(const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
 }
 
 Status CheckSpec(const ShareLimits& limits, const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
-  if (spec.lanes != 1) return InvalidArgument("array ", index, " has ", spec.lanes, " lanes; only 1 is known");
-  if (spec.bits == 0 || !IsWidth(spec.bits)) {
-    return InvalidArgument("array ", index, " has elements of ", spec.bits, " bits");
-  }
+  AB_RETURN_IF_ERROR(CheckElement(spec.code, spec.bits, spec.lanes, index));
   AB_RETURN_IF_ERROR(CheckShape(limits, spec, index));
   if (spec.offset % kArrayAlignment != 0) {
     return InvalidArgument("array ", index, " starts at byte ", spec.offset, ", not a multiple of ", kArrayAlignment);

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -244,6 +245,14 @@ double Metrics::NowSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// Called by the watchdog's thread alone.
+void Metrics::CountWatchdogPing() {
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  const Clock::rep last = last_ping_.exchange(now, std::memory_order_relaxed);
+  if (last != 0) longest_gap_.store(std::max(longest_gap_.load(std::memory_order_relaxed), now - last));
+  watchdog_pings_.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Metrics::CountReload(bool ok) {
   (ok ? reloads_ : reloads_refused_).fetch_add(1, std::memory_order_relaxed);
   if (ok) last_reload_.store(NowSeconds(), std::memory_order_relaxed);
@@ -269,6 +278,8 @@ std::string Metrics::Text() const {
   AddLog(page);
   page.Only("arraybridge_watchdog_pings_total", "counter", "Times the service manager was told that the daemon works.",
             watchdog_pings_.load());
+  page.Only("arraybridge_watchdog_longest_gap_seconds", "gauge", "The longest time between two of them.",
+            Seconds(Clock::duration(longest_gap_.load(std::memory_order_relaxed))));
   page.Family("arraybridge_config_reloads_total", "counter", "Times the configuration was read again, by result.");
   page.Sample("result=\"ok\"", reloads_.load());
   page.Sample("result=\"refused\"", reloads_refused_.load());

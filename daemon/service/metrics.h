@@ -28,7 +28,7 @@ class Metrics {
   // The configuration was read again, or what was to be read was refused.
   void CountReload(bool ok);
   // The service manager was told that the daemon works.
-  void CountWatchdogPing() { watchdog_pings_.fetch_add(1, std::memory_order_relaxed); }
+  void CountWatchdogPing();
   // The whole page. Takes the broker's lock for as long as counting namespaces and devices takes.
   std::string Text() const;
 
@@ -42,6 +42,8 @@ class Metrics {
   std::atomic<uint64_t> reloads_{0};
   std::atomic<uint64_t> reloads_refused_{0};
   std::atomic<uint64_t> watchdog_pings_{0};
+  std::atomic<Clock::rep> last_ping_{0};  // since the clock's epoch; 0: there was none
+  std::atomic<Clock::rep> longest_gap_{0};
   std::atomic<double> last_reload_{NowSeconds()};  // seconds since 1970; the start counts
 };
 

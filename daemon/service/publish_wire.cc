@@ -130,6 +130,9 @@ void Extent(int64_t extent, SpecFacts& facts) {
 bool ReadSpecField(Reader& spec, SpecFacts& facts) {
   using Field = v1::ArraySpec;
   switch (spec.tag_and_type()) {
+    case Varint(Field::kCodeFieldNumber):
+      facts.code = static_cast<uint32_t>(spec.get_uint64());
+      return true;
     case Varint(Field::kBitsFieldNumber):
       facts.bits = static_cast<uint32_t>(spec.get_uint64());
       return true;

@@ -44,6 +44,7 @@ Result<PublishAsked> ReadDescription(std::string_view bytes);
 
 // Of one v1.ArraySpec, what a broker checks.
 struct SpecFacts {
+  uint32_t code = 0;
   uint32_t bits = 0;
   uint32_t lanes = 0;
   uint64_t rank = 0;

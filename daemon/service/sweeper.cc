@@ -1,11 +1,13 @@
 #include "daemon/service/sweeper.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace arraybridge {
 
-Sweeper::Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool()> look_at_holds)
+Sweeper::Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool(Look)> look_at_holds)
     : broker_(broker), worker_(worker), swept_(std::move(swept)), look_at_holds_(std::move(look_at_holds)) {}
 
 void Sweeper::Soon() {
@@ -56,8 +58,16 @@ void Sweeper::WatchHolds() {
   if (broker_.holds_waiting()) LookAfter(kLookMin);
 }
 
-void Sweeper::HoldEnded() {
-  if (broker_.holds_waiting()) LookAfter(kHintMin);
+void Sweeper::HoldEnded(SessionId session) {
+  if (broker_.HoldEnded(session)) LookOn();
+}
+
+void Sweeper::LookOn() {
+  if (looks_on_.exchange(true)) return;
+  worker_.PostAt(Clock::now() + kSlicePause, [this] {
+    looks_on_.store(false);
+    if (look_at_holds_(Look::kOn)) LookOn();
+  });
 }
 
 // Unless a look is planned for before that.
@@ -74,7 +84,8 @@ void Sweeper::LookAfter(std::chrono::milliseconds pause) {
       if (look_at_ != when) return;  // another came before
       look_at_.reset();
     }
-    if (!look_at_holds_()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
+    if (look_at_holds_(Look::kAll)) LookOn();
+    if (broker_.holds_waiting()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
   });
 }
 
@@ -87,9 +98,26 @@ Broker::Swept Sweeper::SweepNow() {
   posted_.store(false);  // before: what is let go from here on asks for the next sweep
   const Broker::Swept swept = broker_.Sweep(Clock::now());
   if (swept.more_later) Retry();
+  Plan(swept);
+  return swept;
+}
+
+void Sweeper::Plan(const Broker::Swept& swept) {
   if (swept.next) At(*swept.next);
   WatchHolds();  // what lost its last lease, or its name, may be held yet
-  return swept;
+  if (swept.trim) ::malloc_trim(0);
+  if (!swept.unfinished || sweeps_on_.exchange(true)) return;
+  worker_.PostAt(Clock::now() + kSlicePause, [this] {
+    sweeps_on_.store(false);
+    SweepOn();
+  });
+}
+
+// What a slice lets go is swept when the last one is through, or when somebody asks for a sweep.
+void Sweeper::SweepOn() {
+  const Broker::Swept swept = broker_.SweepOn(Clock::now());
+  Plan(swept);
+  if (!swept.unfinished && broker_.sweep_wanted()) Soon();
 }
 
 }  // namespace arraybridge

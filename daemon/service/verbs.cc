@@ -37,10 +37,11 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       sweeper_(
           broker, slow_,
           [this] {
+            heap_.Freed();
             ServeMemory(Lane::kShort);
             if (line_.waits_for_memory()) ServeMemorySoon(Lane::kLong);
           },
-          [this] { return LookAtHolds(); }),
+          [this](Sweeper::Look look) { return LookAtHolds(look); }),
       large_("ab-large"),
       slow_("ab-slow"),
       to_seal_(config.limits),
@@ -95,6 +96,7 @@ void Verbs::EndSession(SessionId session, EndCause cause) {
   for (const ChannelId channel : channels) ServeChannel(channel);
   sweeper_.Soon();
   sweeper_.After(config_.orphan_grace);
+  heap_.Freed();
 }
 
 Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
@@ -172,7 +174,7 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
     if (!CheckNote(config_.limits, note.note()).ok()) continue;
     broker_.Renote(caller.session, ShareId{note.share()}, note.note());
   }
-  if (request.holds()) sweeper_.HoldEnded();
+  if (request.holds()) sweeper_.HoldEnded(caller.session);
   Answer<v1::ReleaseResponse> answer;
   AB_RETURN_IF_ERROR(EndFences(caller, request, &answer.message));
   if (request.unmapped().empty()) {
@@ -264,14 +266,14 @@ void Verbs::SetCut(Door door, std::function<void(SessionId, std::string_view why
   cut_[static_cast<size_t>(door)] = std::move(cut);
 }
 
-bool Verbs::LookAtHolds() {
-  if (!broker_.holds_waiting()) return true;
-  const Broker::Looked looked = broker_.LookAtHolds();
+bool Verbs::LookAtHolds(Sweeper::Look look) {
+  if (!broker_.holds_waiting()) return false;
+  const Broker::Looked looked = look == Sweeper::Look::kAll ? broker_.LookAtHolds() : broker_.LookOn();
   if (looked.freed > 0) Reclaim();
   for (const SessionId session : looked.over_limit) {
     Cut(session, "holds withdrawn bytes beyond limits.pinned_bytes_per_session");
   }
-  return !broker_.holds_waiting();
+  return looked.more;
 }
 
 Status Verbs::CutSession(SessionId session, std::string_view why) {
@@ -350,6 +352,16 @@ void Verbs::WaitIdle(Clock::time_point deadline) {
 Status Verbs::CheckNotDraining() const {
   if (!draining()) return Ok();
   return Unavailable("the broker is draining").Because("DRAINING");
+}
+
+Result<Waiter> Verbs::WaiterOf(const Caller& caller, uint64_t bytes) const {
+  const auto uid = broker_.UidOf(caller.session);
+  if (!uid.ok()) return uid.status();
+  Waiter waiter;
+  waiter.session = caller.session;
+  waiter.uid = *uid;
+  waiter.bytes = bytes;
+  return waiter;
 }
 
 Clock::time_point Verbs::DeadlineOf(uint64_t timeout_ms) const {

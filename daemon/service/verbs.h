@@ -16,6 +16,7 @@
 #include "daemon/config.h"
 #include "daemon/service/acquire_wire.h"
 #include "daemon/service/handle_offer.h"
+#include "daemon/service/heap_trimmer.h"
 #include "daemon/service/passed_fd.h"
 #include "daemon/service/publish_wire.h"
 #include "daemon/service/sweeper.h"
@@ -33,6 +34,8 @@ struct Caller {
   SessionId session{};
   Door door = Door::kLifeline;
   bool hears = true;  // false: it wants no answer, so nothing must be handed to it in one
+  // Tells it that work of its own request gets further; on any thread. Empty: it does not want to know.
+  std::function<void()> progress{};
 };
 
 template <class Message>
@@ -162,6 +165,8 @@ class Verbs {
   class Pending;  // an Allocate on its way
 
   Status CheckNotDraining() const;
+  // Of a request that may wait: whose it is, and what it keeps in memory while it does.
+  Result<Waiter> WaiterOf(const Caller& caller, uint64_t bytes) const;
   Clock::time_point DeadlineOf(uint64_t timeout_ms) const;
   // Leases as the bytes of an AcquireResponse, and their descriptor. What cannot be told is taken back.
   Result<PassedFd> Told(const Caller& caller, AcquiredShares acquired, std::string* response);
@@ -203,8 +208,8 @@ class Verbs {
   void AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned);
   // Something was let go: a sweep, unless it would find nothing and nobody waits for what came back.
   void Reclaim();
-  // Looks who still holds withdrawn bytes, ends who holds too many. True: nobody waits for a hold to end any more.
-  bool LookAtHolds();
+  // Looks which sessions still hold withdrawn bytes, ends those that hold too many. True: there is more to look at.
+  bool LookAtHolds(Sweeper::Look look);
   void Cut(SessionId session, std::string_view why) AB_EXCLUDES(cut_mutex_);
   Result<v1::ListResponse> Listed(SessionId session, bool everybody, const v1::ListRequest& request);
   void TellWhoWaitsFor(SessionId maker, std::string_view ns, std::string_view name);
@@ -231,6 +236,7 @@ class Verbs {
   std::array<std::atomic<bool>, 2> serve_posted_{};  // by lane
   std::array<std::atomic<bool>, 2> look_posted_{};   // by lane
   WaitingLine line_;
+  HeapTrimmer heap_{slow_};
   Sweeper sweeper_;
   Worker large_;  // stopped before slow_, whose tasks post to it and the other way round
   Worker slow_;   // its tasks use all of the above

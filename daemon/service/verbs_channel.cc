@@ -94,8 +94,9 @@ WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Repl
     }
     wait->full = sent.status();
   }
-  Waiter waiter;
-  waiter.session = caller.session;
+  auto waits = WaiterOf(caller, asked.bytes.size());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  Waiter waiter = *std::move(waits);
   waiter.deadline = DeadlineOf(asked.timeout_ms);
   waiter.retry = [this, caller, wait](bool) -> Deliver {
     if (draining()) return nullptr;
@@ -162,8 +163,9 @@ WaiterId Verbs::ReceiveLater(const Caller& caller, const v1::ReceiveRequest& req
                              const Reply<v1::AcquireResponse>& reply) {
   const auto channel = broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kReceiver);
   if (!channel.ok()) return reply(channel.status()), WaiterId{};
-  Waiter waiter;
-  waiter.session = caller.session;
+  auto waits = WaiterOf(caller, request.ByteSizeLong());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  Waiter waiter = *std::move(waits);
   waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, request, reply](bool) -> Deliver {
     if (draining()) return nullptr;

@@ -12,19 +12,7 @@ namespace arraybridge {
 namespace {
 
 constexpr size_t kPageTokenBytes = 512;
-constexpr uint32_t kPageRowsMax = 512;  // before bytes are looked at
-
-// So many of the rows fit into an answer with its page token; at least one.
-template <class Rows>
-size_t Fitting(const Rows& rows, size_t bytes_max) {
-  constexpr size_t kRowOverhead = 8;  // tag and length
-  size_t bytes = kPageTokenBytes;
-  for (int i = 0; i < rows.size(); ++i) {
-    bytes += rows[i].ByteSizeLong() + kRowOverhead;
-    if (bytes > bytes_max) return static_cast<size_t>(std::max(i, 1));
-  }
-  return static_cast<size_t>(std::max(rows.size(), 1));
-}
+constexpr uint32_t kPageRowsMax = 512;
 
 }  // namespace
 
@@ -38,6 +26,7 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   info.set_boot_id(here_.boot_id);
   const auto uptime = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started_);
   info.set_uptime_ms(static_cast<uint64_t>(uptime.count()));
+  info.set_clock_ms(static_cast<uint64_t>(InMilliseconds(Clock::now())));
   Fill(info.mutable_limits(), config_);
   for (const DeviceFacts& device : broker_.Devices()) Fill(info.add_devices(), device);
   info.add_capabilities("tickets");
@@ -80,7 +69,7 @@ Result<v1::ListResponse> Verbs::ListEverybodys(const v1::ListRequest& request) {
   return Listed(SessionId{}, true, request);
 }
 
-// Rows are as large as their shares' specs: a page holds as many as fit into one answer.
+// A page has as many rows as fit into one answer: the broker adds their bytes up, and only those become messages.
 Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const v1::ListRequest& request) {
   ListFilter filter;
   filter.everybody = everybody;
@@ -90,40 +79,36 @@ Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const 
   filter.page_token = request.page_token();
   filter.page_size =
       std::clamp<uint32_t>(request.page_size() == 0 ? kPageRowsMax : request.page_size(), 1, kPageRowsMax);
-  size_t fitting = 1;
-  const auto fill = [&](auto page, auto* rows, v1::ListResponse* response) -> Status {
+  filter.bytes_max = AnswerBytesMax(config_.limits) - kPageTokenBytes;
+  v1::ListResponse list;
+  const auto fill = [&](auto page, auto* rows) -> Status {
     if (!page.ok()) return page.status();
     for (const auto& row : page->rows) Fill(rows->Add(), row);
-    response->set_next_page_token(std::move(page->next));
-    fitting = Fitting(*rows, AnswerBytesMax(config_.limits));
+    list.set_next_page_token(std::move(page->next));
     return Ok();
   };
-  for (;; filter.page_size = std::min<size_t>(fitting, filter.page_size - 1)) {
-    v1::ListResponse answer;
-    v1::ListResponse* list = &answer;
-    Status filled;
-    switch (request.kind()) {
-      case v1::ListRequest::SESSIONS:
-        filled = fill(broker_.ListSessions(session, filter), list->mutable_sessions(), list);
-        break;
-      case v1::ListRequest::LEASES:
-        filled = fill(broker_.ListLeases(session, filter), list->mutable_leases(), list);
-        break;
-      case v1::ListRequest::NAMESPACES:
-        filled = fill(broker_.ListNamespaces(session, filter), list->mutable_namespaces(), list);
-        break;
-      case v1::ListRequest::CHANNELS:
-        filled = fill(broker_.ListChannels(session, filter), list->mutable_channels(), list);
-        break;
-      case v1::ListRequest::DEVICES:
-        for (const DeviceFacts& device : broker_.Devices()) Fill(list->add_devices(), device);
-        break;
-      default:
-        filled = fill(broker_.ListShares(session, filter), list->mutable_shares(), list);
-    }
-    AB_RETURN_IF_ERROR(filled);
-    if (list->ByteSizeLong() <= AnswerBytesMax(config_.limits) || filter.page_size == 1) return answer;
+  Status filled;
+  switch (request.kind()) {
+    case v1::ListRequest::SESSIONS:
+      filled = fill(broker_.ListSessions(session, filter), list.mutable_sessions());
+      break;
+    case v1::ListRequest::LEASES:
+      filled = fill(broker_.ListLeases(session, filter), list.mutable_leases());
+      break;
+    case v1::ListRequest::NAMESPACES:
+      filled = fill(broker_.ListNamespaces(session, filter), list.mutable_namespaces());
+      break;
+    case v1::ListRequest::CHANNELS:
+      filled = fill(broker_.ListChannels(session, filter), list.mutable_channels());
+      break;
+    case v1::ListRequest::DEVICES:
+      for (const DeviceFacts& device : broker_.Devices()) Fill(list.add_devices(), device);
+      break;
+    default:
+      filled = fill(broker_.ListShares(session, filter), list.mutable_shares());
   }
+  AB_RETURN_IF_ERROR(filled);
+  return list;
 }
 
 }  // namespace arraybridge

@@ -1,5 +1,6 @@
 // The verbs that may wait: Allocate for memory, on the slow thread, Acquire for a name, and a Publish for its seal.
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace {
 
 // What clients' arenas grow to. Populating so much takes tens of milliseconds; what is larger has a lane of its own.
 constexpr uint64_t kShortBytesMax = 64ull << 20;
+
+// So often a client is told that its memory is being populated: less than any timeout that makes sense.
+constexpr std::chrono::milliseconds kProgressEvery{100};
 
 constexpr std::string_view kFencePending = "FENCE_PENDING";
 constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
@@ -34,6 +38,14 @@ uint64_t FenceTimeoutOf(const AcquireAsked& asked) {
   const uint64_t most = kFenceWait.count();
   const uint64_t said = asked.fence_timeout_ms == 0 ? most : std::min(asked.fence_timeout_ms, most);
   return std::max(asked.timeout_ms, said);
+}
+
+// The name of the share that is waited for; it may have been asked for by its id.
+std::string_view MissingIn(const Status& refusal) {
+  for (const auto& [key, value] : refusal.metadata()) {
+    if (key == "share") return value;
+  }
+  return {};
 }
 
 // What was waited for, and whose it is, stays as it was told.
@@ -63,7 +75,7 @@ class Verbs::Pending {
   // whatever it is: each is handed out once.
   Deliver Try(bool first) {
     if (verbs_.draining()) return nullptr;
-    verbs_.LookAtHolds();
+    verbs_.LookAtHolds(Sweeper::Look::kAll);
     verbs_.AddReturned(caller_, response_.mutable_returned());
     const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
     if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) {
@@ -116,8 +128,17 @@ class Verbs::Pending {
     return text;
   }
 
+  // Called for every few megabytes.
+  void TellProgress() {
+    const auto now = Clock::now();
+    if (!caller_.progress || now - told_ < kProgressEvery) return;
+    told_ = now;
+    caller_.progress();
+  }
+
   Result<AllocatedArena> Allocate() {
-    const AllocateCall call{request_.namespace_(), device_, request_.size()};
+    told_ = Clock::now();
+    const AllocateCall call{request_.namespace_(), device_, request_.size(), [this] { TellProgress(); }};
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
     if (verbs_.sweeper_.SweepNow().freed_bytes == 0) return arena;
@@ -164,6 +185,7 @@ class Verbs::Pending {
   const Reply<v1::AllocateResponse> reply_;
   v1::AllocateResponse response_;  // collects returned ranges
   Status refusal_;
+  Clock::time_point told_{};  // of progress, or that there will be some
 };
 
 WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& request,
@@ -174,18 +196,18 @@ WaiterId Verbs::Allocate(const Caller& caller, const v1::AllocateRequest& reques
     return broker_.CheckAllocate(caller.session, {request.namespace_(), FromMessage(request.device()), request.size()});
   };
   const Status checked = check();
-  const auto uid = checked.ok() ? broker_.UidOf(caller.session) : Result<uint32_t>(checked);
-  if (!uid.ok()) return reply(uid.status()), WaiterId{};
+  auto waits = checked.ok() ? WaiterOf(caller, request.ByteSizeLong()) : Result<Waiter>(checked);
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
 
   auto pending = std::make_shared<Pending>(*this, caller, request, reply);
-  Waiter waiter;
-  waiter.session = caller.session;
+  Waiter waiter = *std::move(waits);
+  const uint32_t uid = waiter.uid;
   waiter.lane = LaneOf(request);
   if (request.timeout_ms() > 0) waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [pending](bool first) { return pending->Try(first); };
   waiter.lack = [pending] { return pending->lack(); };
   waiter.expire = [pending] { pending->Expire(); };
-  const auto place = line_.WaitForMemory(*uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
+  const auto place = line_.WaitForMemory(uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   // It may have ended since its uid was asked for, and its waiters been dropped.
   if (const auto lives = broker_.UidOf(caller.session); !lives.ok()) {
@@ -228,18 +250,18 @@ void Verbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {
 
 WaiterId Verbs::PublishSealed(const Caller& caller, const PublishAsked& asked,
                               const Reply<v1::PublishResponse>& reply) {
-  const auto uid = broker_.UidOf(caller.session);
-  if (!uid.ok()) return reply(uid.status()), WaiterId{};
+  auto waits = WaiterOf(caller, asked.bytes.size());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
   const auto bytes = std::make_shared<const std::string>(asked.bytes);
-  Waiter waiter;  // without a deadline: all it waits for is its turn
-  waiter.session = caller.session;
+  Waiter waiter = *std::move(waits);  // without a deadline: all it waits for is its turn
+  const uint32_t uid = waiter.uid;
   waiter.retry = [this, caller, bytes, reply](bool) -> Deliver {
     const auto again = ReadPublish(*bytes);
     const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *again));
     return [reply, result] { reply(std::move(*result)); };
   };
   waiter.expire = [this, reply] { reply(CheckNotDraining()); };  // nothing else ends its wait
-  const auto place = to_seal_.WaitForMemory(*uid, NamespaceNameOf(asked.ns), std::move(waiter));
+  const auto place = to_seal_.WaitForMemory(uid, NamespaceNameOf(asked.ns), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   if (seal_posted_.exchange(true)) return WaiterId{};
   sealer_.Post([this] {
@@ -278,7 +300,8 @@ Result<PassedFd> Verbs::AcquireNow(const Caller& caller, const AcquireAsked& ask
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, asked.shares));
   AB_RETURN_IF_ERROR(CheckNote(config_.limits, asked.note));
   const bool lifeline = caller.door == Door::kLifeline;
-  auto acquired = broker_.Acquire(caller.session, asked.ns, asked.shares, lifeline, asked.final_only, asked.note);
+  auto acquired = broker_.Acquire(caller.session, asked.ns, asked.shares, lifeline, asked.final_only, asked.note,
+                                  AnswerBytesMax(config_.limits));
   if (!acquired.ok()) {
     Reclaim();  // what it leased before its descriptor failed is let go again
     return acquired.status();
@@ -346,23 +369,17 @@ WaiterId Verbs::AcquireLater(const Caller& caller, const AcquireAsked& asked, St
     Reply<v1::AcquireResponse> reply;
     AcquireAsked asked;  // of these bytes
   };
+  auto waits = WaiterOf(caller, asked.bytes.size());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
   const auto wait = std::make_shared<Wait>(Wait{std::string(asked.bytes), std::move(missing), reply, {}});
   wait->asked = *ReadAcquire(wait->bytes);
-  std::vector<std::string_view> names;
-  for (const ShareKey& share : wait->asked.shares) {
-    if (!share.name.empty()) names.push_back(share.name);
-  }
-  uint64_t timeout_ms = asked.timeout_ms;
-  if (wait->missing.reason() == kFencePending) {
-    timeout_ms = FenceTimeoutOf(asked);
-    for (const auto& [key, value] : wait->missing.metadata()) {
-      if (key == "share") names.push_back(value);  // it was asked for by id, maybe
-    }
-  }
-
-  Waiter waiter;
-  waiter.session = caller.session;
+  const uint64_t timeout_ms = wait->missing.reason() == kFencePending ? FenceTimeoutOf(asked) : asked.timeout_ms;
+  const std::string first(MissingIn(wait->missing));
+  const std::array<std::string_view, 1> names = {first};
+  Waiter waiter = *std::move(waits);
   waiter.deadline = DeadlineOf(timeout_ms);
+  waiter.names = wait->asked.shares.size();
+  waiter.misses = [wait] { return MissingIn(wait->missing); };
   waiter.retry = [this, caller, wait, timeout_ms](bool) -> Deliver {
     if (draining()) return nullptr;
     auto granted = AcquireMessage(caller, wait->asked);

@@ -72,8 +72,9 @@ WaiterId Verbs::Watch(const Caller& caller, const v1::WatchRequest& request, con
   auto taken = TakeEvents(caller, watcher);
   if (!taken.ok() || taken->events_size() > 0 || request.timeout_ms() == 0) return answered(std::move(taken));
 
-  Waiter waiter;
-  waiter.session = caller.session;
+  auto waits = WaiterOf(caller, request.ByteSizeLong());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  Waiter waiter = *std::move(waits);
   // A stream's wait ends with the client's call.
   if (caller.door == Door::kLifeline) waiter.deadline = DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, watcher, reply](bool) -> Deliver {

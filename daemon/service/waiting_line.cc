@@ -10,28 +10,37 @@ struct WaitingLine::Entry {
   Waiter waiter;
   std::optional<MemoryKey> memory;     // it waits for memory;
   std::optional<uint64_t> queue;       // or in this queue; else for names
+  std::string names_of;                // what the keys of its names begin with
   std::vector<std::string> name_keys;  // under which it is in for_name_
   bool busy = false;                   // its retry runs
   bool again = false;                  // something happened while it ran
   bool overdue = false;                // its deadline came while it ran
   bool tried = false;                  // at least once
   bool gone = false;                   // answered, cancelled or expired: not in the tables any more
-  bool posted = false;                 // it is about to be tried
   Lack lack = Lack::kNothing;          // counted in refused_, or refused_own_ and refused_of_
 };
 
 namespace {
 
-// Retries that one Publish makes before it is answered.
+// Retries that one Publish makes before it is answered, and for how many names these look, beside those of the first.
 constexpr size_t kTriesAtOnce = 8;
+constexpr size_t kNamesAtOnce = 64;
+// How much longer than such a batch of retries the deadlines' thread leaves the others alone before the next one.
+constexpr int kPausePart = 3;
+// What a waiter lacks may come while it is enlisted for it: so often it is tried again at once.
+constexpr int kMovesAtOnce = 4;
 
-std::string NameKey(uint32_t owner, std::string_view ns, std::string_view name) {
-  std::string key = std::to_string(owner);
-  key += '\0';
-  key += ns;
-  key += '\0';
-  key += name;
-  return key;
+// What a request that waits keeps beside its own bytes: its entry, its closures and its places in the tables. Of a name
+// two copies and two nodes.
+constexpr uint64_t kEntryBytes = 1024;
+constexpr uint64_t kNameBytes = 192;
+
+std::string NamesOf(uint32_t owner, std::string_view ns) {
+  std::string begin = std::to_string(owner);
+  begin += '\0';
+  begin += ns;
+  begin += '\0';
+  return begin;
 }
 
 }  // namespace
@@ -40,13 +49,34 @@ WaitingLine::WaitingLine(const Limits& limits) : limits_(limits), timers_("ab-de
 
 WaitingLine::~WaitingLine() = default;
 
-Result<WaitingLine::EntryPointer> WaitingLine::Insert(Waiter waiter) {
+Status WaitingLine::CheckQueued(uint32_t uid, uint64_t bytes) const {
+  const auto found = of_uid_.find(uid);
+  const Queued queued = found == of_uid_.end() ? Queued{} : found->second;
+  if (queued.requests >= limits_.queued_requests_per_uid) {
+    return ResourceExhausted("user ", uid, " has ", queued.requests,
+                             " requests waiting (limits.queued_requests_per_uid ", limits_.queued_requests_per_uid,
+                             "): wait for fewer at a time")
+        .Because("QUEUED_REQUESTS");
+  }
+  if (queued.bytes + bytes <= limits_.queued_bytes_per_uid) return Ok();
+  return ResourceExhausted("the requests of user ", uid, " that wait keep ", queued.bytes, " bytes, this one ", bytes,
+                           " more (limits.queued_bytes_per_uid ", limits_.queued_bytes_per_uid,
+                           "): wait for fewer names at a time")
+      .Because("QUEUED_BYTES");
+}
+
+Result<WaitingLine::EntryPointer> WaitingLine::Insert(Waiter waiter, uint64_t key_bytes) {
+  waiter.bytes += kEntryBytes + key_bytes;
+  AB_RETURN_IF_ERROR(CheckQueued(waiter.uid, waiter.bytes));
   auto& mine = of_session_[Number(waiter.session)];
   if (mine.size() >= limits_.queued_requests_per_session) {
     return ResourceExhausted("the session has ", mine.size(), " requests waiting (limits.queued_requests_per_session ",
                              limits_.queued_requests_per_session, ")")
         .Because("QUEUED_REQUESTS");
   }
+  Queued& queued = of_uid_[waiter.uid];
+  ++queued.requests;
+  queued.bytes += waiter.bytes;
   auto entry = std::make_shared<Entry>();
   entry->id = ++last_id_;
   entry->waiter = std::move(waiter);
@@ -63,6 +93,9 @@ void WaitingLine::Remove(Entry& entry) {
   if (entry.gone) return;
   entry.gone = true;
   entries_.erase(entry.id);
+  const auto queued = of_uid_.find(entry.waiter.uid);
+  queued->second.bytes -= entry.waiter.bytes;
+  if (--queued->second.requests == 0) of_uid_.erase(queued);
   const auto session = of_session_.find(Number(entry.waiter.session));
   session->second.erase(entry.id);
   if (session->second.empty()) of_session_.erase(session);
@@ -83,12 +116,29 @@ void WaitingLine::Remove(Entry& entry) {
     return;
   }
   name_waiters_.fetch_sub(1);
-  for (const std::string& key : entry.name_keys) {
-    const auto waiters = for_name_.find(key);
-    if (waiters == for_name_.end()) continue;  // the same name twice in one request
-    waiters->second.erase(entry.id);
-    if (waiters->second.empty()) for_name_.erase(waiters);
+  Delist(entry);
+}
+
+void WaitingLine::Enlist(Entry& entry, std::string name_key) {
+  for_name_[name_key].ids.insert(entry.id);
+  entry.name_keys.push_back(std::move(name_key));
+}
+
+void WaitingLine::Delist(Entry& entry) {
+  for (const std::string& key : std::exchange(entry.name_keys, {})) {
+    const auto queue = for_name_.find(key);
+    if (queue == for_name_.end()) continue;  // the same name twice in one request
+    queue->second.ids.erase(entry.id);
+    if (queue->second.ids.empty()) for_name_.erase(queue);
   }
+}
+
+bool WaitingLine::Move(Entry& entry, std::string_view name) {
+  std::string key = entry.names_of + std::string(name);
+  if (entry.name_keys.size() == 1 && entry.name_keys.front() == key) return false;
+  Delist(entry);
+  Enlist(entry, std::move(key));
+  return true;
 }
 
 Result<WaiterId> WaitingLine::WaitForMemory(uint32_t uid, std::string_view ns, Waiter waiter) {
@@ -106,14 +156,14 @@ Result<WaiterId> WaitingLine::WaitForNames(uint32_t owner, std::string_view ns, 
   EntryPointer entry;
   {
     MutexLock lock(mutex_);
-    auto inserted = Insert(std::move(waiter));
+    // The names that it lacks change, and may be longer than these.
+    const uint64_t key_bytes = names.size() * (kNameBytes + 2 * (ns.size() + limits_.name_bytes_max));
+    auto inserted = Insert(std::move(waiter), key_bytes);
     if (!inserted.ok()) return inserted.status();
     entry = *std::move(inserted);
     name_waiters_.fetch_add(1);
-    for (const std::string_view name : names) {
-      entry->name_keys.push_back(NameKey(owner, ns, name));
-      for_name_[entry->name_keys.back()].insert(entry->id);
-    }
+    entry->names_of = NamesOf(owner, ns);
+    for (const std::string_view name : names) Enlist(*entry, entry->names_of + std::string(name));
   }
   return Try(entry, true) ? WaiterId{} : WaiterId{entry->id};
 }
@@ -184,14 +234,20 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
     }
     entry->busy = true;
   }
-  while (true) {
+  for (int moves = 0;;) {
     const Deliver deliver = entry->waiter.retry(first);
+    const std::string_view missing = deliver || !entry->waiter.misses ? std::string_view() : entry->waiter.misses();
     const Lack lack = deliver || !entry->waiter.lack ? Lack::kShared : entry->waiter.lack();
     bool waits_on = false;
     {
       MutexLock lock(mutex_);
       if (deliver) Remove(*entry);
       if (!entry->gone && std::exchange(entry->again, false)) continue;
+      // What it lacks may have come before it was enlisted for that.
+      if (!entry->gone && !missing.empty() && Move(*entry, missing)) {
+        if (++moves <= kMovesAtOnce) continue;
+        timers_.Post([this, entry] { Try(entry, true); });
+      }
       entry->busy = false;
       entry->tried = true;
       waits_on = !entry->gone;
@@ -279,39 +335,62 @@ bool WaitingLine::ServeOne(uint32_t uid, Lane lane, Turns* turns) {
   return true;
 }
 
+WaitingLine::Batch WaitingLine::NextOf(const NameQueue& queue, uint64_t* after) {
+  Batch batch;
+  size_t names = 0;
+  for (auto next = queue.ids.upper_bound(*after); next != queue.ids.end() && batch.size() < kTriesAtOnce; ++next) {
+    const EntryPointer& entry = entries_.at(*next);
+    names += entry->waiter.names;
+    if (!batch.empty() && names > kNamesAtOnce) break;
+    batch.push_back(entry);
+    *after = *next;
+  }
+  return batch;
+}
+
 void WaitingLine::NamePublished(uint32_t owner, std::string_view ns, std::string_view name) {
   if (!waits_for_names()) return;
+  std::string key = NamesOf(owner, ns) + std::string(name);
   Batch now;
-  const auto later = std::make_shared<Batch>();
+  uint64_t last = 0;
+  bool others = false;
   {
     MutexLock lock(mutex_);
-    const auto found = for_name_.find(NameKey(owner, ns, name));
+    const auto found = for_name_.find(key);
     if (found == for_name_.end()) return;
-    for (const uint64_t id : found->second) {
-      const EntryPointer& entry = entries_.at(id);
-      if (now.size() < kTriesAtOnce) {
-        now.push_back(entry);
-      } else if (!std::exchange(entry->posted, true)) {
-        later->push_back(entry);
-      }
+    NameQueue& queue = found->second;
+    now = NextOf(queue, &last);
+    if (queue.ids.upper_bound(last) != queue.ids.end()) {
+      others = !std::exchange(queue.is_walked, true);
+      queue.again = !others;
     }
   }
   for (const EntryPointer& entry : now) Try(entry, true);
-  if (!later->empty()) timers_.Post([this, later] { TryLater(later, 0); });
+  if (others) timers_.Post([this, key = std::move(key), last] { TryNext(key, last); });
 }
 
-// A few at a time: a deadline that is due goes between.
-void WaitingLine::TryLater(std::shared_ptr<const Batch> batch, size_t begin) {
-  const size_t end = std::min(batch->size(), begin + kTriesAtOnce);
-  for (size_t i = begin; i < end; ++i) {
-    const EntryPointer& entry = (*batch)[i];
-    {
-      MutexLock lock(mutex_);
-      entry->posted = false;
+// Deadlines that are due go between, and whoever else wants what a try holds.
+void WaitingLine::TryNext(const std::string& name_key, uint64_t after) {
+  Batch batch;
+  {
+    MutexLock lock(mutex_);
+    const auto found = for_name_.find(name_key);
+    if (found == for_name_.end()) return;
+    NameQueue& queue = found->second;
+    batch = NextOf(queue, &after);
+    if (batch.empty() && std::exchange(queue.again, false)) {
+      after = 0;
+      batch = NextOf(queue, &after);
     }
-    Try(entry, true);
+    if (batch.empty()) {
+      queue.is_walked = false;
+      return;
+    }
   }
-  if (end < batch->size()) timers_.Post([this, batch = std::move(batch), end] { TryLater(batch, end); });
+  const auto begun = Clock::now();
+  for (const EntryPointer& entry : batch) Try(entry, true);
+  const auto now = Clock::now();
+  timers_.PostAt(now + kPausePart * (now - begun), [this, name_key, after] { TryNext(name_key, after); });
 }
 
 bool WaitingLine::wanted(uint32_t uid) const {

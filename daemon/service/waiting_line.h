@@ -42,12 +42,18 @@ inline Lane Other(Lane lane) { return lane == Lane::kShort ? Lane::kLong : Lane:
 
 struct Waiter {
   SessionId session{};
+  uint32_t uid = 0;          // whose session that is: limits.queued_requests_per_uid, queued_bytes_per_uid
+  uint64_t bytes = 0;        // of the request, which is kept until it is answered
   Lane lane = Lane::kShort;  // of one that waits for memory
   // None: it is tried once and then expires.
   std::optional<Clock::time_point> deadline;
   // Empty: it waits on. `first`: nobody of its namespace stands before it; who is not may take only what nobody else
   // could. Never called twice at a time. What it returns is run, even if the waiter was cancelled meanwhile.
   std::function<Deliver(bool first)> retry;
+  // Of one that waits for several names: the one that it lacked when it was tried last. It is tried again when that
+  // name comes, and for no other. Empty: for each of the names that it waits for.
+  std::function<std::string_view()> misses;
+  size_t names = 1;  // that a try looks for
   // Asked after it was tried as the first and waits on. Empty: what it lacks is shared.
   std::function<Lack()> lack;
   // Answers that it waited in vain. Called at most once, and never together with an answer.
@@ -62,7 +68,8 @@ class WaitingLine {
   WaitingLine(const WaitingLine&) = delete;
   WaitingLine& operator=(const WaitingLine&) = delete;
 
-  // Stands behind everybody of (uid, ns); ServeMemory tries it. RESOURCE_EXHAUSTED: queued_requests_per_session.
+  // Stands behind everybody of (uid, ns); ServeMemory tries it. RESOURCE_EXHAUSTED: queued_requests_per_session,
+  // queued_requests_per_uid or queued_bytes_per_uid.
   Result<WaiterId> WaitForMemory(uint32_t uid, std::string_view ns, Waiter waiter);
   // Inserted first, tried once then, on this thread: a name that came in between is not missed. 0: answered.
   // `owner`: of the namespace.
@@ -74,7 +81,7 @@ class WaitingLine {
   // the other lane that was not tried yet or is being tried. May populate: on a worker, one thread a lane at a time.
   // True: the other lane is to be served, too; somebody there was in the way of this one, or the other way round.
   bool ServeMemory(Lane lane = Lane::kShort);
-  // Tries who waits for it: the first few on this thread, the others soon.
+  // Tries those that wait for it: the first few on this thread, the others soon, a few at a time.
   void NamePublished(uint32_t owner, std::string_view ns, std::string_view name);
   // Stands behind everybody of this queue, and all are tried in order, on this thread. 0: answered.
   Result<WaiterId> WaitInQueue(uint64_t queue, Waiter waiter);
@@ -103,7 +110,14 @@ class WaitingLine {
   using EntryPointer = std::shared_ptr<Entry>;
   using MemoryKey = std::pair<uint32_t, std::string>;
 
-  Result<EntryPointer> Insert(Waiter waiter) AB_REQUIRES(mutex_);
+  // What the requests of one user that wait have.
+  struct Queued {
+    uint64_t requests = 0;
+    uint64_t bytes = 0;
+  };
+  // `key_bytes`: of the names under which it is found.
+  Result<EntryPointer> Insert(Waiter waiter, uint64_t key_bytes = 0) AB_REQUIRES(mutex_);
+  Status CheckQueued(uint32_t uid, uint64_t bytes) const AB_REQUIRES(mutex_);
   void Remove(Entry& entry) AB_REQUIRES(mutex_);
   void Mark(Entry& entry, Lack lack) AB_REQUIRES(mutex_);
   void Arm(Clock::time_point deadline) AB_REQUIRES(mutex_);
@@ -122,19 +136,32 @@ class WaitingLine {
   // False: nobody of this user is left to be tried.
   bool ServeOne(uint32_t uid, Lane lane, Turns* turns) AB_EXCLUDES(mutex_);
   EntryPointer NextInTurn(const std::set<uint64_t>& queue, Lane lane, Turn* turn) AB_REQUIRES(mutex_);
+  // Those that wait for one name.
+  struct NameQueue {
+    std::set<uint64_t> ids;  // in the order they came
+    bool is_walked = false;  // the deadlines' thread tries them, one batch after another
+    bool again = false;      // the name came once more since
+  };
   using Batch = std::vector<EntryPointer>;
-  void TryLater(std::shared_ptr<const Batch> batch, size_t begin) AB_EXCLUDES(mutex_);
+  // The next few behind `after`, which is the last of them then.
+  Batch NextOf(const NameQueue& queue, uint64_t* after) AB_REQUIRES(mutex_);
+  void TryNext(const std::string& name_key, uint64_t after) AB_EXCLUDES(mutex_);
+  void Enlist(Entry& entry, std::string name_key) AB_REQUIRES(mutex_);
+  void Delist(Entry& entry) AB_REQUIRES(mutex_);
+  // False: it was enlisted there already.
+  bool Move(Entry& entry, std::string_view name) AB_REQUIRES(mutex_);
 
   const Limits& limits_;
   mutable Mutex mutex_;
   uint64_t last_id_ AB_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, EntryPointer> entries_ AB_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::set<uint64_t>> of_session_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, Queued> of_uid_ AB_GUARDED_BY(mutex_);
   // In the order they came: ids only grow.
   std::map<MemoryKey, std::set<uint64_t>> for_memory_ AB_GUARDED_BY(mutex_);
   // By lane: it found one of the other lane in its way, or one that stood before it has been answered.
   std::array<bool, 2> go_on_ AB_GUARDED_BY(mutex_){};
-  std::unordered_map<std::string, std::set<uint64_t>> for_name_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, NameQueue> for_name_ AB_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::set<uint64_t>> in_queue_ AB_GUARDED_BY(mutex_);  // in the order they came
   std::set<std::pair<Clock::time_point, uint64_t>> deadlines_ AB_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);

@@ -42,20 +42,40 @@ enum class Verb : uint16_t {
 };
 // As the service calls it, in metrics and logs; "unknown" for a number that is no verb's.
 std::string_view NameOf(Verb verb);
+// It is served however late it comes: it gives something back, or a later call takes its answer (Receive, Watch). The
+// deadline of its caller bounds that one's waiting alone.
+constexpr bool IsServedLate(Verb verb) {
+  return verb == Verb::kRelease || verb == Verb::kCloseChannel || verb == Verb::kMapped || verb == Verb::kReceive ||
+         verb == Verb::kWatch;
+}
 
 enum FrameFlags : uint16_t {
   kFrameNoReply = 1,       // request: the sender does not want an answer, not even an error
   kFrameMemoryWanted = 2,  // answer: somebody waits for memory; give back what is empty or unused
   kFrameMailboxRests = 4,  // request: the sender does not use its mailbox for now; do not look into it
+  kFrameDeadline = 8,      // request: `status` is a deadline; once it has passed, the request must not be begun
+  // Request: the sender wants frames that tell of progress before the answer. Such a frame has this flag, the request's
+  // verb and number, and no payload: the broker has got further with work of the request's own.
+  kFrameProgress = 16,
 };
 
 struct FrameHeader {
   uint16_t verb;     // of the request; an answer repeats it
   uint16_t flags;    // FrameFlags
-  uint32_t status;   // Code; 0 in requests. Not 0: the payload is an Error message
+  uint32_t status;   // Code; not 0: the payload is an Error message. In requests 0, or the deadline (kFrameDeadline)
   uint64_t request;  // the client's number; an answer repeats it
 };
 static_assert(sizeof(FrameHeader) == 16);
+
+// A deadline as a frame states it: milliseconds of the broker's CLOCK_MONOTONIC (GetServerInfoResponse.clock_ms),
+// modulo 2^32.
+inline uint32_t DeadlineOnWire(int64_t clock_ms) { return static_cast<uint32_t>(clock_ms); }
+// REQUIRES: the two are less than 2^31 ms (24 days) apart.
+inline bool IsDeadlinePast(uint32_t deadline, int64_t clock_ms) {
+  return static_cast<int32_t>(static_cast<uint32_t>(clock_ms) - deadline) >= 0;
+}
+// What a request may still have before its deadline if it states one: more than that cannot be told from the past.
+inline constexpr int64_t kFrameDeadlineMaxMs = int64_t{1} << 30;
 
 // What Receive found. The payload points into the buffer that the caller gave.
 struct Frame {

@@ -45,6 +45,19 @@ Status CheckShare(const ShareLimits& limits, const ShareSizes& share) {
   return CheckDescription(limits, share);
 }
 
+Status CheckElement(uint64_t code, uint64_t bits, uint64_t lanes, uint64_t index) {
+  constexpr uint64_t kMax = std::numeric_limits<uint8_t>::max();
+  const auto refused = [&](auto... what) { return InvalidArgument("array ", index, what...).Because("ELEMENT_TYPE"); };
+  if (lanes != 1) return refused(" has ", lanes, " lanes; only 1 is known");
+  // Whole bytes, or less than one: DLPack packs 4 and 6 bits, others 1 and 2.
+  const bool is_width = bits % 8 == 0 || bits == 1 || bits == 2 || bits == 4 || bits == 6;
+  if (bits == 0 || bits > kMax || !is_width) {
+    return refused(" has elements of ", bits, " bits; there are 1, 2, 4, 6 and whole bytes up to 248");
+  }
+  if (code > kMax) return refused(" has the type code ", code, "; DLPack's have 8 bits");
+  return Ok();
+}
+
 Status CheckRank(const ShareLimits& limits, uint64_t rank, uint64_t index) {
   if (rank <= limits.rank_max) return Ok();
   return InvalidArgument("array ", index, " has rank ", rank, " (limits.rank_max ", limits.rank_max, ")")

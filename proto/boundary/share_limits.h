@@ -38,7 +38,10 @@ inline constexpr uint64_t kFenceBytesMax = 64;  // an interprocess event
 Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most);
 Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most);
 Status CheckShare(const ShareLimits& limits, const ShareSizes& share);
-// `index`: of the array in its share.
+// `index`: of the array in its share. What no DLDataType can say is refused: a code or bits beyond 8 bits, bits that
+// are neither whole bytes nor a known part of one, other lanes than 1. INVALID_ARGUMENT, ELEMENT_TYPE. The one place
+// that decides: the broker refuses such a share, a client reads none and sends none.
+Status CheckElement(uint64_t code, uint64_t bits, uint64_t lanes, uint64_t index);
 Status CheckRank(const ShareLimits& limits, uint64_t rank, uint64_t index);
 
 }  // namespace arraybridge

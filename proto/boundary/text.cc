@@ -20,6 +20,75 @@ char32_t TakeCharacter(std::string_view* text) {
   return character < kLeast[length] || surrogate || character > 0x10FFFF ? kBadText : character;
 }
 
+namespace {
+
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+// Unicode's control and format characters that change how others are read, and its line and paragraph separators.
+constexpr std::array<Range, 9> kActing = {{{0x00, 0x1F},
+                                           {0x7F, 0x9F},
+                                           {0xAD, 0xAD},
+                                           {0x61C, 0x61C},
+                                           {0x200B, 0x200F},
+                                           {0x2028, 0x202E},
+                                           {0x2060, 0x206F},
+                                           {0xFEFF, 0xFEFF},
+                                           {0xFFF9, 0xFFFB}}};
+
+bool IsPrintable(char32_t character) {
+  for (const Range& range : kActing) {
+    if (character >= range.first && character <= range.last) return false;
+  }
+  return true;
+}
+
+bool IsPlain(char byte) { return byte >= 0x20 && byte < 0x7F; }
+
+void AppendHex(const char* prefix, uint32_t value, int digits, std::string* out) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  *out += prefix;
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) *out += kDigits[value >> shift & 15];
+}
+
+// `in_json`: what is below U+0020 is the document's own white space, and \x is no escape.
+std::string Escaped(std::string_view text, bool in_json) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    if (IsPlain(text.front()) || (in_json && static_cast<unsigned char>(text.front()) < 0x20)) {
+      out += text.front();
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::string_view before = text;
+    const char32_t character = TakeCharacter(&text);
+    if (character == kBadText) {
+      text = before.substr(1);
+      AppendHex(in_json ? "\\u00" : "\\x", static_cast<unsigned char>(before.front()), 2, &out);
+    } else if (IsPrintable(character)) {
+      out += before.substr(0, before.size() - text.size());
+    } else if (character < 0x100 && !in_json) {
+      AppendHex("\\x", character, 2, &out);
+    } else {
+      AppendHex("\\u", character, 4, &out);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  for (const char byte : text) {
+    if (!IsPlain(byte)) return Escaped(text, false);
+  }
+  return std::string(text);
+}
+
+std::string PrintableJson(std::string_view json) { return Escaped(json, true); }
+
 bool IsUtf8(std::string_view text) {
   while (!text.empty()) {
     if (static_cast<signed char>(text.front()) >= 0) {

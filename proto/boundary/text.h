@@ -23,6 +23,13 @@ inline constexpr char32_t kBadText = 0xFFFFFFFF;
 char32_t TakeCharacter(std::string_view* text);
 bool IsUtf8(std::string_view text);
 
+// What a terminal would act on, as escapes: control characters (\x1b), those that turn the direction of writing or take
+// no room (\u202e), and bytes that are no UTF-8. What others wrote is printed only so.
+std::string Printable(std::string_view text);
+// Of a document in JSON, where quotes and control characters are escaped already: the same value, with the rest as
+// \u....
+std::string PrintableJson(std::string_view json);
+
 // Two digits a byte, lower case.
 inline std::string Hex(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";

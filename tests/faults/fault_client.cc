@@ -13,6 +13,8 @@
 //   scribble                                 write over every kept private array
 //   drop                                     drop every kept array and placement
 //   withdraw NAME | stats | mine | list PREFIX | flush
+//   outcome MS                               what became of the command that failed last: "done NAME GENERATION", or
+//                                            "not done CODE REASON"; waits so long
 //   churn SEED NAMES ROUNDS                  get and drop "churn/<random below NAMES>"
 //   fork                                     a child that inherits everything and waits for a signal
 //   fork_get NAME SEED                       a child that gets NAME on a connection of its own, drops what it inherited
@@ -72,7 +74,9 @@ class FaultClient {
     words >> verb;
     const auto found = verbs_.find(verb);
     if (found == verbs_.end()) return InvalidArgument("no such command: ", verb);
-    return found->second(words);
+    auto answer = found->second(words);
+    if (!answer.ok() && verb != "outcome") failed_ = answer.status();
+    return answer;
   }
 
  private:
@@ -291,6 +295,16 @@ class FaultClient {
     return std::string();
   }
 
+  Result<std::string> OutcomeOfFailed(std::istringstream& words) {
+    int milliseconds = 0;
+    words >> milliseconds;
+    const auto outcome = broker_.OutcomeOf(failed_, std::chrono::milliseconds(milliseconds));
+    if (!outcome.ok()) return outcome.status();
+    if (outcome->status.ok() && !outcome->share) return std::string("done");
+    if (outcome->status.ok()) return Concat("done ", outcome->share->name, " ", outcome->share->generation);
+    return Concat("not done ", CodeName(outcome->status.code()), " ", outcome->status.reason());
+  }
+
   Result<std::string> Fork() {
     const pid_t child = ::fork();
     if (child < 0) return Internal("fork failed");
@@ -319,6 +333,7 @@ class FaultClient {
 
   Broker broker_;
   const std::optional<Device> gpu_;
+  Status failed_;  // the command that failed last
   std::vector<Placement> placements_;
   std::vector<Kept> kept_;
   const std::map<std::string, Verb> verbs_ = {
@@ -341,6 +356,7 @@ class FaultClient {
          AB_RETURN_IF_ERROR(broker_.Flush());
          return std::string();
        }},
+      {"outcome", [this](auto& words) { return OutcomeOfFailed(words); }},
       {"churn", [this](auto& words) { return Churn(words); }},
       {"fork", [this](auto&) { return Fork(); }},
       {"fork_get", [this](auto& words) { return ForkGet(words); }},

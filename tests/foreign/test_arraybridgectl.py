@@ -266,6 +266,29 @@ def test_jsonl_is_an_object_a_line(address: Path) -> None:
     assert "broker" in findings
 
 
+def test_what_others_wrote_cannot_speak_to_the_terminal(address: Path, session: Session, tmp_path: Path) -> None:
+    """A name may turn the direction of writing, a dtype is any UTF-8: both are shown as escapes, in JSON with their value."""
+    name, dtype = "a\u202egpj", "\x1b[31mred\n\u202e"
+    allocated = session.call("Allocate", namespace="default", size=256)
+    redeemed, descriptor = session.lifeline.redeem(allocated.ticket)
+    os.close(descriptor)
+    session.call("Mapped", arena=redeemed.handle.arena)
+    spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": dtype, "shape": [256], "size": 256}
+    session.call("Publish", namespace="default", name=name, arena=redeemed.handle.arena,
+                 arena_generation=redeemed.handle.generation, size=256, specs={"arrays": [spec]})  # fmt: skip
+    try:
+        told = [ctl("-H", address, *form, "ls") for form in ([], ["-o", "csv"], ["-o", "json"], ["-o", "jsonl"])]
+        told += [ctl("-H", address, "show", name), ctl("-H", address, "dump", name, str(tmp_path / "file.npy"))]
+        for answer in told:
+            shown = answer.stdout + answer.stderr
+            assert not any(letter in shown for letter in "\x1b\u202e"), shown
+        assert "\\x1b[31mred\\x0a\\u202e" in told[0].stdout
+        shares = [json.loads(line)["share"] for line in told[3].stdout.splitlines()]
+        assert [(s["name"], s["specs"]["arrays"][0]["dtype"]) for s in shares if s["name"] == name] == [(name, dtype)]
+    finally:
+        session.call("Withdraw", namespace="default", shares=[{"name": name}])
+
+
 def test_top_once_tells_what_there_is(address: Path) -> None:
     lines = ctl("-H", address, "top", "--once").stdout.splitlines()
     assert lines[0].split()[:2] == ["SESSIONS", "SHARES"]

@@ -98,6 +98,11 @@ AB_API void ab_drop(ab_array* array);
 /* The name is free; who has the arrays keeps them. */
 AB_API ab_code ab_withdraw(ab_broker* broker, const char* name);
 
+/* Whether this thread's latest call that returned AB_DEADLINE_EXCEEDED, of this ab_broker, was done after all: `done`
+ * is 1 or 0. A daemon does not begin a request whose time is up, but it may have begun it just before. Waits for its
+ * answer so long, then AB_DEADLINE_EXCEEDED: ask again. AB_UNAVAILABLE: the connection ended before the answer came. */
+AB_API ab_code ab_outcome(ab_broker* broker, int64_t timeout_ms, int32_t* done);
+
 #ifdef __cplusplus
 }
 #endif

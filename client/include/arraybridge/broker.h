@@ -69,6 +69,12 @@ struct ClientStats {
   uint64_t road_shares = 0;   // sent into channels, or received, so far: without a call
 };
 
+// What became of a request whose caller was told that time was up.
+struct Outcome {
+  Status status{};               // OK: it was done; else why it was not
+  std::optional<Share> share{};  // of a Publish that was done
+};
+
 class Broker {
  public:
   struct Options {
@@ -175,6 +181,8 @@ class Broker {
   };
   Result<Acquired> Acquire(const ShareRef& ref, const AcquireOptions& options);
   Result<Acquired> Acquire(const ShareRef& ref) { return Acquire(ref, AcquireOptions{}); }
+  // The same without a call and without waiting. Nothing: only a call can tell.
+  std::optional<Acquired> TryAcquire(const ShareRef& ref, MapMode mode);
   // All or none. What this process can find without a call costs none; the rest is asked for in as few requests as the
   // broker takes, each of which waits for its names.
   Result<std::vector<Acquired>> AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options);
@@ -191,6 +199,13 @@ class Broker {
   // What happens from now on in this namespace, and to this user's sessions. RESOURCE_EXHAUSTED: limits.watchers,
   // limits.watchers_per_uid.
   Result<arraybridge::Watch> OpenWatch(const WatchOptions& options);
+
+  // What became of what failed with this status. A request that is not answered in time is not begun later, unless the
+  // broker was just about to; so a call that failed was not done, and this returns its status, except for a Put,
+  // Publish, Send or Withdraw that no answer came to: of these it is known when the answer comes. Waits for that; then
+  // `failed` again: it may be asked for again. UNAVAILABLE, OUTCOME_UNKNOWN: the connection ended first, or this
+  // process made no such request; the latest 256 of those that were given up are remembered.
+  Result<Outcome> OutcomeOf(const Status& failed, std::chrono::milliseconds timeout);
 
   // How this process came to read a share that it has acquired by a call, in place of the note of that call. Does not
   // wait; what a busy broker does not take is said with the next release.

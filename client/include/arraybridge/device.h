@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <arraybridge/view.h>
@@ -31,6 +32,18 @@ Status WaitForProducer(const View& view);
 // on work outside of it. Nothing to do for host memory and for views of bytes that are there. FAILED_PRECONDITION as
 // above.
 Status OrderAfterProducer(const View& view, uintptr_t stream);
+
+// A private, writable, compact copy in this process's own memory on the GPU of the source. What is queued on `stream`
+// (View::stream's numbers) from now on comes after it; 0: it is there when this returns. RESOURCE_EXHAUSTED;
+// FAILED_PRECONDITION, STREAM_CAPTURING: `stream`, or the producer's, is being captured into a graph.
+// REQUIRES: the source lies on a GPU.
+Result<View> CopyOnGpu(const View& source, uintptr_t stream);
+
+// Writes each source, an array in host memory of any strides, into the destination of the same index: compact memory on
+// a GPU, of as many bytes. Done on return. By pinned memory, and with one wait for all that go to one GPU in the order
+// of one stream, which is the destination's View::stream. INVALID_ARGUMENT: not as many, or not such destinations.
+// FAILED_PRECONDITION: a device that this process does not see, or a stream that is being captured.
+Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms);
 
 // While one lives, nothing in this process asks a GPU whether all of its work has ended. Hold one around the capture of
 // a graph: that question, which a release of GPU memory needs, would invalidate it, and captures on streams that do not

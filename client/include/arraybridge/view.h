@@ -37,6 +37,14 @@ struct View {
   // The consumer's arrays are immutable (JAX, TensorFlow): it may alias read-only memory through the unversioned
   // dialect, which cannot say so.
   bool legacy_may_alias_read_only = false;
+  // No process writes these bytes any more.
+  bool constant = false;
+  // Read-only bytes leave through DLPack in a form in which a write does not reach them: most consumers ignore
+  // READ_ONLY. False: they leave as they are, for a consumer that is known.
+  bool guarded = false;
+  // Of a share in host memory, mapped read-only: the same bytes in a copy-on-write mapping that nothing else uses, as a
+  // writable View. RESOURCE_EXHAUSTED: no room for a mapping. Null: of all other memory.
+  Result<View> (*copy_on_write)(const View& view) = nullptr;
   std::shared_ptr<const void> owner;  // dropped on any thread, without any lock, maybe after the interpreter has gone
 
   uint64_t elements() const;
@@ -66,10 +74,18 @@ bool IsPlain(const DLManagedTensorVersioned& tensor);
 Result<View> ImportVersioned(DLManagedTensorVersioned* tensor);
 Result<View> ImportLegacy(DLManagedTensor* tensor);
 
+// The View that one of the two exports above was made of; nothing if the tensor is another producer's. It keeps what
+// the tensor keeps. REQUIRES: the tensor's deleter was not called.
+std::optional<View> ExportedFrom(const DLManagedTensorVersioned& tensor);
+std::optional<View> ExportedFrom(const DLManagedTensor& tensor);
+
 // A description, checked and normalised, of memory that somebody describes in other words (buffer, array interface).
 // strides in elements, may be empty. INVALID_ARGUMENT as above.
 Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std::vector<int64_t> strides,
                       Device device, bool read_only, std::shared_ptr<const void> owner);
+
+// Whether every element of `inner` lies among those of `outer`, which is compact; false where one has none.
+bool LiesIn(const View& inner, const View& outer);
 
 // Copies every element of `source` (any strides) to `destination`, compact row-major; host memory only.
 // REQUIRES: destination holds source.nbytes() bytes and does not overlap it.

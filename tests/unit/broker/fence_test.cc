@@ -117,6 +117,27 @@ TEST_F(FenceTest, AShareIsLostWithItsMakersSession) {
   process.Kill();
 }
 
+// A session that has ended is cleared away in slices; what its readers let go between two of them is gone.
+TEST_F(FenceTest, AReaderLetsGoWhileTheMakerIsClearedAway) {
+  constexpr int kMany = 70;  // more than a slice
+  const auto writer = OpenAt("here");
+  const auto reader = OpenAt("here");
+  std::vector<AcquiredShares> read;
+  for (int i = 0; i < kMany; ++i) {
+    const ShareId share = Pending(writer, Allocated(writer));
+    auto told = Acquire(reader);
+    ASSERT_TRUE(told.ok()) << told.status().ToString();
+    read.push_back(*std::move(told));
+    EXPECT_FALSE(End(writer, share).awaited.empty());
+    Withdraw(writer);
+  }
+  broker_.EndSession(writer);
+  for (const AcquiredShares& each : read) Release(reader, each);
+  while (broker_.SweepOn(Clock::now()).unfinished) continue;
+  EXPECT_EQ(broker_.TakeSnapshot().withdrawn_shares, 0u);
+  EXPECT_EQ(broker_.TakeSnapshot().leases, 0u);
+}
+
 TEST_F(FenceTest, WorkThatFailedWithdrawsItsShareAndNobodyElses) {
   const auto writer = OpenAt("here");
   const ShareId share = Pending(writer, Allocated(writer));

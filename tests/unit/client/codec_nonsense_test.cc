@@ -74,9 +74,27 @@ TEST(CodecNonsenseTest, SenselessAnswersAreRefused) {
   message = SomeAcquired();
   message.mutable_shares(0)->mutable_share()->clear_handle();
   EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
-  message = SomeAcquired();
-  message.mutable_shares(0)->mutable_share()->mutable_specs()->mutable_arrays(0)->set_lanes(4);
-  EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
+}
+
+// What a share's maker says of its arrays is no word of the broker's.
+TEST(CodecNonsenseTest, AnArrayThatCannotBeReadIsAnErrorOfItsShareAlone) {
+  for (const auto& spoil : std::vector<std::function<void(v1::ArraySpec&)>>{
+           [](auto& spec) { spec.set_lanes(4); }, [](auto& spec) { spec.set_bits(264); },
+           [](auto& spec) { spec.set_bits(0); }, [](auto& spec) { spec.set_code(300); }}) {
+    v1::Share share = SomeShare();
+    spoil(*share.mutable_specs()->mutable_arrays(0));
+    const auto described = codec::DecodeShare(share.SerializeAsString());
+    ASSERT_TRUE(described.ok()) << described.status().ToString();
+    EXPECT_EQ(described->arrays.code(), Code::kInvalidArgument);
+    EXPECT_EQ(described->arrays.reason(), "ELEMENT_TYPE");
+    EXPECT_EQ(described->share.arrays.size(), static_cast<size_t>(share.specs().arrays_size()));
+
+    v1::ListResponse list = SomeList();
+    *list.add_shares()->mutable_share() = share;
+    const auto listed = codec::DecodeListed(list.SerializeAsString());
+    ASSERT_TRUE(listed.ok()) << listed.status().ToString();
+    EXPECT_EQ(listed->shares.size(), static_cast<size_t>(list.shares_size()));
+  }
 }
 
 }  // namespace

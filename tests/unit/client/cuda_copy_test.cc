@@ -170,6 +170,84 @@ TEST_F(CudaClientTest, LargeCopiesGoByPinnedChunksPieceByPiece) {
   });
 }
 
+// Patterns of these sizes, copied to `gpu` at once, each where the next multiple of 256 bytes begins; whether they are
+// there.
+bool GoTogether(const OnGpu& gpu, const std::vector<uint64_t>& sizes) {
+  const Device device{kDeviceCuda, 0, {}};
+  std::vector<std::vector<uint8_t>> patterns;
+  std::vector<View> sources;
+  std::vector<View> rooms;
+  auto* next = static_cast<std::byte*>(gpu.data());
+  for (const uint64_t size : sizes) {
+    patterns.push_back(Pattern(size));
+    sources.push_back(Bytes(patterns.back().data(), Device{}, size));
+    rooms.push_back(Bytes(next, device, size));
+    next += (size + 255) / 256 * 256;
+  }
+  const Status copied = CopyToGpus(sources, rooms);
+  EXPECT_TRUE(copied.ok()) << copied.ToString();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto back = CopyToHeap(rooms[i]);
+    EXPECT_TRUE(back.ok()) << back.status().ToString();
+    if (sizes[i] > 0 && !std::equal(patterns[i].begin(), patterns[i].end(), static_cast<const uint8_t*>(back->data)))
+      return false;
+  }
+  return true;
+}
+
+TEST_F(CudaClientTest, ManySmallArraysGoToTheGpuByOneChunkAndOneWait) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const OnGpu gpu("", kChunkBytes);
+    const std::vector<View> one = {Bytes(gpu.data(), {kDeviceCuda, 0, {}}, 4)};
+    std::vector<uint8_t> few(4);
+    const std::vector<View> source = {Bytes(few.data(), Device{}, 4)};
+    EXPECT_TRUE(CopyToGpus(source, one).ok());
+    EXPECT_EQ(Counter("cuMemHostAlloc"), 0) << "a single small array is not worth pinned memory";
+    const long waits = Counter("cuStreamSynchronize");
+    const long copies = Counter("cuMemcpyHtoDAsync");
+    std::vector<View> sources(100, source[0]);
+    const std::vector<View> rooms(100, one[0]);
+    EXPECT_TRUE(CopyToGpus(sources, rooms).ok());
+    EXPECT_EQ(Counter("cuStreamSynchronize") - waits, 1);
+    EXPECT_EQ(Counter("cuMemcpyHtoDAsync") - copies, 100);
+    EXPECT_EQ(Counter("cuMemHostAlloc"), 2);
+    EXPECT_TRUE(GoTogether(gpu, {1, 0, 255, 256, 257, 70'000, 0, 3}));
+  });
+}
+
+TEST_F(CudaClientTest, ABatchFillsChunkAfterChunk) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const OnGpu gpu("", 8 * kChunkBytes);
+    EXPECT_TRUE(GoTogether(gpu, {kChunkBytes / 2, kChunkBytes, 5, 3 * kChunkBytes + 1, kChunkBytes - 256, 9}));
+    EXPECT_TRUE(GoTogether(gpu, {kChunkBytes - 1, kChunkBytes, kChunkBytes, kChunkBytes}));
+    EXPECT_EQ(Counter("cuMemHostAlloc"), 2);
+    EXPECT_EQ(Counter("live_events"), 0);
+  });
+}
+
+TEST_F(CudaClientTest, ABatchIsStridedUnpinnedOrRefused) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const OnGpu gpu("fail=cuMemHostAlloc:*:2", 2 * kChunkBytes);
+    EXPECT_TRUE(GoTogether(gpu, {kChunkBytes, 3, 4}));
+    EXPECT_EQ(Counter("live_pinned"), 0);
+    const Device device{kDeviceCuda, 0, {}};
+    std::vector<uint8_t> pattern = Pattern(200);
+    View backwards = Bytes(pattern.data() + 198, Device{}, 100);
+    backwards.strides = {-2};
+    const std::vector<View> sources = {backwards, Bytes(pattern.data(), Device{}, 100)};
+    const std::vector<View> rooms = {Bytes(gpu.data(), device, 100),
+                                     Bytes(static_cast<std::byte*>(gpu.data()) + 256, device, 100)};
+    EXPECT_TRUE(CopyToGpus(sources, rooms).ok());
+    const auto back = CopyToHeap(rooms[0]);
+    for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(static_cast<const uint8_t*>(back->data)[i], pattern[198 - 2 * i]);
+    EXPECT_EQ(CopyToGpus(sources, std::span(rooms).first(1)).code(), Code::kInvalidArgument);
+    EXPECT_EQ(CopyToGpus(rooms, rooms).code(), Code::kInvalidArgument);
+    EXPECT_EQ(CopyToGpus(sources, sources).code(), Code::kInvalidArgument);
+    const std::vector<View> shorter = {Bytes(gpu.data(), device, 99)};
+    EXPECT_EQ(CopyToGpus(std::span(sources).first(1), shorter).code(), Code::kInvalidArgument);
+  });
+}
+
 TEST_F(CudaClientTest, ManyThreadsShareTheFewChunks) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const OnGpu gpus[6] = {{"", kChunkBytes}, {"", kChunkBytes}, {"", kChunkBytes},

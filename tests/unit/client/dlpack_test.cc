@@ -388,6 +388,43 @@ TEST(RoundTrip, EveryTypeOfDlpack) {
   }
 }
 
+Result<View> NoMapping(const View& /*view*/) { return ResourceExhausted("no mapping"); }
+
+TEST(ExportedFrom, IsTheViewThatWasExported) {
+  std::atomic<int> drops{0};
+  for (const size_t rank : {size_t{2}, size_t{9}}) {
+    std::vector<int64_t> shape(rank, 1);
+    shape.back() = 7;
+    View view = Floats(shape, Owner(drops));
+    view.read_only = view.constant = view.legacy_may_alias_read_only = true;
+    view.copy_on_write = &NoMapping;
+    auto* const versioned = ExportVersioned(view);
+    auto* const legacy = *ExportLegacy(view);
+    view.owner.reset();
+    for (const auto& found : {ExportedFrom(*versioned), ExportedFrom(*legacy)}) {
+      ASSERT_TRUE(found.has_value());
+      EXPECT_EQ(found->data, view.data);
+      EXPECT_EQ(found->shape, view.shape);
+      EXPECT_EQ(found->strides, view.strides);
+      EXPECT_EQ(found->type, view.type);
+      EXPECT_TRUE(found->read_only && found->constant);
+      EXPECT_EQ(found->copy_on_write, &NoMapping);
+    }
+    {
+      const auto kept = ExportedFrom(*versioned);
+      versioned->deleter(versioned);
+      legacy->deleter(legacy);
+      EXPECT_EQ(drops, 0) << "what was found keeps the memory";
+    }
+    EXPECT_EQ(drops.exchange(0), 1);
+  }
+}
+
+TEST(ExportedFrom, KnowsNoOtherProducersTensors) {
+  Foreign foreign;
+  EXPECT_FALSE(ExportedFrom(*foreign.Made()).has_value());
+}
+
 TEST(Describe, RefusesAStrideCountThatIsNotTheRank) {
   EXPECT_FALSE(Describe(g_floats, {2, 32, 1}, {2, 3}, {1}, {}, false, nullptr).ok());
 }

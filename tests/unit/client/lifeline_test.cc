@@ -144,6 +144,94 @@ TEST_F(LifelineTest, TheBrokersErrorIsTheCallers) {
   EXPECT_EQ(answer.status().reason(), "X");
 }
 
+TEST_F(LifelineTest, ARequestStatesItsDeadlineOnTheBrokersClock) {
+  constexpr std::chrono::milliseconds kAhead{123456};
+  const auto now = steady_clock::now();
+  const auto asked = [&](Verb verb, Deadline deadline) {
+    static_cast<void>(lifeline_->Call(verb, "", deadline));
+    return broker_->Next().header;
+  };
+  EXPECT_EQ(asked(Verb::kPublish, now).flags & kFrameDeadline, 0) << "the broker has not said that it looks at them";
+  lifeline_->StateDeadlines(kAhead);
+  const FrameHeader publish = asked(Verb::kPublish, now);
+  EXPECT_NE(publish.flags & kFrameDeadline, 0);
+  const auto broker_now = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch() + kAhead);
+  EXPECT_EQ(publish.status, static_cast<uint32_t>(broker_now.count()));
+  for (const Verb verb : {Verb::kRelease, Verb::kCloseChannel, Verb::kMapped, Verb::kReceive, Verb::kWatch}) {
+    EXPECT_EQ(asked(verb, now).flags & kFrameDeadline, 0) << "what gives something back is served however late";
+  }
+  std::thread caller([&] { static_cast<void>(lifeline_->Call(Verb::kList, "", now + hours(24 * 365))); });
+  const Request far = broker_->Next();
+  EXPECT_EQ(far.header.flags & kFrameDeadline, 0) << "so far away that it would look like the past";
+  broker_->Answer(far, "");
+  caller.join();
+}
+
+TEST(FrameDeadlineTest, ItWrapsAround) {
+  for (const int64_t deadline : {int64_t{0}, int64_t{1}, int64_t{0xFFFFFFFF}, int64_t{0x100000000}}) {
+    EXPECT_TRUE(IsDeadlinePast(DeadlineOnWire(deadline), deadline));
+    EXPECT_TRUE(IsDeadlinePast(DeadlineOnWire(deadline), deadline + 1));
+    EXPECT_FALSE(IsDeadlinePast(DeadlineOnWire(deadline), deadline - 1));
+    EXPECT_FALSE(IsDeadlinePast(DeadlineOnWire(deadline + kFrameDeadlineMaxMs), deadline));
+  }
+}
+
+TEST_F(LifelineTest, AnAnswerToWhatWasGivenUpIsObservedAndThenWaitedForNoMore) {
+  std::string observed;
+  lifeline_->ObserveLate([&](uint64_t request, Verb verb, const Result<Answer>& answer) {
+    observed = Concat(request, " ", NameOf(verb), " ", answer->payload);
+  });
+  const auto given_up = lifeline_->Call(Verb::kPublish, "", steady_clock::now(),
+                                        [&](const Result<Answer>&) { observed += " before it is given back"; });
+  ASSERT_EQ(given_up.status().reason(), Lifeline::kUnanswered);
+  const Request request = broker_->Next();
+  const std::string key = Concat(lifeline_->nonce(), "/", request.header.request);
+  ASSERT_EQ(given_up.status().metadata().size(), 1u);
+  EXPECT_EQ(given_up.status().metadata()[0], (std::pair<std::string, std::string>(Lifeline::kRequestKey, key)));
+  EXPECT_NE(given_up.status().message().find("timeout_s="), std::string::npos);
+  EXPECT_EQ(lifeline_->AwaitLate(request.header.request, steady_clock::now()).code(), Code::kDeadlineExceeded);
+  std::thread server([&] { broker_->Answer(request, "done"); });
+  EXPECT_TRUE(lifeline_->AwaitLate(request.header.request, Far()).ok());
+  server.join();
+  EXPECT_EQ(observed, Concat(request.header.request, " Publish done before it is given back"));
+  EXPECT_TRUE(lifeline_->AwaitLate(request.header.request, steady_clock::now()).ok());
+}
+
+TEST_F(LifelineTest, WhatChangesNothingForOthersHasNoOutcome) {
+  const auto given_up = lifeline_->Call(Verb::kAcquire, "", steady_clock::now());
+  EXPECT_EQ(given_up.status().reason(), Lifeline::kUnanswered);
+  EXPECT_TRUE(given_up.status().metadata().empty());
+}
+
+// The deadline bounds waiting for others, not work of the request's own that gets further.
+TEST_F(LifelineTest, ProgressGivesAnAllocateItsTimeAnew) {
+  constexpr std::chrono::milliseconds kTimeout{500};
+  std::thread server([&] {
+    const Request request = broker_->Next();
+    EXPECT_NE(request.header.flags & kFrameProgress, 0);
+    const auto begun = steady_clock::now();
+    while (steady_clock::now() < begun + 3 * kTimeout) {  // takes three times as long as it may
+      broker_->Send({request.header.verb, kFrameProgress, 0, request.header.request}, "");
+      std::this_thread::sleep_for(kTimeout / 50);
+    }
+    broker_->Answer(request, "memory");
+  });
+  const auto answer = lifeline_->Call(Verb::kAllocate, "", steady_clock::now() + kTimeout);
+  server.join();
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_EQ(answer->payload, "memory");
+}
+
+TEST_F(LifelineTest, AnAllocateWithoutProgressEndsAndSaysWhatToDo) {
+  const auto answer = lifeline_->Call(Verb::kAllocate, "", steady_clock::now());
+  EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
+  EXPECT_NE(answer.status().message().find("timeout_s="), std::string::npos) << answer.status().ToString();
+  const Request request = broker_->Next();
+  broker_->Send({request.header.verb, kFrameProgress, 0, request.header.request}, "");
+  lifeline_->ReadArrived();
+  EXPECT_FALSE(lifeline_->lost()) << "progress of what was given up";
+}
+
 // Each sends something senseless instead of the answer; the caller learns that the connection is lost.
 class NonsenseTest : public LifelineTest {
  protected:
@@ -162,6 +250,11 @@ class NonsenseTest : public LifelineTest {
 TEST_F(NonsenseTest, AnUnknownId) {
   CallMeets([&](const Request& request) {
     broker_->Send({request.header.verb, 0, 0, request.header.request + 77}, "");
+  });
+}
+TEST_F(NonsenseTest, ProgressOfAnUnknownId) {
+  CallMeets([&](const Request& request) {
+    broker_->Send({request.header.verb, kFrameProgress, 0, request.header.request + 77}, "");
   });
 }
 TEST_F(NonsenseTest, AnotherVerb) {

@@ -101,7 +101,9 @@ class FakeBroker {
   template <class Message>
   static void Send(const UniqueFd& client, const FrameHeader& to, Code code, const Message& message, int fd = -1) {
     const FrameHeader header{to.verb, 0, static_cast<uint32_t>(code), to.request};
-    EXPECT_EQ(SendFrame(client.get(), header, message.SerializeAsString(), fd, true), SendOutcome::kSent);
+    // The client may have gone: a test that stalls this broker ends before it has answered everything.
+    const SendOutcome sent = SendFrame(client.get(), header, message.SerializeAsString(), fd, true);
+    EXPECT_TRUE(sent == SendOutcome::kSent || sent == SendOutcome::kClosed);
   }
 
   std::string directory_;

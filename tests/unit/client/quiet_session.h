@@ -37,9 +37,9 @@ class QuietSession {
     std::thread broker([&] { Open(listener); });
     std::vector<std::unique_ptr<MemoryMapper>> mappers;
     mappers.push_back(MakeHostMapper());
-    auto opened =
-        Session::Open({.address = folder, .spin = {}}, reaper_, std::make_shared<MapperTable>(std::move(mappers)),
-                      late_errors_, std::chrono::steady_clock::now() + std::chrono::seconds(60));
+    auto opened = Session::Open(
+        {.address = folder, .spin = {}}, reaper_, std::make_shared<MapperTable>(std::move(mappers)), late_errors_,
+        std::make_shared<Outcomes>(), std::chrono::steady_clock::now() + std::chrono::seconds(60));
     broker.join();
     AB_CHECK(opened.ok());
     session_ = *std::move(opened);

@@ -260,5 +260,21 @@ TEST(ReaperTest, WhatAChildInheritedStaysUntilTheChildIsGone) {
   reaper->Retire();
 }
 
+TEST(Reaper, BuriesAlsoWhatWasDroppedByABurial) {
+  std::vector<int> buried;
+  const auto reaper = Reaper::Make([&](Reaper::Batch batch) {
+    for (auto& one : batch) buried.push_back(static_cast<Numbered&>(*one).number), one.reset();
+  });
+  struct Holding final : Numbered {
+    Holding(int of, std::shared_ptr<Numbered> inner) : Numbered(of), held(std::move(inner)) {}
+    std::shared_ptr<Numbered> held;
+  };
+  auto adopted = reaper->Adopt(std::make_unique<Holding>(1, Adopt(*reaper, 2)));
+  ASSERT_TRUE(adopted.ok());
+  *adopted = nullptr;
+  EXPECT_TRUE(reaper->Collect());
+  EXPECT_EQ(buried, (std::vector<int>{1, 2}));
+}
+
 }  // namespace
 }  // namespace arraybridge

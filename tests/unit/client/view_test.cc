@@ -124,5 +124,20 @@ TEST(CopyToHeap, OfNothing) {
   EXPECT_EQ(copy->data, nullptr);
 }
 
+TEST(LiesIn, EveryElement) {
+  std::vector<uint32_t> data(24);
+  const View whole = *Of(data, {1, 32, 1}, {4, 6}, {});
+  EXPECT_TRUE(LiesIn(whole, whole));
+  EXPECT_TRUE(LiesIn(*Of(data, {1, 32, 1}, {2, 3}, {6, 2}, 1), whole));
+  EXPECT_TRUE(LiesIn(*Of(data, {1, 32, 1}, {24}, {-1}, 23), whole));
+  EXPECT_TRUE(LiesIn(*Of(data, {1, 8, 1}, {96}, {}), whole)) << "of another type";
+  const View part = *Of(data, {1, 32, 1}, {2, 6}, {}, 6);
+  EXPECT_FALSE(LiesIn(whole, part));
+  EXPECT_FALSE(LiesIn(*Of(data, {1, 32, 1}, {7}, {}, 12), part)) << "beyond the end";
+  EXPECT_FALSE(LiesIn(*Of(data, {1, 32, 1}, {2}, {-1}, 6), part)) << "before the begin";
+  EXPECT_FALSE(LiesIn(part, *Of(data, {1, 32, 1}, {4, 3}, {6, 2}))) << "gaps are somebody else's";
+  EXPECT_FALSE(LiesIn(*Of(data, {1, 32, 1}, {0}, {}), whole));
+}
+
 }  // namespace
 }  // namespace arraybridge

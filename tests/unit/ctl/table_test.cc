@@ -39,8 +39,8 @@ TEST(Table, CountsCharactersNotBytes) {
 
 TEST(Table, ANameCannotSpeakToTheTerminal) {
   Table table({"NAME"});
-  table.Add({"\x1b[2Jgone\n\x7f"});
-  EXPECT_EQ(Printed(table, false), "?[2Jgone??\n");
+  table.Add({"\x1b[2Jgone\n\x7f\xe2\x80\xae"});
+  EXPECT_EQ(Printed(table, false), "\\x1b[2Jgone\\x0a\\x7f\\u202e\n");
 }
 
 TEST(Table, AnEmptyCellIsADash) {

@@ -18,13 +18,16 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class HttpTest : public testing::Test {
  protected:
   HttpTest() {
     auto opened = Http::Open("127.0.0.1:0", {[] { return std::string("a_metric 1\n"); },
-                                             [] { return std::string("<html>"); }, [this] { return ready_.load(); }});
+                                             [] { return std::string("<html>"); },
+                                             [this] { return ready_.load(); },
+                                             {"gpu7.example.org"}});
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     http_ = *std::move(opened);
   }
@@ -51,13 +54,27 @@ class HttpTest : public testing::Test {
     EXPECT_EQ(::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
     return Answer(socket);
   }
-  std::string Get(const std::string& path) const {
-    return Ask("GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  std::string Get(const std::string& path, const std::string& host = "localhost") const {
+    return Ask("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
   }
 
   std::atomic<bool> ready_{true};
   std::unique_ptr<Http> http_;
 };
+
+TEST_F(HttpTest, IsAskedForByNamesThatAreItsOwn) {
+  for (const char* const own : {"localhost", "LOCALHOST:9464", "a.localhost", "127.0.0.1", "127.0.0.1:80", "[::1]:9464",
+                                "10.1.2.3", "gpu7.example.org", "GPU7.example.org.:9464"}) {
+    EXPECT_THAT(Get("/metrics", own), StartsWith("HTTP/1.1 200")) << own;
+  }
+  for (const char* const other :
+       {"evil", "evil:9464", "localhost.evil", "xlocalhost", "127.0.0.1.evil", "gpu7", "[evil]", "[", ""}) {
+    const std::string answer = Get("/metrics", other);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 421")) << other;
+    EXPECT_THAT(answer, HasSubstr("http.hosts"));
+    EXPECT_THAT(answer, Not(HasSubstr("a_metric")));
+  }
+}
 
 TEST_F(HttpTest, ServesItsFourPages) {
   EXPECT_THAT(Get("/metrics"), HasSubstr("version=0.0.4"));
@@ -75,8 +92,8 @@ TEST_F(HttpTest, ServesItsFourPages) {
 // A client that keeps the connection would read a body that comes all the same as the next answer.
 TEST_F(HttpTest, AHeadHasTheHeadersOfAGetAndNoBody) {
   const std::string both =
-      Ask("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
-          "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      Ask("HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+          "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(both, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(both, Not(HasSubstr("a_metric")));
   EXPECT_THAT(both, HasSubstr("Content-Length: 11\r\n"));

@@ -237,6 +237,32 @@ TEST_F(LocalDoorTest, NoReplyMeansNoneNotEvenAnError) {
   EXPECT_EQ(client.Call(Verb::kGetStats, v1::GetStatsRequest(), 3).header.request, 3u);
 }
 
+TEST_F(LocalDoorTest, WhatIsOverdueIsNotBegun) {
+  LifelineClient client = Greeted();
+  v1::WithdrawRequest absent;
+  absent.add_shares()->set_name("absent");
+  const auto withdraw = [&](int64_t from_now_ms, uint16_t flags) {
+    const uint32_t deadline = DeadlineOnWire(InMilliseconds(Clock::now()) + from_now_ms);
+    const FrameHeader header{static_cast<uint16_t>(Verb::kWithdraw), flags, deadline, 1};
+    EXPECT_EQ(SendFrame(client.fd(), header, absent.SerializeAsString(), -1, true), SendOutcome::kSent);
+    return client.Receive();
+  };
+  const auto overdue = withdraw(-1, kFrameDeadline);
+  EXPECT_EQ(overdue.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(overdue.error().reason(), "NOT_SERVED");
+  EXPECT_THAT(overdue.error().message(), HasSubstr("Withdraw"));
+  EXPECT_EQ(withdraw(3600'000, kFrameDeadline).code(), Code::kNotFound);
+  EXPECT_EQ(withdraw(-1, 0).code(), Code::kNotFound) << "clients that state no deadline say so";
+}
+
+TEST_F(LocalDoorTest, TheClockOfDeadlinesIsTold) {
+  LifelineClient client = Greeted();
+  const int64_t before = InMilliseconds(Clock::now());
+  const auto told = client.Call(Verb::kGetServerInfo, v1::GetServerInfoRequest()).As<v1::GetServerInfoResponse>();
+  EXPECT_GE(told.clock_ms(), static_cast<uint64_t>(before));
+  EXPECT_LE(told.clock_ms(), static_cast<uint64_t>(InMilliseconds(Clock::now())));
+}
+
 TEST_F(LocalDoorTest, ConnectionsOfOneUserAreBounded) {
   config_.limits.connections_per_uid = 2;
   LifelineClient first = Greeted(7);

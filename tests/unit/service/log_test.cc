@@ -124,8 +124,9 @@ TEST_F(JournalTest, ALineIsADatagramOfFields) {
 TEST_F(JournalTest, AValueWithALineEndIsCountedAndALongOneIsCut) {
   ASSERT_TRUE(log::Start("info", "journald", path_).ok());
   log::Info("two\nlines");
-  EXPECT_EQ(Read(), std::string("MESSAGE\n\x09\0\0\0\0\0\0\0two\nlines\n", 26) +
-                        "PRIORITY=6\nSYSLOG_IDENTIFIER=arraybridged\n");
+  EXPECT_EQ(Read(), "MESSAGE=two\\x0alines\nPRIORITY=6\nSYSLOG_IDENTIFIER=arraybridged\n") << "a message is one line";
+  log::Error({log::Topic::kDeviceLost, {{"device", "GPU\n1"}}}, "lost");
+  EXPECT_NE(Read().find(std::string("ARRAYBRIDGE_DEVICE\n\x05\0\0\0\0\0\0\0GPU\n1\n", 33)), std::string::npos);
   log::Info("{}", std::string(1 << 20, 'x'));
   const std::string cut = Read();
   EXPECT_THAT(cut, AllOf(HasSubstr("MESSAGE=xxx"), HasSubstr("PRIORITY=6")));

@@ -141,6 +141,13 @@ TEST(MessageLimitsTest, WhatShapeAndStridesComeToLiesInsideTheShare) {
 
 TEST(MessageLimitsTest, FormsThatNoClientReadsAreRefused) {
   auto request = GoodPublish();
+  Spec(request).set_bits(264);
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "elements of 264 bits");
+  request = GoodPublish();
+  Spec(request).set_code(300);
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "type code 300");
+  EXPECT_EQ(CheckPublish(kLimits, Asked(request)).reason(), "ELEMENT_TYPE");
+  request = GoodPublish();
   Spec(request).set_lanes(4);
   ExpectRefused(CheckPublish(kLimits, Asked(request)), "lanes");
   request = GoodPublish();

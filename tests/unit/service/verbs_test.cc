@@ -195,6 +195,23 @@ TEST_F(VerbsTest, ListPagesFitIntoAFrameAndLoseNothing) {
   EXPECT_GT(pages, 1);
 }
 
+TEST_F(VerbsTest, SharesWhoseDescriptionsDoNotFitIntoAnAnswerAreNotLeased) {
+  const Caller maker = Open();
+  const v1::Handle arena = Arena(maker, kMiB);
+  std::vector<std::string> names;
+  for (uint64_t i = 0; i < 8; ++i) {
+    names.push_back(Concat("x", i));
+    ASSERT_TRUE(Publish(maker, arena, names.back(), i * 4096, 4096, config_.limits.metadata_bytes_max).ok());
+  }
+  const auto refused = StartAcquire(maker, names)->Get();
+  ASSERT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(refused.status().reason(), "ANSWER_TOO_LARGE");
+  EXPECT_NE(refused.status().message().find("of 8 shares"), std::string::npos) << refused.status().message();
+  const auto stats = verbs().GetStats(maker, {});
+  EXPECT_EQ(stats->message.leases(), 0u);
+  EXPECT_EQ(stats->message.acquires_total(), 0u) << "nothing was leased, to be taken back again";
+}
+
 TEST_F(VerbsTest, EveryKindOfListAnswers) {
   const Caller maker = Open();
   const v1::Handle arena = Arena(maker, kMiB);

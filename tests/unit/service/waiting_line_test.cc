@@ -166,6 +166,50 @@ TEST_F(WaitingLineTest, TheLimitOfQueuedRequestsNamesItself) {
   EXPECT_TRUE(line.WaitForMemory(7, "n", ForMemory(kBob, "other", 1)).ok());
 }
 
+TEST_F(WaitingLineTest, WhatOneUserMayHaveWaitingIsLimitedOverItsSessions) {
+  Limits limits;
+  limits.queued_requests_per_uid = 2;
+  WaitingLine line(limits);
+  const auto of = [&](SessionId session, uint32_t uid) {
+    Waiter waiter = ForMemory(session, "", 1);
+    waiter.uid = uid;
+    return line.WaitForMemory(uid, "n", std::move(waiter));
+  };
+  const auto first = of(kAlice, 7);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(of(kBob, 7).ok());
+  const auto third = of(SessionId{3}, 7);
+  ASSERT_EQ(third.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(third.status().reason(), "QUEUED_REQUESTS");
+  EXPECT_NE(third.status().message().find("queued_requests_per_uid"), std::string::npos);
+  EXPECT_TRUE(of(SessionId{4}, 8).ok()) << "another user";
+  line.Cancel(*first);
+  EXPECT_TRUE(of(SessionId{3}, 7).ok()) << "its place is free again";
+}
+
+TEST_F(WaitingLineTest, TheBytesOfRequestsThatWaitAreTheirUsers) {
+  Limits limits;
+  limits.queued_bytes_per_uid = 128 << 10;
+  WaitingLine line(limits);
+  const std::string name(240, 'n');
+  const std::vector<std::string_view> names(64, name);
+  const auto of = [&](SessionId session, uint32_t uid) {
+    Waiter waiter = ForName(session, "");
+    waiter.uid = uid;
+    waiter.bytes = 64 * name.size();
+    return line.WaitForNames(uid, "n", names, std::move(waiter));
+  };
+  ASSERT_TRUE(of(kAlice, 7).ok());
+  ASSERT_TRUE(of(kBob, 7).ok());
+  const auto third = of(SessionId{3}, 7);
+  ASSERT_EQ(third.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(third.status().reason(), "QUEUED_BYTES");
+  EXPECT_NE(third.status().message().find("queued_bytes_per_uid"), std::string::npos);
+  EXPECT_TRUE(of(SessionId{4}, 8).ok()) << "another user";
+  line.DropSession(kAlice);
+  EXPECT_TRUE(of(SessionId{3}, 7).ok()) << "the end of a session gives its bytes back";
+}
+
 TEST_F(WaitingLineTest, ANameThatCameBeforeTheWaitIsFoundByTheFirstTry) {
   free_ = 1;
   const auto id = line_.WaitForNames(7, "n", std::array{std::string_view("x")}, ForName(kAlice, "alice"));
@@ -240,6 +284,72 @@ TEST_F(WaitingLineTest, AnotherUsersNameWakesNobody) {
   tried_.clear();
   line_.NamePublished(7, "n", "x");
   EXPECT_EQ(tried_, Names{});
+}
+
+// Of several names the one that is missing is waited for: those that are there may come again and again.
+TEST_F(WaitingLineTest, AWaiterIsTriedWhenTheNameComesThatItLacks) {
+  std::string missing = "x";
+  Waiter waiter = ForName(kAlice, "alice");
+  waiter.misses = [&] { return std::string_view(missing); };
+  ASSERT_TRUE(line_.WaitForNames(7, "n", std::array<std::string_view, 2>{"x", "y"}, std::move(waiter)).ok());
+  tried_.clear();
+  line_.NamePublished(7, "n", "y");
+  EXPECT_EQ(tried_, Names{});
+  missing = "y";
+  line_.NamePublished(7, "n", "x");
+  EXPECT_EQ(tried_.size(), 2u) << "once more, since it may have come before it was waited for";
+  tried_.clear();
+  line_.NamePublished(7, "n", "x");
+  EXPECT_EQ(tried_, Names{});
+  free_ = 1;
+  line_.NamePublished(7, "n", "y");
+  EXPECT_EQ(answered_, Names{"alice"});
+  EXPECT_EQ(line_.waiting(), 0u);
+}
+
+// A name that comes while a waiter is being enlisted for it is not missed.
+TEST_F(WaitingLineTest, WhatCameBeforeItWasWaitedForIsFound) {
+  std::string missing = "x";
+  bool is_there = false;
+  bool answered = false;
+  Waiter waiter = ForName(kAlice, "alice");
+  waiter.retry = [&](bool) -> Deliver {
+    if (is_there) return [&] { answered = true; };
+    return nullptr;
+  };
+  waiter.misses = [&] {
+    if (missing == "y") is_there = true;  // as if another thread had published it, after this try had looked
+    return std::string_view(missing);
+  };
+  ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter)).ok());
+  missing = "y";
+  line_.NamePublished(7, "n", "x");
+  EXPECT_TRUE(answered);
+}
+
+// A try that looks for many names is dear: a publish makes one of these, and the others are made elsewhere.
+TEST_F(WaitingLineTest, APublishTriesOneThatLooksForManyNames) {
+  constexpr size_t kMany = 20;
+  std::atomic<size_t> here{0}, elsewhere{0};
+  std::promise<void> all;
+  const auto publisher = std::this_thread::get_id();
+  std::atomic<bool> published{false};
+  for (size_t i = 0; i < kMany; ++i) {
+    Waiter waiter = ForName(kAlice, "");
+    waiter.names = 256;
+    waiter.retry = [&](bool) -> Deliver {
+      if (!published) return nullptr;
+      ++(std::this_thread::get_id() == publisher ? here : elsewhere);
+      return [&] {
+        if (here + elsewhere == kMany) all.set_value();
+      };
+    };
+    ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter)).ok());
+  }
+  published = true;
+  line_.NamePublished(7, "n", "x");
+  all.get_future().get();
+  EXPECT_EQ(here.load(), 1u);
 }
 
 // Whoever publishes pays for a few of those who wait, not for all.

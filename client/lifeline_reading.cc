@@ -1,0 +1,217 @@
+// How a Lifeline reads: any thread that waits reads for all, until its own answer is there.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "client/coarse_clock.h"
+#include "client/codec.h"
+#include "client/descriptor_limit.h"
+#include "client/lifeline.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr unsigned kSpinsPerLook = 8;  // at the clock
+
+// Others find what these have done.
+bool ChangesWhatOthersFind(Verb verb) { return verb == Verb::kPublish || verb == Verb::kWithdraw; }
+
+// The peer may have sent more descriptors than this process may open.
+Status WhyMalformed() {
+  UniqueFd probe(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+  if (!probe.valid() && errno == EMFILE) return NoDescriptor("the memory that the broker sent", errno);
+  return Unavailable("the broker sent a frame that makes no sense");
+}
+
+}  // namespace
+
+Status Lifeline::Cancelled() { return Status(Code::kCancelled, "interrupted while waiting for the broker"); }
+
+int Lifeline::Milliseconds(Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
+}
+
+Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& late) {
+  Status in_vain = ReadUntil(deadline, [&] {
+    if (std::exchange(waiter.advanced, false) && waiter.patience) {
+      deadline = std::max(deadline, steady_clock::now() + *waiter.patience);
+    }
+    return waiter.answer.has_value();
+  });
+  if (waiter.answer) return *std::move(waiter.answer);
+  if (lost()) return TakeWaiter(waiter.header.request), why_lost_;
+  return GiveUp(waiter, late, std::move(in_vain));
+}
+
+Status Lifeline::AwaitLate(uint64_t request, Deadline deadline) {
+  MutexLock lock(mutex_);
+  return ReadUntil(deadline, [this, request]()
+                                 AB_REQUIRES(mutex_) { return !unawaited_.contains(request) && handling_ != request; });
+}
+
+template <class IsOver>
+Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
+  constexpr Deadline kNever = Deadline::max();
+  Deadline look = kNever;  // when to ask whether this thread is interrupted
+  for (bool first = true; !is_over() && !lost(); first = false) {
+    // Not before the first look: most answers come long before any deadline, and a clock has its price.
+    const auto now = first ? Deadline::min() : steady_clock::now();
+    if (now >= deadline) return Status(Code::kDeadlineExceeded, {});
+    if (!first && look == kNever) look = now + kBlock;
+    if (!first && now >= look) {
+      look = kNever;
+      if (IsInterrupted() && !is_over()) return Cancelled();
+      continue;
+    }
+    if (!reading_) {
+      Read(deadline);
+      continue;
+    }
+    ++followers_;
+    changed_.WaitUntil(mutex_, Step(deadline));
+    --followers_;
+  }
+  return Ok();
+}
+
+bool Lifeline::IsInterrupted() {
+  if (!interrupted_) return false;
+  mutex_.unlock();
+  const bool is_interrupted = interrupted_();
+  mutex_.lock();
+  return is_interrupted;
+}
+
+Deadline Lifeline::Step(Deadline deadline) const {
+  return interrupted_ ? std::min(deadline, steady_clock::now() + kBlock) : deadline;
+}
+
+Status Lifeline::GiveUp(Waiter& waiter, const Late& late, Status why) {
+  TakeWaiter(waiter.header.request);
+  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), late, true});
+  if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
+  const bool changes = ChangesWhatOthersFind(waiter.verb());
+  if (why.code() == Code::kDeadlineExceeded) {
+    why = DeadlineExceeded("the broker did not answer ", NameOf(waiter.verb()), " in time",
+                           waiter.patience ? ", and told of no progress" : "",
+                           ": it is stopped, busy or hangs; a larger timeout_s= waits longer",
+                           changes ? "; outcome() of this error tells what became of it" : "");
+  }
+  why = std::move(why).Because(std::string(kUnanswered));
+  if (!changes) return why;
+  return std::move(why).With(std::string(kRequestKey), Concat(nonce_, "/", waiter.header.request));
+}
+
+void Lifeline::Read(Deadline deadline) {
+  reading_ = true;
+  mutex_.unlock();
+  Frame frame;
+  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, frame);
+  mutex_.lock();
+  Dispatch(outcome, frame);
+  reading_ = false;
+  if (followers_ > 0) changed_.NotifyAll();
+}
+
+ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
+  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
+  std::optional<Deadline> spin_until;
+  for (unsigned turn = 1;; ++turn) {
+    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
+    if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (turn % kSpinsPerLook != 1) {
+      ::sched_yield();
+      continue;
+    }
+    const auto now = steady_clock::now();
+    if (now >= deadline) return outcome;
+    if (!spin_until) spin_until = now + spin_;
+    if (now < *spin_until) {
+      ::sched_yield();
+      continue;
+    }
+    pollfd wait{socket_.get(), POLLIN, 0};
+    if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_) return outcome;
+  }
+}
+
+ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
+  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
+  for (;;) {
+    const bool far = deadline - (kBlock + kCoarseTick) > CoarseNow();
+    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);
+    if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (far && interrupted_) return outcome;
+    if (far) continue;
+    if (steady_clock::now() >= deadline) return outcome;
+    pollfd wait{socket_.get(), POLLIN, 0};
+    ::poll(&wait, 1, Milliseconds(deadline));
+  }
+}
+
+void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
+  std::optional<LateAnswer> late;
+  if (outcome == ReceiveOutcome::kClosed) LoseByBroker(Unavailable("the broker has closed the connection"));
+  if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
+  if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
+  if (late) Handle(*std::move(late));
+}
+
+void Lifeline::Handle(LateAnswer late) {
+  handling_ = late.request;
+  mutex_.unlock();
+  if (late.of.given_up && observer_) observer_(late.request, late.of.verb, late.answer);
+  if (late.of.late) late.of.late(std::move(late.answer));
+  mutex_.lock();
+  handling_ = 0;
+}
+
+Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
+  for (Waiter** at = &waiting_; *at != nullptr; at = &(*at)->next) {
+    if ((*at)->header.request == request) return std::exchange(*at, (*at)->next);
+  }
+  return nullptr;
+}
+
+void Lifeline::Deliver(Frame& frame, std::optional<LateAnswer>& late) {
+  const FrameHeader& header = frame.header;
+  if ((header.flags & kFrameProgress) != 0) return Advance(header.request);
+  const auto answer = [&] { return AnswerOf(header, std::string(frame.payload), std::move(frame.descriptor)); };
+  if (Waiter* const waiter = TakeWaiter(header.request)) {
+    if (waiter->header.verb == header.verb) return void(waiter->answer.emplace(answer()));
+    waiter->next = std::exchange(waiting_, waiter);  // learns that the connection is lost
+    return Lose(Unavailable("the broker answered another request than was asked"));
+  }
+  const auto found = unawaited_.find(header.request);
+  if (found == unawaited_.end() || static_cast<uint16_t>(found->second.verb) != header.verb) {
+    return Lose(Unavailable("the broker answered a request that nobody made"));
+  }
+  late = LateAnswer{header.request, std::move(found->second), answer()};
+  unawaited_.erase(found);
+}
+
+void Lifeline::Advance(uint64_t request) {
+  for (Waiter* waiter = waiting_; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->header.request == request) return void(waiter->advanced = true);
+  }
+  // Of one that was made it may be late: the answer came by the mailbox.
+  const bool made = request < next_request_.load(std::memory_order_relaxed);
+  if (!made) Lose(Unavailable("the broker told of progress with a request that nobody made"));
+}
+
+Result<Answer> Lifeline::AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor) {
+  if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
+  if (header.status != 0) return codec::DecodeError(header.status, payload);
+  return Answer{std::move(payload), std::move(descriptor)};
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,133 @@
+// Private memory on a GPU: what a consumer of DLPack gets that asks for a copy. A thread frees it, and lets go of what
+// it was copied from, once the GPU has done all that was queued until then: DLPack's deleters run on any thread, and
+// must call no driver.
+#include <arraybridge/device.h>
+
+#include <utility>
+
+#include "client/memory/cuda_capture.h"
+#include "client/memory/cuda_copy.h"
+#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda_moment.h"
+#include "client/reaper.h"
+
+namespace arraybridge {
+
+using cuda::CUdeviceptr;
+using cuda::CUstream;
+
+namespace {
+
+// One allocation. REQUIRES: nothing uses it when it dies.
+class GpuMemory {
+ public:
+  static Result<std::shared_ptr<GpuMemory>> Make(const CudaDevices& devices, int32_t ordinal, uint64_t bytes) {
+    const auto inside = devices.Enter(ordinal);
+    if (!inside.ok()) return inside.status();
+    std::shared_ptr<GpuMemory> memory(new GpuMemory(devices, ordinal));
+    const cuda::Driver& driver = devices.driver();
+    AB_RETURN_IF_ERROR(driver.Check(driver.MemAlloc(&memory->address_, bytes), "cuMemAlloc", bytes, " bytes"));
+    return memory;
+  }
+  ~GpuMemory() {
+    if (address_ == 0) return;
+    if (const auto inside = devices_.Enter(ordinal_); inside.ok()) devices_.driver().MemFree(address_);
+  }
+  GpuMemory(const GpuMemory&) = delete;
+  GpuMemory& operator=(const GpuMemory&) = delete;
+
+  void* data() const { return reinterpret_cast<void*>(address_); }
+
+ private:
+  GpuMemory(const CudaDevices& devices, int32_t ordinal) : devices_(devices), ordinal_(ordinal) {}
+
+  const CudaDevices& devices_;
+  const int32_t ordinal_;
+  CUdeviceptr address_ = 0;
+};
+
+// What the GPU may still use when the last view of it has gone.
+class UsedMemory final : public Remains {
+ public:
+  UsedMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory)
+      : devices_(devices), ordinal_(ordinal), memory_(std::move(memory)) {}
+  bool Waits() const override { return true; }
+  Moment::State LookAtDevice() override {
+    if (moment_ == nullptr) {
+      moment_ = MomentOf(devices_, ordinal_);
+      return Moment::State::kPending;
+    }
+    const auto state = moment_->Look();
+    if (state.ok()) return *state;
+    // Work may still run there, of which it will never be known whether it has ended: then the bytes stay. After an
+    // error that ends all work on a device they may go.
+    if (state.status().code() != Code::kAborted) new std::shared_ptr<const void>(std::move(memory_));
+    return Moment::State::kPassed;
+  }
+
+ private:
+  const CudaDevices& devices_;
+  const int32_t ordinal_;
+  std::shared_ptr<const void> memory_;
+  std::shared_ptr<Moment> moment_;
+};
+
+// Never destroyed: arrays may outlive everything else.
+const std::shared_ptr<Reaper>& TheReaper() {
+  static auto* const reaper = new std::shared_ptr<Reaper>(Reaper::Make([](Reaper::Batch) {}));
+  return *reaper;
+}
+
+Result<std::shared_ptr<const void>> UntilUnused(const CudaDevices& devices, int32_t ordinal,
+                                                std::shared_ptr<const void> memory) {
+  auto used = TheReaper()->Adopt(std::make_unique<UsedMemory>(devices, ordinal, std::move(memory)));
+  if (!used.ok()) return used.status();
+  return std::shared_ptr<const void>(*std::move(used));
+}
+
+// Queued, if all lies on one GPU without gaps; the source is held until it has happened.
+Result<bool> Queued(const CudaDevices& devices, int32_t ordinal, const View& source, void* destination,
+                    uintptr_t stream) {
+  if (stream == 0 || !source.compact()) return false;
+  const auto inside = devices.Enter(ordinal);
+  if (!inside.ok()) return inside.status();
+  const cuda::Driver& driver = devices.driver();
+  AB_RETURN_IF_ERROR(CheckNotCaptured(driver, std::span(&stream, 1)));
+  AB_RETURN_IF_ERROR(OrderAfterProducer(source, stream));
+  const auto held = UntilUnused(devices, ordinal, source.owner);
+  if (!held.ok()) return held.status();
+  const uint64_t bytes = source.nbytes();
+  const auto address = [](const void* data) { return reinterpret_cast<CUdeviceptr>(data); };
+  AB_RETURN_IF_ERROR(driver.Check(
+      driver.MemcpyAsync(address(destination), address(source.data), bytes, reinterpret_cast<CUstream>(stream)),
+      "cuMemcpyAsync", bytes, " bytes"));
+  return true;
+}
+
+}  // namespace
+
+Result<View> CopyOnGpu(const View& source, uintptr_t stream) {
+  View copy = source;
+  copy.strides = CompactStrides(source.shape);
+  copy.stream.reset();
+  copy.fence.reset();
+  copy.read_only = copy.constant = copy.guarded = copy.legacy_may_alias_read_only = false;
+  const uint64_t bytes = source.nbytes();
+  if (bytes == 0) return copy;
+  const auto devices = CudaDevices::OfThisProcess();
+  if (!devices.ok()) return devices.status();
+  const auto at = (*devices)->Find(source.device);
+  if (!at.ok()) return at.status();
+  const auto memory = GpuMemory::Make(**devices, at->id, bytes);
+  if (!memory.ok()) return memory.status();
+  copy.data = (*memory)->data();
+  auto owner = UntilUnused(**devices, at->id, *memory);
+  if (!owner.ok()) return owner.status();
+  copy.owner = *std::move(owner);
+  const auto queued = Queued(**devices, at->id, source, copy.data, stream);
+  if (!queued.ok()) return queued.status();
+  if (!*queued) AB_RETURN_IF_ERROR(CopyOverDevice(source, copy.data, *at));
+  return copy;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,41 @@
+// A LookBudget bounds the time that the broker spends on looking through the hazard pages of one user's namespaces: a
+// small part of all time, so that nothing that a user writes into pages makes another user wait. A look that finds the
+// budget spent is made later.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace arraybridge {
+
+// Not thread-safe. Costs are estimates in nanoseconds: a clock would count the time in which the thread did not run.
+class LookBudget {
+ public:
+  static constexpr int64_t kMostNs = 400'000;  // that may be spent at once
+  static constexpr int64_t kPart = 10;         // one part of so many of the time
+
+  // The clock is read only when the budget is spent.
+  bool has_some() {
+    if (spare_ns_ <= 0) Refill(std::chrono::steady_clock::now());
+    return spare_ns_ > 0;
+  }
+  // May take more than there is: later looks wait for that.
+  void Spend(uint64_t cost_ns) { spare_ns_ -= static_cast<int64_t>(cost_ns); }
+  bool is_full() {
+    Refill(std::chrono::steady_clock::now());
+    return spare_ns_ == kMostNs;
+  }
+
+ private:
+  void Refill(std::chrono::steady_clock::time_point now) {
+    const int64_t gained = std::chrono::nanoseconds(now - refilled_).count() / kPart;
+    spare_ns_ = std::min(kMostNs, spare_ns_ + gained);
+    refilled_ = now;
+  }
+
+  int64_t spare_ns_ = kMostNs;
+  std::chrono::steady_clock::time_point refilled_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace arraybridge

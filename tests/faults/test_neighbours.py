@@ -1,0 +1,55 @@
+"""A neighbour costs nobody anything: attack programs of one user at full speed beside another user's ordinary calls.
+
+The laws have no limits on speed but one: no call of the victim's takes longer than WORST_MS. That is generous: what these
+attacks once did to it took 7 to 58 s. The numbers are the benchmark's (tests/bench/run, rows neighbour_*).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from harness import DAEMON
+from neighbour import ATTACKS, Attack, Neighbourhood, Outcome, attacked, neighbourhood, stage
+
+WORST_MS = 5000.0
+MISDESCRIBED = Attack(10, "misdescribed", {})
+
+
+@pytest.fixture
+def place() -> Iterator[Neighbourhood]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can run processes of other users")
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed")
+    pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
+    with neighbourhood(DAEMON) as running:
+        yield running
+
+
+def check(outcome: Outcome) -> None:
+    assert outcome.attacked, "the victim made no call"
+    assert not outcome.refusals, outcome.refusals[:3]
+    assert outcome.worst < WORST_MS, outcome.line()
+    assert outcome.settled_s is not None, f"memory or descriptors stay: {outcome.line()}"
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
+def test_an_attack_costs_its_user_alone(place: Neighbourhood, attack: Attack) -> None:
+    check(attacked(place, attack, full=False, seconds=3.0, idle_s=1.0))
+
+
+def test_what_no_reader_can_read_is_refused(place: Neighbourhood) -> None:
+    """Attack 10: arrays of 264 bits, or of type 300. One decides for broker and clients what there is."""
+    got = stage(place.attacker(MISDESCRIBED, False), MISDESCRIBED)
+    assert got == {"refused": {"ELEMENT_TYPE": 3}}
+
+
+def test_what_waits_is_charged_to_its_user(place: Neighbourhood) -> None:
+    """Attack 7: requests that wait are counted, with their bytes, over all sessions of their user."""
+    attack = ATTACKS["waits"]
+    got = stage(place.attacker(attack, False), attack)
+    assert got["refused"].get("QUEUED_BYTES", 0) > 0, got
+    assert got["waiting"] + sum(got["refused"].values()) == attack.full["sessions"] * attack.full["requests"]

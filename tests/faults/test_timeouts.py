@@ -1,0 +1,161 @@
+"""A caller that was told "timed out" finds out what became of its request, and nothing of it leaks."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import harness
+import pytest
+from harness import CALLS_BEFORE_MAILBOX, Client, Daemon, Ledger, Refused, daemon_in, eventually
+
+TIMEOUT_MS = 300  # of clients whose broker is stopped
+
+
+@contextlib.contextmanager
+def stopped(daemon: Daemon) -> Iterator[None]:
+    """The daemon serves nothing meanwhile."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    eventually("it is stopped", lambda: f"{daemon.pid} (arraybridged) T" in _state(daemon))
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+def _state(daemon: Daemon) -> str:
+    with open(f"/proc/{daemon.pid}/stat") as file:
+        return file.read()
+
+
+def ready(daemon: Daemon) -> Client:
+    """A client that has memory, and a mailbox where the daemon offers one."""
+    client = daemon.client(timeout_ms=TIMEOUT_MS)
+    client.ask("put first 4096 1")
+    for _ in range(CALLS_BEFORE_MAILBOX):
+        client.ask("stats")
+    client.ask("withdraw first")
+    return client
+
+
+def timed_out(client: Client, line: str) -> Refused:
+    with pytest.raises(Refused) as error:
+        client.ask(line)
+    assert error.value.code == "DEADLINE_EXCEEDED", error.value
+    return error.value
+
+
+@pytest.fixture(params=["socket", "mailbox"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How requests reach the daemon; before the daemon starts."""
+    monkeypatch.setattr(harness, "spin_us", 50 if request.param == "mailbox" else 0)
+    return str(request.param)
+
+
+def test_a_put_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
+    client = ready(daemon)
+    with stopped(daemon):
+        error = timed_out(client, "put frame 4096 7")
+        assert "timeout_s=" in error.message and "outcome" in error.message
+        timed_out(client, "outcome 50")  # it is not known yet, and says so
+    assert client.ask("outcome 60000").startswith("not done DEADLINE_EXCEEDED NOT_SERVED")
+    assert client.ask("list frame") == ""
+    client.ask("put frame 4096 8")  # the retry: no ALREADY_EXISTS
+    client.ask("get frame 8")
+    client.ask("drop")
+    client.ask("withdraw frame")
+    assert client.ask("outcome 0").startswith("not done"), "it is told as often as it is asked for"
+    eventually("its range is free again", lambda: client.ask("flush") == "" and client.numbers("mine")["arenas_written"] == 0)
+    client.leave()
+    ledger.settle()
+
+
+def test_a_withdrawal_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
+    client = ready(daemon)
+    client.ask("put frame 4096 7")
+    with stopped(daemon):
+        timed_out(client, "withdraw frame")
+    assert client.ask("outcome 60000").startswith("not done DEADLINE_EXCEEDED NOT_SERVED")
+    client.ask("get frame 7")
+    client.ask("drop")
+    client.ask("withdraw frame")
+    client.leave()
+    ledger.settle()
+
+
+def test_memory_that_timed_out_is_given_back(way: str, daemon: Daemon, ledger: Ledger) -> None:
+    """A put that got no memory has not been done, whatever the daemon does with its Allocate later."""
+    client = ready(daemon)
+    with stopped(daemon):
+        timed_out(client, "put large 8388608 7")
+        assert client.ask("outcome 0").startswith("not done"), "it was not asked for: that is known at once"
+    client.ask("put large 8388608 8")
+    client.ask("get large 8")
+    client.ask("drop")
+    client.ask("withdraw large")
+    client.leave()
+    ledger.settle()
+
+
+def test_a_daemon_that_died_leaves_the_outcome_unknown(way: str, daemon: Daemon) -> None:
+    client = ready(daemon)
+    with stopped(daemon):
+        timed_out(client, "put frame 4096 7")
+        daemon.process.kill()
+    daemon.process.wait()
+    with pytest.raises(Refused) as error:
+        client.ask("outcome 60000")
+    assert (error.value.code, error.value.reason) == ("UNAVAILABLE", "OUTCOME_UNKNOWN")
+    daemon.start()
+    with pytest.raises(Refused, match="OUTCOME_UNKNOWN"):
+        client.ask("outcome 60000")
+    with contextlib.suppress(Refused):
+        client.ask("stats")
+    client.insist("put frame 4096 8")
+
+
+def test_what_stands_in_the_ring_is_confirmed_by_the_next_call(daemon: Daemon, ledger: Ledger) -> None:
+    client = ready(daemon)
+    client.ask("put frame/0 4096 1 late")
+    client.ask("put frame/1 4096 1 late")
+    client.ask("flush")
+    client.ask("put frame/2 4096 1 late")
+    with stopped(daemon):
+        client.ask("put frame/3 4096 1 late")
+        timed_out(client, "flush")
+    client.ask("flush")
+    assert sorted(client.ask("list frame").split()) == [f"frame/{n}" for n in range(4)]
+    for number in range(4):
+        client.ask(f"withdraw frame/{number}")
+    client.leave()
+    ledger.settle()
+
+
+@pytest.fixture
+def slow_daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Each 2 MiB that it populates take a tenth of a second."""
+    with daemon_in(tmp_path / "slow", environment={"ARRAYBRIDGE_FAILPOINT": "populate_slowly:error"}) as running:
+        yield running
+
+
+def test_populating_does_not_count_against_the_deadline(slow_daemon: Daemon) -> None:
+    """64 MiB take 3.2 s and more, of a client whose calls may take one."""
+    client = slow_daemon.client(timeout_ms=1000)
+    client.ask(f"put large {64 << 20} 7")
+    client.ask("get large 7")
+
+
+def test_populating_that_stands_still_ends_and_says_what_to_do(slow_daemon: Daemon) -> None:
+    client = slow_daemon.client(timeout_ms=1000)
+    client.ask("stats")
+    client.tell(f"put large {64 << 20} 7")
+    eventually("it is being populated", lambda: slow_daemon.memory_files() > 0)
+    with stopped(slow_daemon):
+        with pytest.raises(Refused, match="timeout_s=") as error:
+            client.answer()
+        assert error.value.code == "DEADLINE_EXCEEDED"
+    assert client.ask("outcome 0").startswith("not done")
+    # The client reads what comes late when it next asks for something.
+    eventually("its memory is given back", lambda: client.ask("stats") and slow_daemon.stats()["charged_bytes"] == 0)

@@ -1,0 +1,91 @@
+"""What the victim's process runs: an ordinary user's calls at a steady pace, each with its latency.
+
+Started as another user by neighbour.py: victim.py DIRECTORY FILE. One turn puts 4 KiB in the place of a name, acquires
+the share by a call, compares its bytes and lets go; every twentieth allocates an arena of its own. It goes on until its
+standard input ends, then writes FILE: one line of JSON a call, [verb, begin_ns, took_ns, refusal]; times are those of
+CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, os.environ["ARRAYBRIDGE_FOREIGN_STUBS"])
+from attacker import ACQUIRE, ALLOCATE, MAPPED, PUBLISH, RELEASE, Line, Refused, spec, wire  # noqa: E402
+
+SLOT, SLOTS = 4096, 64
+PACE_S = 0.002
+TURNS_BETWEEN_ARENAS = 20
+
+
+class Victim:
+    def __init__(self, directory: str) -> None:
+        self.line = Line(directory)
+        request = wire.AllocateRequest(namespace="victim", device={"type": 1}, size=SLOT * SLOTS)
+        answer, descriptors = self.line.call(ALLOCATE, request, wire.AllocateResponse)
+        self.handle = answer.handle
+        self.bytes = mmap.mmap(descriptors[0], answer.handle.arena_size)
+        os.close(descriptors[0])
+        self.line.call(MAPPED, wire.MappedRequest(arena=self.handle.arena))
+        self.calls: list[tuple[str, int, int, str]] = []
+
+    def timed(self, what: str, verb: int, request: Any, answer: Any) -> Any:
+        refusal = ""
+        begin = time.monotonic_ns()
+        try:
+            got, descriptors = self.line.call(verb, request, answer)
+        except Refused as refused:
+            got, descriptors, refusal = None, [], str(refused)
+        self.calls.append((what, begin, time.monotonic_ns() - begin, refusal))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return got
+
+    def turn(self, index: int) -> None:
+        offset = index % SLOTS * SLOT
+        content = index.to_bytes(8, "little") * (SLOT // 8)
+        self.bytes[offset : offset + SLOT] = content
+        put = wire.PublishRequest(
+            namespace="victim", name="frame", arena=self.handle.arena, arena_generation=self.handle.generation,
+            offset=offset, size=SLOT, replace=True, specs={"arrays": [spec(SLOT)]},
+        )  # fmt: skip
+        self.timed("put", PUBLISH, put, wire.PublishResponse)
+        get = wire.AcquireRequest(namespace="victim", shares=[{"name": "frame"}])
+        got = self.timed("acquire", ACQUIRE, get, wire.AcquireResponse)
+        if got is not None:
+            where = got.shares[0].share.handle.offset
+            assert self.bytes[where : where + SLOT] == content, "another's bytes"
+            release = wire.ReleaseRequest(leases=[got.shares[0].lease])
+            self.timed("release", RELEASE, release, wire.ReleaseResponse)
+        if index % TURNS_BETWEEN_ARENAS == 0:
+            self.allocate()
+
+    def allocate(self) -> None:
+        request = wire.AllocateRequest(namespace="victim", device={"type": 1}, size=SLOT)
+        got = self.timed("allocate", ALLOCATE, request, wire.AllocateResponse)
+        if got is not None:
+            self.timed("give back", RELEASE, wire.ReleaseRequest(arenas=[got.handle.arena]), wire.ReleaseResponse)
+
+
+def main() -> None:
+    directory, file = sys.argv[1:]
+    victim = Victim(directory)
+    print("ready", flush=True)
+    index = 0
+    while not select.select([sys.stdin], [], [], PACE_S)[0]:
+        index += 1
+        victim.turn(index)
+    with Path(file).open("w") as lines:
+        for call in victim.calls:
+            lines.write(json.dumps(call) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+#include "proto/boundary/text.h"
+
+#include <gtest/gtest.h>
+
+namespace arraybridge {
+namespace {
+
+TEST(PrintableTest, WhatATerminalActsOnIsEscaped) {
+  EXPECT_EQ(Printable("frame"), "frame");
+  EXPECT_EQ(Printable("größe 日本"), "größe 日本");
+  EXPECT_EQ(Printable("\x1b[2J"), "\\x1b[2J");
+  EXPECT_EQ(Printable("a\nb\tc\x7f"), "a\\x0ab\\x09c\\x7f");
+  EXPECT_EQ(Printable("\xe2\x80\xae"
+                      "evil"),
+            "\\u202eevil");
+  EXPECT_EQ(Printable("\xe2\x81\xa6\xe2\x80\x8b\xef\xbb\xbf"), "\\u2066\\u200b\\ufeff");
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "31m"),
+            "\\x9b31m")
+      << "C1 is an escape sequence's beginning, too";
+  EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3") << "no UTF-8";
+  EXPECT_EQ(Printable(""), "");
+}
+
+TEST(PrintableTest, JsonKeepsItsValue) {
+  EXPECT_EQ(PrintableJson("{\n \"a\": \"\\u001b \xe2\x80\xae\x7f\"\n}"), "{\n \"a\": \"\\u001b \\u202e\\u007f\"\n}");
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,140 @@
+// What one user may have of what the daemon keeps for it: each limit, who reaches it, and that another user does not.
+#include "tests/unit/broker/broker_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint32_t kAlice = 1000;
+constexpr uint32_t kBob = 1001;
+
+class LimitsTest : public BrokerTest {
+ protected:
+  Status Browse(SessionId session, std::string_view ns) {
+    const auto table = broker().ExportCatalogue(session, ns);
+    if (!table.ok()) return table.status();
+    return broker().ExportHolds(session, ns).status();
+  }
+  Status Open(SessionId session, std::string_view channel, ChannelRole role) {
+    return broker().OpenChannel(session, {"default", channel, role, 0}).status();
+  }
+  using BrokerTest::Open;
+};
+
+TEST_F(LimitsTest, PagesOfHolds) {
+  config_.limits.hold_pages_per_uid = 2;
+  const auto first = Open(kAlice);
+  const auto second = Open(kAlice);
+  Arena(first, kPage, "m");
+  Arena(first, kPage, "n");
+  EXPECT_TRUE(Browse(first, "m").ok());
+  EXPECT_TRUE(Browse(first, "m").ok()) << "the same page";
+  EXPECT_TRUE(Browse(second, "m").ok());
+  const Status third = Browse(first, "n");
+  EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_HOLD_PAGES"));
+  EXPECT_THAT(third.message(), testing::HasSubstr("hold_pages_per_uid (2)"));
+  const auto other = Open(kBob);
+  Arena(other, kPage, "m");
+  EXPECT_TRUE(Browse(other, "m").ok());
+  broker().EndSession(second);
+  EXPECT_TRUE(Browse(first, "n").ok()) << "there is room again";
+}
+
+TEST_F(LimitsTest, ANamespaceThatGoesTakesItsPagesWithIt) {
+  config_.limits.hold_pages_per_uid = 1;
+  const auto session = Open(kAlice);
+  const auto arena = Arena(session, kPage, "m");
+  ASSERT_TRUE(Browse(session, "m").ok());
+  GiveBack(session, arena);
+  Sweep();
+  Arena(session, kPage, "n");
+  EXPECT_TRUE(Browse(session, "n").ok());
+}
+
+TEST_F(LimitsTest, Descriptors) {
+  config_.limits.descriptors_per_uid = 4 + 2 + 1 + 1;  // a session, an arena, a catalogue, a page that is not mapped
+  const auto alice = Open(kAlice);
+  const auto arena = Arena(alice, kPage, "m");
+  ASSERT_TRUE(Browse(alice, "m").ok());
+  const auto refused = broker().Allocate(alice, {"m", kHost, kPage});
+  EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("descriptors_per_uid (8)"));
+  EXPECT_THAT(broker().OpenRing(alice, "m"), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
+  EXPECT_TRUE(broker().Allocate(Open(kBob), {"m", kHost, kPage}).ok());
+  ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());
+  ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());
+  EXPECT_THAT(broker().Allocate(alice, {"m", kHost, kPage}),
+              FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"))
+      << "the mapped page gave back one, an arena takes two";
+  GiveBack(alice, arena);
+  Sweep();
+  EXPECT_TRUE(broker().Allocate(alice, {"m", kHost, kPage}).ok());
+}
+
+TEST_F(LimitsTest, DescriptorsOfRoads) {
+  config_.limits.descriptors_per_uid = 4 + 6;
+  const auto session = Open(kAlice);
+  const auto sends = broker().OpenChannel(session, {"default", "c", ChannelRole::kSender, 0});
+  ASSERT_TRUE(sends.ok());
+  ASSERT_TRUE(Open(session, "c", ChannelRole::kReceiver).ok());
+  EXPECT_THAT(broker().ExportRoad(session, sends->end, RoadPart::kOwn),
+              FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
+  config_.limits.descriptors_per_uid = 4 + 7;
+  EXPECT_TRUE(broker().ExportRoad(session, sends->end, RoadPart::kOwn).ok());
+}
+
+TEST_F(LimitsTest, EndsOfChannels) {
+  config_.limits.channel_ends_per_session = 2;
+  config_.limits.channel_ends_per_uid = 3;
+  const auto first = Open(kAlice);
+  const auto second = Open(kAlice);
+  ASSERT_TRUE(Open(first, "a", ChannelRole::kSender).ok());
+  ASSERT_TRUE(Open(first, "a", ChannelRole::kReceiver).ok());
+  Status refused = Open(first, "a", ChannelRole::kReceiver);
+  EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_CHANNEL_ENDS"));
+  EXPECT_THAT(refused.message(), testing::HasSubstr("channel_ends_per_session (2)"));
+  ASSERT_TRUE(Open(second, "a", ChannelRole::kReceiver).ok());
+  refused = Open(second, "a", ChannelRole::kReceiver);
+  EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_CHANNEL_ENDS"));
+  EXPECT_THAT(refused.message(), testing::HasSubstr("channel_ends_per_uid (3)"));
+  EXPECT_TRUE(Open(Open(kBob), "a", ChannelRole::kReceiver).ok());
+  broker().EndSession(first);
+  EXPECT_TRUE(Open(second, "a", ChannelRole::kReceiver).ok());
+}
+
+TEST_F(LimitsTest, SharesOverAllNamespaces) {
+  config_.limits.shares_per_uid = 2;
+  const auto alice = Open(kAlice);
+  const auto arena = Arena(alice, kPage, "m");
+  const auto other = Arena(alice, kPage, "n");
+  ASSERT_TRUE(broker().Publish(alice, Call(arena, "a", 0, 256, "m")).ok());
+  ASSERT_TRUE(broker().Publish(alice, Call(other, "a", 0, 256, "n")).ok());
+  const auto third = broker().Publish(alice, Call(arena, "b", 256, 256, "m"));
+  EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
+  EXPECT_THAT(third.status().message(), testing::HasSubstr("shares_per_uid (2)"));
+  auto instead = Call(arena, "a", 256, 256, "m");
+  instead.replace = true;
+  EXPECT_TRUE(broker().Publish(alice, instead).ok()) << "one for one";
+  const auto bob = Open(kBob);
+  EXPECT_TRUE(broker().Publish(bob, Call(Arena(bob), "a")).ok());
+  ASSERT_TRUE(Withdraw(alice, {{.name = "a"}}, "n").ok());
+  EXPECT_TRUE(broker().Publish(alice, Call(arena, "b", 512, 256, "m")).ok());
+}
+
+TEST_F(LimitsTest, LeasesOfAllSessions) {
+  config_.limits.leases_per_uid = 2;
+  const auto maker = Open(kAlice);
+  Publish(maker, Arena(maker), "a");
+  const auto reader = Open(kAlice);
+  const auto lease = Lease(maker, "a");
+  Lease(reader, "a");
+  const auto refused = Acquire(reader, {{.name = "a"}});
+  EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_LEASES"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("leases_per_uid (2)"));
+  Release(maker, lease);
+  EXPECT_TRUE(Acquire(reader, {{.name = "a"}}).ok());
+  broker().EndSession(reader);
+  EXPECT_TRUE(Acquire(maker, {{.name = "a"}, {.name = "a"}}).ok());
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -1,0 +1,58 @@
+// A LocalDoor whose sockets say that they take more and take nothing, as where the kernel has no memory for a message.
+// This program's own send and sendmsg stand before the C library's.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "tests/unit/service/local_door_fixture.h"
+
+namespace {
+
+std::atomic<bool> g_no_buffers{false};
+std::atomic<int> g_client{-1};  // whose sends always work
+std::atomic<int> g_refused{0};
+
+bool Refuses(int socket) {
+  if (!g_no_buffers || socket == g_client) return false;
+  ++g_refused;
+  errno = ENOBUFS;
+  return true;
+}
+
+}  // namespace
+
+extern "C" ssize_t send(int socket, const void* bytes, size_t size, int flags) {
+  if (Refuses(socket)) return -1;
+  return ::syscall(SYS_sendto, socket, bytes, size, flags, nullptr, 0);
+}
+
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  if (Refuses(socket)) return -1;
+  return ::syscall(SYS_sendmsg, socket, message, flags);
+}
+
+namespace arraybridge {
+namespace {
+
+TEST_F(LocalDoorTest, ASocketThatTakesNothingIsTriedLessAndLessOften) {
+  LifelineClient client = Greeted();
+  LifelineClient other = Greeted();
+  g_client = client.fd();
+  g_no_buffers = true;
+  ASSERT_EQ(client.Send(Verb::kGetStats, ""), SendOutcome::kSent);
+  // Waits the time out in which the loop would spin: without a pause it tries some ten thousand times a second.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const int refused = g_refused;
+  g_no_buffers = false;
+  EXPECT_GE(refused, 2) << "it tries again";
+  EXPECT_LE(refused, 32);
+  EXPECT_EQ(client.Receive().code(), Code::kOk) << "what was owed comes";
+  EXPECT_EQ(Stats(other).sessions(), 2u);
+}
+
+}  // namespace
+}  // namespace arraybridge

@@ -40,6 +40,43 @@ step() {
   printf '   %-62s %7s s\n' "$what" "$(seconds_since "$begun")"
 }
 
+# uv does not read pip's settings: an index, a folder of wheels or a certificate bundle configured there is handed on.
+hand_on_pip_settings() {
+  local setting value
+  while IFS='=' read -r setting value; do
+    value=${value#\'} value=${value%\'}
+    case $setting in
+      *.index-url) export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$value} ;;
+      *.extra-index-url) export UV_INDEX=${UV_INDEX:-$value} ;;
+      *.find-links) if [[ -d $value || $value == *://* ]]; then export UV_FIND_LINKS=${UV_FIND_LINKS:-$value}; fi ;;
+      *.cert) export SSL_CERT_FILE=${SSL_CERT_FILE:-$value} ;;
+    esac
+  done < <("$python" -m pip config list 2>/dev/null || true)
+}
+
+# make_environment <folder> <what> <override> <requirements...>: a virtual environment of these packages alone, from uv's
+# cache where they are there. One whose requirements have not changed stays. Packages that cannot be had are a failure.
+make_environment() {
+  local folder=$1 what=$2 override=$3 wanted requirements
+  shift 3
+  wanted=$(cat "$override" "$@" | sha256sum)
+  if [[ -f $folder/wanted && $(<"$folder/wanted") == "$wanted" ]]; then return; fi
+  local -a arguments=()
+  for requirements in "$@"; do arguments+=(-r "$requirements"); done
+  step "environment-${folder##*/}" "$what" fill_environment "$folder" --override "$override" "${arguments[@]}" || return
+  echo "$wanted" >"$folder/wanted"
+}
+
+fill_environment() {
+  local folder=$1 uv
+  shift
+  uv=$(command -v "$venv/bin/uv" uv | head -n 1)
+  hand_on_pip_settings
+  rm -rf "$folder"
+  "$uv" venv --python "$(readlink -f "$python" || command -v python3)" "$folder" || return
+  "$uv" pip install --python "$folder/bin/python" "$@"
+}
+
 # The package as an editable install: Python files are read from the tree; extension, daemon and tool are built in
 # build/python (kept, so that a second run compiles only what changed) and copied into .venv.
 install_package() {

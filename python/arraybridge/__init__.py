@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 from arraybridge import _conflict
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from arraybridge.array_api import array_namespace
     from arraybridge.broker import Broker
     from arraybridge.capture import capturing
-    from arraybridge.channel import Channel
+    from arraybridge.channel import Channel, Received
     from arraybridge.cleanup import *  # noqa: F403
     from arraybridge.convert import Converter, convert_memory, get_converter
     from arraybridge.counts import ConversionCount, Metric, conversion_counts, metrics
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
         torch as torch,
     )
     from arraybridge.planner import Converted, Plan
+    from arraybridge.records import Record
     from arraybridge.scaling import SCALING_FUNCTIONS, scale_dtype
-    from arraybridge.share import ArraySpec, Listed, Share
+    from arraybridge.serialization import from_bytes, to_bytes
+    from arraybridge.share import ArraySpec, Listed, Outcome, Share
     from arraybridge.stacking import process_slices, stack_slices, unstack_slices
     from arraybridge.watch import Event, Watch
 
@@ -90,10 +93,14 @@ __all__ = [
     "MemoryConversionError",
     "MemoryType",
     "Metric",
+    "OutOfDescriptors",
     "OutOfMemory",
+    "Outcome",
     "PeerGone",
     "PermissionDenied",
     "Plan",
+    "Received",
+    "Record",
     "Share",
     "ShareExists",
     "ShareNotFound",
@@ -120,6 +127,7 @@ __all__ = [
     "detect_memory_type",
     "ensure_module",
     "execute_with_oom_recovery",
+    "from_bytes",
     "get_converter",
     "get_device_id",
     "is_oom_error",
@@ -131,6 +139,7 @@ __all__ = [
     "stack_slices",
     "supports_cuda_array_interface",
     "supports_dlpack",
+    "to_bytes",
     "unstack_slices",
 ]
 
@@ -144,7 +153,7 @@ _HOMES = {
         "array_api": "array_namespace",
         "broker": "Broker",
         "capture": "capturing",
-        "channel": "Channel",
+        "channel": "Channel Received",
         "cleanup": (
             "MEMORY_TYPE_CLEANUP_REGISTRY cleanup_all_gpu_frameworks cleanup_cupy_gpu cleanup_jax_gpu "
             "cleanup_numpy_gpu cleanup_pyclesperanto_gpu cleanup_tensorflow_gpu cleanup_torch_gpu "
@@ -155,7 +164,9 @@ _HOMES = {
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
         "planner": "Converted Plan",
         "scaling": "SCALING_FUNCTIONS scale_dtype",
-        "share": "ArraySpec Listed Share",
+        "records": "Record",
+        "serialization": "from_bytes to_bytes",
+        "share": "ArraySpec Listed Outcome Share",
         "watch": "Event Watch",
         "stacking": "process_slices stack_slices unstack_slices",
     }.items()
@@ -173,9 +184,21 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'arraybridge' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"arraybridge.{home}"), name)
+    try:
+        found = getattr(importlib.import_module(f"arraybridge.{home}"), name)
+    except OSError as error:
+        lack = _exhausted_by(error, f"arraybridge.{name} cannot be loaded")
+        if lack is None:
+            raise
+        raise lack from error
     globals()[name] = found
     return found
+
+
+def _exhausted_by(error: OSError, what: str) -> Exception | None:
+    # Where no descriptor is left to load this very module, the error stays as it came.
+    errors = sys.modules.get("arraybridge.errors")
+    return None if errors is None else errors.exhausted_by(error, what)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """The extension: bytes and arrays, no policy, no framework. Everything here releases the GIL while it waits or copies.
 
-Errors of the broker arrive as StatusError(code, message, reason); arraybridge.errors turns them into classes.
+Errors of the broker arrive as StatusError(code, message, reason, request); arraybridge.errors turns them into classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ class StatusError(Exception):
     code: int
     message: str
     reason: str
+    request: str  # which `Core.outcome` takes; "": what failed was not done
 
 @final
 class View:
@@ -19,7 +20,8 @@ class View:
 
     shape: Final[tuple[int, ...]]
     strides: Final[tuple[int, ...]]  # elements
-    dtype: Final[str]  # logical name; "" if it has none
+    dtype: Final[Any]  # numpy.dtype; the logical name where NumPy and ml_dtypes have none, or are not installed
+    dtype_name: Final[str]  # logical name; "" if it has none
     dtype_code: Final[tuple[int, int, int]]  # DLPack code, bits, lanes
     ndim: Final[int]
     size: Final[int]
@@ -28,6 +30,7 @@ class View:
     device: Final[tuple[int, int]]
     read_only: Final[bool]
     compact: Final[bool]
+    constant: Final[bool]  # no process writes these bytes any more
     traits: Final[int | None]  # all that a plan needs of compact host memory, to look one up by; None of other memory
     # AttributeError for a dtype that the protocol lacks, and for memory of the other kind.
     __array_interface__: dict[str, Any]
@@ -45,6 +48,8 @@ class View:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """NumPy's functions, which take Views of host memory. TypeError: memory of a GPU."""
     def complete(self) -> View:
         """The same memory, once what its producer has queued on a GPU has ended, also in another process. Waits.
 
@@ -52,9 +57,22 @@ class View:
             BufferError: that GPU, or its driver, failed, or the producer's process died before.
         """
     def for_immutable_consumer(self) -> View:
-        """The same memory; an unversioned capsule of it may alias read-only bytes (JAX, TensorFlow)."""
+        """The same memory for a consumer that does not write (JAX, TensorFlow): an unversioned capsule of it may alias read-only
+        bytes. A copy, of which a CopyWarning tells, where the address is no multiple of 64."""
     def immutable_capsule(self) -> Any:
         """for_immutable_consumer().__dlpack__(), without the View between; on a GPU no stream is ordered."""
+    def plain(self) -> View:
+        """The same memory for a consumer that is known: DLPack gives it as it is."""
+    def protected(self, constant: bool = False, origin: View | None = None) -> View:
+        """The same memory for consumers that are not known: where it is read-only no write through DLPack reaches it. Memory of
+        a share leaves as a copy-on-write mapping, other memory as a copy.
+
+        Args:
+            constant: nothing writes to these bytes any more.
+            origin: the View of a share in whose memory these bytes may lie.
+        """
+    def copy_on_write(self) -> View | None:
+        """The bytes of a share in host memory in a copy-on-write mapping of their own, writable; None of other memory."""
     def named(self, dtype: str, code: tuple[int, int, int] | None = None) -> View:
         """The same memory under another logical dtype name, and code of the same width."""
 
@@ -190,6 +208,11 @@ class Core:
     def note(self, info: ShareInfo, note: str) -> None:
         """What came of an acquire, instead of what was said with it. Does not wait."""
     def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
+    def outcome(
+        self, code: int, message: str, reason: str, request: str, timeout_s: float
+    ) -> tuple[ShareInfo | None, StatusError | None]:
+        """Of a StatusError with these attributes: the share that was published all the same, if it was a publish, and no
+        error; or why nothing was done. Waits for the broker's answer, then raises the same error again."""
     def open_channel(self, name: str, sends: bool, capacity: int = 0) -> ChannelEnd:
         """capacity: 0: whatever it is."""
     def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:
@@ -214,6 +237,13 @@ def exchanger(type: type, /) -> Callable[[View], Any]:
 def capsuled(take: Callable[[Any], Any], /) -> Callable[[View], Any]:
     """What calls `take` with a View's immutable_capsule(), and returns what it returns."""
 
+def exported(capsule: Any, /) -> View | None:
+    """The View that a DLPack capsule was made of, also one that NumPy has taken; None: another producer made it."""
+
+def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
+    """Whether `take` makes something read-only of a read-only View, and calls as nothing else does: then it gets protected
+    memory as it is from now on. One consumer of the process: NumPy's from_dlpack."""
+
 def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
     """What becomes of an array that is like one before, and its plan; None: there is none, or anything went wrong.
 
@@ -221,6 +251,15 @@ def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, A
         roads: as `arraybridge.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
             plans from View.traits to (plan, show or None, count). A `read` may also return (what is wanted, key of its
             plan).
+    """
+
+def held(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
+    """The result for a share that is found without a call, and its plan; None: only `core.acquire` can tell.
+
+    A share for which there is no plan comes as ((ShareInfo, views), None), as `core.acquire` gives it.
+
+    Args:
+        plans: from View.traits of a share's one array to (plan, show, count).
     """
 
 def wrap(obj: Any, /) -> View:
@@ -234,6 +273,9 @@ def wrap(obj: Any, /) -> View:
 
 def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
     """A View of an object with the buffer protocol (PEP 3118). BufferError names a format that DLPack lacks."""
+
+def wrap_constant(obj: Any, /) -> View:
+    """wrap_buffer, of an array that nothing writes to: read-only and constant."""
 
 def wrap_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
     """A View of an __array_interface__ (version 3) dictionary, which is kept alive, as owner is."""
@@ -254,3 +296,11 @@ class CaptureScope:
 def copy_to_heap(view: View, /) -> View:
     """A private, writable, compact, 256-byte aligned copy in this process's host memory, also of a GPU's. MemoryError if
     there is no room."""
+
+def copy_to_gpus(sources: Sequence[View], rooms: Sequence[View], /) -> None:
+    """Writes each source, in host memory, into the View of the same index: compact memory on a GPU, of as many bytes. Done on
+    return, by pinned memory and with one wait for all that go to one GPU and stream.
+
+    Raises:
+        BufferError: they are not as many, or not such Views, or the driver fails.
+    """

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import operator
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from arraybridge.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from arraybridge.progress import Progress
+    from arraybridge.ways import Way
 
 Access = Literal["safe", "shared"]
 
@@ -25,7 +26,13 @@ class Wishes(TypedDict, total=False):
     allow_downcast: bool
 
 
-class GetWishes(Wishes, total=False):
+class ReadWishes(Wishes, total=False):
+    """Wishes, and those of a share's tree."""
+
+    types: Iterable[type] | None
+
+
+class GetWishes(ReadWishes, total=False):
     """What Broker.get takes beside."""
 
     wait: float | None
@@ -36,6 +43,7 @@ class ConvertWishes(Wishes, total=False):
     """What Broker.convert takes beside."""
 
     progress: Progress | None
+    via: Way | None
 
 
 def check_text(text: str, what: str) -> None:
@@ -48,6 +56,17 @@ def check_text(text: str, what: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"{what} is Unicode text, not {text!r}: half a surrogate pair has no UTF-8") from error
+
+
+def checked_metadata(metadata: bytes | None) -> bytes:
+    """The user's own bytes; None: none.
+
+    Raises:
+        InvalidRequest: they are no bytes.
+    """
+    if metadata is not None and not isinstance(metadata, bytes):
+        raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
+    return metadata or b""
 
 
 def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.detect import detect_memory_type
-from arraybridge.errors import UnsupportedArray
+from arraybridge.devices import CPU, named
+from arraybridge.errors import FrameworkNotAvailable, UnsupportedArray
+from arraybridge.planner import CODES, COMMON
 
 
 def array_namespace(*arrays: Any) -> Any:
@@ -26,3 +30,38 @@ def array_namespace(*arrays: Any) -> Any:
     except (TypeError, ValueError) as error:
         kinds = sorted({detect_memory_type(each) or type(each).__name__ for each in arrays})
         raise UnsupportedArray(", ".join(kinds) or "nothing", "any", "detect", str(error)) from error
+
+
+def namespace_of(array: Any, api_version: str | None = None) -> Any:
+    """The namespace of a View or a Share: NumPy's, whose functions take both by the array interface; as array-api-compat has
+    it if that is installed, so that they mix with arrays.
+
+    Raises:
+        UnsupportedArray: (a TypeError) memory of a GPU.
+        ValueError: NumPy does not know this version of the standard.
+    """
+    if array.device[0] != CPU:
+        reason = f"memory of {named(array.device)} has no functions of its own: convert it to a framework's array first"
+        raise UnsupportedArray(type(array).__name__, "any", "detect", reason)
+    numpy = ensure_module("numpy")
+    own = getattr(numpy.ndarray, "__array_namespace__", None)  # NumPy 2.1
+    found = numpy if own is None else own(numpy.empty(0), api_version=api_version)
+    try:
+        return ensure_module("array_api_compat.numpy")
+    except FrameworkNotAvailable:
+        return found
+
+
+@functools.lru_cache(maxsize=64)
+def dtype_of(name: str) -> Any:
+    """NumPy's dtype of a logical name, by ml_dtypes where NumPy has none of its own; else the name itself."""
+    if name not in CODES:
+        return name
+    try:
+        numpy = ensure_module("numpy")
+        return numpy.dtype(name if name in COMMON else getattr(ensure_module("ml_dtypes"), name))
+    except (FrameworkNotAvailable, AttributeError):
+        return name
+
+
+autograph.mark_module(__name__)

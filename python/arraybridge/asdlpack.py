@@ -4,45 +4,80 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from arraybridge import adapters
+from arraybridge import adapters, autograph
 from arraybridge.errors import UnsupportedArray
-from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
+from arraybridge.planner import DETACHED, OPAQUE_PREFIXES, opaque_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
 
 
 def asdlpack(obj: Any, *, copy: bool = False) -> View:
-    """A View of `obj`: our View or Share, a framework's array, a Keras variable, a DLPack producer or capsule, an array interface, a buffer.
+    """A View of `obj`: our View or Share, a framework's array, a Keras variable, a DLPack producer or capsule,
+    an array interface in any form, also of one object alone, a buffer.
 
-    Shape, strides and dtype are those of `obj`. Nothing is copied unless `copy` is set (that copy lies in host memory, also
-    of an array on a GPU), except `bytes`: a consumer that
-    ignores read-only flags would corrupt the interpreter (`memoryview(b)` shares).
+    Shape, strides and dtype are those of `obj`. Nothing is copied here unless `copy` is set (that copy lies in host memory,
+    also of an array on a GPU), or `obj` is `bytes` (`memoryview(b)` shares).
+
+    The View goes to every `from_dlpack` that takes an array of this dtype and layout, by the old protocol and the new one:
+    `numpy`, `torch`, `jax` and `cupy` take the View itself, TensorFlow the capsule `view.__dlpack__()`, aligned to 64 bytes.
+    No write through DLPack reaches memory that is read-only: each consumer gets a copy-on-write mapping of its own of a
+    share, also of an ndarray that lies in one, and a copy of other memory, which is counted and of which a CopyWarning tells;
+    `from_dlpack(view, copy=False)` raises ZeroCopyUnavailable then. NumPy heeds the read-only flag and shares the latter;
+    `view.for_immutable_consumer()` is the promise that the consumer does not write (JAX, TensorFlow), and shares it, too.
 
     Raises:
-        UnsupportedArray: (a TypeError and a BufferError) it speaks none of these, or this array cannot be handed on.
+        UnsupportedArray: (a TypeError and a BufferError) it speaks none of these, or this array cannot be handed on: a tensor
+            that requires grad, for example, which has to be detached first.
         UnsupportedDtype: DLPack cannot say its dtype.
     """
     from arraybridge import _core  # loads the extension
 
     view = _view_of(obj)
-    if view.dtype.startswith(OPAQUE_PREFIXES):
-        raise opaque_refused(type(obj).__name__, view.dtype, "pass array.view() of a dtype that it has")
+    if view.dtype_name.startswith(OPAQUE_PREFIXES):
+        raise opaque_refused(type(obj).__name__, view.dtype_name, "pass array.view() of a dtype that it has")
     return _core.copy_to_heap(view) if copy or isinstance(obj, bytes) else view
 
 
+def by_protocol(obj: Any, protocol: str) -> View:
+    """A View of `obj` by one protocol alone: "dlpack", "buffer", or a name of `arraybridge.interfaces`. No write through DLPack
+    reaches memory that is read-only, as with `asdlpack`.
+
+    Raises:
+        UnsupportedArray: (a TypeError and a BufferError) it does not speak it, or this array cannot be handed on.
+    """
+    from arraybridge import _core, exports
+    from arraybridge.adapters import generic
+
+    if adapters.framework_of(type(obj)) is not None:
+        checked = _view_of(obj)  # its protocols drop masks, and negative and conjugate bits
+        if protocol == "dlpack":
+            return checked
+    view = generic.export_by(obj, protocol)
+    return _core.copy_to_heap(view) if isinstance(obj, bytes) else exports.protected(view, obj)
+
+
 def _view_of(obj: Any) -> View:
+    from arraybridge import _core, exports
     from arraybridge.share import Share
     from arraybridge.source import source_of
 
+    if isinstance(obj, _core.View):
+        return obj
     if isinstance(obj, Share):
-        return obj.view(private=True)
+        return obj.view()
     if adapters.framework_of(type(obj)) is None and not adapters.is_keras_variable(type(obj)):
-        return adapters.protocols().export(obj)
+        return exports.protected(adapters.protocols().export(obj), obj)
     source = source_of(obj, "dlpack")
     described = source.description
     if described.refusal is not None:
         raise described.refusal.between(described.framework, "dlpack")
+    if DETACHED in described.notes:
+        reason = "the tensor requires grad, which DLPack cannot say: pass tensor.detach()"
+        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", reason)
     if described.obstacles:
         raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(described.obstacles))
-    return source.view()
+    return exports.protected(source.view(), source.array, not described.may_change)
+
+
+autograph.mark_module(__name__)

@@ -15,19 +15,20 @@ from arraybridge import _conflict
 
 _conflict.refuse_mixed()  # before anything below is read, which may be another's
 
-from arraybridge import _core, counts, discovery, references
-from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_text
+from arraybridge import _core, autograph, counts, discovery, exports, references
+from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.channel import Channel
 from arraybridge.delivery import Acquired, Delivery, Wanted
 from arraybridge.detect import MemoryType
-from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray
+from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, UnsupportedArray
 from arraybridge.planner import Converted, Plan
 from arraybridge.progress import Progress
 from arraybridge.publication import Publication, entered_alike
 from arraybridge.session import Session
-from arraybridge.share import Listed, Share, record_of, reference_of
+from arraybridge.share import Listed, Outcome, Share, record_of, reference_of
 from arraybridge.source import source_of
 from arraybridge.watch import Kind, Watch
+from arraybridge.ways import Way
 
 if TYPE_CHECKING:
     import cupy
@@ -117,15 +118,24 @@ class Broker(Session):
         lifetime: float | None = None,
         wait: bool = True,
     ) -> Share | None:
-        """Publishes an array, or a dict, list or tuple of arrays (nested as you like), as one immutable share.
+        """Publishes an array, or a tree of arrays, as one immutable share.
+
+        A tree is dicts, lists, tuples, namedtuples and dataclasses, nested as you like. Beside arrays it may have sparse
+        arrays and plain values: int, float, complex, bool, str, bytes, None, members of enums, and date, time, datetime
+        and timedelta. Plain values travel in the share's description: `limits.structure_bytes_max` of the broker (32,768
+        bytes of JSON) bounds them; longer text and bytes go as arrays (`memoryview(data)`).
 
         Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array is the
         share from now on and must not be written to any more: NumPy's turns read-only; take a new `empty` for the next
-        frame. `sealed=True` copies, into memory that nobody can write.
+        frame. `sealed=True` copies, into memory that nobody can write. The values of a tensor that requires grad are put
+        without its gradient.
 
         Args:
             array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or whatever speaks DLPack, the array interface or
-                the buffer protocol (PEP 3118). Any shape of up to 64 dimensions and any strides; no lists of numbers.
+                the buffer protocol (PEP 3118). Any shape of up to 64 dimensions and any strides; no lists of numbers alone.
+                Foreign byte order (big-endian) becomes the machine's own in the copy, as do the fields of structured
+                dtypes: the values stay.
+                Sparse: SciPy's and CuPy's CSR, CSC and COO, torch's CSR, CSC and COO, JAX's BCOO and BCSR, tf.SparseTensor.
             name: None lets the broker choose; such a share goes when its maker has gone and nobody reads it.
             metadata: bytes of your own, handed on as they are.
             progress: told (bytes done, bytes in all) before, during and after the copy of host memory; nothing is told
@@ -139,8 +149,10 @@ class Broker(Session):
 
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.
-            UnsupportedArray, UnsupportedDtype: nobody could read it.
+            UnsupportedArray, UnsupportedDtype: nobody could read it; of a tree, the message begins with the leaf's path.
             OutOfMemory: no room until `timeout_s`; the message has the numbers.
+            BrokerTimeout: the daemon did not answer within `timeout_s`, in which copies, and memory that is being made ready,
+                do not count; `outcome` tells whether the share is there.
             BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not for this process.
             InvalidRequest: a name, a tree or metadata that cannot be.
         """
@@ -216,14 +228,17 @@ class Broker(Session):
         device: object = None,
         allow_downcast: bool = False,
         explain: bool = False,
+        types: Iterable[type] | None = None,
     ) -> Any:
         """The share as arrays of `framework`: its newest generation by name, exactly this one by Share.
 
         Zero-copy: NumPy, JAX and TensorFlow read the broker's memory, NumPy arrays are read-only; torch gets a
         copy-on-write mapping of its own, so that writes never reach anybody else.
 
-        Shape, dtype and every bit are those of what was put; strides are compact row-major. A share of a tree is the same
-        tree of arrays. The arrays stay valid when this object, the share's maker and the daemon are gone.
+        Shape, dtype and every bit are those of what was put; strides are compact row-major. No tensor requires grad, whatever
+        was put: call `requires_grad_()`. A share of a tree is the same tree of arrays and plain values. A sparse array is the
+        framework's own (NumPy's is SciPy's), over the same dense parts. The arrays stay valid when this object, the share's
+        maker and the daemon are gone.
 
         Args:
             framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType. Type checkers are told of one array of this
@@ -236,6 +251,9 @@ class Broker(Session):
                 framework has arrays there.
             allow_downcast: permits a narrowing that the framework would do silently.
             explain: returns Converted(array, plan).
+            types: the dataclasses, namedtuples and enums that a tree may come back with, found by their names; others come
+                back as `arraybridge.Record` and as plain values. None: those of modules that are imported already. Either
+                way no module is imported, and no code of a class runs: `__init__` and `__post_init__` do not.
 
         Raises:
             ShareNotFound: no such share. BrokerTimeout: not even after `wait`; or its maker's work on a GPU has not
@@ -247,8 +265,27 @@ class Broker(Session):
             DeviceUnavailable, InvalidDevice: no such device here, or none where the framework has arrays.
             ZeroCopyUnavailable: a copy was forbidden and is needed.
         """
-        wanted = Wanted.of(framework, access, copy, require, device, allow_downcast)
-        return self._delivery.granted(self._acquired(name, wanted.private, wait, wanted.note), wanted, explain)
+        delivery = self._delivery
+        plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
+        bare = plain and types is None and wait is None and not explain and type(framework) is str
+        short = delivery.short.get(framework) if bare else None
+        wanted = None
+        if short is None:
+            wanted = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
+            short = None if explain else delivery.short_for(wanted, framework if bare else None)
+        # The short way: found without a call, and alike to an array that took the careful way.
+        if short is not None and type(name) is str and (core := self._connection.known_core) is not None:
+            if wait is not None:
+                check_seconds(wait, "wait")
+            held = _core.held(core, name, short[0], short[1])
+            if held is not None:
+                result, plan = held
+                if plan is None:
+                    return delivery.granted(result, wanted or Wanted.of(framework))
+                delivery.note(plan)
+                return result
+        wanted = wanted or Wanted.of(framework)
+        return delivery.granted(self._acquired(name, wanted.private, wait, wanted.note), wanted, explain)
 
     def get_many(
         self,
@@ -261,6 +298,7 @@ class Broker(Session):
         require: Literal["zero-copy"] | None = None,
         device: object = None,
         allow_downcast: bool = False,
+        types: Iterable[type] | None = None,
     ) -> _Arrays:
         """What `get` gives for each of these, in their order, all or none.
 
@@ -270,7 +308,7 @@ class Broker(Session):
         Raises:
             ShareNotFound: one of them is not there. What else `get` raises.
         """
-        wanted = Wanted.of(framework, access, copy, require, device, allow_downcast)
+        wanted = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
         if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
             raise InvalidRequest(f"get_many takes a sequence of names or Shares, not {names!r}; get takes one")
         wishes = [reference_of(name, self.namespace) for name in names]
@@ -322,29 +360,37 @@ class Broker(Session):
         copy: bool | None = None,
         require: Literal["zero-copy"] | None = None,
         allow_downcast: bool = False,
+        via: Way | None = None,
         explain: bool = False,
         progress: Progress | None = None,
     ) -> Any:
         """The array, or tree of arrays, as `framework`'s, inside this process; shared if memory allows, else one copy.
 
-        A tree is of dicts, lists, tuples, namedtuples and dataclasses, nested as you like, and comes back as the same
-        classes; plain values in it (numbers, text, None) stay. The copy lies in broker memory, so a later `put` of the
-        result copies nothing.
+        A tree is what `put` takes, and comes back as the same classes; plain values in it stay, of whatever class. A sparse
+        array becomes the framework's own. The copy lies in broker memory, so a later `put` of the result copies nothing; but
+        torch's own copy of a tensor that requires grad keeps its gradient, and lies elsewhere.
+
+        What can be written goes to frameworks whose arrays are constant (JAX, TensorFlow, PyArrow) by a copy on the host, or
+        shared by copy=False, the promise that nothing writes to it any more. A read-only ndarray counts as what can be
+        written unless the owner of its memory says otherwise: its `base` is followed. What is read-only goes to PyTorch,
+        which would write to it, by a copy, and not at all by copy=False.
 
         Args:
             device, copy, require, allow_downcast, explain: as `get` takes them.
+            via: how the bytes travel, as convert_memory takes it: "dlpack", "host" or "serialize"; None: the cheapest. The
+                plan's `via` says it.
             progress: told (bytes done, bytes in all) of each array that is copied into broker memory on the host.
 
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable: the target cannot hold it.
             ZeroCopyUnavailable: `copy=False` or require="zero-copy", and a copy is needed.
         """
-        if (copy is None or copy is False) and require is None and device is None and not allow_downcast:
+        if (copy is None or copy is False) and require is None and device is None and not allow_downcast and via is None:
             alike = self._delivery.alike(array, framework, copy)
             if alike is not None:
                 self._delivery.note(alike[1])
                 return Converted(*alike) if explain else alike[0]
-        wanted = Wanted.of(framework, "safe", copy, require, device, allow_downcast)
+        wanted = Wanted.of(framework, "safe", copy, require, device, allow_downcast, via=via)
         return self._delivery.converted(array, wanted, explain=explain, progress=progress)
 
     def plan(
@@ -355,6 +401,7 @@ class Broker(Session):
         device: object = None,
         copy: bool | None = None,
         allow_downcast: bool = False,
+        via: Way | None = None,
     ) -> Plan:
         """What convert would do with this one array, and why. Nothing moves.
 
@@ -363,7 +410,7 @@ class Broker(Session):
         """
         if type(array).__name__ == "PyCapsule":
             raise UnsupportedArray("PyCapsule", str(framework), "detect", _ONLY_ONCE)
-        wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast)
+        wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast, via=via)
         return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
@@ -419,6 +466,32 @@ class Broker(Session):
         reference = reference_of(name, self.namespace)
         self._connection.ask(lambda core: core.withdraw(*reference))
 
+    def outcome(self, error: BrokerTimeout, timeout_s: float | None = None) -> Outcome:
+        """What became of a call of this Broker that raised BrokerTimeout: true if it was done after all.
+
+        The daemon does not begin a request whose deadline has passed, so what timed out was not done, with one exception: the
+        daemon began it just before. It answers all the same, and this returns that answer, however often it is asked::
+
+            try:
+                share = broker.put(array, "frame")
+            except BrokerTimeout as error:
+                share = broker.outcome(error).share or broker.put(array, "frame")
+
+        Args:
+            error: of a `put`, `withdraw` or `send`. Whatever else timed out (`get`, `flush`, ...) was not done, and may be
+                called again.
+            timeout_s: seconds to wait for the daemon's answer; None: as long as for any call.
+
+        Raises:
+            BrokerTimeout: there is still no answer; with the same `request`, so that it can be asked for again.
+            BrokerUnavailable: OUTCOME_UNKNOWN: the connection ended before the answer came, or was another process's.
+            InvalidRequest: no BrokerTimeout, or no number of seconds.
+        """
+        if not isinstance(error, BrokerTimeout):
+            raise InvalidRequest(f"outcome takes the BrokerTimeout that a call raised, not {error!r}")
+        share, why_not = self._connection.outcome(error, self.timeout_s if timeout_s is None else timeout_s)
+        return Outcome(why_not is None, None if share is None else Share(self, share), why_not)
+
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
         if not isinstance(prefix, str):
@@ -445,8 +518,18 @@ class Broker(Session):
         """
         self._connection.ask(lambda core: core.flush())
 
-    def views(self, share: Share, *, private: bool = False) -> _Views:
-        """The share's arrays as Views: read-only, or with `private` copy-on-write in a mapping of their own."""
+    def views(self, share: Share, *, private: bool = False, access: Access = "safe") -> _Views:
+        """The share's arrays as Views, as `Share.view` describes them: read-only and copied on write by what takes them, with
+        `private` copy-on-write in one mapping of their own, with access="shared" the share's own memory."""
+        check_word(access, "access", ("safe", "shared"))
+        if access == "shared":
+            if private:
+                raise InvalidRequest('private=True and access="shared" contradict each other')
+            return [view.for_immutable_consumer() for view in self.plain_views(share, False)]
+        return [exports.protected(view) for view in self.plain_views(share, private)]
+
+    def plain_views(self, share: Share, private: bool) -> _Views:
+        """The Views for an adapter, which knows whether its framework writes."""
         return self._acquired(share, private)[1]
 
     def _acquired(self, name: str | Share, private: bool, wait: float | None = None, note: str = "") -> Acquired:
@@ -455,3 +538,6 @@ class Broker(Session):
         name, id, generation, broker_id = reference_of(name, self.namespace)
         # No wait for a Share: what this reference means is there, or has gone for good.
         return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)
+
+
+autograph.mark_module(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from arraybridge import autograph
+
 
 @contextmanager
 def capturing() -> Iterator[None]:
@@ -23,3 +25,6 @@ def capturing() -> Iterator[None]:
         yield
     finally:
         del scope
+
+
+autograph.mark_module(__name__)

@@ -12,16 +12,16 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
 
-from arraybridge import _core, tree
-from arraybridge.arguments import Access, Wishes, check_seconds, check_text, check_word
+from arraybridge import _core, autograph, tree
+from arraybridge.arguments import Access, ReadWishes, check_seconds, check_text, check_word, checked_metadata
 from arraybridge.connection import UNAVAILABLE
 from arraybridge.delivery import Acquired, Wanted
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, OutOfMemory, from_status
-from arraybridge.source import Purpose, Source, freeze, placed, placement_of, sources_of_share
+from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of_share
 from arraybridge.worker import Worker, told
 
 if TYPE_CHECKING:
@@ -47,6 +47,27 @@ class _Due(NamedTuple):
 
     def over(self) -> bool:
         return self.at is not None and time.monotonic() >= self.at
+
+
+class Received(NamedTuple):
+    """A received array, or tree, and the sender's own bytes with it."""
+
+    array: Any
+    metadata: bytes
+
+
+class _Message(NamedTuple):
+    """A message to be sent: the arrays of a tree, its structure, and the sender's own bytes."""
+
+    sources: list[Source]
+    structure: bytes
+    metadata: bytes
+
+    @classmethod
+    def of(cls, array: Any, metadata: bytes | None) -> _Message:
+        said = checked_metadata(metadata)
+        structure, sources = tree.flatten(array, source_of_share)
+        return cls(sources, structure, said)
 
 
 class Channel:
@@ -118,14 +139,16 @@ class Channel:
         self._opened(role)
         return self
 
-    def send(self, array: Any, *, timeout: float | None = None) -> None:
-        """Sends an array, or a dict, list or tuple of arrays; waits for room in the queue and in memory.
+    def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
+        """Sends an array, or a tree as `Broker.put` takes it; waits for room in the queue and in memory.
 
         Copies once, and not at all what was born in broker memory (`Broker.empty`), which must not be written to any
         more.
 
         Args:
             array: as `Broker.put` takes it.
+            metadata: bytes of your own, at most `limits.metadata_bytes_max` of the broker (16,384): `receive(metadata=True)`
+                has them.
             timeout: seconds to wait for room; None: as long as it takes. Ctrl-C ends it; the array may be sent yet.
 
         Raises:
@@ -135,13 +158,13 @@ class Channel:
             BrokerUnavailable: the broker has gone, and with it what was queued; the next call opens the channel anew.
         """
         due = _Due.after(timeout)
-        self._send(*_sources(array), due)
+        self._send(_Message.of(array, metadata), due)
 
-    async def asend(self, array: Any, *, timeout: float | None = None) -> None:
+    async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """`send`, while the event loop goes on. A task that is cancelled takes nothing back: the array is sent yet."""
         due = _Due.after(timeout)
-        sources, structure = _sources(array)
-        sent = self._worker("sender").submit(lambda: self._send(sources, structure, due))
+        message = _Message.of(array, metadata)
+        sent = self._worker("sender").submit(lambda: self._send(message, due))
         await asyncio.wait({told(sent)})
         sent.result()
 
@@ -152,7 +175,8 @@ class Channel:
         timeout: float | None = None,
         access: Access = "safe",
         explain: bool = False,
-        **wishes: Unpack[Wishes],
+        metadata: bool = False,
+        **wishes: Unpack[ReadWishes],
     ) -> Any:
         """The array, or tree, that was sent first of those that nobody has received, as `framework`'s.
 
@@ -161,13 +185,14 @@ class Channel:
         Args:
             timeout: seconds to wait for one; None: as long as it takes. Ctrl-C ends it, and loses nothing.
             framework, access, explain, and wishes: as `Broker.get` takes them.
+            metadata: returns Received(array, metadata): what it returns otherwise, and the bytes that were sent with it.
 
         Raises:
             ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender went without closing.
             BrokerTimeout: nothing came in time. What `Broker.get` raises of the arrays; then they are lost.
         """
         wanted = Wanted.of(framework, access, **wishes)
-        return self._broker._delivery.granted(self._received(wanted.private, _Due.after(timeout)), wanted, explain)
+        return self._given(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
 
     async def areceive(
         self,
@@ -176,12 +201,13 @@ class Channel:
         timeout: float | None = None,
         access: Access = "safe",
         explain: bool = False,
-        **wishes: Unpack[Wishes],
+        metadata: bool = False,
+        **wishes: Unpack[ReadWishes],
     ) -> Any:
         """`receive`, while the event loop goes on. What comes for a task that was cancelled is the next one's."""
         wanted = Wanted.of(framework, access, **wishes)
         received = await self._areceived(wanted.private, _Due.after(timeout))
-        return self._broker._delivery.granted(received, wanted, explain)
+        return self._given(received, wanted, metadata, explain)
 
     def receiver(
         self,
@@ -189,10 +215,11 @@ class Channel:
         *,
         timeout: float | None = None,
         access: Access = "safe",
-        **wishes: Unpack[Wishes],
+        metadata: bool = False,
+        **wishes: Unpack[ReadWishes],
     ) -> Receiver:
         """What `receive` gives, one after the other until the stream ends: for `for` and for `async for`."""
-        return Receiver(self, Wanted.of(framework, access, **wishes), timeout)
+        return Receiver(self, Wanted.of(framework, access, **wishes), timeout, metadata)
 
     def __iter__(self) -> Iterator[Any]:
         return self.receiver()
@@ -255,28 +282,36 @@ class Channel:
                         del self._ends[role]
             raise from_status(status) from None
 
-    def _send(self, sources: Sequence[Source], structure: bytes, due: _Due) -> None:
+    def _given(self, received: Acquired, wanted: Wanted, metadata: bool, explain: bool = False) -> Any:
+        """A received message as the caller wants it."""
+        array = self._broker._delivery.granted(received, wanted, explain)
+        return Received(array, received[0].metadata) if metadata else array
+
+    def _send(self, message: _Message, due: _Due) -> None:
         self._opened("sender")
+        sources, structure, metadata = message
         while True:
             connection = self._broker._connection
             born_there = connection.ask(lambda core: placement_of(core, sources))
-            placement = born_there or self._placed(sources, structure, due)
             try:
-                self._on("sender", lambda end: end.send(placement, structure, timeout_s=due.left()))
+                placement = born_there or self._placed(message, due)
+                self._on("sender", lambda end: end.send(placement, structure, metadata, due.left()))
             except BrokerError as refused:
                 # Another thread published what was born there: now it is an array like any other.
-                if born_there is None or refused.reason != "PLACEMENT_PUBLISHED":
-                    raise
-                continue
+                if born_there is not None and refused.reason == "PLACEMENT_PUBLISHED":
+                    continue
+                if isinstance(refused, InvalidRequest):
+                    raise tree.with_way_out(refused, structure) from None
+                raise
             if born_there is not None:
                 freeze(sources)
             return
 
-    def _placed(self, sources: Sequence[Source], structure: bytes, due: _Due) -> _core.Placement:
-        purpose = Purpose(structure=structure)
+    def _placed(self, message: _Message, due: _Due) -> _core.Placement:
+        purpose = Purpose(structure=message.structure, metadata=message.metadata)
         while True:
             try:
-                return self._broker._connection.ask(lambda core: placed(core, sources, purpose))
+                return self._broker._connection.ask(lambda core: placed(core, message.sources, purpose))
             except OutOfMemory as full:
                 if full.reason not in _ROOM_MAY_COME or due.over():
                     raise
@@ -347,10 +382,11 @@ class Channel:
 class Receiver(Iterator[Any], AsyncIterator[Any]):
     """What a Channel brings, one after the other, until its stream ends."""
 
-    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None) -> None:
+    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, metadata: bool) -> None:
         self._channel = channel
         self._wanted = wanted
         self._timeout = timeout
+        self._metadata = metadata
 
     def __iter__(self) -> Receiver:
         return self
@@ -366,20 +402,14 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
             received = self._channel._received(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopIteration from None
-        return self._channel._broker._delivery.granted(received, self._wanted)
+        return self._channel._given(received, self._wanted, self._metadata)
 
     async def __anext__(self) -> Any:
         try:
             received = await self._channel._areceived(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopAsyncIteration from None
-        return self._channel._broker._delivery.granted(received, self._wanted)
-
-
-def _sources(array: Any) -> tuple[list[Source], bytes]:
-    """The arrays of a tree, and its structure."""
-    structure, leaves = tree.flatten(array)
-    return sources_of_share(leaves), structure
+        return self._channel._given(received, self._wanted, self._metadata)
 
 
 def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
@@ -392,3 +422,6 @@ def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> 
             end.close(False)
         except _core.StatusError:
             continue
+
+
+autograph.mark_module(__name__)

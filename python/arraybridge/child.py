@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from arraybridge import _bin
-from arraybridge.errors import BrokerUnavailable
+from arraybridge.errors import BrokerUnavailable, exhausted_by
 
 READY_SECONDS: Final = 10.0
 END_SECONDS: Final = 2.0
@@ -52,10 +52,17 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     It inherits no descriptor but those in `keep`.
 
     Raises:
-        BrokerUnavailable: it could not be started or did not get ready; says why.
+        BrokerUnavailable: it could not be started or did not get ready; says why. OutOfDescriptors, OutOfMemory: for lack
+            of these.
     """
     _children[:] = [child for child in _children if child.poll() is None]
-    ready, tell = _pipe()
+    try:
+        ready, tell = _pipe()
+    except OSError as error:
+        lack = exhausted_by(error, "a broker cannot be started")
+        if lack is None:
+            raise
+        raise lack from error
     record = directory / "arraybridged.log"
     try:
         command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
@@ -71,6 +78,9 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
             )
     except OSError as error:
         os.close(ready)
+        lack = exhausted_by(error, "a broker cannot be started")
+        if lack is not None:
+            raise lack from error
         raise BrokerUnavailable(f"the broker could not be started: {error.strerror or error}", code=14) from error
     finally:
         os.close(tell)

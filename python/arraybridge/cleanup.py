@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
-from arraybridge import adapters
+from arraybridge import adapters, autograph
 from arraybridge.detect import MemoryType
 from arraybridge.errors import OutOfMemory
 
@@ -160,3 +160,6 @@ class _Tries:
         for each in _with_causes(error):
             traceback.clear_frames(each.__traceback__)
         return True
+
+
+autograph.mark_module(__name__)

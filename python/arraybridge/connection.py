@@ -16,10 +16,11 @@ from typing import Final, NoReturn, TypeVar
 
 from arraybridge import _core, credentials, discovery
 from arraybridge.arguments import check_seconds
-from arraybridge.errors import BrokerError, BrokerUnavailable, from_status
+from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, from_status
 
 T = TypeVar("T")
 UNAVAILABLE: Final = 14
+_DEADLINE_EXCEEDED: Final = 4
 # Refusals of a call that has done nothing yet, and of which a second attempt knows: the session had ended, the memory
 # went with an earlier one, or another thread published it first (then the bytes are placed anew).
 _ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED"})
@@ -77,6 +78,11 @@ class Connection:
     def latest_address(self) -> str | None:
         """Where the daemon is, or was before `close`."""
         return self._latest_address
+
+    @property
+    def known_core(self) -> _core.Core | None:
+        """The core that exists already; the broker is not asked."""
+        return self._core
 
     def core(self) -> _core.Core:
         """The extension's connection; finds, or starts, the daemon.
@@ -206,6 +212,21 @@ class Connection:
         core = self._core
         if core is not None:
             core.note(info, note)
+
+    def outcome(self, error: BrokerTimeout, timeout_s: float) -> tuple[_core.ShareInfo | None, BrokerError | None]:
+        """The share that a timed-out put has made all the same, and no error; or why what timed out was not done.
+
+        Raises:
+            BrokerTimeout: the broker has still not answered. BrokerUnavailable: nobody knows.
+            InvalidRequest: `timeout_s` is no number of seconds.
+        """
+        wait_s = check_seconds(timeout_s, "timeout_s")
+        try:
+            told = self.core().outcome(error.code or _DEADLINE_EXCEEDED, error.message, error.reason, error.request, wait_s)
+        except _core.StatusError as status:
+            raise from_status(status) from None
+        share, why_not = told
+        return share, None if why_not is None else from_status(why_not)
 
     def confirm_after(self, error: BrokerError) -> NoReturn:
         """Raises `error`, caused by what else failed of what was put without waiting, if anything did."""

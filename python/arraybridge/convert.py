@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import _core, adapters, callers, counts, devices, planner, shortcut
+from arraybridge import _core, adapters, autograph, callers, counts, devices, shortcut, sparse, tree, ways
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_copy
@@ -32,7 +32,9 @@ from arraybridge.errors import (
     raised_by,
 )
 from arraybridge.planner import Caps, Plan
-from arraybridge.source import Source, on_host, source_of
+from arraybridge.source import Source, on_host, plain, source_of
+from arraybridge.uploads import Uploads
+from arraybridge.ways import Way
 
 if TYPE_CHECKING:
     import cupy
@@ -48,17 +50,17 @@ _FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} went to the CPU
 @overload
 def convert_memory(
     data: object, source_type: str | None, target_type: Literal["numpy", MemoryType.NUMPY], gpu_id: int | None = ...,
-    *, copy: bool | None = ..., allow_downcast: bool = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
 @overload
 def convert_memory(
     data: object, source_type: str | None, target_type: Literal["cupy", MemoryType.CUPY], gpu_id: int | None = ...,
-    *, copy: bool | None = ..., allow_downcast: bool = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> cupy.ndarray: ...  # fmt: skip
 @overload
 def convert_memory(
     data: object, source_type: str | None, target_type: Literal["torch", MemoryType.TORCH], gpu_id: int | None = ...,
-    *, copy: bool | None = ..., allow_downcast: bool = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> torch.Tensor: ...  # fmt: skip
 @overload
 def convert_memory(
@@ -68,12 +70,12 @@ def convert_memory(
 @overload
 def convert_memory(
     data: object, source_type: str | None, target_type: Literal["jax", MemoryType.JAX], gpu_id: int | None = ...,
-    *, copy: bool | None = ..., allow_downcast: bool = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> jax.Array: ...  # fmt: skip
 @overload
 def convert_memory(
     data: object, source_type: str | None, target_type: str, gpu_id: int | None = ...,
-    *, copy: bool | None = ..., allow_downcast: bool = ...,
+    *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> Any: ...  # fmt: skip
 def convert_memory(
     data: object,
@@ -83,27 +85,38 @@ def convert_memory(
     *,
     copy: bool | None = None,
     allow_downcast: bool = False,
+    via: Way | None = None,
 ) -> Any:
     """The array as one of `target_type`: the same shape, dtype and bits, on the device asked for. The source stays as it is.
 
+    Arrays of foreign byte order (big-endian) come out in the machine's own, by one copy: the same values. Only what stays as
+    it is, NumPy's own array without copy=True, keeps its byte order.
+
     Args:
         data: an array of one of the six frameworks, of any shape of up to 64 dimensions and any strides. With
-            source_type=None also whatever `asdlpack` accepts.
-        source_type: what `data` is, as a name or MemoryType; None finds out.
+            source_type=None also whatever `asdlpack` accepts. Or a tree of them, as `Broker.convert` takes it: dicts, lists,
+            tuples, namedtuples, dataclasses, sparse arrays; plain values in it stay.
+        source_type: what `data`, or each array of the tree, is, as a name or MemoryType; None finds out. SciPy's sparse
+            arrays are NumPy's.
         target_type: a name or MemoryType.
         gpu_id: CUDA's number of the GPU in this process, whatever `target_type` calls it (of pyclesperanto, the number in its
             list of devices); None: the CPU. NumPy has no GPUs and
             ignores it. Where torch, TensorFlow or JAX can use no GPU at all, 0, the default, means the CPU and a
             DeviceFallbackWarning; any other number is an error, as it is wherever that GPU is missing.
-        copy: None: share memory if the target can hold it as it is, else copy once. On the host, a writable source is
-            copied for JAX and TensorFlow, whose arrays are constant, and a read-only one for torch, which would write to
-            it. True: always private memory. False: share, also in these two cases, or raise.
+        copy: None: share memory if the target can hold it as it is, else copy once. On the host, what can be written, also
+            through another array, is copied for JAX and TensorFlow, whose arrays are constant, and what is read-only for
+            torch, which would write to it. True: always private memory; a tensor that requires grad stays so as torch's
+            own, and gradients flow to it. False: share, which for JAX and TensorFlow is the promise not to write any
+            more, or raise; always for torch what is read-only.
         allow_downcast: permits dtypes that the target would narrow (JAX without x64: 64 to 32 bits). Integers that do not
             fit still raise.
+        via: how the bytes travel. "dlpack": the memory is handed over, or copied where it lies, with no trip over the host;
+            "host": by a copy in memory of the host; "serialize": by bytes, as `to_bytes` makes them. None: the cheapest. What
+            cannot be done in the way asked for is refused with the reason.
 
     Returns:
-        An array of the target's own class. It keeps memory that it shares alive. Of the same type on the same device: the
-        same object, unless copy=True.
+        An array of the target's own class, or the tree with such arrays. It keeps memory that it shares alive. Of the same
+        type on the same device: the same object, unless copy=True.
 
     Raises:
         InvalidMemoryType: a name that is none of the six, or with source_type=None nothing that can be read.
@@ -112,9 +125,11 @@ def convert_memory(
         InvalidDevice, DeviceUnavailable: no GPU number; no such GPU for this target.
         UnsupportedDtype, UnsupportedArray: the target cannot hold it. Checked, like all above, before any byte moves.
         ZeroCopyUnavailable: copy=False, and a copy is needed.
+        InvalidRequest: no such way.
         MemoryConversionError: the base of all of them; by itself, a framework refused.
+        Of a tree the message begins with the path of the array that it is about, as ['a'][3].
     """
-    return converted(data, source_type, target_type, gpu_id, copy, allow_downcast)
+    return converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +198,17 @@ def converted(
     gpu_id: int | None,
     copy: bool | None = None,
     allow_downcast: bool | None = None,
+    via: Way | None = None,
+    uploads: Uploads | None = None,
+    sole: bool = False,
+    trees: bool = True,
 ) -> Any:
-    """convert_memory. `allow_downcast`: None is False for whoever cannot be told it: no error names it as the way out."""
+    """convert_memory. `allow_downcast`: None is False for whoever cannot be told it: no error names it as the way out.
+    `uploads`: of several arrays, what is copied from the host to GPUs is noted there, and made by the caller. `sole`: nothing
+    else has the array, so nothing writes to it any more: constant arrays may share it. `trees`: False: of arrays alone."""
     wishes: tuple[object, ...] | None = None
-    if (copy is None or copy is False) and not allow_downcast and isinstance(target_type, str):
+    careful = sole or via is not None or allow_downcast
+    if not careful and (copy is None or copy is False) and isinstance(target_type, str):
         fallen_back = type(gpu_id) is int and gpu_id == 0 and target_type in _without_gpu
         if fallen_back or gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy"):
             wishes = source_type, target_type, copy
@@ -196,15 +218,59 @@ def converted(
                     _tell_of_fallback(target_type)
                 return known[0]
     check_copy(copy)
+    ways.check_way(via)
+    if trees and tree.is_tree(data):
+        found = _tree_converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
+        if found is not None:
+            return found
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
     caps = _asked(target.caps, names)
     device = _device(gpu_id, target, caps, names)
-    result, chosen = _moved(data, target, caps, device, copy, allow_downcast, names)
+    batch = Uploads() if uploads is None else uploads
+    result, chosen = _moved(data, target, caps, device, copy, allow_downcast, via, batch, names, sole)
+    if uploads is None:
+        _asked(batch.make, names, "place")
     counts.of_process.note(chosen)
     if wishes is not None and device == "cpu":
         _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
     return result
+
+
+def _tree_converted(
+    data: Any,
+    source_type: str | None,
+    target_type: str,
+    gpu_id: int | None,
+    copy: bool | None,
+    allow_downcast: bool | None,
+    via: Way | None,
+) -> Any:
+    """The tree, with each array converted; None: there is no array in it."""
+    count = 0
+    uploads = Uploads()
+
+    def made() -> None:
+        _asked(uploads.make, _Names(str(source_type or "tree"), str(target_type)), "place")
+
+    def one(leaf: Any) -> Any:
+        nonlocal count
+        count += 1
+        return converted(leaf, source_type, target_type, gpu_id, copy, allow_downcast, via, uploads, trees=False)
+
+    def assembled(apart: sparse.Sparse, parts: list[Any]) -> Any:
+        made()  # its framework may read the parts
+        if apart.framework == target_type and all(part is before for part, before in zip(parts, apart.parts, strict=True)):
+            return apart.array
+        target = adapters.of_memory_type(target_type)
+        result, chosen = sparse.assembled(target, str(target_type), apart.layout, parts, apart.framework, copy)
+        if chosen is not None:
+            counts.of_process.note(chosen)
+        return result
+
+    result = tree.converted(one, data, assembled)
+    made()
+    return result if count else None
 
 
 def values_of(array: Any, target_type: str) -> Any:
@@ -214,7 +280,7 @@ def values_of(array: Any, target_type: str) -> Any:
     Raises:
         UnsupportedArray: NumPy's own array, of more than values. MemoryConversionError: as convert_memory does.
     """
-    values = converted(array, None, "numpy", None)
+    values = converted(array, None, "numpy", None, trees=False)
     if values is array:
         _asked(lambda: numpy_adapter.refuse_masked(array), _Names("numpy", target_type))
     return values
@@ -252,42 +318,47 @@ def _moved(
     device: object,
     copy: bool | None,
     allow_downcast: bool | None,
+    via: Way | None,
+    uploads: Uploads,
     names: _Names,
+    sole: bool = False,
 ) -> tuple[Any, Plan]:
     """The result of the careful way, and what was decided."""
     source = _asked(lambda: source_of(data, names.target, private=caps.private and not copy), names)
+    if sole and caps.read_only == "immutable":
+        source = source._replace(description=replace(source.description, read_only=True, may_change=""))
     gpus = [""] * (device + 1) if isinstance(device, int) else ()
-    chosen = planner.plan(
-        source.description, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus
+    chosen = ways.planned(
+        via, source.description, caps, copy, device=device, allow_downcast=allow_downcast, gpus=gpus
     )
     if chosen.route == "identity":
         return source.array, chosen
-    return _asked(lambda: _placed(source, chosen, target, caps), names, chosen.route), chosen
+    return _asked(lambda: _placed(source, chosen, target, caps, uploads), names, chosen.route), chosen
 
 
-def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps) -> Any:
-    """The target's array, over the source's memory or a private copy of it."""
-    here, where = source.description.device, devices.of(chosen.device)
+def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, uploads: Uploads) -> Any:
+    """The target's array, over the source's memory or a private copy of it, which `uploads` may have to make yet."""
     if chosen.zero_copy:
         return target.view(source.view())
+    duplicate = source.duplicate(chosen)
+    if duplicate is not None:
+        return duplicate
+    source = ways.passed(source, chosen)
+    here, where = source.description.device, devices.of(chosen.device)
     if here[0] == devices.CUDA and source.description.fill is not None:
         # A private copy already, and of the same device: nothing is left to do if it may stay there.
-        unhindered = cast(MemoryAdapter, source.adapter).plain(source.array)
-        plain = source_of(unhindered, source.target)
+        unhindered = plain(source)
         if here == where and chosen.dtype == source.description.dtype:
-            return target.view(plain.view())
-        source = plain
+            return target.view(unhindered.view())
+        source = unhindered
     if where == devices.HOST:
         return target.view(on_host(source, chosen, caps))
     if not chosen.on_shared_memory:
         return cast(Uploader, target).upload(on_host(source, chosen, caps), where)
     described = source.description
     if described.fill is not None or described.pull is not None or chosen.dtype != described.dtype:
-        return target.uploaded(on_host(source, chosen, caps), where[1])
-    view = source.view()
-    if here == devices.HOST and not view.compact:
-        view = _core.copy_to_heap(view)
-    return target.uploaded(view, where[1])
+        return uploads.array(on_host(source, chosen, caps), target, where[1])
+    return uploads.array(source.view(), target, where[1])
 
 
 def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) -> object:
@@ -356,13 +427,14 @@ def brought(array: Any, memory_type: str, gpu_id: int | None) -> Any:
         gpu_id: None: on the host, or for a framework without arrays there on its first device.
     """
     caps = adapters.of_memory_type(memory_type).caps()
-    if caps.read_only == "immutable":
-        array.flags.writeable = False  # nobody writes to it any more: constant arrays may share it
     if gpu_id is None and devices.CPU not in caps.devices:
         gpu_id = 0
-    return converted(array, "numpy", memory_type, gpu_id)
+    return converted(array, "numpy", memory_type, gpu_id, sole=True)
 
 
 def device_of(array: Any) -> int | None:
     """The number of the GPU of one of the six frameworks' arrays, None on the host."""
     return adapters.get_device_id(array, str(detect_memory_type(array)))
+
+
+autograph.mark_module(__name__)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from arraybridge import autograph
 from arraybridge.planner import Plan, Route
 
 KINDS_MAX: Final = 4096  # a plan knows few frameworks, routes and reasons: never seen
@@ -162,3 +163,6 @@ def totals() -> dict[str, int]:
         sums["copied_bytes"] += each.copied_bytes
         routes[each.route] += each.conversions
     return {**sums, **routes}
+
+
+autograph.mark_module(__name__)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from arraybridge import autograph
 from arraybridge.arguments import check_word
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
 from arraybridge.errors import InvalidMemoryType
@@ -344,6 +345,7 @@ def _checked(memory_type: object) -> str:
 
 
 def _marked(wrapper: Any, input_type: str, output_type: str) -> Any:
+    autograph.unconverted(wrapper)
     wrapper.input_memory_type = input_type
     wrapper.output_memory_type = output_type
     return wrapper
@@ -364,3 +366,6 @@ def _extended(signature: inspect.Signature, added: list[str], options: _Options)
     own = list(signature.parameters.values())
     variable = [each for each in own if each.kind is inspect.Parameter.VAR_KEYWORD]
     return signature.replace(parameters=[*own[: len(own) - len(variable)], *more, *variable])
+
+
+autograph.mark_module(__name__)

@@ -6,20 +6,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import _core, adapters, counts, devices, notes, planner, shortcut, tree
+from arraybridge import _core, adapters, counts, devices, notes, planner, records, shortcut, sparse, tree, ways
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
 from arraybridge.connection import Connection
-from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.errors import InvalidRequest, UnsupportedArray, raised_by
 from arraybridge.outcomes import Outcomes, seen
 from arraybridge.planner import Caps, Converted, Description, Plan
 from arraybridge.progress import Progress
 from arraybridge.source import Source, copied, described, placed, pulled, source_of
+from arraybridge.sparse_layout import Layout as SparseLayout
+from arraybridge.uploads import Uploads
+from arraybridge.ways import Way
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
+Decided = dict[Hashable, tuple[Plan, shortcut.Show, shortcut.Count]]
+Short = tuple[bool, Decided]  # whether a share is mapped copy-on-write, and what was decided for which form
 DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
 _COUNT_MAX: Final = 2**63 - 1
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
@@ -36,6 +41,8 @@ class Wanted(NamedTuple):
     private: bool  # a share is mapped copy-on-write for it
     plain: bool  # nothing but the framework was said: what was decided once holds for all arrays alike
     note: str  # how a share will be read, unless its plan says something else
+    types: records.Types = None  # what records and enums of a tree may come back as; None: what is imported
+    via: Way | None = None  # how the bytes shall travel
 
     @classmethod
     def of(
@@ -46,26 +53,33 @@ class Wanted(NamedTuple):
         require: Literal["zero-copy"] | None = None,
         device: object = None,
         allow_downcast: bool = False,
+        types: Iterable[type] | None = None,
+        via: Way | None = None,
     ) -> Wanted:
-        """As Broker.get takes them.
+        """As Broker.get takes them, and `via` as Broker.convert does.
 
         Raises:
             InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
             InvalidRequest: wishes that contradict each other, or are none.
         """
-        plain = copy is None and require is None and access == "safe" and device is None and not allow_downcast
-        if plain and type(framework) is str and framework in _settled:
-            return _settled[framework]
+        plain = copy is None and require is None and device is None and not allow_downcast
+        plain = plain and types is None and via is None
+        if plain and type(framework) is str and type(access) is str:
+            known = _settled.get((framework, access))
+            if known is not None:
+                return known
         target = adapters.named(framework)
         caps = target.caps()
-        if plain:
-            return _plain(framework, caps)
         copy, shared = copy_and_sharing(copy, require, access)
+        ways.check_way(via)
+        if plain:
+            return _plain(framework, access, caps.promised if shared else caps)
         if shared:
             caps = caps.promised
-        plain = copy is None and device is None and not allow_downcast
+        plain = copy is None and device is None and not allow_downcast and via is None
         note = notes.cut(f"{caps.name} place: {planner.COPY_REQUESTED}" if copy else f"{caps.name} hand_over")
-        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note)
+        types_checked = records.checked(types)
+        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, via)
 
     def planned(self, described: Description) -> Plan:
         """How an array comes to be what is wanted.
@@ -73,12 +87,23 @@ class Wanted(NamedTuple):
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable: it cannot.
         """
-        _, caps, copy, device, allow_downcast, _, _, _ = self
+        _, caps, copy, device, allow_downcast, *_, via = self
         gpus = gpus_for(device)
-        return planner.plan(
-            described, caps, copy=copy, device=device, allow_downcast=allow_downcast, gpus=gpus,
+        return ways.planned(
+            via, described, caps, copy, device=device, allow_downcast=allow_downcast, gpus=gpus,
             reaches=_core.gpu_reaches,
         )  # fmt: skip
+
+    def assembled(self, layout: SparseLayout, parts: Sequence[Any], source: str, plans: list[Plan]) -> Any:
+        """The target's sparse array of these parts of its own; what is copied to make it is added to `plans`.
+
+        Raises:
+            UnsupportedArray, ZeroCopyUnavailable: it cannot, as `sparse.assembled` says.
+        """
+        result, chosen = sparse.assembled(self.target, self.caps.name, layout, parts, source, self.copy)
+        if chosen is not None:
+            plans.append(chosen)
+        return result
 
 
 class Delivery:
@@ -91,19 +116,32 @@ class Delivery:
         # The short way of `converted`: take(array, framework, copy), and its plan is noted. For hot paths as they are.
         self.alike: Final = self._shortcuts.take
         self.note: Final = self._outcomes.note
-        self._decided: dict[tuple[Caps, Hashable], tuple[Plan, shortcut.Show, shortcut.Count]] = {}
+        # By the caps of what is wanted, and by View.traits or `_form`.
+        self._decided: Final[dict[Caps, Decided]] = {}
+        # By framework, for a get without wishes: whether it maps privately, and its plans, which `_decided` has, too.
+        self.short: Final[dict[str, Short]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
         """How this thread's latest result came about."""
         return self._outcomes.latest
 
+    def short_for(self, wanted: Wanted, framework: str | None) -> Short | None:
+        """How `_core.held` gets what is wanted; None: nothing was decided yet. `framework`: remembers it by that name."""
+        decided = self._decided.get(wanted.caps) if wanted.plain else None
+        if not decided:
+            return None
+        short = wanted.private, decided
+        if framework is not None and wanted.caps.settled:
+            self.short[framework] = short
+        return short
+
     def granted(self, acquired: Acquired, wanted: Wanted, explain: bool = False) -> Any:
         """A share as the array, or tree of arrays, that is wanted."""
         info, views = acquired
         if wanted.plain and not explain and len(views) == 1 and not info.structure:
             view = views[0]
-            known = self._decided.get((wanted.caps, view.traits or _form(view)))
+            known = self._decided.get(wanted.caps, _NOTHING).get(view.traits or _form(view))
             if known is not None:
                 try:
                     result = known[1](view)
@@ -139,6 +177,7 @@ class Delivery:
             InvalidRequest: there is no array in the tree.
         """
         plans: list[Plan] = []
+        uploads = Uploads()
 
         def made(leaf: Any) -> Any:
             source = source_of(leaf, wanted.caps.name, wanted.private)
@@ -146,13 +185,31 @@ class Delivery:
             plans.append(chosen)
             if chosen.route == "identity":
                 return source.array
-            view = source.view() if chosen.route == "hand_over" else self._placed(source, chosen, wanted.caps, progress)
+            duplicate = source.duplicate(chosen)
+            if duplicate is not None:
+                return duplicate
+            handed = chosen.route == "hand_over"
+            view = source.view() if handed else self._placed(source, chosen, wanted.caps, progress, uploads)
             return seen(wanted.target, view, chosen)
 
-        result = tree.converted(made, array)
+        def uploaded() -> None:
+            try:
+                uploads.make()
+            except Exception as error:
+                raise raised_by(error, plans[0].source, plans[0].target, "place") from error
+
+        def assembled(apart: sparse.Sparse, parts: list[Any]) -> Any:
+            uploaded()  # its framework may read the parts
+            own = apart.framework == wanted.caps.name
+            if own and all(part is before for part, before in zip(parts, apart.parts, strict=True)):
+                return apart.array
+            return wanted.assembled(apart.layout, parts, apart.framework, plans)
+
+        result = tree.converted(made, array, assembled)
         if not plans:
             raise InvalidRequest("a tree without any array has nothing to convert")
-        if not wanted.copy and wanted.device is None and not wanted.allow_downcast:
+        uploaded()
+        if not wanted.copy and wanted.device is None and not wanted.allow_downcast and wanted.via is None:
             key = type(array), wanted.caps.name, wanted.copy
             self._shortcuts.learn(key, array, wanted.target, wanted.caps, plans[0])
         return self._outcomes.told(result, plans, wanted.copy, explain)
@@ -197,26 +254,40 @@ class Delivery:
             chosen = wanted.planned(described(view, "share", info.kind))
             plans.append(chosen)
             if wanted.plain and chosen.zero_copy:
-                if len(self._decided) >= DECIDED_MAX:
-                    self._decided.clear()
-                form = view.traits or _form(view)
-                if form is not None:
-                    show = shortcut.quick(wanted.target, view.dtype) if view.traits else wanted.target.view
-                    self._decided[wanted.caps, form] = chosen, show, counts.of_process.free(chosen)
+                self._decide(view, wanted, chosen)
             return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
 
-        return tree.mapped(delivered, info.structure, views), plans
+        def assembled(layout: SparseLayout, parts: list[Any]) -> Any:
+            # Of what the target has: a copy that is its own nobody can change afterwards.
+            sparse.check(layout, [source_of(part, wanted.caps.name).view() for part in parts])
+            return wanted.assembled(layout, parts, "share", plans)
+
+        return tree.unflatten(info.structure, views, delivered, assembled, wanted.types), plans
+
+    def _decide(self, view: _core.View, wanted: Wanted, chosen: Plan) -> None:
+        form = view.traits or _form(view)
+        if form is None:
+            return
+        if sum(map(len, self._decided.values())) >= DECIDED_MAX:
+            self._decided.clear()
+            self.short.clear()
+        show = shortcut.quick(wanted.target, view.dtype_name) if view.traits else wanted.target.view
+        self._decided.setdefault(wanted.caps, {})[form] = chosen, show, counts.of_process.free(chosen)
 
     def _delivered(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
         """A share's View as the plan says: this one, a copy in this process's host memory, or one in the broker's on a
         GPU."""
         where = devices.of(chosen.device)
-        if chosen.zero_copy or where[0] != devices.CUDA or view.dtype != chosen.dtype:
+        if chosen.zero_copy or where[0] != devices.CUDA or view.dtype_name != chosen.dtype:
             return self._on_gpu(copied(view, chosen, caps), where)
         return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
 
-    def _placed(self, source: Source, chosen: Plan, caps: Caps, progress: Progress | None) -> _core.View:
-        """The one copy of an array of this process, in broker memory where the target's array may lie there."""
+    def _placed(
+        self, source: Source, chosen: Plan, caps: Caps, progress: Progress | None, uploads: Uploads
+    ) -> _core.View:
+        """The one copy of an array of this process, in broker memory where the target's array may lie there; `uploads` may
+        have to make it yet."""
+        source = ways.passed(source, chosen)
         where = devices.of(chosen.device)
         if source.description.pull is not None and where[0] != devices.CUDA:
             return pulled(source, chosen, caps)
@@ -226,6 +297,12 @@ class Delivery:
         if by_the_way and source.description.fill is None:
             # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
             return self._on_gpu(copied(source.view(), chosen, caps), where)
+        found = source.description
+        if where[0] == devices.CUDA and found.device == devices.HOST and found.fill is None and progress is None:
+            spec = (found.dtype, found.code, found.shape)
+            placement = self._connection.ask(lambda core: core.empty([spec], device=where))
+            uploads.add(source.view(), placement.views[0])
+            return placement.views[0]
         there = where if chosen.on_shared_memory else devices.HOST
         # Also what lies in broker memory already: whoever has it may still write to it.
         room = self._connection.ask(lambda core: placed(core, [source], device=there, progress=progress)).views[0]
@@ -242,7 +319,7 @@ def _form(view: _core.View) -> Hashable:
     """What a plan needs to know of a share's array without traits, to look one up by; None of one that is not compact."""
     if not view.compact or view.address & _ALIGNED:
         return None
-    return view.dtype, view.dtype_code, view.ndim, view.device
+    return view.dtype_name, view.dtype_code, view.ndim, view.device
 
 
 def gpus_for(wish: object) -> Sequence[str]:
@@ -250,15 +327,16 @@ def gpus_for(wish: object) -> Sequence[str]:
     return () if wish is None or (isinstance(wish, str) and wish == "cpu") else _core.gpus()
 
 
-# By frameworks whose caps never change.
-_settled: Final[dict[str, Wanted]] = {}
+_NOTHING: Final[Decided] = {}
+# By frameworks whose caps never change, and by access.
+_settled: Final[dict[tuple[str, str], Wanted]] = {}
 
 
 # One for each, as there are few: `get` asks for no more every time.
 @functools.lru_cache(maxsize=64)
-def _plain(framework: str, caps: Caps) -> Wanted:
+def _plain(framework: str, access: Access, caps: Caps) -> Wanted:
     note = notes.cut(f"{caps.name} hand_over")
     wanted = Wanted(adapters.named(framework), caps, None, None, False, caps.private, True, note)
     if caps.settled and type(framework) is str:
-        _settled[framework] = wanted
+        _settled[framework, access] = wanted
     return wanted

@@ -7,6 +7,7 @@ import weakref
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from arraybridge import autograph
 from arraybridge.errors import InvalidMemoryType
 
 if TYPE_CHECKING:
@@ -172,3 +173,6 @@ def _class(module: str, path: str) -> type | None:
         if found is None:
             return None
     return found if isinstance(found, type) else None
+
+
+autograph.mark_module(__name__)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from arraybridge import child
-from arraybridge.errors import BrokerUnavailable
+from arraybridge.errors import BrokerUnavailable, exhausted_by
 
 Start = Literal["auto", "never", "private"]
 
@@ -41,7 +41,18 @@ def find(address: str | None, start: Start) -> Found:
 
     Raises:
         BrokerUnavailable: none is there, and starting one is forbidden or failed.
+        OutOfDescriptors: this process has none left to look for one.
     """
+    try:
+        return _found(address, start)
+    except OSError as error:
+        lack = exhausted_by(error, "no broker can be looked for")
+        if lack is None:
+            raise
+        raise lack from error
+
+
+def _found(address: str | None, start: Start) -> Found:
     if start == "private":
         return _start_private()
     named = address or os.environ.get("ARRAYBRIDGE_ADDRESS")
@@ -65,7 +76,14 @@ def find(address: str | None, start: Start) -> Found:
 
 def is_listening(address: str | Path) -> bool:
     """Whether a daemon accepts connections at this directory or socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+    try:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        lack = exhausted_by(error, "the broker cannot be looked for")
+        if lack is None:
+            raise
+        raise lack from error
+    with made as probe:
         try:
             probe.connect(str(_socket_of(Path(address))))
         except OSError:

@@ -6,7 +6,12 @@ All of them pickle, so that they cross a multiprocessing pool as themselves.
 
 from __future__ import annotations
 
+import errno
+import os
+import resource  # here: where no descriptor is left, nothing can be imported
 from typing import TYPE_CHECKING, Any, Self
+
+from arraybridge import autograph
 
 if TYPE_CHECKING:
     from arraybridge.planner import Plan
@@ -25,6 +30,7 @@ __all__ = [
     "InvalidMemoryType",
     "InvalidRequest",
     "MemoryConversionError",
+    "OutOfDescriptors",
     "OutOfMemory",
     "PeerGone",
     "PermissionDenied",
@@ -38,6 +44,14 @@ __all__ = [
 ]
 
 
+def printable(text: str) -> str:
+    """What a terminal would act on (control characters, those that turn the direction of writing) as escapes: names and
+    dtypes are other processes' words. Line ends stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 class BrokerError(Exception):
     """The root of all errors of this package.
 
@@ -46,15 +60,23 @@ class BrokerError(Exception):
         reason: a short machine-readable word of the broker, or the reason of a conversion error.
     """
 
+    # AutoGraph leaves errors with this attribute as they are; others leave a tf.function as its StagingError.
+    ag_pass_through = True
+
     def __init__(self, message: str = "", code: int = 0, reason: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.reason = reason
 
+    def at(self, path: str) -> Self:
+        """The same error, about the part of a tree that has this path."""
+        self.message = f"{path}: {self.message}"
+        return self
+
     def __str__(self) -> str:
         # KeyError would print the quoted message, and OSError has a format of its own.
-        return self.message
+        return printable(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message, self.code, self.reason)
@@ -72,6 +94,21 @@ class OutOfMemory(BrokerError, MemoryError):
     """The broker had no room before the deadline; the message names the quota and its numbers."""
 
 
+class OutOfDescriptors(BrokerError, OSError):
+    """No file descriptor is left in this process (RLIMIT_NOFILE, `ulimit -n`), or in the system (fs.file-max).
+
+    Attributes:
+        errno: EMFILE, of this process; ENFILE, of the system.
+    """
+
+    def __init__(self, message: str = "", code: int = 0, reason: str = "", errno: int = errno.EMFILE) -> None:
+        super().__init__(message, code, reason)
+        self.errno = errno
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.code, self.reason, self.errno)
+
+
 class PermissionDenied(BrokerError, PermissionError):
     """The namespace's access list refuses this process."""
 
@@ -81,7 +118,18 @@ class BrokerUnavailable(BrokerError, ConnectionError):
 
 
 class BrokerTimeout(BrokerError, TimeoutError):
-    """The deadline passed before the broker could answer."""
+    """The deadline passed before the broker could answer. `Broker.outcome` says what became of the request.
+
+    Attributes:
+        request: which request it was, if the broker may have served it all the same; "": nothing was done.
+    """
+
+    def __init__(self, message: str = "", code: int = 0, reason: str = "", request: str = "") -> None:
+        super().__init__(message, code, reason)
+        self.request = request
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.code, self.reason, self.request)
 
 
 class ChannelClosed(BrokerError, EOFError):
@@ -120,6 +168,7 @@ _BY_REASON: dict[str, type[BrokerError]] = {
     "CHANNEL_CAPACITY": InvalidRequest,
     "CHANNEL_ENDED": ChannelClosed,
     "CHANNEL_NOT_OPEN": ChannelClosed,
+    "DESCRIPTOR_LIMIT": OutOfDescriptors,
     "NO_RECEIVER": PeerGone,
     "PUBLISH_LOST": BrokerUnavailable,
     "SENDER_DIED": PeerGone,
@@ -136,6 +185,8 @@ def from_status(status: Any) -> BrokerError:
     if status.reason in _NO_DEVICE:
         return DeviceUnavailable("share", "any", "device", status.message)
     found = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, BrokerError)
+    if found is BrokerTimeout:
+        return BrokerTimeout(status.message, status.code, status.reason, status.request)
     return found(status.message, status.code, status.reason)
 
 
@@ -220,14 +271,56 @@ class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
         self.plan = plan
 
 
+_RESOURCE_EXHAUSTED = 8
+_CAUSES_MAX = 16  # that an error is followed to
+
+
+def exhausted_by(error: BaseException, what: str) -> BrokerError | None:
+    """What ran out, if that is why `error` was raised, whatever it was turned into on its way; else None.
+
+    Args:
+        what: was being done, as a message begins: "put of a numpy array".
+    """
+    found: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if found is None or isinstance(found, BrokerError):
+            return None
+        if isinstance(found, MemoryError) or (isinstance(found, OSError) and found.errno == errno.ENOMEM):
+            return OutOfMemory(f"{what}: no memory is left: {type(found).__name__}: {found}")
+        number = _lacking(found)
+        if number:
+            return _out_of_descriptors(number, what)
+        found = found.__cause__ or found.__context__
+    return None
+
+
+def _lacking(error: BaseException) -> int:
+    """EMFILE or ENFILE, if that is what it tells of; else 0. `tempfile` says FileNotFoundError, and not why."""
+    if not isinstance(error, OSError):
+        return 0
+    if error.errno == errno.ENOENT:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as probe:
+            error = probe
+    return error.errno if error.errno in (errno.EMFILE, errno.ENFILE) else 0
+
+
+def _out_of_descriptors(number: int, what: str) -> OutOfDescriptors:
+    limit = "system (fs.file-max): close files, or raise it, as `sysctl fs.file-max` does"
+    if number == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit = f"process (RLIMIT_NOFILE {most}): close files, or raise it, as `ulimit -n` does"
+    text = f"{what}: no file descriptor is left in this {limit}"
+    return OutOfDescriptors(text, _RESOURCE_EXHAUSTED, "DESCRIPTOR_LIMIT", number)
+
+
 def raised_by(error: Exception, source_type: str, target_type: str, method: str) -> BrokerError:
     """What a framework's own exception becomes: they raise half a dozen builtins, and classes that are none of them."""
     if isinstance(error, BrokerError):
         return error
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, MemoryError):
-        return OutOfMemory(f"{source_type} to {target_type} by {method}: {text}")
-    return MemoryConversionError(source_type, target_type, method, text)
+    lack = exhausted_by(error, f"{source_type} to {target_type} by {method}")
+    return lack or MemoryConversionError(source_type, target_type, method, f"{type(error).__name__}: {error}")
 
 
 class DeviceFallbackWarning(UserWarning):
@@ -236,3 +329,6 @@ class DeviceFallbackWarning(UserWarning):
 
 class CopyWarning(UserWarning):
     """A copy was needed within one kind of memory and nobody asked for it."""
+
+
+autograph.mark_module(__name__)

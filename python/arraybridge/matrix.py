@@ -53,6 +53,7 @@ def ordinary(
         strides=None,
         address=_ADDRESS,
         read_only=immutable,
+        may_change=getattr(importlib.import_module(f"arraybridge.adapters.{framework}"), "MAY_CHANGE", ""),
         device=_place(caps, on_gpu),
         obstacles=_FOREIGN if own is not None else (),
         pull=_never if own is not None else None,
@@ -95,7 +96,7 @@ def letter(plan: Plan) -> str:
     """I: the same object; H: shared; P: one copy in the same kind of memory; U: an upload; D: a download."""
     if plan.route != "place":
         return "I" if plan.route == "identity" else "H"
-    return {"h2d": "U", "d2h": "D", "d2h+h2d": "D+U"}.get(plan.via or "", "P")
+    return {"h2d": "U", "d2h": "D", "d2h+h2d": "D+U"}.get(plan.via, "P")
 
 
 def _place(caps: Caps, on_gpu: bool) -> Device:

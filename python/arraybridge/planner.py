@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import devices
+from arraybridge import autograph, devices
 from arraybridge.devices import Device, OwnDevices
 from arraybridge.errors import (
     DeviceUnavailable,
@@ -29,6 +29,7 @@ Route = Literal["identity", "hand_over", "place"]
 Layout = Literal["strided", "nonnegative", "compact_permutation", "compact_c"]
 
 COPY_REQUESTED: Final = "copy_requested: copy=True"
+DETACHED: Final = "detached: the result has no gradient"
 ASKED_FOR: Final = "(asked for)"  # at the end of a reason that surprises nobody
 
 CODES: Final[Mapping[str, Code]] = {
@@ -104,6 +105,8 @@ class Description:
     strides: tuple[int, ...] | None  # elements; None: compact row-major
     address: int
     read_only: bool
+    # Of read-only memory: why its bytes may change all the same; "": nothing writes to them any more.
+    may_change: str = ""
     obstacles: tuple[str, ...] = ()  # "code: text", why no View of these bytes can be handed on
     notes: tuple[str, ...] = ()
     # For an array with obstacles: writes its values into a View of this shape and dtype.
@@ -123,6 +126,11 @@ class Description:
         return cls(framework, dtype, (0, 0, 1), (), None, 0, False, device=device, refusal=refusal)
 
     @property
+    def changes(self) -> bool:
+        """Whether a write that is none of the target's may change its values."""
+        return self.framework != "share" and (not self.read_only or bool(self.may_change))
+
+    @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * (self.code[1] * self.code[2] // 8)
 
@@ -135,7 +143,10 @@ class Plan:
     target: str
     device: str
     route: Route
-    via: str | None
+    # How the bytes travel. "dlpack": handed over inside this process; "host": copied in memory of the host; of shares
+    # "host-shm", "zero-copy-vmm", "zero-copy-ipc"; of copies with an end on a GPU "h2d", "d2h", "d2h+h2d", "d2d-copy". Where
+    # the caller named a way (`ways.Way`), that.
+    via: str
     copies: int
     copied_bytes: int
     zero_copy: bool
@@ -215,6 +226,7 @@ def plan(
         nbytes = nbytes * (copies - 1) + source.nbytes
     if _spread(source) and (by_host or where[0] != devices.CUDA):
         nbytes += (_span(source) - math.prod(source.shape)) * source.code[1] // 8
+    notes = tuple(note for note in source.notes if not (own and note == DETACHED))  # by its framework's own copy
     chosen = Plan(
         source.framework,
         target.name,
@@ -226,7 +238,7 @@ def plan(
         False,
         dtype,
         reasons,
-        source.notes,
+        notes,
     )
     if copy is False:
         raise ZeroCopyUnavailable(source.framework, target.name, "hand_over", "; ".join(reasons), chosen)
@@ -397,13 +409,13 @@ def _goes_by_host(source: Description, dtype: str, where: Device, reaches: Reach
     return _spread(source) or (where != source.device and not reaches(source.device[1], where[1]))
 
 
-def _copied_via(source: Description, where: Device, by_host: bool) -> str | None:
+def _copied_via(source: Description, where: Device, by_host: bool) -> str:
     if source.device[0] != devices.CPU:
         direct = where[0] == source.device[0] and not by_host
         return "d2d-copy" if direct else "d2h" if where[0] == devices.CPU else "d2h+h2d"
     if where[0] != devices.CPU:
         return "h2d"
-    return "host-shm" if source.framework == "share" else None
+    return "host-shm" if source.framework == "share" else "host"
 
 
 def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -> tuple[str, ...]:
@@ -425,13 +437,13 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
     align = target.align_bytes or source.code[1] // 8
     if source.address % align and source.nbytes:
         reasons.append(f"alignment: {target.name} needs an address that is a multiple of {align}")
-    # copy=False asks for the alias in the two cases below.
     on_gpu = source.device[0] == devices.CUDA
-    if copy is not False and source.read_only and target.read_only == "dropped" and not on_gpu:
+    if source.read_only and target.read_only == "dropped" and not on_gpu:
         reasons.append(f"read_only: {target.name} does not know read-only memory")
-    writable = not source.read_only and source.framework != "share"
-    if copy is not False and writable and target.read_only == "immutable" and not on_gpu:
-        reasons.append(f"immutable_target: a later write to the source would change a value of {target.name}")
+    # copy=False asks for this alias.
+    if copy is not False and source.changes and target.read_only == "immutable" and not on_gpu:
+        why = f"the source is read-only, but {source.may_change}: a later write" if source.read_only else "a later write to the source"
+        reasons.append(f"immutable_target: {why} would change a value of {target.name}")
     return tuple(reasons)
 
 
@@ -449,15 +461,14 @@ def _narrowing(source: Description, dtype: str) -> tuple[str, ...]:
 def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
     notes = list(source.notes) if route == "hand_over" else []
     on_gpu = source.device[0] == devices.CUDA
-    asked = "" if on_gpu else ": asked for by copy=False"
     if route == "hand_over" and not on_gpu and source.framework == "share" and target.private:
         notes.append("copy_on_write: private from the first write on")
     if route == "hand_over" and source.read_only and target.read_only == "dropped":
-        what = f": {target.name} does not know read-only; a write faults, or changes what others read"
-        notes.append(f"writable_alias_of_immutable{asked or what}")
-    if route == "hand_over" and not source.read_only and target.read_only == "immutable" and source.framework != "share":
-        notes.append(f"immutable_alias_of_writable{asked or ': a later write changes a value'}")
-    via = _SHARED_VIA.get(source.kind) if source.framework == "share" else None
+        what = f"{target.name} does not know read-only; a write faults, or changes what others read"
+        notes.append(f"writable_alias_of_immutable: {what}")
+    if route == "hand_over" and source.changes and target.read_only == "immutable":
+        notes.append(f"immutable_alias_of_writable: {'a later write changes a value' if on_gpu else 'asked for by copy=False'}")
+    via = _SHARED_VIA[source.kind] if source.framework == "share" else "dlpack"
     where = devices.named(source.device)
     return Plan(source.framework, target.name, where, route, via, 0, 0, True, dtype, (), tuple(notes))
 
@@ -474,3 +485,5 @@ def opaque_refused(source: str, dtype: str, way_out: str) -> UnsupportedDtype:
     name = "structured dtypes" if dtype.startswith("struct:") else dtype
     return UnsupportedDtype(source, "dlpack", "asdlpack", f"DLPack has no {name}: {way_out}")
 
+
+autograph.mark_module(__name__)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core, notes, shortcut, tree
-from arraybridge.arguments import check_seconds, check_text
+from arraybridge.arguments import check_seconds, check_text, checked_metadata
 from arraybridge.connection import Connection
 from arraybridge.errors import InvalidRequest
 from arraybridge.progress import Progress
-from arraybridge.source import Purpose, Source, freeze, placed, placement_of, sources_of_share
+from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of_share
 
 
 _PUT_ALIKE: Final = notes.of_put("array", False, False)
@@ -47,16 +47,15 @@ class Publication(NamedTuple):
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):
                 raise InvalidRequest(f"{word} is True or False, not {wish!r}")
-        if metadata is not None and not isinstance(metadata, bytes):
-            raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
+        said = checked_metadata(metadata)
         if not waits and name is None:
             raise InvalidRequest("a share that nobody waits for needs a name: nobody could find it")
         lifetime_s = 0.0 if lifetime is None else check_seconds(lifetime, "lifetime")
         if lifetime is not None and lifetime_s < 0.001:
             raise InvalidRequest(f"a lifetime is at least a millisecond, not {lifetime!r} seconds")
-        structure, leaves = tree.flatten(array)
-        purpose = Purpose(sealed, name or "", structure, metadata or b"")
-        return cls(sources_of_share(leaves), purpose, replace, waits, lifetime_s)
+        structure, sources = tree.flatten(array, source_of_share)
+        purpose = Purpose(sealed, name or "", structure, said)
+        return cls(sources, purpose, replace, waits, lifetime_s)
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
         """Places the arrays, unless they were born in broker memory, and enters them under their name. None: without a
@@ -68,10 +67,7 @@ class Publication(NamedTuple):
         try:
             return connection.ask(lambda core: self._entered(core, progress))
         except InvalidRequest as refusal:
-            if len(self.sources) == 1 or refusal.reason not in ("TOO_LARGE", "TOO_MANY"):
-                raise
-            way_out = f"{refusal.message}; put the tree in parts, or arrays of one shape as one array"
-            raise InvalidRequest(way_out, refusal.code, refusal.reason) from None
+            raise tree.with_way_out(refusal, self.purpose.structure) from None
 
     def _entered(self, core: _core.Core, progress: Progress | None) -> _core.ShareInfo | None:
         # Both in one: after a broker's end the bytes have to be placed anew, too.

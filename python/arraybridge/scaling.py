@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from arraybridge import callers, planner
+from arraybridge import autograph, callers, devices, planner
 from arraybridge.adapters import ensure_module, named
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_word
@@ -70,16 +70,29 @@ def _is(dtype: Any, other: object) -> bool:
     return type(dtype) is type(other) and bool(dtype == other)
 
 
+def _scaled_to(memory_type: str, array: Any, target_dtype: object, scaling: Scaling) -> Any:
+    """An ndarray's values as an array of a framework that has none on the host: on its first device."""
+    name = _dtype_name(target_dtype, memory_type)
+    if not has_dtype(memory_type, name):
+        raise UnsupportedDtype("numpy", memory_type, "scale", f"{memory_type} has no dtype {name}, as it is set up now")
+    return brought(scale_dtype(array, name, scaling=scaling), memory_type, None)
+
+
 def _of(memory_type: MemoryType) -> Callable[..., Any]:
     def scale(array: Any, target_dtype: object, *, scaling: Scaling = "auto") -> Any:
         found = detect_memory_type(array)
+        if found == "numpy" and devices.CPU not in named(memory_type).caps().devices:
+            return _scaled_to(memory_type, array, target_dtype, scaling)
         if found is not None and found != memory_type:
             raise InvalidMemoryType(found, memory_type, "scale", f"the array is {found}, not {memory_type}")
         return scale_dtype(array, target_dtype, scaling=scaling)
 
     scale.__name__ = scale.__qualname__ = f"scale_{memory_type}"
-    scale.__doc__ = f"scale_dtype of {memory_type.value} arrays."
-    return scale
+    scale.__doc__ = (
+        f"scale_dtype of {memory_type.value} arrays; of a framework without arrays on the host (pyclesperanto, CuPy) an\n"
+        "ndarray, too, whose values come to its first device."
+    )
+    return autograph.unconverted(scale)
 
 
 SCALING_FUNCTIONS: Final = MappingProxyType({each.value: _of(each) for each in MemoryType})
@@ -148,3 +161,6 @@ def _saturated(numbers: Any, dtype: Any, limits: Any) -> Any:
     result[above] = limits.max
     result[below] = limits.min
     return result
+
+
+autograph.mark_module(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final, Self
 
-from arraybridge import discovery, references
+from arraybridge import autograph, discovery, references
 from arraybridge.arguments import check_text
 from arraybridge.connection import UNAVAILABLE, Connection
 from arraybridge.errors import BrokerUnavailable, InvalidRequest
@@ -90,3 +90,6 @@ class Session:
     def is_at(self, address: str) -> bool:
         """Whether it is connected to the broker at this address."""
         return self._connection.address == address
+
+
+autograph.mark_module(__name__)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arraybridge.arguments import check_text
+from arraybridge import autograph
+from arraybridge.arguments import Access, check_text
 from arraybridge.devices import HOST
-from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray, printable
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 from arraybridge.references import broker_at
 
@@ -133,10 +134,27 @@ class Share:
         """Takes this generation off its name. Who holds it keeps it."""
         self._broker.withdraw(self)
 
-    def view(self, *, private: bool = False) -> View:
-        """The share's one array as a read-only View, or with `private` copy-on-write in a mapping of its own."""
+    def view(self, *, private: bool = False, access: Access = "safe") -> View:
+        """The share's one array as a read-only View. What takes it through DLPack gets a copy-on-write mapping of its own, by
+        the old protocol and the new one: a write reaches neither the share nor another consumer. On a GPU there is no
+        copy-on-write: a consumer reads the share's memory itself, and may not write to it.
+
+        Args:
+            private: the View itself is of a copy-on-write mapping, and can be written; all its consumers share that.
+            access: "shared" is the promise not to write: consumers get the share's own mapping, for 80 ns instead of about a
+                microsecond, and one that writes to it ends the process (SIGSEGV).
+
+        Raises:
+            UnsupportedArray: it is a tree of arrays. InvalidRequest: `private` and access="shared", or another word.
+            ShareNotFound: the share has gone.
+        """
         self._only()
-        return self._broker.views(self, private=private)[0]
+        return self._broker.views(self, private=private, access=access)[0]
+
+    def plain_view(self, private: bool) -> View:
+        """The View for an adapter, which knows whether its framework writes."""
+        self._only()
+        return self._broker.plain_views(self, private)[0]
 
     def __dlpack__(self, **wishes: Any) -> Any:
         # A mapping of its own for every consumer: some ignore the read-only flag, and none may see another's writes.
@@ -146,6 +164,13 @@ class Share:
     def __dlpack_device__(self) -> tuple[int, int]:
         # Of a GPU each process has its own number.
         return self._record.device if self._record.device == HOST else self.view().device
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """NumPy's functions, which take a Share in host memory. TypeError: it is on a GPU, or no array."""
+        from arraybridge.array_api import namespace_of
+
+        self._only()
+        return namespace_of(self, api_version)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         self._only()
@@ -170,7 +195,7 @@ class Share:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{_short(spec.dtype)} {spec.shape}" for spec in self.specs[:3])
+        arrays = ", ".join(f"{printable(_short(spec.dtype))} {spec.shape}" for spec in self.specs[:3])
         more = ", ..." if len(self._record.arrays) > 3 else ""
         return f"<Share {self.name!r} generation {self.generation}: {arrays}{more}, {self.nbytes} bytes>"
 
@@ -182,10 +207,10 @@ class Share:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{index}</td><td>{html.escape(_short(spec.dtype))}</td><td>{spec.shape}</td></tr>"
+            f"<tr><td>{index}</td><td>{html.escape(printable(_short(spec.dtype)))}</td><td>{spec.shape}</td></tr>"
             for index, spec in enumerate(self.specs)
         )
-        head = f"<b>{html.escape(self.name)}</b>, generation {self.generation}, {self.nbytes} bytes"
+        head = f"<b>{html.escape(printable(self.name))}</b>, generation {self.generation}, {self.nbytes} bytes"
         return f"<div>{head}<table><tr><th></th><th>dtype</th><th>shape</th></tr>{rows}</table></div>"
 
     def _only(self) -> None:
@@ -210,6 +235,17 @@ class Listed(NamedTuple):
     maker_process_id: int
     leases: int
     age_ms: int
+
+
+class Outcome(NamedTuple):
+    """What became of a call that timed out. True if it was done after all."""
+
+    done: bool
+    share: Share | None = None  # of a put that was done
+    error: BrokerError | None = None  # why it was not done
+
+    def __bool__(self) -> bool:
+        return self.done
 
 
 def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, bytes]:
@@ -240,3 +276,6 @@ def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
 
 def _short(dtype: str) -> str:
     return "structured" if dtype.startswith("struct:") else dtype
+
+
+autograph.mark_module(__name__)

@@ -50,13 +50,14 @@ class Shortcuts:
         traits = None if view is None else view.traits
         if view is None or traits is None:
             return
-        show = None if plan.route == "identity" else quick(target, view.dtype)
+        show = None if plan.route == "identity" else quick(target, view.dtype_name)
         road = self._roads.get(key)
         if road is None or road[2] is not caps:
             if len(self._roads) >= _PLANS_MAX:
                 self._roads.clear()
             caps_now = None if caps.settled else target.caps
-            read = _straight(type(array), target) or _makers[type(array)]
+            # copy=False shares what may change, too.
+            read = (None if key[-1] is False else _straight(type(array), target)) or _makers[type(array)]
             road = self._roads[key] = (read, caps_now, caps, {})
         plans = road[3]
         if len(plans) >= _PLANS_MAX:

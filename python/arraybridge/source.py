@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from arraybridge import _core, adapters, devices
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.devices import Device
-from arraybridge.errors import BrokerError, InvalidRequest, MemoryConversionError, UnsupportedArray, raised_by
+from arraybridge.errors import (
+    BrokerError,
+    InvalidRequest,
+    MemoryConversionError,
+    UnsupportedArray,
+    exhausted_by,
+    raised_by,
+)
 from arraybridge.planner import Caps, Description, Plan
 from arraybridge.progress import Meter, Progress
 from arraybridge.progress import copy as piecewise
@@ -36,8 +43,18 @@ class Source(NamedTuple):
             raise
         except Exception as error:
             framework = self.description.framework
+            lack = exhausted_by(error, f"{framework} to {self.target}")
+            if lack is not None:
+                raise lack from error
             text = f"its own framework refuses: {type(error).__name__}: {error}"
             raise UnsupportedArray(framework, self.target, "hand_over", text) from error
+
+    def duplicate(self, chosen: Plan) -> Any:
+        """A private copy by its own framework, which keeps what no View says (a tensor's gradient); None: there is no such
+        thing about it, or another framework's array is wanted."""
+        found = getattr(self.adapter, "duplicate", None)
+        same = self.description.framework == chosen.target and chosen.route == "place"
+        return found(self.array, devices.of(chosen.device)) if same and found is not None else None
 
     def write_to(self, room: _core.View) -> None:
         """Its values into memory of its shape and dtype, if its framework has to do that. REQUIRES: `description.fill`.
@@ -63,8 +80,10 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         private: a Share is mapped copy-on-write, as `get` does for frameworks that do not know read-only memory.
     """
     if isinstance(array, Share):
-        view = array.view(private=private)
+        view = array.plain_view(private)
         return Source(view, adapters.protocols(), described(view, "share", array.kind), target)
+    if isinstance(array, _core.View):
+        return _of_view(array.plain(), target, private)
     framework = adapters.framework_of(type(array))
     if framework is not None:
         adapter = adapters.named(framework)
@@ -81,21 +100,28 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
     return Source(view, adapter, described(view, "view"), target)
 
 
+def _of_view(view: _core.View, target: str, private: bool) -> Source:
+    # Made for one consumer, so what that one writes is seen by no other.
+    own = view.copy_on_write() if private and view.read_only else None
+    if own is not None:
+        return Source(own, adapters.protocols(), described(own, "share"), target)
+    return Source(view, adapters.protocols(), described(view, "view"), target)
+
+
 def _stranger(kind: type) -> str:
     """What errors call a class of no framework: never as one of them is called."""
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in adapters.NAMES else kind.__name__
 
 
-def sources_of_share(arrays: Sequence[Any]) -> list[Source]:
+def source_of_share(array: Any) -> Source:
     """Of what is to be carried to other processes.
 
     Raises:
-        UnsupportedArray, UnsupportedDtype: nobody could read one of them.
+        UnsupportedArray, UnsupportedDtype: nobody could read it.
     """
-    found = [source_of(array, "share") for array in arrays]
-    for each in found:
-        if each.description.refusal is not None:
-            raise each.description.refusal.between(each.description.framework, "share")
+    found = source_of(array, "share")
+    if found.description.refusal is not None:
+        raise found.description.refusal.between(found.description.framework, "share")
     return found
 
 
@@ -109,6 +135,9 @@ def _asked(adapter: adapters.Adapter, framework: str, array: Any) -> Description
     except BrokerError:
         raise
     except Exception as error:
+        lack = exhausted_by(error, f"{type(array).__name__} cannot be read")
+        if lack is not None:
+            raise lack from error
         text = f"{type(array).__name__} cannot be read: {type(error).__name__}: {error}"
         unreadable = UnsupportedArray(framework, "any", "detect", text)
         unreadable.__cause__ = error.with_traceback(None)
@@ -189,10 +218,10 @@ def freeze(sources: Sequence[Source]) -> None:
 
 def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
     """The View that the target gets: this one, or a private copy in this process's host memory."""
-    by_value = chosen.dtype == view.dtype and (chosen.dtype in caps.by_value or caps.own is not None)
+    by_value = chosen.dtype == view.dtype_name and (chosen.dtype in caps.by_value or caps.own is not None)
     if chosen.zero_copy or (by_value and view.device == devices.HOST):
         return view
-    if view.dtype != chosen.dtype:
+    if view.dtype_name != chosen.dtype:
         on_host = view if view.device == devices.HOST else _core.copy_to_heap(view)
         return numpy_adapter.narrowed(on_host, chosen.dtype)
     return _core.copy_to_heap(view)
@@ -211,6 +240,14 @@ def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:
     return copied(room, chosen, caps) if by_the_way else room
 
 
+def plain(source: Source) -> Source:
+    """The same array without obstacles, if it has some on a GPU: a copy that its framework makes there, since nobody else can;
+    else the array itself."""
+    if source.description.device[0] != devices.CUDA or source.description.fill is None:
+        return source
+    return source_of(cast(adapters.MemoryAdapter, source.adapter).plain(source.array), source.target)
+
+
 def pulled(source: Source, chosen: Plan, caps: Caps) -> _core.View:
     """The values of memory that no View can describe, in this process's host memory, as the target takes them.
     REQUIRES: the description says how to pull."""
@@ -222,7 +259,7 @@ def pulled(source: Source, chosen: Plan, caps: Caps) -> _core.View:
         raise
     except Exception as error:
         raise raised_by(error, source.description.framework, source.target, "place") from error
-    if view.dtype != chosen.dtype:
+    if view.dtype_name != chosen.dtype:
         return copied(view, chosen, caps)
     return _core.copy_to_heap(view) if view.address % (caps.align_bytes or 1) else view
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from arraybridge import adapters, devices, planner
+from arraybridge import adapters, autograph, devices, planner
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.convert import brought, converted, device_of, values_of
@@ -75,10 +75,10 @@ def unstack_slices(
     shape = tuple(getattr(array, "shape", ()))
     if detect_memory_type(array) is None or len(shape) != 3:
         raise ValueError(f"Array must be 3D, of one of the six frameworks: this is {_named(array)} of shape {shape}")
-    whole = converted(array, None, _wanted(memory_type, None), gpu_id)
+    whole = converted(array, None, _wanted(memory_type, None), gpu_id, trees=False)
     slices = [whole[number] for number in range(int(shape[0]))]
     if copy:
-        slices = [converted(each, None, memory_type, device_of(each), copy=True) for each in slices]
+        slices = [converted(each, None, memory_type, device_of(each), copy=True, trees=False) for each in slices]
     if validate_slices:
         for number, each in enumerate(slices):
             if not is_2d(each):
@@ -197,8 +197,11 @@ def _stacked_on_gpu(slices: Sequence[Any], memory_type: str, gpu_id: Any) -> Any
     dtype = _common([numpy_adapter.dtype_of(name) for name in names], memory_type)
     # A promotion keeps every value: no rule of scaling is asked.
     alike = [scale_dtype(each, dtype, scaling="clip") for each in slices]
-    return adapters.of_memory_type(memory_type).stacked([converted(each, None, memory_type, gpu_id) for each in alike])
+    return adapters.of_memory_type(memory_type).stacked([converted(each, None, memory_type, gpu_id, trees=False) for each in alike])
 
 
 def _named(data: object) -> str:
     return type(data).__name__
+
+
+autograph.mark_module(__name__)

@@ -1,8 +1,10 @@
-"""A tree is arrays nested in dicts, lists and tuples: one share. Its structure travels as JSON, never as pickle.
+"""A tree is arrays and plain values nested in containers: one share. Its structure travels as JSON, never as pickle.
 
-Grammar of a node: an integer is the index of an array; {"d": [[key, node], ...]} a dict in its order; {"l": [node, ...]}
-a list; {"t": [node, ...]} a tuple. A single array has the empty structure. Keys are str, int, bool, float or None.
-An OrderedDict (a state_dict) comes back as a dict of the same order.
+Grammar of a node: an integer is the index of an array, each at most once; {"d": [[key, node], ...]} a dict in its order;
+{"l": [node, ...]} a list; {"t": [node, ...]} a tuple; {"record": [class, [[field, node], ...]]} a dataclass or namedtuple;
+{"enum": [class, [member, ...], node]} an Enum and its value; {"sparse": [layout, [node, ...]]} a sparse array and its dense
+parts; everything else a plain value (`plain`). A single array has the empty structure. Keys are str, int, bool, float or
+None. An OrderedDict (a state_dict) comes back as a dict of the same order. Classes are found as `records` says.
 """
 
 from __future__ import annotations
@@ -14,77 +16,176 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from arraybridge.errors import InvalidRequest
+from arraybridge import plain, records, sparse, sparse_layout
+from arraybridge.errors import BrokerError, InvalidRequest
+from arraybridge.records import Record, Types
+from arraybridge.sparse import Sparse
+from arraybridge.sparse_layout import Layout
 
-DEPTH_MAX = 64
+DEPTH_MAX: Final = 64
+_STEP_MAX: Final = 64  # characters of a step in an error
+_KEYS: Final = (str, int, float, bool, type(None))
+_WAY_OUT: Final = "put the tree in parts, arrays of one shape as one array, long text and bytes as arrays"
+Part = TypeVar("Part")
 
 
-def flatten(tree: Any) -> tuple[bytes, list[Any]]:
-    """The structure of `tree` and its leaves in order. What is no dict, list or tuple is a leaf.
+def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> tuple[bytes, list[Any]]:
+    """The structure of `tree`, and read(leaf) of its leaves in order. A leaf is every part that is no container, no sparse
+    array and no plain value in a container.
 
     Raises:
-        InvalidRequest: no leaf at all, a key or a container that JSON cannot bring back, deeper than DEPTH_MAX.
+        InvalidRequest: no leaf at all, a key, value or container that JSON cannot bring back, deeper than DEPTH_MAX.
+        BrokerError: raised by `read`. The message of either begins with the path of the part, as ['a'][3].
     """
-    if type(tree) not in _CONTAINERS and not isinstance(tree, (dict, list, tuple)):
-        return b"", [tree]
-    leaves: list[Any] = []
-    node = _node(tree, leaves, 0)
-    if not leaves:
-        raise InvalidRequest("a tree without any array has nothing to share")
-    return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), leaves
+    if not is_tree(tree):
+        return b"", [read(tree)]
+    writer = _Writer(read)
+    node = writer.run(writer.node, tree)
+    if not writer.leaves:
+        raise InvalidRequest("a tree without any array has nothing to share: make an array of numbers first (numpy.asarray)")
+    return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), writer.leaves
 
 
-def unflatten(structure: bytes, leaves: Sequence[Any]) -> Any:
-    """The tree with these leaves. The structure is another client's word: whatever is wrong with it is named.
+def unflatten(
+    structure: bytes,
+    leaves: Sequence[Any],
+    show: Callable[[Any], Any] = lambda leaf: leaf,
+    assemble: Callable[[Layout, list[Any]], Any] = lambda layout, parts: (layout, parts),
+    types: Types = None,
+) -> Any:
+    """The tree with show(leaf) of these leaves. The structure is another client's word: whatever is wrong with it is named.
+
+    Args:
+        assemble: makes a sparse array of what `show` made of its parts.
+        types: the classes that records and enums may come back as; None: all that are imported.
 
     Raises:
-        InvalidRequest: the structure is not of this grammar or names an array that the share does not have.
+        InvalidRequest: the structure is not of this grammar, names an array twice or one that the share does not have, or
+            a class is another one in this process.
+        BrokerError: raised by `show` or `assemble`. The message of either begins with the path of the part.
     """
     if not structure:
-        if len(leaves) == 1:
-            return leaves[0]
-        return list(leaves)
+        shown = [show(leaf) for leaf in leaves]
+        return shown[0] if len(shown) == 1 else shown
     try:
-        node = json.loads(structure)
+        node = json.loads(structure, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("the share's structure is not readable") from error
-    return _tree(node, leaves, 0)
+    reader = _Reader(leaves, show, assemble, types)
+    return reader.run(reader.tree, node)
 
 
-def mapped(function: Callable[[Any], Any], structure: bytes, leaves: Sequence[Any]) -> Any:
-    """unflatten, with each leaf replaced by function(leaf)."""
-    return unflatten(structure, [function(leaf) for leaf in leaves])
-
-
-def converted(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree, of the same classes, with each array replaced by function(array). Inside one process, so namedtuples
-    and dataclasses stay what they are; so do plain values (numbers, text, None) in every container.
+def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Sparse, list[Any]], Any]) -> Any:
+    """The tree, of the same classes, with each array replaced by function(array), and each sparse array by assemble(array's
+    parts, those after `function`). Inside one process, so namedtuples and dataclasses stay what they are; so do plain
+    values (numbers, text, None) in every container.
 
     Raises:
         InvalidRequest: deeper than DEPTH_MAX, or a container of a class of the user's own.
+        BrokerError: raised by the functions. The message of either begins with the path of the part.
     """
-    return _converted(function, tree, 0)
+    converter = _Converter(function, assemble)
+    return converter.run(converter.tree, tree)
 
 
-_CONTAINERS = frozenset({dict, list, tuple})
-_PLAIN = (str, int, float, complex, bool, Enum, type(None))
-_KEYS = (str, int, float, bool, type(None))
+def is_tree(value: Any) -> bool:
+    """Whether it is a container or a sparse array, and no array or plain value."""
+    if sparse.is_dense(type(value)):
+        return False
+    return isinstance(value, (dict, list, tuple)) or records.is_record(value) or sparse.taken_apart(value) is not None
 
 
-def _node(tree: Any, leaves: list[Any], depth: int) -> Any:
-    if depth > DEPTH_MAX:
-        raise InvalidRequest(f"a tree may be nested {DEPTH_MAX} deep")
-    kind = type(tree)
-    if kind is dict or kind is OrderedDict:
-        return {"d": [[_key(key), _node(child, leaves, depth + 1)] for key, child in tree.items()]}
-    if kind is list or kind is tuple:
-        return {"l" if kind is list else "t": [_node(child, leaves, depth + 1) for child in tree]}
-    if isinstance(tree, (dict, list, tuple)):
-        raise InvalidRequest(f"{kind.__name__} would come back as another class: pass a dict, list or tuple")
-    leaves.append(tree)
-    return len(leaves) - 1
+def with_way_out(refusal: InvalidRequest, structure: bytes) -> InvalidRequest:
+    """The broker's refusal of a description that is too large, with what its sender can do about a tree's."""
+    if not structure or refusal.reason not in ("TOO_LARGE", "TOO_MANY"):
+        return refusal
+    return InvalidRequest(f"{refusal.message}; {_WAY_OUT}", refusal.code, refusal.reason)
+
+
+class _Walk:
+    """A walk through a tree: the steps from its root to the part that is looked at, and after an error to what it is about.
+    A step is a key or an index, or a field's name in a tuple of its own."""
+
+    too_deep = ""
+
+    def __init__(self) -> None:
+        self._steps: list[Any] = []
+
+    def run(self, visit: Callable[[Any], Any], root: Any) -> Any:
+        """visit(root). Its error names the part that it is about."""
+        try:
+            return visit(root)
+        except BrokerError as error:
+            if self._steps:
+                error.at("".join(map(_said, self._steps)))
+            raise
+
+    def below(self, step: Any, visit: Callable[[Part], Any], part: Part) -> Any:
+        """visit(part), one step below what is looked at."""
+        if len(self._steps) >= DEPTH_MAX:
+            raise InvalidRequest(self.too_deep)
+        self._steps.append(step)
+        made = visit(part)
+        self._steps.pop()
+        return made
+
+
+def _said(step: Any) -> str:
+    text = f".{step[0]}" if type(step) is tuple else f"[{step!r}]"
+    return text if len(text) <= _STEP_MAX else f"{text[:_STEP_MAX]}..."
+
+
+class _Writer(_Walk):
+    """Makes the structure."""
+
+    too_deep = f"a tree may be nested {DEPTH_MAX} deep"
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.leaves: list[Any] = []
+        self._read = read
+
+    def node(self, tree: Any) -> Any:
+        kind = type(tree)
+        if kind is dict or kind is OrderedDict:
+            return {"d": [[_key(key), self.below(key, self.node, child)] for key, child in tree.items()]}
+        if kind is list or kind is tuple:
+            return {"l" if kind is list else "t": self._nodes(tree)}
+        if sparse.is_dense(kind):
+            return self._leaf(tree)
+        if records.is_record(tree):
+            name, fields = records.fields_of(tree)
+            return {"record": [name, [[field, self.below((field,), self.node, value)] for field, value in fields]]}
+        if isinstance(tree, (dict, list, tuple)):
+            raise InvalidRequest(f"{kind.__name__} would come back as another class: pass a dict, list or tuple")
+        if isinstance(tree, Enum):
+            return {"enum": [*records.member_of(tree), self._value(tree)]}
+        if plain.is_plain(tree):
+            return plain.encoded(tree)
+        apart = sparse.taken_apart(tree)
+        if apart is not None:
+            parts = zip(apart.layout.part_names, apart.parts, strict=True)
+            indices = [self.below((name,), self._leaf, part) for name, part in parts]
+            return {"sparse": [sparse_layout.said(apart.layout), indices]}
+        return self._leaf(tree)
+
+    def _nodes(self, children: Sequence[Any]) -> list[Any]:
+        return [self.below(index, self.node, child) for index, child in enumerate(children)]
+
+    def _value(self, member: Enum) -> Any:
+        before = len(self.leaves)
+        value = member.value
+        if plain.is_plain(value) or type(value) in (list, tuple):
+            node = self.below(("value",), self.node, value)
+            if len(self.leaves) == before:
+                return node
+        raise InvalidRequest(f"the value of {member} is no plain value, so that a reader without its class could not have it")
+
+    def _leaf(self, leaf: Any) -> int:
+        self.leaves.append(self._read(leaf))
+        return len(self.leaves) - 1
 
 
 def _key(key: Any) -> Any:
@@ -92,66 +193,141 @@ def _key(key: Any) -> Any:
         raise InvalidRequest(f"a key of a tree is a str, int, float, bool or None, not {type(key).__name__}")
     if type(key) is float and not math.isfinite(key):
         raise InvalidRequest(f"a key of a tree is no {key}: JSON has no such number")
-    return key
+    return plain.encoded(key)["v"]
 
 
-def _converted(function: Callable[[Any], Any], tree: Any, depth: int) -> Any:
-    kind = type(tree)
-    if kind not in _CONTAINERS and not isinstance(tree, (dict, list, tuple)) and not _is_record(tree):
-        return function(tree)
-    if depth > DEPTH_MAX:
-        raise InvalidRequest(f"a tree may be nested {DEPTH_MAX} deep")
+class _Reader(_Walk):
+    """Makes the tree of a structure, which is the word of another process."""
 
-    def child(each: Any) -> Any:
-        return each if _is_plain(each) else _converted(function, each, depth + 1)
+    too_deep = f"the share's structure is nested more than {DEPTH_MAX} deep"
 
-    if kind is dict or kind is OrderedDict:
-        return kind((key, child(each)) for key, each in tree.items())
-    if kind is list or kind is tuple:
-        return kind(child(each) for each in tree)
-    if isinstance(tree, tuple) and hasattr(kind, "_make"):
-        return kind._make(child(each) for each in tree)
-    if not _is_record(tree):
-        raise InvalidRequest(f"{kind.__name__} is no tree: pass a dict, list, tuple, namedtuple or dataclass")
-    made = copy.copy(tree)
-    for each in dataclasses.fields(tree):
-        # As a frozen dataclass's own __init__ does; the copy is nobody else's yet.
-        object.__setattr__(made, each.name, child(getattr(tree, each.name)))
-    return made
+    def __init__(
+        self,
+        leaves: Sequence[Any],
+        show: Callable[[Any], Any],
+        assemble: Callable[[Layout, list[Any]], Any],
+        types: Types,
+    ) -> None:
+        super().__init__()
+        self._leaves = leaves
+        self._show = show
+        self._assemble = assemble
+        self._types = types
+        # A structure that named one array often would have its reader copy it as often.
+        self._seen: set[int] = set()
+
+    def tree(self, node: Any) -> Any:
+        if type(node) is int:
+            return self._leaf(node)
+        if type(node) is not dict or len(node) != 1:
+            raise InvalidRequest("the share's structure holds something that is no dict, list, tuple, array or plain value")
+        [(kind, body)] = node.items()
+        if kind in plain.KINDS:
+            return plain.decoded(kind, body)
+        if type(body) is not list:
+            raise InvalidRequest("the share's structure holds a container without a list of children")
+        if kind == "l":
+            return self._trees(body)
+        if kind == "t":
+            return tuple(self._trees(body))
+        if kind == "d":
+            return dict(self._item(child) for child in body)
+        if kind in ("record", "enum", "sparse"):
+            return getattr(self, f"_{kind}")(body)
+        raise InvalidRequest(f"the share's structure holds a container of the unknown kind {kind[:64]!r}")
+
+    def _leaf(self, index: int) -> Any:
+        if not 0 <= index < len(self._leaves):
+            raise InvalidRequest(f"the share's structure names array {index} of {len(self._leaves)}")
+        if index in self._seen:
+            raise InvalidRequest(f"the share's structure names array {index} twice")
+        self._seen.add(index)
+        return self._show(self._leaves[index])
+
+    def _trees(self, nodes: Any) -> list[Any]:
+        return [self.below(index, self.tree, child) for index, child in enumerate(nodes)]
+
+    def _item(self, item: Any) -> tuple[Any, Any]:
+        if type(item) is not list or len(item) != 2 or type(item[0]) not in _KEYS:
+            raise InvalidRequest("the share's structure holds a dict entry that is no [key, node]")
+        return item[0], self.below(item[0], self.tree, item[1])
+
+    def _field(self, item: Any) -> tuple[str, Any]:
+        if type(item) is not list or len(item) != 2:
+            raise InvalidRequest("the share's structure holds a field that is no [name, node]")
+        name = records.check_field(item[0])
+        return name, self.below((name,), self.tree, item[1])
+
+    def _record(self, body: list[Any]) -> Any:
+        if len(body) != 2 or type(body[0]) is not str or type(body[1]) is not list:
+            raise InvalidRequest("the share's structure holds a record that is no [class, fields]")
+        return records.record(body[0], dict(self._field(item) for item in body[1]), self._types)
+
+    def _enum(self, body: list[Any]) -> Any:
+        if len(body) != 3 or type(body[0]) is not str or type(body[1]) is not list:
+            raise InvalidRequest("the share's structure holds an enum that is no [class, members, value]")
+        name, members, value = body
+        if not all(type(each) is str for each in members):
+            raise InvalidRequest("the share's structure holds an enum whose members are no names")
+        return records.member(name, members, self.below(("value",), self.tree, value), self._types)
+
+    def _sparse(self, body: list[Any]) -> Any:
+        if len(body) != 2 or type(body[1]) is not list:
+            raise InvalidRequest("the share's structure holds a sparse array that is no [layout, parts]")
+        layout = sparse_layout.read(body[0])
+        names = layout.part_names
+        if len(names) != len(body[1]) or not all(type(each) is int for each in body[1]):
+            raise InvalidRequest(f"the share's structure holds a sparse array without its {len(names)} parts")
+        parts = [self.below((name,), self._leaf, part) for name, part in zip(names, body[1], strict=True)]
+        return self._assemble(layout, parts)
 
 
-def _is_plain(value: Any) -> bool:
-    # NumPy's scalars are arrays without dimensions, also those that are Python's numbers.
-    return isinstance(value, _PLAIN) and not hasattr(type(value), "__array_interface__")
+def _no_constant(word: str) -> float:
+    raise ValueError(f"JSON has no {word}")
 
 
-def _is_record(tree: Any) -> bool:
-    """A dataclass's object that is no array itself."""
-    return dataclasses.is_dataclass(type(tree)) and not hasattr(type(tree), "__dlpack__")
+class _Converter(_Walk):
+    """Makes a tree of the same classes with other arrays."""
 
+    too_deep = f"a tree may be nested {DEPTH_MAX} deep"
 
-def _tree(node: Any, leaves: Sequence[Any], depth: int) -> Any:
-    if depth > DEPTH_MAX:
-        raise InvalidRequest(f"the share's structure is nested more than {DEPTH_MAX} deep")
-    if type(node) is int:
-        if not 0 <= node < len(leaves):
-            raise InvalidRequest(f"the share's structure names array {node} of {len(leaves)}")
-        return leaves[node]
-    if type(node) is not dict or len(node) != 1:
-        raise InvalidRequest("the share's structure holds something that is no dict, list, tuple or array")
-    [(kind, children)] = node.items()
-    if type(children) is not list:
-        raise InvalidRequest("the share's structure holds a container without a list of children")
-    if kind == "l":
-        return [_tree(child, leaves, depth + 1) for child in children]
-    if kind == "t":
-        return tuple(_tree(child, leaves, depth + 1) for child in children)
-    if kind == "d":
-        return dict(_item(child, leaves, depth) for child in children)
-    raise InvalidRequest(f"the share's structure holds a container of the unknown kind {kind!r}")
+    def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any]) -> None:
+        super().__init__()
+        self._function = function
+        self._assemble = assemble
 
+    def tree(self, tree: Any) -> Any:
+        kind = type(tree)
+        if kind is dict or kind is OrderedDict or kind is Record:
+            found = [(key, self._child(key, each)) for key, each in tree.items()]
+            return Record.of(tree.type_name, dict(found)) if kind is Record else kind(found)
+        if kind is list or kind is tuple:
+            return kind(self._child(index, each) for index, each in enumerate(tree))
+        if isinstance(tree, tuple) and hasattr(kind, "_make"):
+            return kind._make(self._child((name,), each) for name, each in zip(kind._fields, tree, strict=True))
+        if records.is_record(tree):
+            return self._copied(tree)
+        if isinstance(tree, (dict, list, tuple)):
+            raise InvalidRequest(f"{kind.__name__} is no tree: pass a dict, list, tuple, namedtuple or dataclass")
+        apart = sparse.taken_apart(tree)
+        if apart is None:
+            return self._function(tree)
+        parts = zip(apart.layout.part_names, apart.parts, strict=True)
+        made = [self.below((name,), self._function, part) for name, part in parts]
+        return self._assemble(apart, made)
 
-def _item(item: Any, leaves: Sequence[Any], depth: int) -> tuple[Any, Any]:
-    if type(item) is not list or len(item) != 2 or type(item[0]) not in _KEYS:
-        raise InvalidRequest("the share's structure holds a dict entry that is no [key, node]")
-    return item[0], _tree(item[1], leaves, depth + 1)
+    def _child(self, step: Any, child: Any) -> Any:
+        return child if plain.is_plain(child) else self.below(step, self.tree, child)
+
+    def _copied(self, record: Any) -> Any:
+        kind = type(record).__name__
+        try:
+            made = copy.copy(record)
+        except Exception as error:
+            raise InvalidRequest(f"{kind} cannot be copied: {error}") from error
+        for each in dataclasses.fields(record):
+            if not hasattr(record, each.name):
+                raise InvalidRequest(f"the field {each.name} of {kind} has no value")
+            # As a frozen dataclass's own __init__ does; no other code has the copy yet.
+            object.__setattr__(made, each.name, self._child((each.name,), getattr(record, each.name)))
+        return made

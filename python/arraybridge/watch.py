@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
-from arraybridge import _core
+from arraybridge import _core, autograph
 from arraybridge.arguments import check_seconds, check_text, check_word
 from arraybridge.errors import BrokerTimeout, InvalidRequest, WatchClosed, from_status
 from arraybridge.worker import Worker, told
@@ -231,3 +231,5 @@ def _let_go(ends: list[_core.WatchEnd], workers: list[Worker]) -> None:
         except _core.StatusError:
             continue  # with the broker everything has ended
 
+
+autograph.mark_module(__name__)

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "proto/boundary/text.h"
 #include "python/bindings/gil.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/view.h"
@@ -20,12 +21,23 @@ namespace {
 
 PyObject* g_status_error = nullptr;  // set once, under the import lock
 
-[[noreturn]] void Raise(const Status& status) {
-  py::object error = py::reinterpret_borrow<py::object>(g_status_error)(status.message());
+constexpr char kRequest[] = "request";  // of a Status's metadata
+
+py::object ErrorOf(const Status& status) {
+  const std::string message = Printable(status.message());  // it may quote what another client wrote
+  py::object error = py::reinterpret_borrow<py::object>(g_status_error)(message);
   error.attr("code") = static_cast<uint32_t>(status.code());
-  error.attr("message") = status.message();
+  error.attr("message") = message;
   error.attr("reason") = status.reason();
-  PyErr_SetObject(g_status_error, error.ptr());
+  error.attr(kRequest) = "";
+  for (const auto& [key, value] : status.metadata()) {
+    if (key == kRequest) error.attr(kRequest) = value;
+  }
+  return error;
+}
+
+[[noreturn]] void Raise(const Status& status) {
+  PyErr_SetObject(g_status_error, ErrorOf(status).ptr());
   throw py::error_already_set();
 }
 
@@ -169,6 +181,11 @@ class Core {
     return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
   }
 
+  std::optional<Acquired> TryAcquire(std::string_view name, bool map_private) {
+    const ShareRef ref{std::string(name), 0, 0, {}};
+    return broker_.TryAcquire(ref, map_private ? MapMode::kPrivate : MapMode::kShared);
+  }
+
   py::list AcquireMany(const std::vector<Wish>& wishes, bool map_private, double wait_s, std::string note) {
     std::vector<ShareRef> refs;
     refs.reserve(wishes.size());
@@ -189,6 +206,18 @@ class Core {
     const Share* const share = ShareOf(info.ptr());
     if (share == nullptr) throw py::error_already_set();
     WithoutGil([&, share = *share] { return broker_.Note(share, note), true; });
+  }
+
+  // Of a failed call: the share that it made all the same and no error, or none and why it was not done.
+  py::tuple OutcomeOf(uint32_t code, std::string message, std::string reason, std::string request, double timeout_s) {
+    Status failed(Code{code}, std::move(message), std::move(reason));
+    if (!request.empty()) failed = std::move(failed).With(kRequest, std::move(request));
+    if (failed.ok()) throw py::value_error("code 0 is no failure");
+    const auto timeout = Milliseconds(timeout_s, "timeout_s");
+    const Outcome outcome = Ask([&] { return broker_.OutcomeOf(failed, timeout); });
+    py::object share = py::none();
+    if (outcome.share) share = Own(NewShareInfo(std::make_shared<Share>(*outcome.share)));
+    return py::make_tuple(std::move(share), outcome.status.ok() ? py::object(py::none()) : ErrorOf(outcome.status));
   }
 
   auto OpenChannel(const std::string& name, bool sends, uint64_t capacity);
@@ -415,6 +444,7 @@ void AddCore(py::module_& module) {
       .def("note", &Core::Note, arg("info"), arg("note"))
       .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0,
            arg("broker_id") = py::bytes())
+      .def("outcome", &Core::OutcomeOf, arg("code"), arg("message"), arg("reason"), arg("request"), arg("timeout_s"))
       .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0)
       .def("open_watch", &Core::OpenWatch, arg("kinds"), arg("prefix") = "")
       .def("list", &Core::List, arg("prefix") = "")
@@ -424,6 +454,10 @@ void AddCore(py::module_& module) {
       .def("flush", &Core::Flush)
       .def("confirm", &Core::Confirm)
       .def("settle", &Core::Settle);
+}
+
+std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private) {
+  return py::cast<Core&>(py::handle(core)).TryAcquire(name, map_private);
 }
 
 }  // namespace arraybridge::python

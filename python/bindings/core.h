@@ -2,10 +2,17 @@
 // around everything that waits or copies.
 #pragma once
 
+#include <arraybridge/array.h>
 #include <pybind11/pybind11.h>
+
+#include <optional>
+#include <string_view>
 
 namespace arraybridge::python {
 
 void AddCore(pybind11::module_& module);
+
+// The share that a Core finds without a call. Keeps the GIL, because nothing is waited for. Throws if `core` is none.
+std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private);
 
 }  // namespace arraybridge::python

@@ -84,7 +84,10 @@ int FromPyObject(void* object, DLManagedTensorVersioned** out) noexcept {
       RaiseBuffer(ordered);
       return -1;
     }
-    *out = ExportVersioned(*view);
+    if (!IsGuarded(*view)) return *out = ExportVersioned(*view), 0;
+    const auto own = Protected(static_cast<PyObject*>(object));
+    if (!own.has_value()) return -1;
+    *out = ExportVersioned(*own, view->copy_on_write == nullptr);
     return 0;
   });
 }
@@ -94,10 +97,18 @@ int ToPyObject(DLManagedTensorVersioned* tensor, void** out) noexcept {
   return *out == nullptr ? -1 : 0;
 }
 
-// Borrowed: shape and strides are the View's own, which is immutable.
+// Borrowed: shape and strides are the View's own, which is immutable. A borrowed tensor has no flags, so it cannot say
+// that it is read-only, and nothing to own a private mapping.
 int Borrow(void* object, DLTensor* out) noexcept {
   const View* view = ViewOf(static_cast<PyObject*>(object));
   if (view == nullptr || !CheckDlpackSays(*view) || !WaitForFence(*view)) return -1;
+  if (IsGuarded(*view)) {
+    PyErr_SetString(
+        PyExc_BufferError,
+        "read-only memory is not lent: a borrowed tensor cannot say that it is read-only. Take an owned one, "
+        "or asdlpack(x, copy=True)");
+    return -1;
+  }
   out->data = view->data;
   out->device = {static_cast<DLDeviceType>(view->device.type), view->device.id};
   out->ndim = static_cast<int32_t>(view->shape.size());

@@ -26,11 +26,20 @@ PyMethodDef g_functions[] = {
      "memory."},
     {"capsuled", ab::Capsuled, METH_O,
      "capsuled($module, take, /)\n--\n\nWhat gives a function Views as unversioned capsules."},
+    {"exported", ab::Exported, METH_O,
+     "exported($module, capsule, /)\n--\n\nThe View that a capsule was made of, by whatever name; None of other "
+     "producers."},
+    {"heeds_read_only", ab::HeedsReadOnly, METH_O,
+     "heeds_read_only($module, take, /)\n--\n\nWhether `take` makes something read-only of a read-only View."},
     {"shortcut", Fast(ab::Shortcut), METH_FASTCALL,
      "shortcut($module, roads, array, /, *wishes)\n--\n\nWhat becomes of an array that is like one before, and its "
      "plan."},
+    {"held", Fast(ab::Held), METH_FASTCALL,
+     "held($module, core, name, private, plans, /)\n--\n\nThe result for a share that is found without a call."},
     {"wrap_buffer", Fast(ab::WrapBuffer), METH_FASTCALL | METH_KEYWORDS,
      "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
+    {"wrap_constant", ab::WrapConstant, METH_O,
+     "wrap_constant($module, obj, /)\n--\n\nwrap_buffer, of an array that nothing writes to."},
     {"wrap_array_interface", ab::WrapArrayInterface, METH_VARARGS,
      "wrap_array_interface($module, interface, owner, /)\n--\n\nA View of an __array_interface__ dictionary."},
     {"wrap_cuda_array_interface", ab::WrapCudaArrayInterface, METH_VARARGS,
@@ -40,6 +49,8 @@ PyMethodDef g_functions[] = {
      "gpu_reaches($module, start, end, /)\n--\n\nWhether copies from one GPU to another go directly, not by the host."},
     {"copy_to_heap", ab::CopyToHeapOf, METH_O,
      "copy_to_heap($module, view, /)\n--\n\nA private, writable, compact copy."},
+    {"copy_to_gpus", ab::CopyToGpusOf, METH_VARARGS,
+     "copy_to_gpus($module, sources, rooms, /)\n--\n\nWrites arrays of the host into arrays on GPUs, in one batch."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -3,8 +3,10 @@
 // tensor goes to the consumer as it is, if it says what ours would say.
 #include <dlpack/dlpack.h>
 
+#include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/python_owner.h"
+#include "python/bindings/share_info.h"
 #include "python/bindings/view.h"
 
 namespace arraybridge::python {
@@ -130,7 +132,60 @@ PyObject* Taken(PyObject* roads, PyObject* array, PyObject* const* wishes, Py_ss
   return OfView(road, array, read.get());
 }
 
+// The decision for a share of one array. nullptr, maybe without an error: there is none.
+Ref DecidedOf(const Acquired& acquired, PyObject* plans) {
+  if (acquired.views.size() != 1 || !acquired.share->structure.empty()) return nullptr;
+  const auto traits = TraitsOf(acquired.views[0]);
+  if (!traits.has_value()) return nullptr;
+  const Ref number(PyLong_FromUnsignedLongLong(*traits));
+  return Entry(plans, number.get(), 3);
+}
+
+PyObject* Shown(const Ref& decided, View view) {
+  const Ref object(NewView(std::move(view)));
+  if (object == nullptr) return nullptr;
+  return Answer(decided, Ref(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), object.get())));
+}
+
+// ((ShareInfo, [View, ...]), None), as Core.acquire gives them.
+PyObject* AsFound(Acquired acquired) {
+  const Ref views(PyList_New(static_cast<Py_ssize_t>(acquired.views.size())));
+  if (views == nullptr) return nullptr;
+  for (size_t i = 0; i < acquired.views.size(); ++i) {
+    PyObject* const view = NewView(std::move(acquired.views[i]));
+    if (view == nullptr) return nullptr;
+    PyList_SET_ITEM(views.get(), static_cast<Py_ssize_t>(i), view);
+  }
+  const Ref share(NewShareInfo(std::move(acquired.share)));
+  if (share == nullptr) return nullptr;
+  const Ref found(PyTuple_Pack(2, share.get(), views.get()));
+  return found == nullptr ? nullptr : PyTuple_Pack(2, found.get(), Py_None);
+}
+
 }  // namespace
+
+PyObject* Held(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "held takes a Core, a name, private, and plans");
+    PyObject* const name = arguments[1];
+    if (!PyUnicode_CheckExact(name) || !PyUnicode_IS_COMPACT_ASCII(name)) Py_RETURN_NONE;
+    const std::string_view text(reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(name)),
+                                static_cast<size_t>(PyUnicode_GET_LENGTH(name)));
+    auto acquired = TryAcquire(arguments[0], text, arguments[2] == Py_True);
+    if (!acquired.has_value()) Py_RETURN_NONE;
+    const Ref decided(DecidedOf(*acquired, arguments[3]));
+    if (decided == nullptr) {
+      if (PyErr_Occurred() != nullptr) return nullptr;
+      return AsFound(*std::move(acquired));
+    }
+    PyObject* const shown = Shown(decided, std::move(acquired->views[0]));
+    if (shown != nullptr) return shown;
+    // The careful way reports the error in words. KeyboardInterrupt and SystemExit go through.
+    if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+  });
+}
 
 PyObject* Shortcut(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {

@@ -29,7 +29,7 @@ void Dealloc(PyObject* self) {
 
 PyObject* Shape(PyObject* self, void*) { return TupleOf(Self(self).shape); }
 PyObject* Strides(PyObject* self, void*) { return TupleOf(Self(self).strides); }
-PyObject* Dtype(PyObject* self, void*) { return PyUnicode_FromString(Self(self).dtype.c_str()); }
+PyObject* DtypeName(PyObject* self, void*) { return PyUnicode_FromString(Self(self).dtype.c_str()); }
 PyObject* DtypeCode(PyObject* self, void*) {
   const DataType type = Self(self).type;
   return Py_BuildValue("(iii)", int{type.code}, int{type.bits}, int{type.lanes});
@@ -40,12 +40,36 @@ PyObject* Bytes(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(Self
 PyObject* Address(PyObject* self, void*) { return PyLong_FromVoidPtr(Self(self).data); }
 PyObject* DeviceOf(PyObject* self, void*) { return ViewDlpackDevice(self, nullptr); }
 PyObject* ReadOnly(PyObject* self, void*) { return PyBool_FromLong(Self(self).read_only); }
+PyObject* Constant(PyObject* self, void*) { return PyBool_FromLong(Self(self).constant); }
 PyObject* Compact(PyObject* self, void*) { return PyBool_FromLong(Self(self).compact()); }
 
 PyObject* Traits(PyObject* self, void*) {
   const auto traits = TraitsOf(Self(self));
   if (!traits.has_value()) Py_RETURN_NONE;
   return PyLong_FromUnsignedLongLong(*traits);
+}
+
+// A function of the package's module for the array API standard, which decides in Python. nullptr with a Python error.
+Ref ArrayApi(const char* function) {
+  const Ref module(PyImport_ImportModule("arraybridge.array_api"));
+  return Ref(module == nullptr ? nullptr : PyObject_GetAttrString(module.get(), function));
+}
+
+// An object, not a name: consumers look it up in tables of their own.
+PyObject* Dtype(PyObject* self, void*) {
+  const Ref dtype_of = ArrayApi("dtype_of");
+  const Ref name(DtypeName(self, nullptr));
+  if (dtype_of == nullptr || name == nullptr) return nullptr;
+  return PyObject_CallOneArg(dtype_of.get(), name.get());
+}
+
+PyObject* ArrayNamespace(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* names[] = {"api_version", nullptr};
+  PyObject* version = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$O:__array_namespace__", const_cast<char**>(names), &version))
+    return nullptr;
+  const Ref namespace_of = ArrayApi("namespace_of");
+  return namespace_of == nullptr ? nullptr : PyObject_CallFunctionObjArgs(namespace_of.get(), self, version, nullptr);
 }
 
 // For consumers that cannot be told a stream. What is complete is itself.
@@ -61,10 +85,56 @@ PyObject* Complete(PyObject* self, PyObject*) {
   });
 }
 
+// TensorFlow does not look at the alignment, and its first operation on such memory ends the process.
 PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
+    constexpr uintptr_t kAlignment = 64;
+    View view = Self(self);
+    if (view.device.type == kDeviceCpu && reinterpret_cast<uintptr_t>(view.data) % kAlignment != 0) {
+      auto copy = AlignedCopy(self);
+      if (!copy.has_value()) return nullptr;
+      view = *std::move(copy);
+    }
+    view.legacy_may_alias_read_only = true;
+    return NewView(std::move(view));
+  });
+}
+
+// The View itself where nothing would change.
+PyObject* Plain(PyObject* self, PyObject*) {
+  if (!Self(self).guarded) return Py_NewRef(self);
   return Guarded<>(static_cast<PyObject*>(nullptr), [self] {
     View view = Self(self);
-    view.legacy_may_alias_read_only = true;
+    view.guarded = false;
+    return NewView(std::move(view));
+  });
+}
+
+PyObject* CopyOnWrite(PyObject* self, PyObject*) {
+  if (Self(self).copy_on_write == nullptr) Py_RETURN_NONE;
+  return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
+    auto own = OwnMapping(Self(self));
+    return own.has_value() ? NewView(*std::move(own)) : nullptr;
+  });
+}
+
+PyObject* Protect(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* names[] = {"constant", "origin", nullptr};
+  int constant = 0;
+  PyObject* origin = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|pO:protected", const_cast<char**>(names), &constant, &origin))
+    return nullptr;
+  const View* const whole = origin == Py_None ? nullptr : ViewOf(origin);
+  if (whole == nullptr && origin != Py_None) return nullptr;
+  return Guarded<>(static_cast<PyObject*>(nullptr), [&] {
+    View view = Self(self);
+    view.guarded = true;
+    view.constant |= constant != 0;
+    if (whole != nullptr && view.read_only && whole->copy_on_write != nullptr && LiesIn(view, *whole)) {
+      view.owner = whole->owner;
+      view.constant = whole->constant;
+      view.copy_on_write = whole->copy_on_write;
+    }
     return NewView(std::move(view));
   });
 }
@@ -121,13 +191,24 @@ PyMethodDef g_methods[] = {
      "__dlpack_device__($self, /)\n--\n\nThe DLPack device: (type, id)."},
     {"__array__", Method(ViewArray), METH_VARARGS | METH_KEYWORDS,
      "__array__($self, /, dtype=None, copy=None)\n--\n\nAn ndarray over this memory."},
+    {"__array_namespace__", Method(ArrayNamespace), METH_VARARGS | METH_KEYWORDS,
+     "__array_namespace__($self, /, *, api_version=None)\n--\n\nThe array API standard's functions for it."},
     {"complete", Complete, METH_NOARGS,
      "complete($self, /)\n--\n\nThe same memory, once what its producer has queued has ended. Waits."},
     {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,
-     "for_immutable_consumer($self, /)\n--\n\nThe same memory; an unversioned capsule of it may alias read-only "
-     "bytes."},
+     "for_immutable_consumer($self, /)\n--\n\nThe same memory, or a copy where its address is no multiple of 64; an "
+     "unversioned capsule of it may alias read-only bytes."},
     {"immutable_capsule", ImmutableCapsule, METH_NOARGS,
      "immutable_capsule($self, /)\n--\n\nfor_immutable_consumer().__dlpack__(), for host memory."},
+    {"plain", Plain, METH_NOARGS,
+     "plain($self, /)\n--\n\nThe same memory, for a consumer that is known: its DLPack exports are the memory itself."},
+    {"protected", Method(Protect), METH_VARARGS | METH_KEYWORDS,
+     "protected($self, /, constant=False, origin=None)\n--\n\nThe same memory, for consumers that are not known: no "
+     "write "
+     "through DLPack reaches it where it is read-only."},
+    {"copy_on_write", CopyOnWrite, METH_NOARGS,
+     "copy_on_write($self, /)\n--\n\nThe bytes of a share in a copy-on-write mapping of their own; None of other "
+     "memory."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
      "named($self, /, dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
@@ -137,7 +218,8 @@ PyMethodDef g_methods[] = {
 PyGetSetDef g_attributes[] = {
     {"shape", Shape, nullptr, "elements", nullptr},
     {"strides", Strides, nullptr, "elements", nullptr},
-    {"dtype", Dtype, nullptr, "logical name; empty if it has none", nullptr},
+    {"dtype", Dtype, nullptr, "NumPy's dtype; its logical name where NumPy has none", nullptr},
+    {"dtype_name", DtypeName, nullptr, "logical name; empty if it has none", nullptr},
     {"dtype_code", DtypeCode, nullptr, "DLPack code, bits, lanes", nullptr},
     {"ndim", Rank, nullptr, nullptr, nullptr},
     {"size", Size, nullptr, "elements", nullptr},
@@ -145,6 +227,7 @@ PyGetSetDef g_attributes[] = {
     {"address", Address, nullptr, "of the first element; 0 if there is none", nullptr},
     {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
     {"read_only", ReadOnly, nullptr, nullptr, nullptr},
+    {"constant", Constant, nullptr, "no process writes these bytes any more", nullptr},
     {"traits", Traits, nullptr, "what a plan needs to know, as one number; None but of compact host memory", nullptr},
     {"compact", Compact, nullptr, "row-major without gaps", nullptr},
     {"__array_interface__", ViewArrayInterface, nullptr, "version 3; host memory only", nullptr},

@@ -39,6 +39,19 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 bool CheckDlpackSays(const View& view);
 // The same, without an error.
 bool DlpackSays(const View& view);
+// Read-only host memory that must not leave in a form in which a write reaches it.
+bool IsGuarded(const View& view);
+// View::copy_on_write, which may wait for the reaper, and that for the interpreter. Nothing with a Python error.
+// REQUIRES: it is not null.
+std::optional<View> OwnMapping(const View& view);
+// A writable View of the same values for one consumer: copy-on-write, or a reported copy. Nothing with a Python error.
+// REQUIRES: IsGuarded.
+std::optional<View> Protected(PyObject* self);
+// A reported copy at an address that suits every consumer. Nothing with a Python error.
+std::optional<View> AlignedCopy(PyObject* self);
+// Tries a consumer (NumPy's from_dlpack): True if it heeds READ_ONLY, and tells itself apart from others by the names
+// it calls with. Guarded memory goes to it as it is from then on.
+PyObject* HeedsReadOnly(PyObject* module, PyObject* take);
 // An unversioned capsule for a consumer whose arrays are immutable; no stream is ordered. nullptr with a Python error.
 PyObject* ViewLegacyCapsule(const View& view);
 PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
@@ -62,6 +75,7 @@ const void* ExchangeTable();
 PyObject* Wrap(PyObject* module, PyObject* object);
 PyObject* Exchanger(PyObject* module, PyObject* type);
 PyObject* Capsuled(PyObject* module, PyObject* take);
+PyObject* Exported(PyObject* module, PyObject* capsule);
 // What Capsuled was given; nullptr of anything else. Borrowed.
 PyObject* TakerOfCapsules(PyObject* capsuled);
 // What `take` makes of a View as an unversioned capsule, for a consumer whose arrays are immutable.
@@ -75,13 +89,16 @@ PyObject* ExchangeTensor(PyTypeObject* type, DLManagedTensorVersioned* tensor);
 // maybe without an error: Wrap says more.
 DLManagedTensorVersioned* TensorOf(PyObject* object);
 PyObject* WrapBuffer(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
+PyObject* WrapConstant(PyObject* module, PyObject* object);
 PyObject* WrapArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* WrapCudaArrayInterface(PyObject* module, PyObject* arguments);
 PyObject* Gpus(PyObject* module, PyObject* unused);
 PyObject* GpuReaches(PyObject* module, PyObject* numbers);
 PyObject* CopyToHeapOf(PyObject* module, PyObject* object);
+PyObject* CopyToGpusOf(PyObject* module, PyObject* arguments);
 
 // shortcut.cc
 PyObject* Shortcut(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+PyObject* Held(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace arraybridge::python

@@ -43,9 +43,8 @@ PyObject* Capsule(Tensor* tensor) {
 struct Wish {
   bool versioned = false;
   std::optional<bool> copy;
-  bool to_host = false;   // from a GPU
-  bool streamed = false;  // a stream was named
-  uintptr_t stream = 0;   // of the consumer; 0: nothing to be ordered
+  bool to_host = false;  // from a GPU
+  uintptr_t stream = 0;  // of the consumer; 0: nothing to be ordered
 };
 
 int IndexOf(PyObject* name) {
@@ -87,7 +86,6 @@ bool ReadStream(const View& view, PyObject* stream, Wish& wish) {
     PyErr_Format(PyExc_ValueError, "stream must be -1, 1, 2 or the address of a CUDA stream, not %R", stream);
     return false;
   }
-  wish.streamed = true;
   wish.stream = number > 0 ? static_cast<uintptr_t>(number) : 0;
   return true;
 }
@@ -131,8 +129,6 @@ bool CheckWishes(const View& view, const Wish& wish) {
   if (view.device.type == kDeviceCpu) return true;
   const char* why = nullptr;
   if (wish.to_host && wish.copy == false) why = "memory of a GPU comes to the host by a copy only";
-  if (wish.to_host && wish.streamed) why = "a copy on the host has no stream: pass none";
-  if (!wish.to_host && wish.copy == true) why = "a copy on the GPU is the consumer's to make";
   if (why != nullptr) PyErr_SetString(PyExc_BufferError, why);
   return why == nullptr;
 }
@@ -165,10 +161,67 @@ bool Order(const View& view, const Wish& wish) {
   return ordered.ok();
 }
 
+// Python counts the copy and tells of it, or refuses it. `copy`: None or False. False with a Python error.
+bool ReportCopy(PyObject* self, PyObject* copy, const char* code = "read_only") {
+  const Ref module(PyImport_ImportModule("arraybridge.exports"));
+  if (module == nullptr) return false;
+  const Ref reported(PyObject_CallMethod(module.get(), "report_copy", "OOs", self, copy, code));
+  return reported != nullptr;
+}
+
+std::optional<View> TakeOrRaise(Result<View> view) {
+  if (view.ok()) return *std::move(view);
+  RaiseBuffer(view.status());
+  return std::nullopt;
+}
+
+std::optional<View> HeapCopy(const View& view) {
+  return TakeOrRaise(WithoutGil([&view] { return CopyToHeap(view); }));
+}
+
+// On the stream of the consumer, which needs not wait.
+PyObject* ExportGpuCopy(const View& view, const Wish& wish) {
+  const auto copy = TakeOrRaise(WithoutGil([&] { return CopyOnGpu(view, wish.stream); }));
+  return copy.has_value() ? Export(*copy, wish.versioned, true) : nullptr;
+}
+
 PyObject* ExportCopy(const View& view, bool versioned) {
-  const auto copy = WithoutGil([&view] { return CopyToHeap(view); });
-  if (!copy.ok()) return RaiseBuffer(copy.status());
-  return Export(*copy, versioned, true);
+  const auto copy = HeapCopy(view);
+  return copy.has_value() ? Export(*copy, versioned, true) : nullptr;
+}
+
+// The names with which a consumer calls that is known to heed READ_ONLY: one object, which that consumer alone has.
+// Borrowed from a reference that is never dropped; set under the GIL.
+PyObject* g_heeding_names = nullptr;
+// Set while HeedsReadOnly tries a consumer: where the names go that it called with, as a new reference.
+thread_local PyObject** t_tried_names = nullptr;
+
+// The names with which `take` calls for the View; nullptr, maybe with an error, if it does not, or makes something
+// writable of read-only memory.
+Ref NamesOf(PyObject* take, PyObject* view) {
+  PyObject* names = nullptr;
+  t_tried_names = &names;
+  const Ref made(PyObject_CallOneArg(take, view));
+  t_tried_names = nullptr;
+  Ref found(names);
+  Py_buffer buffer;
+  if (made == nullptr || PyObject_GetBuffer(made.get(), &buffer, PyBUF_FULL_RO) != 0) return nullptr;
+  const bool read_only = buffer.readonly != 0;
+  PyBuffer_Release(&buffer);
+  if (!read_only) return nullptr;
+  return found;
+}
+
+// A capsule of read-only memory that no write through it reaches.
+PyObject* ExportGuarded(PyObject* self, const View& view, const Wish& wish, PyObject* names) {
+  if (view.copy_on_write != nullptr) {
+    const auto own = OwnMapping(view);
+    return own.has_value() ? Export(*own, wish.versioned) : nullptr;
+  }
+  const bool heeded = wish.versioned && names != nullptr && names == g_heeding_names;
+  if (heeded || view.legacy_may_alias_read_only) return Export(view, wish.versioned);
+  if (!ReportCopy(self, wish.copy.has_value() ? Py_False : Py_None)) return nullptr;
+  return view.device.type == kDeviceCpu ? ExportCopy(view, wish.versioned) : ExportGpuCopy(view, wish);
 }
 
 }  // namespace
@@ -209,13 +262,58 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     Wish wish;
     if (view.device.type != kDeviceCpu) wish.stream = kLegacyStream;
     if (!ReadAll(view, arguments, names, wish) || !CheckDlpackSays(view) || !CheckWishes(view, wish)) return nullptr;
-    if (wish.to_host || wish.copy == true) return ExportCopy(view, wish.versioned);
+    if (t_tried_names != nullptr) Py_XSETREF(*t_tried_names, Py_XNewRef(names));
+    const bool on_host = view.device.type == kDeviceCpu;
+    if (wish.to_host || (on_host && wish.copy == true)) return ExportCopy(view, wish.versioned);
+    if (wish.copy == true) return ExportGpuCopy(view, wish);
+    // A GPU has no copy-on-write: there the flag says what it can, and only who cannot be told gets a copy.
+    const bool untold = !wish.versioned && !view.legacy_may_alias_read_only;
+    const bool copied = !on_host && view.guarded && view.read_only && view.data != nullptr && untold;
+    if (copied || IsGuarded(view)) return ExportGuarded(self, view, wish, names);
     return Order(view, wish) ? Export(view, wish.versioned) : nullptr;
+  });
+}
+
+std::optional<View> OwnMapping(const View& view) {
+  return TakeOrRaise(WithoutGil([&view] { return view.copy_on_write(view); }));
+}
+
+bool IsGuarded(const View& view) {
+  return view.guarded && view.read_only && view.data != nullptr && view.device.type == kDeviceCpu;
+}
+
+std::optional<View> Protected(PyObject* self) {
+  const View& view = *ViewOf(self);
+  if (view.copy_on_write != nullptr) return OwnMapping(view);
+  return ReportCopy(self, Py_None) ? HeapCopy(view) : std::nullopt;
+}
+
+std::optional<View> AlignedCopy(PyObject* self) {
+  return ReportCopy(self, Py_None, "alignment") ? HeapCopy(*ViewOf(self)) : std::nullopt;
+}
+
+PyObject* HeedsReadOnly(PyObject*, PyObject* take) {
+  return Guarded(static_cast<PyObject*>(nullptr), [take]() -> PyObject* {
+    static const int64_t trial = 0;
+    auto view = Describe(const_cast<int64_t*>(&trial), {0, 64, 1}, {1}, {}, {}, true, nullptr);
+    if (!view.ok()) return RaiseBuffer(view.status());
+    const Ref object(NewView(*std::move(view)));
+    if (object == nullptr) return nullptr;
+    const Ref names = NamesOf(take, object.get());
+    const Ref again = NamesOf(take, object.get());
+    PyErr_Clear();
+    if (names == nullptr || names.get() != again.get()) Py_RETURN_FALSE;
+    if (g_heeding_names == nullptr) g_heeding_names = Py_NewRef(names.get());
+    Py_RETURN_TRUE;
   });
 }
 
 PyObject* ViewLegacyCapsule(const View& view) {
   if (!CheckDlpackSays(view)) return nullptr;
+  if (IsGuarded(view) && view.copy_on_write != nullptr) {
+    const auto own = OwnMapping(view);
+    return own.has_value() ? Export(*own, false) : nullptr;
+  }
   const auto tensor = ExportLegacy(view, true);
   return tensor.ok() ? Capsule(*tensor) : RaiseBuffer(tensor.status());
 }

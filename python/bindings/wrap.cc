@@ -1,4 +1,5 @@
 // How foreign objects that speak DLPack become Views. Nothing is copied; nothing a producer says is trusted.
+#include <arraybridge/device.h>
 #include <dlpack/dlpack.h>
 
 #include "python/bindings/exchange.h"
@@ -197,6 +198,54 @@ PyObject* Exchanger(PyObject*, PyObject* type) {
                                "exchange($self, view, /)\n--\n\nAn object of a certain type, over host memory."};
   if (!PyType_Check(type)) return PyErr_Format(PyExc_TypeError, "exchanger takes a type");
   return PyCFunction_New(&method, type);
+}
+
+// A consumer keeps the tensor in a capsule of its own name: NumPy's arrays have one as their base.
+PyObject* Exported(PyObject*, PyObject* capsule) {
+  if (!PyCapsule_CheckExact(capsule)) Py_RETURN_NONE;
+  return Guarded(static_cast<PyObject*>(nullptr), [capsule]() -> PyObject* {
+    std::optional<View> found;
+    for (const char* name : {"numpy_dltensor_versioned", "dltensor_versioned"}) {
+      if (!PyCapsule_IsValid(capsule, name)) continue;
+      found = ExportedFrom(*static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, name)));
+    }
+    for (const char* name : {"numpy_dltensor", "dltensor"}) {
+      if (!PyCapsule_IsValid(capsule, name)) continue;
+      found = ExportedFrom(*static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name)));
+    }
+    if (!found.has_value()) Py_RETURN_NONE;
+    return NewView(*std::move(found));
+  });
+}
+
+namespace {
+
+// The Views of a sequence; false with a Python error.
+bool ViewsOf(PyObject* objects, std::vector<View>& views) {
+  const Ref sequence(PySequence_Fast(objects, "copy_to_gpus() takes two sequences of Views"));
+  if (sequence == nullptr) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
+    const View* view = ViewOf(PySequence_Fast_GET_ITEM(sequence.get(), i));
+    if (view == nullptr) return false;
+    views.push_back(*view);
+  }
+  return true;
+}
+
+}  // namespace
+
+PyObject* CopyToGpusOf(PyObject*, PyObject* arguments) {
+  return Guarded(static_cast<PyObject*>(nullptr), [arguments]() -> PyObject* {
+    PyObject* from = nullptr;
+    PyObject* to = nullptr;
+    std::vector<View> sources;
+    std::vector<View> rooms;
+    if (!PyArg_ParseTuple(arguments, "OO:copy_to_gpus", &from, &to)) return nullptr;
+    if (!ViewsOf(from, sources) || !ViewsOf(to, rooms)) return nullptr;
+    const Status copied = WithoutGil([&] { return CopyToGpus(sources, rooms); });
+    if (!copied.ok()) return RaiseBuffer(copied);
+    Py_RETURN_NONE;
+  });
 }
 
 PyObject* CopyToHeapOf(PyObject*, PyObject* object) {

@@ -258,16 +258,28 @@ PyObject* WrapBuffer(PyObject*, PyObject* const* arguments, Py_ssize_t count, Py
                  [=] { return FromBuffer(arguments[0], read_only == Py_False, read_only == Py_True); });
 }
 
+PyObject* WrapConstant(PyObject*, PyObject* object) {
+  return Guarded(static_cast<PyObject*>(nullptr), [object]() -> PyObject* {
+    Ref view(FromBuffer(object, false, true));
+    if (view == nullptr) return nullptr;
+    reinterpret_cast<ViewObject*>(view.get())->view.constant = true;
+    return view.release();
+  });
+}
+
 PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {
   PyObject* interface = nullptr;
   PyObject* owner = nullptr;
   if (!PyArg_ParseTuple(arguments, "O!O:wrap_array_interface", &PyDict_Type, &interface, &owner)) return nullptr;
   return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
-    if (VersionOf(interface) != 3) return Refuse("only version 3 of the array interface is understood");
+    if (VersionOf(interface) != 3) return Refuse("only versions 2 and 3 of the array interface are understood");
     Interface said;
     if (!Read(interface, said)) return nullptr;
     PyObject* data = Get(interface, "data");
-    if (data == nullptr) return FromBuffer(owner, false, false);
+    if (data == nullptr && !PyObject_CheckBuffer(owner))
+      return Refuse(std::string("the array interface of ") + Py_TYPE(owner)->tp_name +
+                    " has no data, and the object no buffer in its place");
+    if (data == nullptr) data = owner;  // the bytes are its own
     if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(said), owner, Host);
     return FromBufferObject(interface, data, std::move(said));
   });

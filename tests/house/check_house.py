@@ -21,8 +21,8 @@ ROOT_FILES = {
 NOT_OURS = {"build", "dist", "__pycache__"}
 LINES_MAX = 350
 
-FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto", "numba", "pyarrow"}
-ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax"}
+FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto", "numba", "pyarrow", "scipy", "cupyx"}
+ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax", "cupyx": "cupy"}
 
 # Room (path prefix, the longest match counts) → prefixes of what its files may include, beside the C++ library and the
 # system. Angle brackets and quotes count alike.

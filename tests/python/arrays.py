@@ -17,6 +17,15 @@ def aligned(shape: tuple[int, ...] = (4, 4), dtype: Any = "float32") -> np.ndarr
     return made
 
 
+def frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same array, which nothing can write any more: neither it nor the owner of its memory."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner.flags.writeable = False
+        owner = owner.base
+    return array
+
+
 def values_of(array: Any) -> Any:
     """What an array of any framework holds, as NumPy's."""
     import torch

@@ -5,6 +5,7 @@ The simulated driver is libcuda.so.1 here, and does what is enqueued only when s
 
 import ctypes
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -163,18 +164,66 @@ def a_host_copy_waits_for_its_producer() -> None:
         assert read(capsule).flags == 2, "IS_COPIED, and nothing else"
         np.from_dlpack(_core.wrap(capsule))[...] = 9
         assert first_byte(view) == 7, "private memory"
-    for wrong in ({"copy": False}, {"stream": 1}):
-        try:
-            view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), **wrong)
-        except BufferError:
-            continue
-        raise AssertionError(wrong)
+    fill(address, 8, producer)
+    streamed = _core.wrap(view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), copy=True, stream=stream()))
+    assert bytes(memoryview(streamed).cast("B")) == bytes([8]) * (4 * COUNT), "there, whatever the stream"
     try:
-        view.__dlpack__(max_version=(1, 0), copy=True, stream=1)
-    except BufferError as error:
-        assert "a copy on the GPU is the consumer's to make" in str(error)
-    else:
-        raise AssertionError("a private copy there")
+        view.__dlpack__(dl_device=(1, 0), max_version=(1, 0), copy=False)
+    except BufferError:
+        return
+    raise AssertionError("no copy")
+
+
+def byte_at(address: int, reader: int) -> int:
+    """What a copy on that stream finds."""
+    room = ctypes.create_string_buffer(4 * COUNT)
+    checked(driver.cuMemcpyDtoHAsync_v2(room, u64(address), ctypes.c_size_t(4 * COUNT), ctypes.c_void_p(reader)))
+    checked(driver.cuStreamSynchronize(ctypes.c_void_p(reader)))
+    return room.raw[0]
+
+
+def a_copy_there_is_queued_on_the_consumers_stream() -> None:
+    address, producer, consumer, other = memory(), stream(), stream(), stream()
+    view = asdlpack(Described(address, stream=producer))
+    for number, reader in ((consumer, consumer), (None, 1), (2, 2), (-1, other)):
+        fill(address, 7, producer)
+        capsule = view.__dlpack__(max_version=(1, 0), copy=True, stream=number)
+        said = read(capsule)
+        copied = said.tensor.data
+        assert said.flags == 2 and copied not in (0, address) and said.tensor.device.type == 2
+        if number == consumer:
+            assert byte_at(copied, other) != 7, "nothing has waited for it"
+        assert byte_at(copied, reader) == 7, number
+        fill(copied, 9, reader)
+        assert byte_at(copied, reader) == 9 and first_byte(view) == 7, "private"
+        del capsule
+    strided = asdlpack(Described(address, stream=producer, shape=(3,), strides=(8,)))
+    assert read(strided.__dlpack__(max_version=(1, 0), copy=True, stream=consumer)).tensor.strides[0] == 1
+    assert read(asdlpack(Described(0, shape=(0, 3))).__dlpack__(max_version=(1, 0), copy=True)).tensor.data in (0, None)
+
+
+def what_is_copied_from_stays_until_it_was_read() -> None:
+    address, consumer = memory(), stream()
+    asked = Asked(address, {"max_version", "stream"})
+    fill(address, 7, consumer)
+    view = _core.wrap(asked)
+    capsule = view.__dlpack__(max_version=(1, 0), copy=True, stream=consumer)
+    copied = read(capsule).tensor.data
+    del view
+    while not asked.producers[-1].deletes:
+        time.sleep(0.001)
+    fill(address, 0, 1)
+    assert byte_at(address, 1) == 0 and byte_at(copied, consumer) == 7, "let go of before it was read"
+
+
+def who_cannot_be_told_of_read_only_memory_gets_a_copy_there() -> None:
+    address, consumer = memory(), stream()
+    fill(address, 7, consumer)
+    view = asdlpack(Described(address, data=(address, True), stream=consumer))
+    old, new = view.__dlpack__(stream=consumer), view.__dlpack__(stream=consumer, max_version=(1, 0))
+    assert _core.wrap(old).address != address, "no flag says what it must not do"
+    assert read(new).flags == 1 and read(new).tensor.data == address
+    assert _core.wrap(view.for_immutable_consumer().__dlpack__(stream=consumer)).address == address
 
 
 class LikeCupy(ModuleType):

@@ -4,6 +4,7 @@ import ctypes
 import weakref
 
 import numpy as np
+from arrays import aligned
 
 from arraybridge import _core
 
@@ -124,6 +125,6 @@ def owned(count=6):
 
 
 def read_only_view():
-    source = np.arange(6, dtype=np.float32)
+    source = aligned((6,))
     source.flags.writeable = False
     return _core.wrap(source), source

@@ -1,10 +1,13 @@
 """Virtual environments of one framework each, made of what is installed here: site-packages of their own that show the
 framework, what it requires, and this package. Nothing is downloaded, and nothing is copied but this package.
+
+`environments.py FOLDER` puts this package into an environment that is there, made of other versions.
 """
 
 import csv
 import importlib.metadata
 import shutil
+import sys
 import venv
 from collections import defaultdict
 from pathlib import Path
@@ -35,10 +38,17 @@ def made(framework: str, folder: Path) -> Path:
     venv.create(folder, symlinks=True, with_pip=False)
     [site] = folder.glob("lib/python3*/site-packages")
     _link(_with_requirements({DISTRIBUTIONS[framework], "numpy"}), site)
+    add_package(folder)
+    return folder / "bin/python"
+
+
+def add_package(folder: Path) -> None:
+    """Copies this package, as it is now, into the environment in `folder`."""
+    [site] = folder.glob("lib/python3*/site-packages")
     package = site / "arraybridge"
+    shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(Path(arraybridge.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "bin"))
     shutil.copy(_core.__file__, package)
-    return folder / "bin/python"
 
 
 def _with_requirements(wanted: set[str]) -> set[str]:
@@ -86,3 +96,7 @@ def _link(wanted: set[str], site: Path) -> None:
                 link.symlink_to(home[path])
         else:
             link.mkdir()
+
+
+if __name__ == "__main__":
+    add_package(Path(sys.argv[1]))

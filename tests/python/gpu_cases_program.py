@@ -125,7 +125,7 @@ def int32_on_a_gpu_is_read_where_it_lies(broker: arraybridge.Broker) -> None:
         for target, device in (("cupy", "cuda:0"), ("torch", "cpu"), ("jax", "cpu")):
             got, plan = broker.convert(tensor, target, explain=True)
             assert plan.device == device and got.on_gpu == (target == "cupy"), (target, plan)
-            assert (got.values() == values).all() and got.held.dtype == "int32", (target, got.values())
+            assert (got.values() == values).all() and got.held.dtype_name == "int32", (target, got.values())
         for target in ("cupy", "torch", "jax", "pyclesperanto"):
             got = arraybridge.convert_memory(tensor, "tensorflow", target, 0)
             assert got.on_gpu and (got.values() == values).all(), target

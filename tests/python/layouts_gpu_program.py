@@ -79,13 +79,13 @@ def made(framework: str, values: Any, layout: str) -> Any:
 def seen(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         return bits(array)
-    if array.held.dtype == "bfloat16" and not array.on_gpu:
+    if array.held.dtype_name == "bfloat16" and not array.on_gpu:
         return np.asarray(array.held.named("uint16", (1, 16, 1)))
     return array.values()
 
 
 def dtype_of(array: Any) -> str:
-    return array.dtype.name if isinstance(array, np.ndarray) else array.held.dtype
+    return array.dtype.name if isinstance(array, np.ndarray) else array.held.dtype_name
 
 
 def address(array: Any) -> int:

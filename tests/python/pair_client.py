@@ -1,4 +1,4 @@
-"""One side of a hand-over, with one framework: `pair_client.py put|get FRAMEWORK ADDRESS`. Prints one JSON line.
+"""One side of a hand-over, with one framework: `pair_client.py put|get FRAMEWORK ADDRESS SOURCES`. Prints one JSON line.
 
 Values are made and compared as Python lists or raw bytes by each framework's own means, so neither side needs NumPy's
 word for the other's.
@@ -13,6 +13,7 @@ import arraybridge
 SHAPES = [(3, 5), (), (0, 4), (2, 3, 4)]
 WIDE = ["int64", "uint64", "float64", "complex128"]
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32", "complex64", *WIDE]
+SOURCES = sys.argv[4].split(",")
 BIG = 1 << 18  # float32: 1 MiB
 
 
@@ -90,7 +91,7 @@ def get(framework: str, broker: arraybridge.Broker) -> dict[str, Any]:
         import jax
 
         jax.config.update("jax_enable_x64", True)
-    return {source: problems(framework, source, broker) for source in ("numpy", "torch", "tensorflow", "jax")}
+    return {source: problems(framework, source, broker) for source in SOURCES}
 
 
 def problems(framework: str, source: str, broker: arraybridge.Broker) -> list[str]:
@@ -116,7 +117,7 @@ def problems(framework: str, source: str, broker: arraybridge.Broker) -> list[st
 
 
 def main() -> None:
-    verb, framework, address = sys.argv[1:]
+    verb, framework, address = sys.argv[1:4]
     with arraybridge.Broker(address, namespace="pairs", start="never") as broker:
         report = globals()[verb](framework, broker)
     report["imported"] = [name for name in ("numpy", "torch", "tensorflow", "jax") if name in sys.modules]

@@ -30,7 +30,7 @@ from arraybridge import (
         (np.array([b"a"]), UnsupportedDtype, "S1"),
         (np.zeros(2, np.longdouble), UnsupportedDtype, "float128"),
         (np.array([(1, None)], [("a", "i4"), ("b", "O")]), UnsupportedDtype, "no framework"),
-        ([1, 2], UnsupportedArray, "int"),
+        ([1, 2], InvalidRequest, "without any array.*numpy.asarray"),
         ("text", UnsupportedArray, "str"),
         (None, UnsupportedArray, "NoneType"),
         ([], InvalidRequest, "without any array"),

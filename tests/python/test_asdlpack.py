@@ -75,13 +75,15 @@ def test_arrays_of_the_frameworks(framework):
             asdlpack(made)
         return
     view = asdlpack(made)
-    assert np.from_dlpack(view).tolist() == values().tolist() and view.dtype in ("float32", "")
+    assert np.from_dlpack(view).tolist() == values().tolist() and view.dtype == "float32"
 
 
-def test_gradients_are_left_behind():
+def test_tensors_with_a_gradient_or_pending_bits_are_refused():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     weight = torch.ones(3, requires_grad=True)
-    assert asdlpack(weight).address == weight.data_ptr() and weight.requires_grad
+    with pytest.raises(UnsupportedArray, match="requires grad"):
+        asdlpack(weight)
+    assert asdlpack(weight.detach()).address == weight.data_ptr()
     for bits in (torch.tensor([1j]).conj(), torch.tensor([1j]).conj().imag):
         with pytest.raises(UnsupportedArray, match="conjugate or negative bit"):
             asdlpack(bits)
@@ -212,11 +214,11 @@ def test_the_array_interface_without_data_is_the_buffers():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": 2}, {"typestr": ">f4"}, {"typestr": "<M8"}, {"typestr": "|V4"}, {"typestr": "<U1"},
+        {"version": 1}, {"version": 4}, {"typestr": ">f4"}, {"typestr": "<M8"}, {"typestr": "|V4"}, {"typestr": "<U1"},
         {"mask": np.zeros(6, "?")}, {"strides": (5, 4)}, {"shape": ...}, {"typestr": ...}, {"shape": (-1, 3)},
         {"typestr": "<f16"},
     ],
-    ids=lambda changes: ", ".join(changes),
+    ids=str,
 )  # fmt: skip
 def test_array_interfaces_that_dlpack_cannot_say(changes):
     with pytest.raises(BufferError):
@@ -315,8 +317,7 @@ def test_the_version_asked_for_is_the_name_of_the_capsule():
         assert f'"{name}"' in repr(view.__dlpack__(max_version=asked))
     assert view.__dlpack_device__() == (1, 0)
     read_only = asdlpack(memoryview(b"abc"))
-    with pytest.raises(BufferError):
-        read_only.__dlpack__()
+    assert "dltensor" in repr(read_only.__dlpack__()), "a copy"
     assert not np.from_dlpack(read_only).flags.writeable
     for stream in (-1, 1, 2, 77):
         with pytest.raises(ValueError):

@@ -110,7 +110,7 @@ def test_08_gradients_bits_and_bfloat16_convert_and_forms_without_memory_are_nam
     bits = torch.tensor([1 + 2j]).conj()
     assert convert_memory(bits, "torch", "numpy")[0] == 1 - 2j and convert_memory(bits.imag, "torch", "jax")[0] == -2
     assert "bfloat16" in str(convert_memory(torch.ones(2, dtype=torch.bfloat16), "torch", "jax").dtype)
-    for form, word in ((torch.eye(2).to_sparse(), "sparse"), (torch.ones(2, device="meta"), "meta")):
+    for form, word in ((torch.eye(2).to_sparse_bsr((1, 1)), "sparse"), (torch.ones(2, device="meta"), "meta")):
         with pytest.raises(UnsupportedArray, match=word):
             convert_memory(form, "torch", "numpy")
 
@@ -139,13 +139,14 @@ def test_10_big_endian_values_come_out_right():
         assert np.asarray(convert_memory(pixels(">f4"), "numpy", target, None)).tolist() == pixels().tolist()
 
 
-def test_11_a_read_only_array_is_a_writable_alias_only_on_request():
+def test_11_a_read_only_array_is_never_a_writable_alias():
     source = pixels()
     source.flags.writeable = False
     tensor = convert_memory(source, "numpy", "torch", None)
     tensor[0, 0] = 9
     assert source[0, 0] == 0
-    assert convert_memory(source, "numpy", "torch", None, copy=False).data_ptr() == source.ctypes.data
+    with pytest.raises(arraybridge.ZeroCopyUnavailable, match="does not know read-only"):
+        convert_memory(source, "numpy", "torch", None, copy=False)
 
 
 @pytest.mark.parametrize("target", ["tensorflow", "jax"])

@@ -132,7 +132,8 @@ def test_a_claim_of_zero_copy_is_an_equal_address_at_every_rank(broker, name, sh
                     got, plan = broker.convert(held, target, copy=copy, explain=True)
                 except ZeroCopyUnavailable as refused:
                     assert copy is False and refused.plan.reasons
-                    assert hidden or target == "tensorflow", (source, target)
+                    constant = source in ("tensorflow", "jax") and target == "torch"  # which would write to it
+                    assert hidden or constant or target == "tensorflow", (source, target)
                     continue
                 assert bits_of(got) == values.tobytes()
                 assert tuple(got.shape) == shape and name in str(got.dtype)

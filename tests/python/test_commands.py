@@ -14,7 +14,7 @@ import pytest
 from processes import ROOT, environment
 
 from arraybridge import adapters, commands, matrix, planner
-from arraybridge.commands import samples, tables
+from arraybridge.commands import doctor, samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 
 
@@ -53,7 +53,7 @@ def test_selftest_says_who_is_left_out_and_asks_nobody_twice():
     missing = [name for name in adapters.NAMES if importlib.util.find_spec(name) is None]
     status, out, err = ask("selftest")
     assert status == 0 and all(name in out.splitlines()[-1] for name in missing), out + err
-    assert not missing or "Not here, or without a device: " in out
+    assert all(f"{name} (not installed)" in out for name in missing)
 
 
 BROKEN = """
@@ -74,11 +74,36 @@ def test_selftest_finds_wrong_values():
     assert done.returncode == 1 and "numpy to torch, float32: convert changed the values" in done.stdout, done.stderr
 
 
+NUMBA_WITHOUT_GPU = """
+import sys, types
+from importlib.machinery import ModuleSpec
+for name in ("numba", "numba.cuda"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__spec__ = ModuleSpec(name, None)
+    sys.modules[name].__version__ = "0.68.1"
+from arraybridge import commands
+sys.exit(commands.main(["selftest", *sys.argv[1:]]))
+"""
+
+
+def test_selftest_without_a_gpu_skips_frameworks_that_have_nothing_else():
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", NUMBA_WITHOUT_GPU, *words], capture_output=True, text=True, env=environment(), check=False
+        )
+        for words in ((), ("numpy", "numba"))
+    ]
+    reason = "its arrays lie on GPUs alone, and this process sees none"
+    assert found[0].returncode == 0 and f"numba ({reason})" in found[0].stdout.splitlines()[-1], found[0]
+    assert "0 failed" in found[0].stdout and "| numba" not in found[0].stdout
+    assert found[1].returncode == 1 and f"numba is not available here: {reason}" in found[1].stdout, "asked for by name"
+
+
 def test_selftest_of_what_is_missing_fails():
     status, out, _ = ask("selftest", "numpy", "cupy")
     assert status == 1 and "cupy is not available here" in out
     status, out, _ = ask("selftest", "cupy")
-    assert (status, out) == (1, "cupy is not available here\n"), "no table of nobody"
+    assert (status, out) == (1, "cupy is not available here: not installed\n"), "no table of nobody"
     status, _, err = ask("selftest", "nump")
     assert status == 2 and "'nump' is no memory type" in err
 
@@ -259,3 +284,20 @@ def test_doctor_says_that_an_import_fails(tmp_path):
     _, out, _ = ask("doctor", "cupy", "-o", "json", PYTHONPATH=str(tmp_path))
     found = {each["what"]: each for each in json.loads(out)}
     assert found["cupy"]["health"] == "problem" and "libcublas.so.12 is missing" in found["cupy"]["finding"]
+
+
+def test_doctor_says_that_a_version_is_too_old(tmp_path):
+    """Of a JAX of another version that is the same otherwise."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif any('doctor.tell' in word for word in sys.orig_argv):\n    import jax\n    jax.__version__ = '0.5.2'\n"
+    )
+    status, out, _ = ask("doctor", "jax", "numpy", "-o", "json", PYTHONPATH=f"{tmp_path}:{environment()['PYTHONPATH']}")
+    found = {each["what"]: each for each in json.loads(out)}
+    assert status == 1 and found["jax"]["health"] == "problem" and found["numpy"]["health"] == "ok"
+    assert found["jax"]["finding"] == "0.5.2 is older than 0.5.3, the oldest version that is tested"
+    assert found["jax"]["mend"] == "pip install 'jax>=0.5.3'"
+
+
+def test_doctor_knows_the_oldest_version_of_every_framework():
+    oldest = {name: doctor.oldest_of(name) for name in doctor._ARRAYS}
+    assert oldest["numpy"] == "1.26.4" and oldest["torch"] == "2.4.1" and all(oldest.values()), oldest

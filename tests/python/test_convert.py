@@ -43,6 +43,10 @@ MAKE = {
 def test_every_host_pair_shares_on_request(source, target):
     nobody = arraybridge.Broker("/nonexistent", start="never")
     array = MAKE[source]()
+    if target == "torch" and source in ("jax", "tensorflow"):  # it would write to a constant
+        with pytest.raises(ZeroCopyUnavailable, match="read_only"):
+            nobody.convert(array, target, copy=False)
+        return
     got, plan = nobody.convert(array, target, copy=False, explain=True)
     assert pointer(got) == pointer(array) and plan.copies == 0
     assert (got is array) == (source == target) == (plan.route == "identity")
@@ -87,10 +91,9 @@ def test_difficult_sources_are_copied_right_and_refused_without_a_copy(broker, s
     got, plan = broker.convert(source, target, explain=True)
     assert plan.copies == 1 and pointer(got) % 64 == 0
     np.testing.assert_array_equal(np.asarray(got), source)
-    if source.strides != (0, 0) or target != "torch":
-        with pytest.raises(ZeroCopyUnavailable) as caught:
-            broker.convert(source, target, copy=False)
-        assert caught.value.plan.reasons
+    with pytest.raises(ZeroCopyUnavailable) as caught:
+        broker.convert(source, target, copy=False)
+    assert caught.value.plan.reasons
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
@@ -199,14 +202,13 @@ def deleted():
 
 
 REFUSED = {
-    "sparse": (lambda: torch.eye(3).to_sparse(), UnsupportedArray, "sparse"),
-    "csr": (lambda: torch.eye(3).to_sparse_csr(), UnsupportedArray, "sparse"),
+    "sparse blocks": (lambda: torch.eye(4).to_sparse_bsr((2, 2)), UnsupportedArray, "sparse"),
+    "sparse and dense": (lambda: torch.ones(2, 2).to_sparse(1), UnsupportedArray, "sparse"),
     "meta": (lambda: torch.ones(3, device="meta"), UnsupportedArray, "meta"),
     "fake": (fake_tensor, UnsupportedArray, "fake"),
     "quantized": (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), UnsupportedArray, "quantized"),
     "nested": (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), UnsupportedArray, "nested"),
     "tf string": (lambda: tf.constant("text"), UnsupportedDtype, "string"),
-    "tf sparse": (lambda: tf.sparse.eye(3), UnsupportedArray, "SparseTensor"),
     "tf ragged": (lambda: tf.ragged.constant([[1], [2, 3]]), UnsupportedArray, "RaggedTensor"),
     "jax key": (lambda: jax.random.key(0), UnsupportedArray, "key"),
     "jax deleted": (deleted, UnsupportedArray, "deleted"),
@@ -307,7 +309,7 @@ def test_asdlpack_of_everything(broker):
     copied = arraybridge.asdlpack(aligned(), copy=True)
     assert not copied.read_only
     share = broker.put(aligned(), "s")
-    assert not arraybridge.asdlpack(share).read_only and share.view().read_only
+    assert arraybridge.asdlpack(share).read_only and share.view().read_only
     text = bytes(map(ord, "Hello!"))  # no constant: that would be what it is compared with
     torch.from_dlpack(arraybridge.asdlpack(text))[0] = 74
     assert text == b"Hello!"

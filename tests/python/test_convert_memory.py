@@ -84,8 +84,11 @@ def test_every_host_pair_keeps_shape_dtype_and_values(source, target):
 @pytest.mark.parametrize("source", HOST)
 def test_copy_true_is_private_and_copy_false_is_shared(source, target):
     array = MAKE[source]()
-    shared = convert_memory(array, source, target, None, copy=False)
-    assert pointer(shared) == pointer(array)
+    if target == "torch" and source in ("jax", "tensorflow"):  # it would write to a constant
+        with pytest.raises(ZeroCopyUnavailable, match="read_only"):
+            convert_memory(array, source, target, None, copy=False)
+    else:
+        assert pointer(convert_memory(array, source, target, None, copy=False)) == pointer(array)
     private = convert_memory(array, source, target, None, copy=True)
     assert private is not array and pointer(private) != pointer(array)
     np.testing.assert_array_equal(np.asarray(private), values())
@@ -100,8 +103,7 @@ def test_what_is_shared_by_itself_and_what_is_copied():
         back = convert_memory(got, constant, "numpy", None)
         assert pointer(back) == pointer(got) and not back.flags.writeable
         assert pointer(convert_memory(got, constant, "torch", None)) != pointer(got)
-    read_only = aligned()
-    read_only.flags.writeable = False
+    read_only = arrays.frozen(aligned())
     assert pointer(convert_memory(read_only, "numpy", "torch", None)) != pointer(read_only)
     assert pointer(convert_memory(read_only, "numpy", "jax", None)) == pointer(read_only)
     assert pointer(convert_memory(read_only, "numpy", "tensorflow", None)) == pointer(read_only)
@@ -320,7 +322,7 @@ def test_gradients_conjugates_negatives_and_variables():
 
 def test_forms_without_memory_are_refused_from_what_to_what():
     with pytest.raises(UnsupportedArray, match="from torch to numpy.*sparse"):
-        convert_memory(torch.eye(3).to_sparse(), "torch", "numpy")
+        convert_memory(torch.eye(4).to_sparse_bsr((2, 2)), "torch", "numpy")
     deleted = jnp.ones(3)
     deleted.delete()
     with pytest.raises(UnsupportedArray, match="from jax to torch.*deleted"):

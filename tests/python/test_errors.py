@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from arraybridge import errors, planner
+from arraybridge.commands.tables import markdown
 
 BROKER = {
     3: (errors.InvalidRequest, ValueError),
@@ -33,7 +34,7 @@ CONVERSION = {
 
 @pytest.mark.parametrize("code", BROKER)
 def test_a_status_becomes_its_class(code):
-    error = errors.from_status(SimpleNamespace(code=code, message="namespace 'a': full", reason="QUOTA"))
+    error = errors.from_status(SimpleNamespace(code=code, message="namespace 'a': full", reason="QUOTA", request=""))
     kind, builtin = BROKER[code]
     assert type(error) is kind
     assert isinstance(error, builtin) and isinstance(error, errors.BrokerError)
@@ -71,3 +72,12 @@ def test_a_refused_copy_carries_its_plan_through_a_pickle():
 
 def test_a_missing_framework_names_its_module():
     assert pickle.loads(pickle.dumps(errors.FrameworkNotAvailable("array", "torch", "detect", "no"))).name == "torch"
+
+
+def test_what_others_wrote_cannot_speak_to_the_terminal() -> None:
+    """Names and dtypes are other processes' words: an error shows them as escapes, and keeps its own line ends."""
+    error = errors.BrokerError("share '\x1b[31mred\u202e' is there\nlook again")
+    assert str(error) == "share '\\x1b[31mred\\u202e' is there\nlook again"
+    assert error.message == "share '\x1b[31mred\u202e' is there\nlook again"
+    assert errors.printable("größe 日本") == "größe 日本"
+    assert "\x1b" not in markdown(["dtype"], [["\x1b[2J"]])

@@ -93,7 +93,7 @@ def test_a_tensor_over_a_share_is_dropped_by_the_graph_that_saved_it(broker):
     assert broker.stats()["client_live_leases"] == before
 
 
-@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+@pytest.mark.parametrize("target", ["numpy", "tensorflow"])
 def test_what_was_exported_outlives_a_donation(broker, target):
     source = jnp.arange(1024, dtype="float32") + 0
     got, plan = broker.convert(source, target, copy=False, explain=True)

@@ -179,6 +179,17 @@ def test_foreign_byte_order_is_swapped_by_one_copy(broker, dtype, target):
     assert array.tobytes() == before
 
 
+def test_foreign_byte_order_stays_in_numpys_own_array_alone(broker):
+    array = np.array([1, 2, 300], ">i4")
+    fields = np.array([(1, 2.5)], [("a", ">i4"), ("b", ">f8")])
+    assert broker.convert(array, "numpy") is array
+    assert arraybridge.convert_memory(array, "numpy", "numpy", None) is array
+    share, tree = broker.put(array), broker.put(fields)
+    for got in (broker.get(share), arraybridge.convert_memory(array, "numpy", "numpy", None, copy=True)):
+        assert got.dtype.str == "<i4" and got.tolist() == [1, 2, 300]
+    assert broker.get(tree).dtype.descr == [("a", "<i4"), ("b", "<f8")] and broker.get(tree).tolist() == [(1, 2.5)]
+
+
 @pytest.mark.parametrize(
     "array",
     [
@@ -288,7 +299,8 @@ def test_more_than_four_gibi_elements_are_counted_in_64_bits(broker):
     huge = np.broadcast_to(np.uint8(7), (2**31 + 8,))
     plan = broker.plan(huge, "tensorflow")
     assert plan.copied_bytes == 2**31 + 8
-    assert broker.convert(huge, "torch", copy=False).shape == (2**31 + 8,)
+    assert np.from_dlpack(arraybridge.asdlpack(huge)).shape == (2**31 + 8,)
+    assert broker.plan(huge, "torch").copied_bytes == 2**31 + 8
 
 
 @pytest.mark.skipif(not LONG, reason="moves 2 GiB: ARRAYBRIDGE_LONG")
@@ -404,27 +416,38 @@ def test_a_jax_result_that_is_still_computed_is_waited_for(broker):
             assert (values_of(broker.convert(multiply(big), target)) == 1500.0**2).all()
 
 
-def test_sharded_jax_arrays_are_refused_by_name(client):
+def test_sharded_jax_arrays_are_refused_by_name_and_replicated_ones_are_their_first_shard(client):
     code = """
-import jax, numpy as np, arraybridge
+import sys, jax, numpy as np, arraybridge
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+assert len(jax.devices()) == 4
 mesh = Mesh(np.array(jax.devices()), "x")
 array = jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, PartitionSpec("x")))
 replicated = jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, PartitionSpec()))
-broker = arraybridge.Broker("/nonexistent", start="never")
-for refused in (array, replicated):
-    for target in ("numpy", "torch", "jax")[:2]:
+broker = arraybridge.Broker(sys.argv[1], namespace="sharded", start="never")
+for target in ("numpy", "torch"):
+    for call in (lambda: broker.convert(array, target), lambda: arraybridge.convert_memory(array, "jax", target, None)):
         try:
-            broker.convert(refused, target)
+            call()
         except arraybridge.UnsupportedArray as error:
             assert "export the shards" in str(error)
         else:
             raise AssertionError(target)
 shards = [broker.convert(shard.data, "numpy", copy=False) for shard in array.addressable_shards]
-assert np.concatenate(shards).tolist() == list(range(8)) and len(shards) == 2
+assert np.concatenate(shards).tolist() == list(range(8)) and len(shards) == 4
+first = arraybridge.asdlpack(replicated.addressable_data(0)).address
+for _ in range(2):
+    for target in ("numpy", "torch", "tensorflow"):
+        for got in (broker.convert(replicated, target), arraybridge.convert_memory(replicated, None, target, None)):
+            assert np.asarray(got).tolist() == list(range(8)), target
+    assert broker.convert(replicated, "numpy", copy=False).ctypes.data == first
+    assert arraybridge.asdlpack(replicated).address == first
+    assert arraybridge.convert_memory(replicated, "jax", "jax", None) is replicated
+broker.put(replicated, "r")
+assert broker.get("r").tolist() == list(range(8))
 print("ok")
 """
-    assert client(code, XLA_FLAGS="--xla_force_host_platform_device_count=2") == "ok\n"
+    assert client(code, XLA_FLAGS="--xla_force_host_platform_device_count=4") == "ok\n"
 
 
 def test_a_variable_is_its_value_at_the_call(broker):

@@ -145,13 +145,33 @@ def test_without_array_api_compat_the_error_says_so(monkeypatch):
         array_namespace(np.ones(1))
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# The oldest versions by distribution, of all that the metadata names but the tests' own.
+OLDEST = {
+    name: version
+    for extra, requirements in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items()
+    for name, version in re.findall(r"([\w-]+)>=([\d.]+)", " ".join(requirements))
+}
+# CuPy cannot load the simulated driver; a card's own run has it (tests/gpu).
+WITHOUT_AN_ENVIRONMENT = {"cupy-cuda12x"}
+
+
 @pytest.mark.parametrize("name", adapters.VERSIONS_MIN)
 def test_an_extra_installs_what_its_adapter_takes(name):
     """pip install arraybridged[NAME] must not bring a version that is refused afterwards."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (requirement,) = extras[name]
-    minimum = tuple(int(part) for part in re.fullmatch(r"[a-z0-9-]+>=([0-9.]+)", requirement).group(1).split("."))
-    assert minimum >= adapters.VERSIONS_MIN[name][: len(minimum)]
+    (oldest,) = {version for each, version in OLDEST.items() if each in (name, f"{name}-cpu", f"{name}-cuda12x")}
+    assert not adapters.is_older(oldest, adapters.VERSIONS_MIN[name])
+
+
+@pytest.mark.parametrize("name", sorted(OLDEST))
+def test_the_oldest_version_that_the_metadata_names_is_tested(name):
+    """`tests/run --only environments`, and numba's by `--only frameworks`."""
+    if name in WITHOUT_AN_ENVIRONMENT:
+        pytest.skip(f"{name} cannot be run without a GPU")
+    folder = ROOT / "deploy/requirements"
+    pages = [page.read_text() for page in (*folder.glob("oldest-*.txt"), folder / "simulated_cuda.txt")]
+    pins = {pin for page in pages for each, pin in re.findall(r"^([\w-]+)==([\d.]+)$", page, re.MULTILINE) if each == name}
+    assert any((pin + ".0.0").startswith(OLDEST[name] + ".") and not pin[len(OLDEST[name]) :].strip(".0") for pin in pins), pins
 
 
 def test_placeholders_are_parts_of_unions():

@@ -1,4 +1,4 @@
-"""put in a process of one framework, get in a process of another: all sixteen pairs, every dtype, zero-copy."""
+"""put in a process of one framework, get in a process of another: all pairs of what is installed, every dtype, zero-copy."""
 
 import importlib.util
 import json
@@ -17,23 +17,22 @@ BRINGS = {"numpy": set(), "torch": {"numpy"}, "tensorflow": {"numpy", "jax"}, "j
 @pytest.fixture(scope="module")
 def reports(address):
     """Each framework's put process, then each framework's get process; what they printed."""
-    if missing := set(FRAMEWORKS) - set(INSTALLED):
-        pytest.skip(f"not installed: {sorted(missing)}")
     return {verb: reports_of(verb, address) for verb in ("put", "get")}
 
 
 def reports_of(verb, address):
-    done = run_together({name: partial(run_client, CLIENT, verb, name, address) for name in FRAMEWORKS})
+    sources = ",".join(INSTALLED)
+    done = run_together({name: partial(run_client, CLIENT, verb, name, address, sources) for name in INSTALLED})
     return {name: json.loads(report.result()) for name, report in done.items()}
 
 
-@pytest.mark.parametrize("target", FRAMEWORKS)
-@pytest.mark.parametrize("source", FRAMEWORKS)
+@pytest.mark.parametrize("target", INSTALLED)
+@pytest.mark.parametrize("source", INSTALLED)
 def test_pair(reports, source, target):
     assert reports["get"][target][source] == []
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("name", INSTALLED)
 @pytest.mark.parametrize("verb", ["put", "get"])
 def test_a_process_loads_only_its_own_framework(reports, verb, name):
     assert set(reports[verb][name]["imported"]) - BRINGS[name] - {name} == set()

@@ -69,8 +69,8 @@ def test_moves_are_copies_and_named():
     assert way(SHARE, TORCH, copy=True) == ("place", "d2d-copy", "cuda:1", 1)
     assert way(ON_HOST, TORCH, device="cuda") == ("place", "h2d", "cuda:0", 1)
     assert way(ON_HOST, CUPY) == ("place", "h2d", "cuda:0", 1)
-    assert way(ON_GPU, TORCH, device="cuda:1") == ("identity", None, "cuda:1", 0)
-    assert way(ON_GPU, CUPY) == ("hand_over", None, "cuda:1", 0)
+    assert way(ON_GPU, TORCH, device="cuda:1") == ("identity", "dlpack", "cuda:1", 0)
+    assert way(ON_GPU, CUPY) == ("hand_over", "dlpack", "cuda:1", 0)
     with pytest.raises(ZeroCopyUnavailable, match="different_device: from cuda:1 to cpu"):
         way(SHARE, NUMPY, copy=False)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import arraybridge
 from arraybridge import SCALING_FUNCTIONS, InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype, scale_dtype
+from arraybridge.commands import samples
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 HOST = ("numpy", "torch", "tensorflow", "jax")
@@ -137,6 +138,25 @@ def test_what_is_no_array_or_has_the_dtype_is_returned_itself():
         scale_dtype(moment, "uint8")
     with pytest.raises(MemoryConversionError, match="torch, not numpy"):
         SCALING_FUNCTIONS["numpy"](torch.ones(2), "uint8")
+
+
+def test_pyclesperanto_scales_ndarrays_into_arrays_of_its_own():
+    """It has none on the host."""
+    if "pyclesperanto" not in samples.installed(["pyclesperanto"]):
+        pytest.skip("pyclesperanto is not installed, or has no device")
+    scale = SCALING_FUNCTIONS["pyclesperanto"]
+    for dtype in ("int32", np.uint8, np.dtype("f4")):
+        values = np.array([[0.0, 0.5], [0.25, 1.0]])
+        got = scale(values, dtype)
+        assert arraybridge.detect_memory_type(got) == "pyclesperanto" and got.dtype == np.dtype(dtype)
+        assert np.array_equal(arraybridge.convert_memory(got, None, "numpy"), scale_dtype(values, dtype))
+    same = scale(np.ones((2, 2), "f4"), "float32")
+    assert arraybridge.detect_memory_type(same) == "pyclesperanto"
+    assert arraybridge.detect_memory_type(scale(got, "uint8")) == "pyclesperanto"
+    with pytest.raises(UnsupportedDtype, match="pyclesperanto has no dtype float64"):
+        scale(values, "float64")
+    with pytest.raises(MemoryConversionError, match="numpy, not torch"):
+        SCALING_FUNCTIONS["torch"](values, "uint8")
 
 
 def test_imaginary_parts_and_missing_dtypes_are_refused():

@@ -148,7 +148,7 @@ def test_array_interface_data_forms():
 
 def test_types_outside_numpys_words():
     view = _core.wrap(Producer(dtype=DType(4, 16, 1)).capsule())
-    assert view.dtype == "bfloat16"
+    assert view.dtype_name == "bfloat16"
     assert not hasattr(view, "__array_interface__")
     assert not hasattr(view, "__cuda_array_interface__")
     with pytest.raises(BufferError, match="bfloat16"):
@@ -161,7 +161,7 @@ def test_types_outside_numpys_words():
 def test_named():
     view = _core.wrap(np.zeros(3, np.uint16))
     other = view.named("bfloat16", (4, 16, 1))
-    assert (other.dtype, other.dtype_code, other.address) == ("bfloat16", (4, 16, 1), view.address)
+    assert (other.dtype_name, other.dtype_code, other.address) == ("bfloat16", (4, 16, 1), view.address)
     assert view.named("mine").dtype_code == (1, 16, 1)
     with pytest.raises(ValueError):
         view.named("float32", (2, 32, 1))

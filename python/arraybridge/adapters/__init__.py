@@ -6,11 +6,14 @@ array of it.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Union, cast
 
+from arraybridge import autograph
 from arraybridge.detect import SUPPORTED_MEMORY_TYPES, memory_type_named, memory_type_of, root_of
 from arraybridge.devices import CUDA, HOST
 from arraybridge.devices import named as named_device
@@ -20,6 +23,7 @@ from arraybridge.errors import (
     InvalidMemoryType,
     MemoryConversionError,
     SourceTypeMismatch,
+    exhausted_by,
 )
 from arraybridge.planner import Caps, Description
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from arraybridge._core import View
     from arraybridge.devices import Device
 
+# Older ones cannot work. The oldest that are tested are those of the package's metadata.
 VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}
 NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
 # What is of no MemoryType: (top module, class, adapter), found by the names of a type's bases alone.
@@ -71,6 +76,13 @@ class Uploader(Protocol):
 
     def upload(self, view: View, device: Device, /) -> Any:
         """Its array on that device of its own, with the values of host memory."""
+
+
+class Roomy(Protocol):
+    """What an adapter has beside, if its framework allocates memory on GPUs that others may fill."""
+
+    def room(self, like: View, number: int, /) -> Any:
+        """Its array on GPU `number` of undefined content: compact, of the shape and dtype of a View."""
 
 
 class MemoryAdapter(Adapter, Protocol):
@@ -119,7 +131,13 @@ def named(framework: str) -> Adapter:
     if framework not in NAMES:
         known = "is not supported yet" if framework in SUPPORTED_MEMORY_TYPES else "is no memory type"
         raise InvalidMemoryType("array", str(framework), "detect", f"{framework!r} {known}; use one of {list(NAMES)}")
-    found = cast(Adapter, importlib.import_module(f"arraybridge.adapters.{framework}"))
+    try:
+        found = cast(Adapter, importlib.import_module(f"arraybridge.adapters.{framework}"))
+    except OSError as error:
+        lack = exhausted_by(error, f"the adapter of {framework} cannot be loaded")
+        if lack is None:
+            raise
+        raise lack from error
     return _loaded.setdefault(str(framework), found)
 
 
@@ -211,7 +229,7 @@ def supports_cuda_array_interface(obj: object) -> bool:
     return hasattr(type(obj), "__cuda_array_interface__")
 
 
-def ensure_module(name: str, minimum: tuple[int, int] = (0, 0)) -> ModuleType:
+def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
     """The module, imported.
 
     Args:
@@ -224,13 +242,21 @@ def ensure_module(name: str, minimum: tuple[int, int] = (0, 0)) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except Exception as error:
+        lack = exhausted_by(error, f"{name} cannot be imported")
+        if lack is not None:
+            raise lack from error
         raise FrameworkNotAvailable("array", name, "detect", f"{name} is not available: {error}") from error
     needed = max(minimum, VERSIONS_MIN.get(name, (0, 0)))
     version = str(getattr(module, "__version__", "0.0"))
-    if _numbers(version) < needed:
+    if is_older(version, needed):
         text = ".".join(map(str, needed))
         raise FrameworkNotAvailable("array", name, "detect", f"{name} {text} is not available: this is {version}")
     return module
+
+
+def is_older(version: str, minimum: tuple[int, ...]) -> bool:
+    """Whether a version, as its module says it, is below this one. What follows the numbers (rc1, +cpu) does not count."""
+    return _numbers(version) < minimum
 
 
 def optional_import(name: str) -> Any:
@@ -293,5 +319,11 @@ class Placeholder:
         return hash(self._name)
 
 
+@functools.cache
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    """(2, 16, 2) of "2.16.2rc1+cpu", (13, 0, 0) of "13"."""
+    found = re.findall(r"\d+", re.split(r"[^\d.]", version)[0])
+    return tuple(map(int, [*found, 0, 0, 0][:3]))
+
+
+autograph.mark_module(__name__)

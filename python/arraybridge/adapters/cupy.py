@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.errors import UnsupportedDtype
+from arraybridge.errors import UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import CODES, COMMON, Caps, Description
+from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -95,11 +96,47 @@ def _filler(array: Any) -> Any:
     return fill
 
 
+def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
+    shape = tuple(map(int, array.shape))
+    if array.format in ("csr", "csc"):
+        return Layout(array.format, shape, matrix=True), [array.indptr, array.indices, array.data]
+    if array.format == "coo":
+        return Layout("coo", shape, matrix=True), [array.row, array.col, array.data]
+    reason = f"a {type(array).__name__} has no parts that every framework knows: pass array.tocsr(), tocsc() or tocoo()"
+    raise UnsupportedArray("cupy", "any", "hand_over", reason)
+
+
+def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
+    return "" if dtypes == {"int32"} else "dtype: CuPy's indices are int32"
+
+
+def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
+    if len(layout.shape) != 2 or max(*layout.shape, parts[-1].size) >= 2**31:
+        reason = f"CuPy has no sparse arrays of the shape {layout.shape}: they have two dimensions, and indices of int32"
+        raise UnsupportedArray("array", "cupy", "hand_over", reason)
+    cupy, sparse = _cupy(), ensure_module("cupyx.scipy.sparse")
+    with cupy.cuda.Device(parts[-1].device.id):
+        *indices, data = [each.astype("int32", copy=False) for each in parts[:-1]] + [parts[-1]]
+        if layout.format != "coo":
+            starts, inner = indices
+            return getattr(sparse, f"{layout.format}_matrix")((data, inner, starts), shape=layout.shape)
+        if layout.indices != "apart":
+            whole = indices[0] if layout.indices == "by_axis" else indices[0].T
+            indices = [whole[0], whole[1]]
+        return sparse.coo_matrix((data, (indices[0], indices[1])), shape=layout.shape)
+
 def gpus() -> Sequence[int]:
     try:
         return range(_cupy().cuda.runtime.getDeviceCount())
     except RuntimeError:  # CuPy without a driver, or without a GPU
         return ()
+
+
+def room(like: View, number: int) -> Any:
+    """An array on GPU `number` of undefined content: compact, of the shape and dtype of a View."""
+    cupy = _cupy()
+    with cupy.cuda.Device(number):
+        return cupy.empty(like.shape, numpy_adapter.dtype_of(like.dtype_name))
 
 
 def uploaded(source: View, number: int) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from arraybridge import _core
-from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype
+from arraybridge import _core, interfaces
+from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
 
+_Reader = Callable[[Any], _core.View | None]  # None: the object does not speak the protocol
 _DLPACK: Final = ("__dlpack__", "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__")
 
 
@@ -28,45 +30,80 @@ def export(source: Any) -> _core.View:
     Raises:
         UnsupportedArray: it speaks none, or refuses this array.
     """
-    if isinstance(source, _core.View):
-        return source
+    return source if isinstance(source, _core.View) else _read(source, _READERS)
+
+
+def export_by(source: Any, protocol: str) -> _core.View:
+    """A View of it by this protocol alone: "dlpack", "buffer", or one of `interfaces`.
+
+    Raises:
+        UnsupportedArray: it does not speak it, or refuses this array.
+    """
+    return _read(source, {protocol: _READERS[protocol]})
+
+
+def _read(source: Any, readers: Mapping[str, _Reader]) -> _core.View:
     kind = type(source)
     try:
-        if speaks_dlpack(kind):
-            return _core.wrap(source)
-        interface = _cuda_interface(source)
-        if interface is not None:
-            return _core.wrap_cuda_array_interface(interface, source)
-        interface = getattr(source, "__array_interface__", None) if hasattr(kind, "__array_interface__") else None
-        if isinstance(interface, dict):
-            return _core.wrap_array_interface(interface, source)
-        if _has_buffer(source):
-            return _core.wrap_buffer(source)
+        for read in readers.values():
+            view = read(source)
+            if view is not None:
+                return view
     except BrokerError:
         raise
     except Exception as error:
         # Producers raise any builtin, and classes that are none.
+        lack = exhausted_by(error, f"{kind.__name__} cannot be read")
+        if lack is not None:
+            raise lack from error
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
-    reason = f"{kind.__name__} speaks no array protocol; make an array of it first, with numpy.asarray for example"
+    what = "no array protocol" if len(readers) > 1 else f"no {next(iter(readers))}"
+    reason = f"{kind.__name__} speaks {what}; make an array of it first, with numpy.asarray for example"
     raise UnsupportedArray(kind.__name__, "any", "asdlpack", reason)
 
 
-def speaks_dlpack(kind: type) -> bool:
-    """Whether objects of this class can be asked for DLPack, or are it. Reads the class alone."""
-    return kind.__name__ == "PyCapsule" or any(hasattr(kind, name) for name in _DLPACK)
+def _by_dlpack(source: Any) -> _core.View | None:
+    return _core.wrap(source) if speaks_dlpack(source) else None
+
+
+def _by_cuda_interface(source: Any) -> _core.View | None:
+    said = interfaces.of_gpu(source)
+    return None if said is None else _core.wrap_cuda_array_interface(said, source)
+
+
+def _by_buffer(source: Any) -> _core.View | None:
+    return _core.wrap_buffer(source) if _has_buffer(source) else None
+
+
+def _by_interface(form: Callable[[object], interfaces.Interface | None]) -> _Reader:
+    def read(source: Any) -> _core.View | None:
+        said = form(source)
+        return None if said is None else _core.wrap_array_interface(said, source)
+
+    return read
+
+
+# In the order in which they are tried.
+_READERS: Final[Mapping[str, _Reader]] = {
+    "dlpack": _by_dlpack,
+    interfaces.CUDA: _by_cuda_interface,
+    **{name: _by_interface(form) for name, form in interfaces.FORMS.items()},
+    "buffer": _by_buffer,
+}
+
+
+def speaks_dlpack(source: object) -> bool:
+    """Whether an object can be asked for DLPack, or is it. Reads its class, and its own attributes."""
+    kind = type(source)
+    if kind.__name__ == "PyCapsule" or any(hasattr(kind, name) for name in _DLPACK):
+        return True
+    own = getattr(source, "__dict__", None) if not isinstance(source, type) else None
+    return isinstance(own, dict) and _DLPACK[0] in own
 
 
 def readable(source: object) -> bool:
     """Whether `export` knows a protocol that this object speaks. Takes nothing from it."""
-    kind = type(source)
-    interfaces = ("__cuda_array_interface__", "__array_interface__")
-    return speaks_dlpack(kind) or any(hasattr(kind, word) for word in interfaces) or _has_buffer(source)
-
-
-def _cuda_interface(source: Any) -> dict[str, Any] | None:
-    # Arrays that can be on either kind of device have the attribute on one of them only.
-    found = getattr(source, "__cuda_array_interface__", None) if hasattr(type(source), "__cuda_array_interface__") else None
-    return found if isinstance(found, dict) else None
+    return speaks_dlpack(source) or interfaces.speaks(source) or _has_buffer(source)
 
 
 def _has_buffer(source: Any) -> bool:
@@ -92,7 +129,7 @@ def described(view: _core.View, framework: str, kind: str = "memfd") -> Descript
     Raises:
         UnsupportedDtype: they contradict each other, or nobody knows them.
     """
-    name = view.dtype or NAMES.get(view.dtype_code, "")
+    name = view.dtype_name or NAMES.get(view.dtype_code, "")
     if CODES.get(name, view.dtype_code) != view.dtype_code or not (name in CODES or name.startswith(OPAQUE_PREFIXES)):
         raise UnsupportedDtype(framework, "any", "hand_over", f"unknown dtype {name[:64]!r} of code {view.dtype_code}")
     return Description(
@@ -103,6 +140,7 @@ def described(view: _core.View, framework: str, kind: str = "memfd") -> Descript
         strides=None if view.compact else view.strides,
         address=view.address,
         read_only=view.read_only,
+        may_change="" if view.constant or not view.read_only else "nothing says whether its owner writes to it",
         device=view.device,
         kind=kind,
     )

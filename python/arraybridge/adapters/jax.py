@@ -17,6 +17,7 @@ from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.errors import UnsupportedArray
 from arraybridge.planner import COMMON, FLOAT8, Caps, Description
+from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -51,9 +52,10 @@ def caps() -> Caps:
 
 def describe(array: Any) -> Description:
     _refuse_formless(array)
+    array = _one(array)
     if _platform(array) == "gpu":
-        return replace(generic.described(export(array), "jax"), read_only=True)
-    return replace(numpy_adapter.describe(_alias(array)), framework="jax")
+        return replace(generic.described(export(array), "jax"), read_only=True, may_change="")
+    return replace(numpy_adapter.described(_alias(array)), framework="jax")
 
 
 def location(array: Any) -> devices.Device | None:
@@ -69,9 +71,10 @@ def location(array: Any) -> devices.Device | None:
 
 
 def export(array: Any) -> View:
+    array = _one(array)
     if _platform(array) == "gpu":
         return _core.wrap(array)
-    return numpy_adapter.export(_alias(array))
+    return numpy_adapter.export(_alias(array)).protected(constant=True).plain()
 
 
 def view(view: View) -> Any:
@@ -125,7 +128,7 @@ def quick(dtype: str) -> Callable[[View], Any]:
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
-    return _core.wrap_buffer if kind.__name__ == "ArrayImpl" and not _has_gpus(_jax()) else None
+    return _core.wrap_constant if kind.__name__ == "ArrayImpl" and not _has_gpus(_jax()) else None
 
 
 @functools.cache
@@ -135,6 +138,59 @@ def _jax() -> Any:
     ensure_module("jax.dlpack")
     return jax
 
+
+def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
+    sparse = _sparse()
+    kind, shape = type(array), tuple(array.shape)
+    if not isinstance(array, (sparse.BCOO, sparse.BCSR)):
+        reason = f"an array of {kind.__name__} has no parts that every framework knows: pass a BCOO or BCSR"
+        raise UnsupportedArray("jax", "any", "hand_over", reason)
+    if array.n_batch or array.n_dense:
+        dimensions = f"{array.n_batch} batch and {array.n_dense} dense dimensions"
+        reason = f"a {kind.__name__} of {dimensions} is JAX's alone: pass one without"
+        raise UnsupportedArray("jax", "any", "hand_over", reason)
+    for part in (array.data, array.indices):
+        _refuse_formless(part)
+    if isinstance(array, sparse.BCSR):
+        count = int(array.indptr[-1])  # what lies behind the last one is padding
+        padded = count < array.nse
+        indices, data = (array.indices[:count], array.data[:count]) if padded else (array.indices, array.data)
+        return Layout("csr", shape), [array.indptr, indices, data]
+    inside = (array.indices < _jax().numpy.asarray(shape, array.indices.dtype)).all(axis=1)
+    layout = Layout("coo", shape, "by_value", sorted=bool(array.indices_sorted and array.unique_indices))
+    if inside.all():
+        return layout, [array.indices, array.data]
+    return layout, [array.indices[inside], array.data[inside]]  # indices outside are padding
+
+
+def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
+    if layout.format == "csc":
+        return "layout: JAX has no compressed columns: an index of each value is made"
+    if layout.format == "coo" and layout.indices != "by_value":
+        return "layout: JAX has the indices value by value"
+    return ""
+
+
+def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
+    numpy, sparse = _jax().numpy, _sparse()
+    *indices, data = parts
+    if layout.format == "csr":
+        return sparse.BCSR((data, indices[1], indices[0]), shape=layout.shape)
+    if layout.format == "csc":
+        starts, rows = indices
+        columns = numpy.arange(len(starts) - 1, dtype=rows.dtype)
+        columns = numpy.repeat(columns, numpy.diff(starts), total_repeat_length=len(rows))
+        whole = numpy.stack([rows, columns], axis=1)
+    elif layout.indices == "apart":
+        whole = numpy.stack(indices, axis=1)
+    else:
+        whole = indices[0] if layout.indices == "by_value" else indices[0].T
+    return sparse.BCOO((data, whole), shape=layout.shape, indices_sorted=layout.sorted, unique_indices=layout.sorted)
+
+
+@functools.cache
+def _sparse() -> Any:
+    return ensure_module("jax.experimental.sparse")
 
 def _alias(array: Any) -> Any:
     # The array's own read-only NumPy alias, which also has bfloat16 and float8 and waits until the value is there.
@@ -150,12 +206,17 @@ def _refuse_formless(array: Any) -> None:
         form = f"an array of {array.dtype}"
     elif array.is_deleted():
         form = "a deleted or donated array"
-    elif len(array.sharding.device_set) > 1:
+    elif len(array.sharding.device_set) > 1 and not array.is_fully_replicated:
         form = "an array sharded over several devices (export the shards)"
     elif _platform(array) not in ("cpu", "gpu"):
         form = f"an array on {next(iter(array.sharding.device_set))}"
     if form is not None:
         raise UnsupportedArray("jax", "any", "hand_over", f"{form} has no memory that can be handed on")
+
+
+def _one(array: Any) -> Any:
+    """The array itself, or of one that every device has whole, the first device's."""
+    return array if len(array.sharding.device_set) == 1 else array.addressable_data(0)
 
 
 def _platform(array: Any) -> str:

@@ -1,11 +1,14 @@
 """Numba's CUDA device arrays: the CUDA array interface, version 3, and nothing else.
 
-Their stream is the one that they were made with; numba.cuda.as_cuda_array waits for the View's.
+Their stream is the one that they were made with; numba.cuda.as_cuda_array waits for the View's. Numba copies and indexes
+in whichever context is current, where memory of another GPU may not be mapped: with several GPUs, arrays of this adapter
+select the context of their own.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +29,11 @@ CAPS: Final = Caps(
     dtypes=COMMON,
     devices=frozenset({devices.CUDA}),
 )
+# The methods of Numba's arrays that copy, launch a kernel, or make an array of the same memory.
+_ON_ITS_GPU: Final = (
+    "__getitem__", "__setitem__", "bind", "copy_to_device", "copy_to_host", "get_ipc_handle", "getitem", "ravel", "reshape",
+    "setitem", "squeeze", "transpose", "view",
+)  # fmt: skip
 
 
 def caps() -> Caps:
@@ -38,7 +46,7 @@ def describe(array: Any) -> Description:
     if described.strides is None:
         return described
     # Only Numba itself copies what is strided on a GPU.
-    return replace(described, fill=_filler(array))
+    return replace(described, fill=_filler(array, described.device[1]))
 
 
 def export(array: Any) -> View:
@@ -47,14 +55,40 @@ def export(array: Any) -> View:
 
 def plain(array: Any) -> Any:
     """Its array without gaps, in memory of the same device."""
-    made = _cuda().device_array(array.shape, array.dtype)
-    made.copy_to_device(array)
-    _cuda().synchronize()
-    return made
+    with _cuda().gpus[export(array).device[1]]:
+        made = _cuda().device_array(array.shape, array.dtype)
+        made.copy_to_device(array)
+        _cuda().synchronize()
+        return made
 
 
 def view(view: View) -> Any:
-    return _cuda().as_cuda_array(view)
+    cuda = _cuda()
+    with cuda.gpus[view.device[1]]:
+        made = cuda.as_cuda_array(view)
+    if len(cuda.gpus) > 1:
+        kind: Any = type(made)
+        made.__class__ = _class_that_selects(kind)
+    return made
+
+
+@functools.cache
+def _class_that_selects(kind: Any) -> type:
+    """Numba's class with the methods of _ON_ITS_GPU in the context that its array was made in."""
+    methods = {name: _selecting(getattr(kind, name)) for name in _ON_ITS_GPU if hasattr(kind, name)}
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+
+
+def _selecting(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def selected(array: Any, *args: Any, **kwargs: Any) -> Any:
+        with _cuda().gpus[array.gpu_data.context.device.id]:
+            result = method(array, *args, **kwargs)
+        if type(result) is type(array).__base__:  # Numba names its own class, whatever class it is asked through
+            result.__class__ = type(array)
+        return result
+
+    return selected
 
 
 @functools.cache
@@ -63,9 +97,10 @@ def _cuda() -> Any:
     return ensure_module("numba.cuda")
 
 
-def _filler(array: Any) -> Any:
+def _filler(array: Any, number: int) -> Any:
     def fill(target: View) -> None:
-        view(target).copy_to_device(array)
-        _cuda().synchronize()
+        with _cuda().gpus[number]:
+            view(target).copy_to_device(array)
+            _cuda().synchronize()
 
     return fill

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core, devices
-from arraybridge.adapters import ensure_module
+from arraybridge.adapters import ensure_module, named
 from arraybridge.errors import InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype
+from arraybridge.owners import owner_of
 from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def caps() -> Caps:
 
 
 def describe(array: Any) -> Description:
+    return described(array, "" if array.flags.writeable else owner_of(array).may_change)
+
+
+def described(array: Any, may_change: str = "") -> Description:
+    """An ndarray, NumPy's own or one over another framework's memory, in the planner's words."""
     refuse_masked(array)
     name, code = _traveling(array.dtype)
     itemsize = array.dtype.itemsize
@@ -53,7 +59,7 @@ def describe(array: Any) -> Description:
         shape = (*shape, itemsize)
         if not array.flags.c_contiguous:
             obstacles.append("layout: a structured array that is not compact")
-    elif any(stride % itemsize for stride in array.strides):
+    elif array.size and any(stride % itemsize for stride, size in zip(array.strides, shape, strict=True) if size > 1):
         obstacles.append("layout: strides that are no multiple of the item size")
     else:
         strides = tuple(stride // itemsize for stride in array.strides)
@@ -65,6 +71,7 @@ def describe(array: Any) -> Description:
         strides=strides,
         address=array.__array_interface__["data"][0],
         read_only=not array.flags.writeable,
+        may_change=may_change,
         obstacles=tuple(obstacles),
         fill=filler(array) if obstacles else None,
     )
@@ -88,16 +95,16 @@ def export(array: Any) -> View:
     plain = np.asarray(array)
     if name.startswith(STRUCT):
         flat = plain.reshape(-1).view(np.uint8).reshape((*plain.shape, plain.dtype.itemsize))
-        return _core.wrap(flat).named(name)
+        return _wrapper()(flat).named(name)
     if name not in CODES:
-        return _core.wrap(plain.view(np.int64)).named(name)
+        return _wrapper()(plain.view(np.int64)).named(name)
     if name in _VIA_ML_DTYPES:
-        return _core.wrap(plain.view(f"u{code[1] // 8}")).named(name, code)
-    return _core.wrap(plain)
+        return _wrapper()(plain.view(f"u{code[1] // 8}")).named(name, code)
+    return _wrapper()(plain)
 
 
 def view(view: View) -> Any:
-    name = view.dtype
+    name = view.dtype_name
     if name in COMMON or not name:
         return _array(view)
     if name in _VIA_ML_DTYPES:
@@ -122,7 +129,19 @@ def module() -> Any:
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
-    return _core.wrap if kind is ensure_module("numpy").ndarray else None
+    return _wrapper() if kind is ensure_module("numpy").ndarray else None
+
+
+def straight(target: str) -> Callable[[Any], View] | None:
+    """How ordinary arrays become Views for a framework whose arrays are constant. None: for others."""
+    return _constant if named(target).caps().read_only == "immutable" else None
+
+
+def _constant(array: Any) -> View:
+    found = _core.wrap(array)
+    if found.read_only and owner_of(array).may_change:
+        raise UnsupportedArray("numpy", "any", "hand_over", "there is something to say about it")
+    return found
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
@@ -142,10 +161,10 @@ def narrowed(source: View, dtype: str) -> View:
     if target.kind in "iu" and array.size:
         limits = np.iinfo(target)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise MemoryConversionError(source.dtype, dtype, "place", f"a value does not fit into {dtype}")
+            raise MemoryConversionError(source.dtype_name, dtype, "place", f"a value does not fit into {dtype}")
     result = _aligned(target, array.shape)
     np.copyto(result, array, casting="unsafe")
-    return _core.wrap(result)
+    return _wrapper()(result)
 
 
 def room(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
@@ -155,8 +174,8 @@ def room(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
         dtype, code, shape: as the array travels.
     """
     if dtype in COMMON:
-        return _core.wrap(_aligned(dtype, shape))
-    return _core.wrap(_aligned(f"{'i' if code[0] == 0 else 'u'}{code[1] // 8}", shape)).named(dtype, code)
+        return _wrapper()(_aligned(dtype, shape))
+    return _wrapper()(_aligned(f"{'i' if code[0] == 0 else 'u'}{code[1] // 8}", shape)).named(dtype, code)
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -268,11 +287,21 @@ def _array(view: View) -> Any:
 
 
 @functools.cache
+def _wrapper() -> Callable[[Any], View]:
+    """How ndarrays become Views."""
+    # Before 2.1 NumPy's DLPack is unversioned: it has no word for read-only memory and refuses it. Its buffers have.
+    return _core.wrap if _version() >= (2, 1) else _core.wrap_buffer
+
+
+@functools.cache
 def _importer() -> Callable[[View], Any]:
     np = ensure_module("numpy")
     # Up to NumPy 2.2.4 whatever came by DLPack was read-only; the buffer protocol tells, and takes five times as long.
-    recent = tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 3)
-    return cast(Callable[["View"], Any], np.from_dlpack if recent else np.asarray)
+    return cast(Callable[["View"], Any], np.from_dlpack if _version() >= (2, 3) else np.asarray)
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in ensure_module("numpy").__version__.split(".")[:2])
 
 
 def _traveling(dtype: Any) -> tuple[str, Code]:

@@ -32,6 +32,9 @@ CAPS: Final = Caps(
     in_one_dimension=frozenset({"bool"}),  # a Tensor would make numbers of them
 )
 
+# PyArrow shares an ndarray's memory without a copy, and a buffer does not say so.
+MAY_CHANGE: Final = "PyArrow does not say whether an ndarray that can be written has its memory"
+
 
 def caps() -> Caps:
     _pyarrow()
@@ -44,22 +47,25 @@ def describe(array: Any) -> Description:
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
         raise UnsupportedDtype("pyarrow", "any", "hand_over", f"no framework can be handed PyArrow's type {array.type}")
     if isinstance(array, pyarrow.Tensor):
-        return replace(numpy_adapter.describe(_alias(array)), framework="pyarrow")
+        return _described(array)
     if array.null_count:
         reason = f"{array.null_count} nulls would be lost: fill_null first"
         raise UnsupportedArray("pyarrow", "any", "hand_over", reason)
     obstacle = _obstacle(array)
     if not obstacle:
-        return replace(numpy_adapter.describe(_alias(array)), framework="pyarrow")
+        return _described(array)
     values = array.to_numpy() if isinstance(array, pyarrow.ChunkedArray) else array.to_numpy(zero_copy_only=False)
-    described = numpy_adapter.describe(values)
     return replace(
-        described,
+        numpy_adapter.described(values),
         framework="pyarrow",
         read_only=True,
         obstacles=(obstacle,),
         fill=numpy_adapter.filler(values),
     )
+
+
+def _described(array: Any) -> Description:
+    return replace(numpy_adapter.described(_alias(array), MAY_CHANGE), framework="pyarrow")
 
 
 def export(array: Any) -> View:

@@ -18,6 +18,7 @@ from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import COMMON, FLOAT8, Caps, Description
+from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -34,6 +35,10 @@ CAPS: Final = Caps(
     settled=True,
 )
 _HIDDEN: Final = "layout: TensorFlow shows nobody the memory of a float8 without dimensions"
+_SYMBOLIC: Final = (
+    "a symbolic tensor (inside tf.function, or a Keras input) has no values yet and no memory that can be handed on: "
+    "convert outside, or call the conversion by tf.py_function"
+)
 _GPU_CAPS: Final = replace(CAPS, devices=frozenset({devices.CPU, devices.CUDA}))
 
 
@@ -46,9 +51,9 @@ def describe(tensor: Any) -> Description:
     value = _value(tensor)
     _refuse_formless(value)
     if _on_gpu(value):
-        return replace(generic.described(_in_capsule(value), "tensorflow"), read_only=True)
+        return replace(generic.described(_in_capsule(value), "tensorflow"), read_only=True, may_change="")
     alias = _alias(value)
-    described = replace(numpy_adapter.describe(alias), framework="tensorflow", read_only=True)
+    described = replace(numpy_adapter.described(alias), framework="tensorflow", read_only=True)
     if not _is_hidden(value):
         return described
     return replace(described, obstacles=(_HIDDEN,), fill=numpy_adapter.filler(alias))
@@ -63,11 +68,13 @@ def location(tensor: Any) -> devices.Device | None:
 
 def export(tensor: Any) -> View:
     value = _value(tensor)
-    return _in_capsule(value) if _on_gpu(value) else numpy_adapter.export(_alias(value))
+    if _on_gpu(value):
+        return _in_capsule(value)
+    return numpy_adapter.export(_alias(value)).protected(constant=True).plain()
 
 
 def view(view: View) -> Any:
-    if view.dtype in CAPS.by_value:
+    if view.dtype_name in CAPS.by_value:
         return _tensorflow().constant(numpy_adapter.view(view))
     if view.device[0] != devices.CUDA:
         return _importer()(view)
@@ -79,7 +86,7 @@ def view(view: View) -> Any:
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
     # The buffer protocol would fetch what is on a GPU.
-    return _core.wrap_buffer if kind.__name__ == "EagerTensor" and not _physical_gpus(_tensorflow()) else None
+    return _core.wrap_constant if kind.__name__ == "EagerTensor" and not _physical_gpus(_tensorflow()) else None
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
@@ -100,7 +107,7 @@ def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None
     def aliased(tensor: Any) -> tuple[Any, Hashable] | View:
         found = tensor._numpy_internal()  # what its buffer protocol asks, too
         if type(found) is not ndarray:
-            return _core.wrap_buffer(tensor)  # without dimensions it is a scalar
+            return _core.wrap_constant(tensor)  # without dimensions it is a scalar
         found.setflags(write=False)
         return found, found.dtype
 
@@ -179,7 +186,7 @@ def _refuse_formless(tensor: Any) -> None:
         reason = f"a {kind} has no memory that can be handed on: it is several tensors (to_tensor, tf.sparse.to_dense, or its parts)"
         raise UnsupportedArray("tensorflow", "any", "hand_over", reason)
     if tensorflow.is_symbolic_tensor(tensor):
-        raise UnsupportedArray("tensorflow", "any", "hand_over", "a symbolic tensor has no memory that can be handed on")
+        raise UnsupportedArray("tensorflow", "any", "hand_over", _SYMBOLIC)
     # Before anything touches the memory: a string tensor aborts the process in its own export.
     if tensor.dtype.name not in CAPS.dtypes and tensor.dtype.name not in CAPS.by_value:
         raise UnsupportedDtype(
@@ -231,6 +238,34 @@ def _cuda_numbers() -> list[int]:
 def _physical_gpus(tensorflow: Any) -> list[Any]:
     return list(tensorflow.config.list_physical_devices("GPU"))
 
+
+def sparse_parts(tensor: Any) -> tuple[Layout, list[Any]] | None:
+    if tensor.shape.rank is None or not tensor.shape.is_fully_defined():
+        return None  # symbolic
+    return Layout("coo", tuple(tensor.shape.as_list()), "by_value"), [tensor.indices, tensor.values]
+
+
+def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
+    if layout.format != "coo":
+        return "layout: TensorFlow has no compressed rows or columns: an index of each value is made"
+    if layout.indices != "by_value":
+        return "layout: TensorFlow has the indices value by value"
+    return "" if dtypes == {"int64"} else "dtype: TensorFlow's indices are int64"
+
+
+def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
+    tensorflow = _tensorflow()
+    *indices, values = [tensorflow.cast(each, tensorflow.int64) for each in parts[:-1]] + [parts[-1]]
+    if layout.format != "coo":
+        starts, inner = indices
+        outer = tensorflow.range(starts.shape[0] - 1, dtype=tensorflow.int64)
+        outer = tensorflow.repeat(outer, starts[1:] - starts[:-1])
+        indices = [outer, inner] if layout.format == "csr" else [inner, outer]
+    if len(indices) > 1 or layout.indices == "apart":
+        whole = tensorflow.stack(indices, axis=1)
+    else:
+        whole = indices[0] if layout.indices == "by_value" else tensorflow.transpose(indices[0])
+    return tensorflow.SparseTensor(whole, values, layout.shape)
 
 def gpus() -> Sequence[int]:
     return tuple(dict.fromkeys(_cuda_numbers()))

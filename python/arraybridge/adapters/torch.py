@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from arraybridge import _core, devices
 from arraybridge.adapters import ensure_module
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import CODES, COMMON, FLOAT8, Caps, Description
+from arraybridge.planner import CODES, COMMON, DETACHED, FLOAT8, Caps, Description
+from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -29,6 +30,7 @@ CAPS: Final = Caps(
     devices=frozenset({devices.CPU, devices.CUDA}),
     settled=True,
 )
+_SPARSE: Final = {"torch.sparse_coo": "coo", "torch.sparse_csr": "csr", "torch.sparse_csc": "csc"}
 
 
 def caps() -> Caps:
@@ -56,10 +58,18 @@ def describe(tensor: Any) -> Description:
         address=tensor.data_ptr(),
         read_only=False,
         obstacles=obstacles,
-        notes=("detached: the result has no gradient",) if tensor.requires_grad else (),
+        notes=(DETACHED,) if tensor.requires_grad else (),
         fill=_filler(tensor) if itself else None,
         device=(devices.CUDA, tensor.device.index) if tensor.is_cuda else devices.HOST,
     )
+
+
+def duplicate(tensor: Any, where: devices.Device) -> Any:
+    """A private copy there, through which gradients flow to the tensor; None: it has none."""
+    if not tensor.requires_grad:
+        return None
+    torch = _torch()
+    return tensor.to("cpu" if where == devices.HOST else f"cuda:{where[1]}", copy=True, memory_format=torch.contiguous_format)
 
 
 def location(tensor: Any) -> devices.Device | None:
@@ -212,9 +222,54 @@ def _is_one_of(tensor: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(tensor, kind)
 
 
+def sparse_parts(tensor: Any) -> tuple[Layout, list[Any]] | None:
+    try:
+        if tensor.layout is _torch().strided:
+            return None
+        format = _SPARSE.get(str(tensor.layout))
+        # A batch of matrices and a dense dimension in each value are torch's and JAX's alone.
+        if format is None or not tensor.ndim or tensor.dense_dim() or (format != "coo" and tensor.ndim != 2):
+            return None
+    except Exception:
+        return None  # it is asked again, and says why not
+    plain, shape = tensor.detach(), tuple(tensor.shape)
+    if format == "coo":
+        return Layout("coo", shape, "by_axis", sorted=tensor.is_coalesced()), [plain._indices(), plain._values()]
+    if format == "csr":
+        return Layout("csr", shape), [plain.crow_indices(), plain.col_indices(), plain.values()]
+    return Layout("csc", shape), [plain.ccol_indices(), plain.row_indices(), plain.values()]
+
+
+def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
+    if layout.format != "coo":
+        return "dtype: torch's indices are all of one dtype" if len(dtypes) > 1 else ""
+    if layout.indices == "apart":
+        return "layout: torch has the indices of all axes in one tensor"
+    return "" if dtypes == {"int64"} else "dtype: torch's indices of a COO tensor are int64"
+
+
+def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
+    torch = _torch()
+    *indices, values = parts
+    if layout.format != "coo":
+        make = torch.sparse_csr_tensor if layout.format == "csr" else torch.sparse_csc_tensor
+        if indices[0].dtype != indices[1].dtype:
+            indices = [each.long() for each in indices]
+        return make(*indices, values, layout.shape, check_invariants=False)  # of a share's they were checked
+    whole = torch.stack([each.long() for each in indices]) if layout.indices == "apart" else indices[0].long()
+    by_axis = whole.t() if layout.indices == "by_value" else whole
+    made = torch.sparse_coo_tensor(by_axis, values, layout.shape, check_invariants=False)
+    return made._coalesced_(True) if layout.sorted else made
+
 def gpus() -> Sequence[int]:
     torch = ensure_module("torch")
     return range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+
+
+def room(like: View, number: int) -> Any:
+    """A tensor on GPU `number` of undefined content: compact, of the shape and dtype of a View."""
+    torch = _torch()
+    return torch.empty(like.shape, dtype=getattr(torch, like.dtype_name), device=f"cuda:{number}")
 
 
 def uploaded(source: View, number: int) -> Any:

@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -111,10 +112,30 @@ def framework(name: str) -> Finding:
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     told = done.stdout.rpartition(_MARK)[2].strip()
     if done.returncode == 0 and told:
-        return Finding(name, "ok", told)
+        return _of_version(name, told)
     last = done.stderr.strip().rpartition("\n")[2]
     why = f"ends the process by signal {-done.returncode}" if done.returncode < 0 else f"fails: {last}"
     return Finding(name, "problem", f"its import {why}", f"{mend} --force-reinstall")
+
+
+def _of_version(name: str, told: str) -> Finding:
+    """The finding of a framework that works: whether its version is one that this package's metadata names."""
+    oldest, version = oldest_of(name), told.partition(":")[0]
+    if not oldest or not adapters.is_older(version, tuple(map(int, oldest.split(".")))):
+        return Finding(name, "ok", told)
+    mend = f"pip install '{name.partition('.')[0]}>={oldest}'"
+    return Finding(name, "problem", f"{version} is older than {oldest}, the oldest version that is tested", mend)
+
+
+def oldest_of(name: str) -> str:
+    """The oldest version of a framework that the metadata names; "" of one that it does not name."""
+    extra = _ARRAYS[name][2]
+    for line in importlib.metadata.requires(DISTRIBUTION) or ():
+        requirement, _, marker = line.partition(";")
+        named = re.match(r"[\w-]+>=([\d.]+)$", requirement.strip())
+        if named and (re.search(r"extra == ['\"](.+)['\"]", marker) or ["", ""])[1] == extra:
+            return named[1]
+    return ""
 
 
 def tell(name: str) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from arraybridge import _core, adapters
+from arraybridge import _core, adapters, devices
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.broker import Broker
 from arraybridge.errors import DeviceUnavailable, FrameworkNotAvailable
@@ -15,31 +15,39 @@ from arraybridge.errors import DeviceUnavailable, FrameworkNotAvailable
 
 def installed(only: Sequence[str] = ()) -> list[str]:
     """The frameworks, or those `only`, that can be imported here and have a device."""
-    found = []
-    for name in only or adapters.NAMES:
-        adapters.named(name)
-        if importlib.util.find_spec(name) is None:
-            continue
-        try:
-            adapters.named(name).caps()
-        except (FrameworkNotAvailable, DeviceUnavailable):
-            continue  # CuPy without a GPU, pyclesperanto without OpenCL
-        found.append(name)
-    return found
+    return [name for name in only or adapters.NAMES if not missing(name)]
+
+
+def missing(name: str) -> str:
+    """Why there can be no arrays of this framework here; "" if there can.
+
+    Raises:
+        InvalidMemoryType: no adapter has this name.
+    """
+    adapters.named(name)
+    if importlib.util.find_spec(name) is None:
+        return "not installed"
+    try:
+        caps = adapters.named(name).caps()
+    except (FrameworkNotAvailable, DeviceUnavailable) as error:
+        return error.reason  # pyclesperanto without OpenCL
+    if caps.devices == {devices.CUDA} and not _core.gpus():
+        return "its arrays lie on GPUs alone, and this process sees none"
+    return ""
 
 
 def numbers(shape: tuple[int, ...], dtype: str = "float32") -> Any:
     """A read-only ndarray of this shape with values that differ, at an address that every framework takes."""
     np = numpy_adapter.module()
     size = math.prod(shape)
-    view = _core.copy_to_heap(_core.wrap((np.arange(size) % 251).astype(dtype).reshape(shape)))
+    view = _core.copy_to_heap(numpy_adapter.export((np.arange(size) % 251).astype(dtype).reshape(shape)))
     return numpy_adapter.frozen(numpy_adapter.view(view))
 
 
 def made(broker: Broker, framework: str, values: Any) -> Any:
     """An array of the framework's with these values, in memory of its own; writable where its arrays are."""
     if framework == "numpy":
-        return numpy_adapter.view(_core.copy_to_heap(_core.wrap(values)))
+        return numpy_adapter.view(_core.copy_to_heap(numpy_adapter.export(values)))
     return broker.convert(values, framework, copy=True)
 
 

@@ -1,6 +1,7 @@
 """Converts between all frameworks that are installed, in this process and through a broker of its own.
 
-Prints a table: what is shared, what is copied, what failed. The exit status is 1 if anything failed.
+Prints a table: what is shared, what is copied, what failed, and what is skipped, because a framework is not installed or has
+no device here. The exit status is 1 if anything failed, or if a framework that was asked for by name is skipped.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(wishes: argparse.Namespace) -> int:
     asked = list(dict.fromkeys(wishes.frameworks)) or adapters.NAMES
-    names = samples.installed(asked)
-    missing = [name for name in asked if name not in names]
-    failures = [f"{name} is not available here" for name in missing] if wishes.frameworks else []
+    missing = {name: reason for name in asked if (reason := samples.missing(name))}
+    names = [name for name in asked if name not in missing]
+    failures = [f"{name} is not available here: {reason}" for name, reason in missing.items()] if wishes.frameworks else []
     if not names:
         print("\n".join(failures))
         return 1
@@ -40,7 +41,7 @@ def run(wishes: argparse.Namespace) -> int:
     for failure in failures:
         print(failure)
     if missing and not wishes.frameworks:
-        print(f"Not here, or without a device: {', '.join(missing)}")
+        print(f"Skipped: {'; '.join(f'{name} ({reason})' for name, reason in missing.items())}")
     return 1 if failures else 0
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from arraybridge import _core
 from arraybridge.planner import layout_of
 
-from fakes.gpu import LEGACY, VERSIONED, Held, abort, consumed, labelled, ordinal, read, relabel, taken, write
+from fakes.gpu import (
+    LEGACY, VERSIONED, Held, abort, consumed, current, enter, labelled, ordinal, read, relabel, taken, write,
+)  # fmt: skip
 
 BOTH = (LEGACY, VERSIONED)
 
@@ -22,11 +24,19 @@ BOTH = (LEGACY, VERSIONED)
 class CupyArray(Held):
     """cupy.ndarray: both dialects out, an integer stream in."""
 
-    dtype = property(lambda self: np.dtype(self.held.dtype))
+    dtype = property(lambda self: np.dtype(self.held.dtype_name))
     strides = property(lambda self: tuple(stride * self.dtype.itemsize for stride in self.held.strides))
     data = property(lambda self: SimpleNamespace(ptr=self.address))
     device = property(lambda self: SimpleNamespace(id=self.held.device[1]))
     flags = property(lambda self: SimpleNamespace(c_contiguous=self.held.compact))
+
+    size = property(lambda self: self.held.size)
+
+    def astype(self, dtype: str, copy: bool = True) -> "CupyArray":
+        return self if self.dtype == dtype and not copy else CupyArray.of(self.values().astype(dtype))
+
+    def __getitem__(self, index: int) -> "CupyArray":
+        return CupyArray.of(self.values()[index])
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
         if copy:
@@ -65,13 +75,37 @@ class LikeCupy(ModuleType):
         write(target.address, source.values())
 
 
+class spmatrix:  # noqa: N801
+    """cupyx.scipy.sparse: parts on the GPU alone, indices of int32 alone, which it would convert in silence."""
+
+    format = ""
+
+    def __init__(self, parts: Any, shape: tuple[int, int]) -> None:
+        self.data, indices = parts[0], parts[1:] if self.format != "coo" else parts[1]
+        assert all(isinstance(each, CupyArray) for each in (self.data, *indices))
+        assert all(each.dtype == np.int32 for each in indices)
+        self.shape = shape
+        for name, each in zip(("row", "col") if self.format == "coo" else ("indices", "indptr"), indices, strict=True):
+            setattr(self, name, each)
+
+
+spmatrix.__module__ = "cupyx.scipy.sparse._base"
+
+
+class LikeCupyx(ModuleType):
+    def __init__(self) -> None:
+        super().__init__("cupyx.scipy.sparse")
+        for name in ("csr", "csc", "coo", "dia"):
+            setattr(self, f"{name}_matrix", type(f"{name}_matrix", (spmatrix,), {"format": name}))
+
+
 class TorchTensor(Held):
     """torch.Tensor: versioned if asked; its own default stream is -1."""
 
     is_nested = is_quantized = is_meta = requires_grad = False
     layout = "strided"
     __torch_dispatch__ = None  # who subclasses it may have one
-    dtype = property(lambda self: f"torch.{self.held.dtype}")
+    dtype = property(lambda self: f"torch.{self.held.dtype_name}")
     is_cuda = property(lambda self: self.on_gpu)
     device = property(lambda self: SimpleNamespace(type="cuda" if self.on_gpu else "cpu", index=self.held.device[1]))
 
@@ -123,6 +157,7 @@ class LikeTorch(ModuleType):
         idle = SimpleNamespace(synchronize=lambda: None)
         self.cuda = SimpleNamespace(current_stream=lambda device: idle)
         self.current = 1  # its current stream: the legacy one
+        self.sparse_csr_tensor = lambda starts, indices, values, shape, check_invariants: (starts, indices, values, shape)
 
     def from_dlpack(self, source: Any) -> TorchTensor:
         kind, _ = source.__dlpack_device__()
@@ -137,7 +172,7 @@ class LikeTorch(ModuleType):
 class TfTensor(Held):
     """An EagerTensor: unversioned capsules, RuntimeError for every keyword it dislikes, no stream."""
 
-    dtype = property(lambda self: SimpleNamespace(name=self.held.dtype))
+    dtype = property(lambda self: SimpleNamespace(name=self.held.dtype_name))
     device = property(lambda self: f"/job:localhost/replica:0/task:0/device:{self._named()}")
 
     def _named(self) -> str:
@@ -204,7 +239,7 @@ class _Platform:
 class JaxArray(Held):
     """jax.Array: unversioned whatever is asked, ordered after the stream that it is told."""
 
-    dtype = property(lambda self: np.dtype(self.held.dtype))
+    dtype = property(lambda self: np.dtype(self.held.dtype_name))
     sharding = property(lambda self: SimpleNamespace(device_set={_Platform("gpu" if self.on_gpu else "cpu", self.held.device[1])}))
 
     def is_deleted(self) -> bool:
@@ -244,7 +279,7 @@ class LikeJax(ModuleType):
 class CleArray(Held):
     """An array of pyclesperanto_cuda: `stream` and `version` are its only keywords; versioned alone."""
 
-    dtype = property(lambda self: np.dtype(self.held.dtype))
+    dtype = property(lambda self: np.dtype(self.held.dtype_name))
     device = property(lambda self: LikePyclesperanto.DEVICE)
     read = 0
 
@@ -309,22 +344,42 @@ class DeviceNDArrayBase(Held):
     """Numba's device array: the CUDA array interface alone."""
 
     __dlpack_device__ = None  # type: ignore[assignment]
-    dtype = property(lambda self: np.dtype(self.held.dtype))
+    dtype = property(lambda self: np.dtype(self.held.dtype_name))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        itemsize = np.dtype(self.held.dtype).itemsize
+        itemsize = np.dtype(self.held.dtype_name).itemsize
         strides = None if self.held.compact else tuple(stride * itemsize for stride in self.held.strides)
         return {
-            "shape": self.shape, "typestr": np.dtype(self.held.dtype).str, "data": (self.address, False), "version": 3,
+            "shape": self.shape, "typestr": np.dtype(self.held.dtype_name).str, "data": (self.address, False), "version": 3,
             "strides": strides, "stream": None,
         }  # fmt: skip
 
+    @property
+    def gpu_data(self) -> Any:
+        return SimpleNamespace(context=SimpleNamespace(device=SimpleNamespace(id=self.held.device[1])))
+
     def copy_to_device(self, source: Any) -> None:
+        assert current() == self.held.device[1], "copied in its own context"
         write(self.address, source.values())
 
 
 DeviceNDArrayBase.__module__ = "numba.cuda.cudadrv.devicearray"
+
+
+class InContext:
+    """What numba.cuda.gpus holds: with it, that GPU's context is current."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.before: list[int] = []
+
+    def __enter__(self) -> None:
+        self.before.append(current())
+        enter(self.number)
+
+    def __exit__(self, *_: object) -> None:
+        enter(self.before.pop())
 
 
 class LikeNumba(ModuleType):
@@ -332,6 +387,7 @@ class LikeNumba(ModuleType):
         super().__init__("numba")
         self.cuda = ModuleType("numba.cuda")
         self.cuda.as_cuda_array = self.as_cuda_array  # type: ignore[attr-defined]
+        self.cuda.gpus = [InContext(number) for number in range(len(_core.gpus()))]  # type: ignore[attr-defined]
         self.cuda.synchronize = lambda: None  # type: ignore[attr-defined]
         self.cuda.device_array = lambda shape, dtype: DeviceNDArrayBase.of(np.zeros(shape, dtype))  # type: ignore[attr-defined]
 
@@ -351,7 +407,8 @@ ARRAYS: dict[str, type[Held]] = {
 
 def install() -> None:
     """Puts every fake but the prototype where an import finds it."""
-    for made in (LikeCupy(), LikeTorch(), LikeTensorflow(), LikeJax(), LikePyclesperanto(), LikeNumba()):
+    sys.modules.update({"cupyx": ModuleType("cupyx"), "cupyx.scipy": ModuleType("cupyx.scipy")})
+    for made in (LikeCupy(), LikeCupyx(), LikeTorch(), LikeTensorflow(), LikeJax(), LikePyclesperanto(), LikeNumba()):
         sys.modules[made.__name__] = made
         for name in ("dlpack", "cuda"):
             inner = getattr(made, name, None)

@@ -68,7 +68,7 @@ def write(address: int, values: np.ndarray[Any, Any]) -> None:
 def read(view: _core.View) -> np.ndarray[Any, Any]:
     """The values of a View on the GPU, whatever its strides."""
     view = view.complete()
-    name = view.dtype if view.dtype != "bfloat16" else "uint16"
+    name = view.dtype_name if view.dtype_name != "bfloat16" else "uint16"
     item = np.dtype(name).itemsize
     if not view.size:
         return np.empty(view.shape, name)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from arraybridge.planner import COMMON
 
 from fakes import frameworks, gpu
 from fakes.gpu import Held
@@ -25,6 +26,11 @@ def uploaded(kind: type[Held], number: Callable[[], int] = lambda: 0) -> Any:
             gpu.enter(before)
 
     return upload
+
+
+def empty(kind: type[Held], shape: Any, dtype: Any, number: int) -> Any:
+    """An array of this class on that GPU, whose content nobody has set."""
+    return uploaded(kind, lambda: number)(np.full(shape, 77).astype(dtype))
 
 
 def stacked(kind: type[Held], number: Callable[[], int] | None = None) -> Any:
@@ -65,11 +71,15 @@ def install(gpus: int = 1) -> None:
     of_tensorflow = uploaded(frameworks.TfTensor, lambda: chosen[0])
     cupy.__dict__.update(
         asarray=of_cupy, array=of_cupy, ascontiguousarray=of_cupy, stack=stacked(frameworks.CupyArray),
+        empty=lambda shape, dtype: empty(frameworks.CupyArray, shape, dtype, cupy.__dict__["current"]),
     )  # fmt: skip
     cupy.__dict__["cuda"].runtime = add(getDeviceCount=lambda: gpus)
 
     frameworks.TorchTensor = frameworks.ARRAYS["torch"] = TorchTensor  # type: ignore[misc]
-    torch.__dict__.update(Tensor=TorchTensor, stack=stacked(TorchTensor))
+    torch.__dict__.update(
+        Tensor=TorchTensor, stack=stacked(TorchTensor), **{name: name for name in COMMON},
+        empty=lambda shape, dtype, device: empty(TorchTensor, shape, dtype, int(device.removeprefix("cuda:"))),
+    )  # fmt: skip
     torch.__dict__["cuda"].__dict__.update(is_available=lambda: True, device_count=lambda: gpus)
 
     @contextmanager

@@ -152,6 +152,20 @@ def test_numba_reads_and_puts(client: Callable[[], Do], kind: str) -> None:
     assert writer("get frame-numba 11") == f"cuda:0 {VIA[kind]} 0 right"
 
 
+@pytest.fixture
+def two_gpus(machine: dict[str, str]) -> None:
+    """For the daemon and its clients. REQUIRES: asked for before `address`."""
+    machine["SIMULATED_CUDA"] += ";devices=2"
+
+
+def test_numba_reads_and_writes_on_another_gpu_than_its_current(two_gpus: None, client: Callable[[], Do], kind: str) -> None:
+    writer, reader = client(), client()
+    assert writer("put_on frame 15 1") == "(2, 1)"
+    assert reader("numba_elsewhere frame 15") == "cuda:1 from 0"
+    assert reader("numba_elsewhere frame 15") == "cuda:1 from 0", "no context was poisoned"
+    assert reader("drop") == "0"
+
+
 def runs(program: str, name: str, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, str(HERE / program), name], env=environment, capture_output=True, text=True, check=False

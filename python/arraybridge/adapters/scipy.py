@@ -1,0 +1,48 @@
+"""SciPy: the sparse arrays of NumPy. It keeps the memory of the parts that it is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from arraybridge.adapters import ensure_module
+from arraybridge.errors import UnsupportedArray
+from arraybridge.sparse_layout import Layout
+
+
+def sparse_parts(array: Any) -> tuple[Layout, list[Any]]:
+    matrix = isinstance(array, _sparse().spmatrix)
+    if array.format in ("csr", "csc"):
+        # Values behind the last index belong to no row.
+        count = int(array.indptr[-1])
+        parts = [array.indptr, array.indices[:count], array.data[:count]]
+        return Layout(array.format, tuple(map(int, array.shape)), matrix=matrix), parts
+    if array.format == "coo":
+        coordinates = list(getattr(array, "coords", None) or (array.row, array.col))  # before SciPy 1.13
+        return Layout("coo", tuple(map(int, array.shape)), matrix=matrix), [*coordinates, array.data]
+    reason = f"a {type(array).__name__} has no parts that every framework knows: pass array.tocsr(), tocsc() or tocoo()"
+    raise UnsupportedArray("scipy", "any", "hand_over", reason)
+
+
+def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
+    return "dtype: SciPy's indices are all of one dtype" if len(dtypes) > 1 else ""
+
+
+def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
+    sparse = _sparse()
+    kind = getattr(sparse, f"{layout.format}_{'matrix' if layout.matrix else 'array'}")
+    *indices, data = parts
+    if layout.format != "coo":
+        starts, indices = indices
+        return kind((data, indices, starts), shape=layout.shape, copy=False)
+    if layout.indices == "by_axis":
+        indices = list(indices[0])
+    elif layout.indices == "by_value":
+        indices = list(indices[0].T)
+    return kind((data, tuple(indices)), shape=layout.shape, copy=False)
+
+
+@functools.cache
+def _sparse() -> Any:
+    return ensure_module("scipy.sparse")

@@ -1,0 +1,29 @@
+"""Marks for TensorFlow's AutoGraph, which rewrites every Python function that a tf.function calls. It leaves functions with
+this attribute as they are; they are marked without TensorFlow, which may be imported later or never.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FunctionType
+from typing import Any, Final, TypeVar
+
+_MARK: Final = "autograph_info__"  # what tf.autograph.experimental.do_not_convert sets
+_F = TypeVar("_F")
+
+
+def unconverted(function: _F) -> _F:
+    """The same function, marked."""
+    setattr(function, _MARK, None)
+    return function
+
+
+def mark_module(name: str) -> None:
+    """Marks every function of this module and every method of its classes. REQUIRES: all of them are defined."""
+    for member in vars(sys.modules[name]).values():
+        if getattr(member, "__module__", None) != name:
+            continue
+        for each in (member, *(vars(member).values() if isinstance(member, type) else ())):
+            function: Any = getattr(each, "__func__", each)  # of a classmethod or staticmethod
+            if isinstance(function, FunctionType):
+                unconverted(function)

@@ -1,0 +1,198 @@
+"""Sparse arrays travel as their dense parts and a Layout that says how these make the whole.
+
+Nothing is rearranged when an array is put: its parts travel as its framework has them. The framework that it is read for
+rearranges what it holds otherwise, and the plan says so. NumPy's sparse arrays are SciPy's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+
+from arraybridge import _core, devices
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.detect import memory_type_of, root_of
+from arraybridge.errors import BrokerError, UnsupportedArray, ZeroCopyUnavailable, raised_by
+from arraybridge.planner import Plan
+from arraybridge.sparse_layout import Layout
+
+if TYPE_CHECKING:
+    from arraybridge.adapters import Adapter
+
+# (top module, a base of its sparse classes, adapter): found by the names of a type's bases alone.
+_CLASSES: Final = (
+    ("scipy", "_spbase", "scipy"),
+    ("scipy", "spmatrix", "scipy"),
+    ("cupyx", "spmatrix", "cupy"),
+    ("jax", "JAXSparse", "jax"),
+    ("tensorflow", "SparseTensor", "tensorflow"),
+)
+
+
+class SparseAdapter(Protocol):
+    """The members that an adapter has beside, if its framework has sparse arrays."""
+
+    def sparse_parts(self, array: Any, /) -> tuple[Layout, list[Any]] | None:
+        """Its layout and its dense parts, without a copy. None: an array of one part, or `describe` says why not.
+
+        Raises:
+            UnsupportedArray: a form that has no Layout.
+        """
+
+    def sparse_obstacle(self, layout: Layout, dtypes: frozenset[str], /) -> str:
+        """Why the framework cannot hold these parts as they are, as "code: text"; "" if it can.
+
+        Args:
+            dtypes: of the parts that are indices.
+        """
+
+    def sparse_made(self, layout: Layout, parts: Sequence[Any], /) -> Any:
+        """Its sparse array of these parts, which are its own arrays; rearranged if there is an obstacle."""
+
+
+class Sparse(NamedTuple):
+    """A sparse array of this process, taken apart."""
+
+    array: Any
+    framework: str  # whose its parts are
+    layout: Layout
+    parts: list[Any]
+
+
+def taken_apart(array: Any) -> Sparse | None:
+    """The array's layout and parts, without a copy. None: it is no sparse array, or only its own framework can read it.
+
+    Raises:
+        UnsupportedArray: a form that has no Layout.
+    """
+    framework = _framework_of(type(array))
+    if framework is None:
+        return None
+    found = _module(framework).sparse_parts(array)
+    if found is None:
+        return None
+    if not found[0].shape:
+        reason = "a sparse array without dimensions has no indices: pass the dense one"
+        raise UnsupportedArray(framework, "any", "hand_over", reason)
+    return Sparse(array, "numpy" if framework == "scipy" else framework, *found)
+
+
+def assembled(
+    target: Adapter, name: str, layout: Layout, parts: Sequence[Any], source: str, copy: bool | None
+) -> tuple[Any, Plan | None]:
+    """The target's sparse array of these parts of its own, and the plan of what it had to rearrange; None: of nothing.
+
+    Args:
+        target, name: the adapter of the framework, and its name.
+        source: where the parts are from, as errors call it.
+        copy: False: nothing is rearranged.
+
+    Raises:
+        UnsupportedArray: the target has no sparse arrays, or none of this layout.
+        ZeroCopyUnavailable: `copy=False`, and the target has to rearrange the parts.
+    """
+    adapter = cast(SparseAdapter, _module("scipy") if name == "numpy" else target)
+    if not hasattr(adapter, "sparse_made"):
+        raise UnsupportedArray(source, name, "hand_over", f"{name} has no sparse arrays: convert the dense one")
+    chosen = None
+    try:
+        described = [target.describe(part) for part in parts]
+        obstacle = adapter.sparse_obstacle(layout, frozenset(each.dtype for each in described[:-1]))
+        if obstacle:
+            nbytes = sum(each.nbytes for each in described[:-1])
+            dtype, device = described[-1].dtype, devices.named(described[-1].device)
+            via = "host" if described[-1].device == devices.HOST else "d2d-copy"
+            chosen = Plan(source, name, device, "place", via, 1, nbytes, False, dtype, (obstacle,))
+        if chosen is not None and copy is False:
+            raise ZeroCopyUnavailable(source, name, "hand_over", obstacle, chosen)
+        return adapter.sparse_made(layout, parts), chosen
+    except BrokerError:
+        raise
+    except Exception as error:
+        raise raised_by(error, source, name, "hand_over") from error
+
+
+def check(layout: Layout, views: Sequence[_core.View]) -> None:
+    """Whether the parts make an array of this layout: no framework looks whether an index is inside, and one that is not reads
+    other memory of this process.
+
+    Raises:
+        UnsupportedArray: they do not.
+    """
+    *indices, data = views
+    if any(view.dtype_name not in ("int32", "int64") for view in indices):
+        raise _refused(f"its indices are {indices[0].dtype_name}, not int32 or int64")
+    values = [numpy_adapter.view(view if view.device == devices.HOST else _core.copy_to_heap(view)) for view in indices]
+    if data.ndim != 1:
+        raise _refused(f"its data has {data.ndim} dimensions, not 1")
+    if layout.format == "coo":
+        _check_coordinates(layout, values, data.size)
+    else:
+        starts, inner = values
+        _check_compressed(layout, starts, inner, data.size)
+
+
+def _check_coordinates(layout: Layout, values: list[Any], count: int) -> None:
+    ndim = len(layout.shape)
+    shape = {"apart": (count,), "by_axis": (ndim, count), "by_value": (count, ndim)}[layout.indices]
+    if any(each.shape != shape for each in values):
+        raise _refused(f"its indices have the shape {values[0].shape}, not {shape}")
+    if layout.indices != "apart":
+        values = list(values[0] if layout.indices == "by_axis" else values[0].T)
+    for axis, each in enumerate(values):
+        _check_range(each, layout.shape[axis], f"axis {axis}")
+    if layout.sorted and not _is_sorted(values):
+        raise _refused("it says that its indices are sorted, and they are not")
+
+
+def _check_compressed(layout: Layout, starts: Any, indices: Any, count: int) -> None:
+    rows, columns = layout.shape if layout.format == "csr" else layout.shape[::-1]
+    if starts.shape != (rows + 1,) or indices.shape != (count,):
+        raise _refused(f"its parts have the shapes {starts.shape}, {indices.shape} and ({count},)")
+    if starts[0] != 0 or starts[-1] != count or (starts[1:] < starts[:-1]).any():
+        raise _refused(f"its indptr does not go from 0 to {count}")
+    _check_range(indices, columns, "indices")
+
+
+def _check_range(values: Any, size: int, name: str) -> None:
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < size:
+        raise _refused(f"an index of {name} is outside of 0 to {size - 1}")
+
+
+def _is_sorted(coordinates: Sequence[Any]) -> bool:
+    """Whether each place comes after the one before, in row-major order."""
+    after: Any = False
+    alike: Any = True
+    for each in coordinates:
+        after = after | (alike & (each[1:] > each[:-1]))
+        alike = alike & (each[1:] == each[:-1])
+    return bool(after.all())
+
+
+def _refused(reason: str) -> UnsupportedArray:
+    return UnsupportedArray("share", "any", "hand_over", f"the share's sparse array is none: {reason}")
+
+
+def is_dense(kind: type) -> bool:
+    """Whether arrays of this class are dense: of all frameworks' array classes, only torch's has sparse objects too."""
+    return memory_type_of(kind) not in (None, "torch")
+
+
+def _framework_of(kind: type) -> str | None:
+    found = memory_type_of(kind)
+    if found is not None:
+        return found if found == "torch" else None
+    for base in kind.__mro__:
+        root = root_of(base)
+        for module, name, framework in _CLASSES:
+            if root == module and base.__name__ == name:
+                return framework
+    return None
+
+
+@functools.cache
+def _module(framework: str) -> SparseAdapter:
+    # By its name, as the adapter table does: SciPy is no framework that arrays are converted to.
+    return cast(SparseAdapter, importlib.import_module(f"arraybridge.adapters.{framework}"))

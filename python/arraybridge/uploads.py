@@ -1,0 +1,49 @@
+"""Uploads are copies of host arrays into memory on GPUs that are made together: small ones share pinned memory, and all that
+go to one GPU wait once. The results exist before, so a tree is walked as if each of its arrays were copied by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from arraybridge import _core, devices
+
+if TYPE_CHECKING:
+    from arraybridge.adapters import MemoryAdapter
+
+
+class Uploads:
+    """Copies that are noted and not made yet. Not thread-safe: of one call."""
+
+    def __init__(self) -> None:
+        self._sources: list[_core.View] = []
+        self._rooms: list[_core.View] = []
+
+    def add(self, source: _core.View, room: _core.View) -> None:
+        """Notes a copy of host memory into compact memory of a GPU, of the same shape and dtype."""
+        self._sources.append(source)
+        self._rooms.append(room)
+
+    def array(self, source: _core.View, target: MemoryAdapter, number: int) -> Any:
+        """An array of `target` on GPU `number` that will have these values: in memory that its framework allocates, if it
+        hands out any that can be written; else its framework's own copy, which is made here.
+        """
+        found: Callable[[_core.View, int], Any] | None = getattr(target, "room", None)
+        if source.device != devices.HOST or found is None:
+            compact = source if source.device != devices.HOST or source.compact else _core.copy_to_heap(source)
+            return target.uploaded(compact, number)
+        made = found(source, number)
+        self.add(source, target.export(made))
+        return made
+
+    def make(self) -> None:
+        """Makes the copies. Their results must not be read before.
+
+        Raises:
+            BufferError: the driver failed, or a stream that they are ordered on is being captured into a graph.
+        """
+        sources, rooms = self._sources, self._rooms
+        self._sources, self._rooms = [], []
+        if sources:
+            _core.copy_to_gpus(sources, rooms)

@@ -1,0 +1,123 @@
+"""A way is how an array's bytes travel inside this process, where the caller chooses it:
+
+"dlpack": the memory itself is handed over, or copied on the device where it lies; no trip over the host.
+"host": the values are copied into memory of the host, and from there to the target.
+"serialize": the values become bytes (`to_bytes`), which keep shape and dtype, and an array is made of those.
+
+Pure, but for `passed`. What cannot be done in the way that was asked for is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from arraybridge import devices, planner
+from arraybridge.arguments import check_word
+from arraybridge.errors import UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
+from arraybridge.planner import ASKED_FOR, CODES, COPY_REQUESTED, OPAQUE_PREFIXES, Caps, Description, Plan
+
+if TYPE_CHECKING:
+    from arraybridge.source import Source
+
+Way = Literal["dlpack", "host", "serialize"]
+WAYS: Final = get_args(Way)
+# Memory of the host that no framework owns: what bytes are made of.
+MEMORY: Final = Caps("bytes", "compact_c", 1, 64, "kept", False, frozenset(CODES), opaque=True, settled=True)
+_KEPT: Final = ("different_device: ", "dtype: narrowed")
+_OVER_THE_HOST: Final = ("d2h", "h2d", "d2h+h2d")
+
+
+def check_way(via: object) -> None:
+    """Raises:
+    InvalidRequest: it is neither None nor a way.
+    """
+    if via is not None:
+        check_word(via, "via", WAYS)
+
+
+def planned(via: Way | None, source: Description, target: Caps, copy: bool | None = None, **wishes: Any) -> Plan:
+    """planner.plan in this way; None: in the cheapest one.
+
+    Raises:
+        UnsupportedArray, UnsupportedDtype: this way does not lead there. ZeroCopyUnavailable: `copy=False`, and it copies.
+        What else planner.plan raises.
+    """
+    if via is None:
+        return planner.plan(source, target, copy=copy, **wishes)
+    return _PLANNERS[via](source, target, copy, wishes)
+
+
+def passed(source: Source, chosen: Plan) -> Source:
+    """The array behind the first leg of the way that was planned for it: in bytes, or in private memory of the host if it is to
+    go back to a GPU; else the array itself."""
+    from arraybridge import adapters, serialization
+    from arraybridge.source import Source, described, on_host, plain
+
+    if chosen.via == "serialize":
+        view = serialization.view_of(serialization.bytes_of(source))
+    elif chosen.via == "host" and {source.description.device[0], devices.of(chosen.device)[0]} == {devices.CUDA}:
+        view = on_host(plain(source), replace(chosen, dtype=source.description.dtype), MEMORY)
+    else:
+        return source
+    return Source(view, adapters.protocols(), described(view, source.description.framework), source.target)
+
+
+def _by_dlpack(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
+    chosen = planner.plan(source, target, copy=copy, **wishes)
+    if chosen.via in _OVER_THE_HOST:
+        reason = f'the bytes would go over the host ({chosen.via}: {"; ".join(chosen.reasons)}): via="host" does that'
+        raise UnsupportedArray(source.framework, target.name, "dlpack", reason)
+    if chosen.route != "identity" and (chosen.dtype in target.by_value or chosen.dtype.startswith(OPAQUE_PREFIXES)):
+        name = "structured dtypes" if chosen.dtype.startswith("struct:") else chosen.dtype
+        reason = f'{target.name} is handed no {name} by DLPack: via="host" and via="serialize" are for them'
+        raise UnsupportedDtype(source.framework, target.name, "dlpack", reason)
+    return replace(chosen, via="dlpack")
+
+
+def _by_host(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
+    chosen = planner.plan(source, target, copy=True, **wishes)
+    if {source.device[0], devices.of(chosen.device)[0]} != {devices.CUDA}:
+        return _asked("host", chosen, copy, chosen.copies, chosen.copied_bytes)
+    to_host = planner.plan(source, MEMORY, copy=True, device="cpu")
+    # Narrowed on the host, then uploaded.
+    more = 1 + (chosen.dtype != source.dtype)
+    nbytes = to_host.copied_bytes + more * _nbytes(source, chosen.dtype)
+    return _asked("host", chosen, copy, to_host.copies + more, nbytes)
+
+
+def _by_bytes(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
+    chosen = planner.plan(source, target, copy=True, **wishes)
+    to_host = planner.plan(source, MEMORY, device="cpu")
+    # Into the bytes; out of them, where a narrowing is the one copy on the host and one more on the way to a GPU.
+    narrowed_first = chosen.dtype != source.dtype and devices.of(chosen.device) != devices.HOST
+    out = 1 + narrowed_first
+    nbytes = to_host.copied_bytes + source.nbytes + out * _nbytes(source, chosen.dtype)
+    return _asked("serialize", chosen, copy, to_host.copies + 1 + out, nbytes)
+
+
+_PLANNERS: Final[dict[str, Callable[[Description, Caps, bool | None, dict[str, Any]], Plan]]] = {
+    "dlpack": _by_dlpack,
+    "host": _by_host,
+    "serialize": _by_bytes,
+}
+
+
+def _asked(via: Way, chosen: Plan, copy: bool | None, copies: int, nbytes: int) -> Plan:
+    """The plan in this way, which copies.
+
+    Raises:
+        ZeroCopyUnavailable: it must not.
+    """
+    reason = f'way: via="{via}" copies {ASKED_FOR}'
+    # Why it could not have been shared is no question any more.
+    why = tuple(each for each in chosen.reasons if each.startswith(_KEPT) or (copy and each == COPY_REQUESTED))
+    made = replace(chosen, via=via, copies=copies, copied_bytes=nbytes, reasons=(*why, reason))
+    if copy is False:
+        raise ZeroCopyUnavailable(chosen.source, chosen.target, via, reason, made)
+    return made
+
+
+def _nbytes(source: Description, dtype: str) -> int:
+    return source.nbytes if dtype == source.dtype else source.nbytes * CODES[dtype][1] // source.code[1]

@@ -1,0 +1,39 @@
+"""Host arrays go to a GPU through pinned memory, and many of them together, by the simulated driver's own count."""
+
+import pytest
+import simulated
+
+import arraybridge
+from arraybridge import _core
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "a_large_array_goes_by_pinned_chunks",
+        "a_tree_is_one_batch",
+        "a_put_on_a_gpu_is_one_batch",
+        "several_arrays_of_convert_memory_are_one_batch",
+    ],
+)
+def test_on_the_simulated_gpu(program: str) -> None:
+    with simulated.daemon() as (address, environment):
+        assert simulated.run("uploads_gpu_program.py", environment, address, program) == "done\n"
+
+
+def test_a_driver_that_refuses() -> None:
+    with simulated.daemon() as (address, environment):
+        failing = {**environment, "SIMULATED_CUDA": environment["SIMULATED_CUDA"] + ";fail=cuMemcpyHtoDAsync:*:1"}
+        program = "what_the_driver_refuses_is_a_conversion_error"
+        assert simulated.run("uploads_gpu_program.py", failing, address, program) == "done\n"
+
+
+def test_what_is_no_pair_of_views_is_refused() -> None:
+    view = arraybridge.asdlpack(bytearray(4))
+    with pytest.raises(BufferError, match="1 arrays for 0 destinations"):
+        _core.copy_to_gpus([view], [])
+    with pytest.raises(BufferError, match="destination is not on a GPU"):
+        _core.copy_to_gpus([view], [view])
+    for wrong in (3, [3], None):
+        with pytest.raises(TypeError):
+            _core.copy_to_gpus(wrong, [view])

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import neighbours
+import peer_table
 import peers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +33,7 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "put_64mib": ("put 64 MiB into a recycled arena, Publish included, C++", "us", "<= 1.15 x memcpy"),
     "put_64mib_python": ("the same from Python, NumPy", "us", "<= 1.15 x memcpy; >= 5 x torch.multiprocessing, new tensor"),
     "put_64mib_first": ("first put of a session, 64 MiB, populated ahead", "us", "<= 1.5 x memcpy"),
+    "floor_spin": ("a floor: two words in shared memory, both sides spin; its floor: a ping-pong that sleeps", "us", "a floor"),
     "put_4kib": ("put 4 KiB, one round trip", "us", "<= 1.4 x ping-pong"),
     "ring_put_4kib": ("put 4 KiB through the ring, nobody waits, C++", "us", "<= 1.5 us"),
     "ring_put_4kib_python": ("the same from Python, NumPy", "us", "<= 5 us"),
@@ -57,10 +60,16 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "plasma_put_64mib": ("a peer: Plasma of pyarrow 11, put; floor: put_64mib_python", "us", "side by side"),
     "plasma_get_1mib": ("a peer: Plasma, get of what is there; floor: view_numpy", "us", "side by side"),
     "grpc_unary": ("one unary call at the gRPC door, C++", "us", "<= 1.2 x bare gRPC echo"),
+    "ctl_ls_row": ("client CPU of a row of arraybridgectl -o jsonl ls, 10^5 shares", "us", "<= 5"),
     "share_bytes_1e3": ("daemon memory of one idle share, 10^3 shares", "bytes", "<= 1024; acquire latency flat"),
     "share_bytes_1e4": ("the same, 10^4 shares", "bytes", "<= 1024"),
     "share_bytes_1e5": ("the same, 10^5 shares", "bytes", "<= 1024"),
 }
+# Rows whose floor is a ping-pong, and how many ways of one they are: on two CPUs both sides of them spin.
+SPINNING = {"put_4kib": 1.0, "acquire_4kib": 1.0, "acquire_1mib": 1.0, "acquire_64mib": 1.0, "acquire_1gib": 1.0}
+SPINNING |= {"channel_4kib": 0.5, "channel_1gib": 0.5}
+# Rows with a limit for a floor.
+LIMITS = {"share_bytes": 1024.0, "catalogue_bytes": 200.0, "ctl_ls_row": 5.0}
 # A peer's row: whose figure stands beside it.
 BESIDE = {"iceoryx_4kib": "channel_4kib", "iceoryx_1mib": "channel_1mib", "plasma_put_64mib": "put_64mib_python", "plasma_get_1mib": "view_numpy"}
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
@@ -106,6 +115,20 @@ def measured(command: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def listed(build: Path, home: str) -> dict[str, Any]:
+    """Client CPU of `arraybridgectl -o jsonl ls` by row of what there is."""
+    command = [str(build / "client/ctl/arraybridgectl"), "-H", home, "--timeout", "120s", "-o", "jsonl", "ls"]
+    process = subprocess.Popen(["taskset", "-c", "0", *command], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as lines:
+        count = sum(1 for _ in lines)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0 or count == 0:
+        raise SystemExit(f"arraybridgectl ls gave {count} rows and ended with {process.returncode}")
+    return {"id": "ctl_ls_row", "value": (usage.ru_utime + usage.ru_stime) * 1e6 / count}
+
+
 QUICK_ROUNDS = 3
 
 
@@ -122,7 +145,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
         home, echo, grpc_echo = f"{scratch}/broker", f"{scratch}/echo", f"{scratch}/grpc"
         os.mkdir(home, 0o700)
         daemon = [str(build / "daemon/arraybridged"), "--directory", home, "--log-level", "error"]
-        daemon += ["--limit", "shares_per_namespace=200000"]
+        daemon += ["--limit", "shares_per_namespace=200000", "--limit", "shares_per_uid=400000"]
         bench = build / "tests/bench"
         with (
             running([str(bench / "floor_echo"), "--socket", echo], other),
@@ -130,6 +153,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             running(daemon, other, ready_fd=True, knows=placement == "one") as daemon_id,
         ):
             common = ["--address", home, "--rounds", str(rounds)]
+            note(measured([str(bench / "floor_spin"), "--cpu", str(other), "--rounds", str(rounds)]))
             note(measured([str(bench / "bench_lifeline"), "--echo", echo, *common]))
             note(measured([str(bench / "bench_ring"), *common]))
             largest = ["--largest-mib", "1024" if rounds > QUICK_ROUNDS else "64"]
@@ -150,6 +174,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
                     + ["--daemon", str(daemon_id), "--shares", str(shares)]
                 )
             )
+            note([listed(build, home)])
         for peer in (lambda: peers.iceoryx(bench, other, rounds), lambda: peers.plasma(scratch, other, rounds)):
             try:
                 for name, value in peer().items():
@@ -157,6 +182,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
                     found[row] = {"value": value, "floor": found[BESIDE[row]]["value"]}
             except peers.Absent as why:
                 print(f"left out: {why}", file=sys.stderr)
+    found["floor_spin"]["floor"] = found["acquire_4kib"]["floor"]
     for framework in FRAMEWORKS:
         row = found[f"get_{framework}"]
         row["floor"] = found["acquire_1mib"]["value"] + 10 + row["framework_import"]
@@ -181,8 +207,7 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
     if key not in found:
         return {"id": row, "work": work, "value": None, "unit": unit, "floor": None, "ratio": None, "reach": reach, "peer": None, "peer_value": None, "note": "not there" if row in BESIDE else "not run with --quick"}
     own = found[key]
-    limits = {"share_bytes": 1024.0, "catalogue_bytes": 200.0}  # rows of bytes have a limit for a floor
-    floor = next((limit for rows, limit in limits.items() if row.startswith(rows)), 0.0) or own["floor"]
+    floor = next((limit for rows, limit in LIMITS.items() if row.startswith(rows)), 0.0) or own["floor"]
     peer, peer_value = peer_of(row, found)
     result: dict[str, Any] = {
         "id": row,
@@ -197,12 +222,14 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
     }
     if "acquire" in own:
         result["acquire_ratio"] = round(own["acquire"] / own["floor"], 3)
-    for extra in ("touched", "framework_import", "sustained"):
+    for extra in ("touched", "framework_import", "sustained", "fenced", "huge_floor", "huge_value", "huge_fenced"):
         if extra in own:
             result[extra] = round(own[extra], 2)
-    if beside is not None and key in beside and not row.startswith(tuple(limits)):
+    if beside is not None and key in beside and not row.startswith(tuple(LIMITS)):
         other = beside[key]
         result["two_cpus"] = {"value": round(other["value"], 2), "floor": round(other["floor"], 2), "ratio": round(other["value"] / other["floor"], 3)}
+        if row in SPINNING:
+            result["two_cpus"]["spin_ratio"] = round(other["value"] / SPINNING[row] / beside["floor_spin"]["value"], 3)
         if peer is not None:
             result["two_cpus"]["peer_value"] = round(beside["peer_" + peer]["value"], 1)
     return result
@@ -219,16 +246,16 @@ def write(file: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| id | value | floor | ratio | two CPUs: ratio | peer | peer / value | reach |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| id | value | floor | ratio | two CPUs: ratio | two CPUs: beside spinning | peer | peer / value | reach |", "|---" * 9 + "|"]
     for row in rows:
         if row["value"] is None:
-            lines.append(f"| `{row['id']}` | {row['note']} |  |  |  |  |  | {row['reach']} |")
+            lines.append(f"| `{row['id']}` | {row['note']} |  |  |  |  |  |  | {row['reach']} |")
             continue
-        two = row.get("two_cpus", {}).get("ratio", "")
+        two, spin = (row.get("two_cpus", {}).get(key, "") for key in ("ratio", "spin_ratio"))
         times = "" if row["peer_value"] is None else f"{row['peer_value'] / row['value']:.1f}"
         peer = "" if row["peer"] is None else f"{row['peer']} {row['peer_value']}"
         lines.append(
-            f"| `{row['id']}` | {row['value']} {row['unit']} | {row['floor']} | {row['ratio']} | {two} | {peer} | {times} | {row['reach']} |"
+            f"| `{row['id']}` | {row['value']} {row['unit']} | {row['floor']} | {row['ratio']} | {two} | {spin} | {peer} | {times} | {row['reach']} |"
         )
     return "\n".join(lines)
 
@@ -243,6 +270,8 @@ def main() -> None:
     one = collect(wish.build, "one", rounds, shares)
     two = None if wish.quick or (os.cpu_count() or 1) < 2 else collect(wish.build, "two", rounds, 1000)
     rows = [row_of(row, one, two) for row in ROWS]
+    attacked = neighbours.rows(wish.build, not wish.quick)
+    rows += attacked
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
     print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two\n")
     print(table(rows))
@@ -251,8 +280,17 @@ def main() -> None:
         if name.startswith("peer_"):
             beside = "" if two is None else f" / {two[name]['value']:.1f}"
             print(f"  {name.removeprefix('peer_'):42s} {own['value']:.1f}{beside}")
+    print("\nA neighbour (the daemon and both users on all CPUs):\n")
+    print(neighbours.summary(attacked))
+    daemon = wish.build / "daemon/arraybridged"
+    others = [peer_table.collect("0", 1 if wish.quick else rounds, daemon, not wish.quick)]
+    if two is not None:
+        others.append(peer_table.collect("0,1", rounds, daemon, True))
+    peers_beside = peer_table.rows(others[0], others[1] if len(others) > 1 else None)
+    print("\nPeers from PyPI, Python on both sides (one CPU" + ("):" if two is None else " / two CPUs):"))
+    print(peer_table.table(peers_beside))
     if wish.json:
-        write(Path(wish.json), rows)
+        write(Path(wish.json), rows + peers_beside)
 
 
 if __name__ == "__main__":

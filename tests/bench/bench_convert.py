@@ -81,7 +81,8 @@ def conversions(rounds: int) -> list[Row]:
     rows = []
     for source, array in sources.items():
         for target, take in bare.items():
-            if source == target:
+            # A constant array goes to torch, which may write, by a copy alone.
+            if source == target or (source in ("jax", "tensorflow") and target == "torch"):
                 continue
             other = (lambda array=array, take=take: take(array))
             ways: dict[str, Callable[[], Any]] = {
@@ -118,6 +119,7 @@ def views(rounds: int) -> list[Row]:
             "detect", "detect_memory_type", lambda: arraybridge.detect_memory_type(tensor), empty, rounds, "at most 100"
         ),
     ]  # fmt: skip
+    rows += views_of_a_share(rounds)
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/exchange_loop.so"
         source = Path(__file__).with_name("exchange_loop.cc")
@@ -134,6 +136,22 @@ def views(rounds: int) -> list[Row]:
             assert loop(table, ctypes.py_object(view), LOOPS) == 0
             times.append((time.perf_counter() - begun) / LOOPS * 1e9)
         rows.append(Row(id, f"C table, {name}", min(times), 0.0, (statistics.median(times), 0.0), "at most 80"))
+    return rows
+
+
+def views_of_a_share(rounds: int) -> list[Row]:
+    """__dlpack__ of a share's View: a copy-on-write mapping for each consumer, beside the share's own memory."""
+    rows = []
+    with arraybridge.Broker(start="private") as broker:
+        for name, count in (("4 KiB", 1024), ("64 MiB", 16 << 20)):
+            share = broker.put(np.ones(count, "f4"))
+            private, shared = share.view(), share.view(access="shared")
+            rows.append(measured(
+                f"view_dlpack_private_{name.replace(' ', '').lower()}",
+                f"View.__dlpack__(max_version=) of a share of {name}, private, beside access=\"shared\"",
+                lambda view=private: view.__dlpack__(max_version=(1, 0)),
+                lambda view=shared: view.__dlpack__(max_version=(1, 0)), rounds, "at most 10,000",
+            ))  # fmt: skip
     return rows
 
 

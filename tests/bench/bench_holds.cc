@@ -12,6 +12,7 @@
 #include "client/hold_table.h"
 #include "daemon/memory/catalogue.h"
 #include "daemon/memory/holds.h"
+#include "proto/boundary/huge_pages.h"
 #include "tests/bench/support.h"
 
 namespace arraybridge::bench {
@@ -20,6 +21,7 @@ namespace {
 constexpr double kNanoseconds = 1000;  // in a microsecond
 constexpr int kCalls = 1000;           // between two looks at the clock
 constexpr uint64_t kShares = 1000000;
+constexpr int kCollapse = 25;                               // MADV_COLLAPSE, Linux 6.1
 const std::string kName = "pipeline/stage-00000007/frame";  // 29 bytes, as names are
 
 class Pages {
@@ -99,7 +101,7 @@ void HoldRandom(int rounds) {
 
   // The same memory, mapped the same way.
   const uint64_t mapped = pages.catalogue->bytes();
-  void* const base = ::mmap(nullptr, mapped, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+  void* const base = MapFile(mapped, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get());
   if (base == MAP_FAILED) Fail("mmap");
   const catalogue::Table table{static_cast<const std::byte*>(base), {kShares + 1024}};
   const auto bits = static_cast<unsigned>(table.header().index_bits);
@@ -108,12 +110,22 @@ void HoldRandom(int rounds) {
   const SipKey key = table.header().key;
   uint64_t sum = 0;
   uint64_t random = 88172645463325252;
+  uint64_t held = 0;
+  const auto read = [&] {
+    const uint64_t name = Next(random) % kShares;
+    const Hash128 hash = SipHash128(key, NameOf(name));
+    const uint64_t word = index[hash.low & mask];               // one read that nobody foresees
+    sum += table.record((word ^ name) % kShares).state & 0xFF;  // and one that depends on it
+  };
   const auto floor = [&] {
+    for (int i = 0; i < kCalls; ++i) read();
+  };
+  // A hold needs a fence, behind which no read of the next get begins; without one the processor overlaps several gets.
+  const auto fenced = [&] {
     for (int i = 0; i < kCalls; ++i) {
-      const uint64_t name = Next(random) % kShares;
-      const Hash128 hash = SipHash128(key, NameOf(name));
-      const uint64_t word = index[hash.low & mask];               // one read that nobody foresees
-      sum += table.record((word ^ name) % kShares).state & 0xFF;  // and one that depends on it
+      read();
+      Store(held, sum, std::memory_order_release);
+      ThreadFence(std::memory_order_seq_cst);
     }
   };
   uint64_t other = 123456789123;
@@ -125,10 +137,18 @@ void HoldRandom(int rounds) {
       sum += Load(hold.record().offset, std::memory_order_relaxed);
     }
   };
-  const auto times = EachOf(rounds * 4, {floor, value});
+  const auto times = EachOf(rounds * 4, {floor, value, fenced});
+  // The same in huge pages, where the kernel can make them: what the misses of the TLB are of it.
+  const bool huge = ::madvise(base, mapped / kHugePageBytes * kHugePageBytes, kCollapse) == 0;
+  const auto with_huge = huge ? EachOf(rounds * 4, {floor, value, fenced}) : std::vector<double>(3);
   ::munmap(base, mapped);
   if (sum == 0) Fail("nothing was read");
-  Print("hold_random_1e6", {{"floor", times[0]}, {"value", times[1]}});
+  Print("hold_random_1e6", {{"floor", times[0]},
+                            {"value", times[1]},
+                            {"fenced", times[2]},
+                            {"huge_floor", with_huge[0]},
+                            {"huge_value", with_huge[1]},
+                            {"huge_fenced", with_huge[2]}});
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PLASMA = HERE.parents[1] / "build/peers/plasma"  # where deploy/setup puts Plasma's last wheel
+ENVIRONMENTS = HERE.parents[1] / "build/peers"  # one for each file of deploy/requirements/peers
 READY_S = 20
 
 
@@ -26,7 +26,7 @@ class Absent(Exception):
 
 
 @contextlib.contextmanager
-def served(command: list[str], cpu: int, ready: Callable[[subprocess.Popen[str]], bool]) -> Iterator[None]:
+def served(command: list[str], cpu: int | str, ready: Callable[[subprocess.Popen[str]], bool]) -> Iterator[None]:
     """A server on one CPU, from when `ready` says so until the block ends."""
     process = subprocess.Popen(
         ["taskset", "-c", str(cpu), *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -78,12 +78,12 @@ def iceoryx(bench: Path, cpu: int, rounds: int) -> dict[str, float]:
 
 def plasma(scratch: str, cpu: int, rounds: int) -> dict[str, float]:
     """Plasma of pyarrow 11: arrays between a client that puts and one that gets."""
-    server = PLASMA / "pyarrow/plasma-store-server"
-    if not server.exists():
+    python = ENVIRONMENTS / "plasma/bin/python"
+    server = next((ENVIRONMENTS / "plasma").glob("lib/*/site-packages/pyarrow/plasma-store-server"), None)
+    if server is None:
         raise Absent("pyarrow 11 is not installed")
     socket = Path(scratch) / "plasma"
     with served([str(server), "-m", str(1 << 30), "-s", str(socket)], cpu, lambda _: socket.exists()):
         return figures(
-            [sys.executable, str(HERE / "peer_plasma.py"), "--socket", str(socket), "--rounds", str(rounds)],
-            {**os.environ, "PYTHONPATH": str(PLASMA)},
+            [str(python), str(HERE / "peer_plasma.py"), "--socket", str(socket), "--rounds", str(rounds)]
         )

@@ -66,6 +66,11 @@ static int check_refusals(ab_broker* broker, ab_view good) {
   EXPECT(ab_publish(broker, array, "x", 1) == AB_OK);
   ab_drop(array);
   EXPECT(ab_withdraw(broker, NULL) == AB_INVALID_ARGUMENT);
+  int32_t done = 7;
+  EXPECT(ab_outcome(broker, 0, NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_outcome(broker, 0, &done) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_get(broker, "never there", 1, &array) == AB_DEADLINE_EXCEEDED);
+  EXPECT(ab_outcome(broker, 0, &done) == AB_OK && done == 0);
   return 0;
 }
 

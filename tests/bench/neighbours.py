@@ -1,0 +1,87 @@
+"""The rows neighbour_*: what an attack by one user costs the calls of another (tests/faults/neighbour.py), at full size.
+
+A row's value is the victim's 99th percentile in milliseconds while the attackers are there and after their death, its floor
+what it may be: 5 ms, or ten times the victim's own idle percentile of the same run. Beside it: the worst call, the
+longest time without a sign of life to the service manager (reach: 1 s), and how long memory and descriptors take back to
+their baseline after the attackers' death (reach: 5 s).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
+from neighbour import ATTACKS, Attack, Outcome, attacked, neighbourhood, p99  # noqa: E402
+
+FLOOR_MS, TIMES_IDLE = 5.0, 10.0
+REACH = "p99 <= max(5 ms, 10 x idle p99), gap <= 1 s, baseline within 5 s"
+UNLISTED = {13}  # a law of the fault tests, and no row
+
+
+def why_not() -> str:
+    """Empty: they can run here."""
+    if os.geteuid() != 0:
+        return "only root can run processes of other users"
+    return "" if shutil.which("setpriv") else "setpriv is not installed"
+
+
+def row_of(attack: Attack, outcome: Outcome) -> dict[str, Any]:
+    value, idle = p99(outcome.calls), p99(outcome.idle)
+    floor = max(FLOOR_MS, TIMES_IDLE * idle)
+    return {
+        "id": f"neighbour_{attack.stage}",
+        "work": f"another user's calls beside attack {attack.number}, p99",
+        "value": round(value, 2),
+        "unit": "ms",
+        "floor": round(floor, 2),
+        "ratio": round(value / floor, 3),
+        "reach": REACH,
+        "peer": None,
+        "peer_value": None,
+        "idle_p99_ms": round(idle, 3),
+        "worst_ms": round(outcome.worst, 1),
+        "gap_s": round(outcome.gap_s, 2),
+        "settled_s": outcome.settled_s if outcome.settled_s is None else round(outcome.settled_s, 2),
+        "kib": [outcome.kib_before, outcome.kib_during, outcome.kib_after],
+        "descriptors": [outcome.descriptors_before, outcome.descriptors_during, outcome.descriptors_after],
+        "refused": len(outcome.refusals),
+    }
+
+
+def rows(build: Path, full: bool) -> list[dict[str, Any]]:
+    if why := why_not():
+        print(f"left out: neighbours: {why}", file=sys.stderr)
+        return []
+    found = []
+    for attack in ATTACKS.values():
+        if attack.number in UNLISTED:
+            continue
+        client = build / "tests/bench/bench_neighbour_client"
+        with neighbourhood(build / "daemon/arraybridged", client=client) as place:
+            found.append(row_of(attack, attacked(place, attack, full=full)))
+    return found
+
+
+def summary(found: list[dict[str, Any]]) -> str:
+    lines = ["| id | idle p99 ms | p99 ms | worst ms | gap s | back s | KiB before, during, after | descriptors | refused |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for row in found:
+        kib, descriptors = (" ".join(map(str, row[key])) for key in ("kib", "descriptors"))
+        back = "never" if row["settled_s"] is None else row["settled_s"]
+        cells = [f"`{row['id']}`", row["idle_p99_ms"], row["value"], row["worst_ms"], row["gap_s"], back, kib, descriptors]
+        lines.append("| " + " | ".join(map(str, [*cells, row["refused"]])) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """neighbours.py BUILD [--full]: these rows alone."""
+    found = rows(Path(sys.argv[1]), "--full" in sys.argv[2:])
+    print(summary(found))
+
+
+if __name__ == "__main__":
+    main()

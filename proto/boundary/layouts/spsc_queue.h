@@ -1,0 +1,166 @@
+// A queue of entries that one process writes and another one reads, in shared memory. Two of them, one in each
+// direction, connect two sides: each side has a page that it alone writes and that the other side maps read-only. The
+// page holds the slots of the side's own queue and its Progress: how many slots of its own it has filled, how many of
+// the other side's it has copied, and whether it sleeps. An entry occupies one slot or several.
+//
+//   writer                                    reader                             a side before it sleeps
+//   1  room? other's taken (acquire)          1  other's head (acquire)          1  asleep = number of this sleep
+//   2  the entry's words                      2  each word once, into a copy     2  fence
+//   3  head (release)                         3  taken (release)                 3  other's head and taken: is there
+//   4  fence                                  4  serves the entry; served           an entry, is there room?
+//   5  other's asleep: doorbell, once            (release)                          then asleep = 0, no sleep
+//      for each sleep                         5  fence; other's asleep: doorbell
+//
+// One of two fences comes first: either the sleeping side sees the entry (or the room), or the other side sees that it
+// sleeps. The doorbell is a frame or a byte outside of these pages; it carries nothing. A side that is woken stores
+// asleep = 0 before it reads anything: a doorbell that it consumed earlier is not repeated for the same sleep.
+//
+// Words of the other side's page are values to check, never to trust: a count that cannot be breaks the queue.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "proto/boundary/shared_word.h"
+
+namespace arraybridge::spsc {
+
+// Counts never wrap: not in 500 years.
+struct Progress {
+  alignas(128) uint64_t head;    // shared: slots of the own queue that were ever filled
+  alignas(128) uint64_t taken;   // shared: slots of the other side's queue that were copied and may be filled again
+  uint64_t served;               // shared: of these, the slots whose entries are dealt with
+  alignas(128) uint64_t asleep;  // shared: 0, or the number of the sleep from which this side has to be woken
+};
+static_assert(sizeof(Progress) == 384);
+
+// A Format has kSlotWords, kSlots, kEntryWordsMax, and WordsOf(first word): the length of an entry in words, or 0 if
+// no entry begins like that.
+template <class Format>
+using Slots = std::array<uint64_t, Format::kSlotWords * Format::kSlots>;
+
+template <class Format>
+constexpr uint64_t SlotsOf(uint64_t words) {
+  return (words + Format::kSlotWords - 1) / Format::kSlotWords;
+}
+
+// Not thread-safe, but for filled().
+template <class Format>
+class Writer {
+ public:
+  Writer(Progress& own, Slots<Format>& slots, const Progress& other) : own_(own), slots_(slots), other_(other) {}
+
+  // Whether an entry of so many slots fits now. False for good once the queue is broken().
+  bool HasRoom(uint64_t slots) {
+    const uint64_t filled = filled_.load(std::memory_order_relaxed);
+    if (filled + slots - taken_ <= Format::kSlots) return !broken_;
+    taken_ = Load(other_.taken, std::memory_order_acquire);
+    broken_ = broken_ || filled - taken_ > Format::kSlots;
+    return !broken_ && filled + slots - taken_ <= Format::kSlots;
+  }
+  // The reader finds the entry from now on; DoorbellIsDue follows. REQUIRES: HasRoom; the first word tells the length.
+  void Write(std::span<const uint64_t> entry) {
+    const uint64_t filled = filled_.load(std::memory_order_relaxed);
+    uint64_t at = filled * Format::kSlotWords;
+    for (const uint64_t word : entry) Store(slots_[at++ % slots_.size()], word, std::memory_order_relaxed);
+    const uint64_t now = filled + SlotsOf<Format>(entry.size());
+    filled_.store(now, std::memory_order_relaxed);
+    Store(own_.head, now, std::memory_order_release);
+  }
+  // On any thread: slots that were ever filled.
+  uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
+  // The reader counts slots that were never filled.
+  bool broken() const { return broken_; }
+
+ private:
+  Progress& own_;
+  Slots<Format>& slots_;
+  const Progress& other_;
+  std::atomic<uint64_t> filled_{0};
+  uint64_t taken_ = 0;  // as the reader last said
+  bool broken_ = false;
+};
+
+// Not thread-safe, but for HasEntry.
+template <class Format>
+class Reader {
+ public:
+  using Entry = std::array<uint64_t, Format::kEntryWordsMax>;  // a copy that the writer cannot change
+
+  Reader(Progress& own, const Progress& other, const Slots<Format>& slots) : own_(own), other_(other), slots_(slots) {}
+
+  // On any thread; loads one shared word.
+  bool HasEntry() const {
+    return Load(other_.head, std::memory_order_acquire) != taken_.load(std::memory_order_relaxed);
+  }
+  // Copies the next entry. 0: there is none, or the queue is broken(); else its length in words.
+  uint64_t Copy(Entry& entry) {
+    const uint64_t taken = taken_.load(std::memory_order_relaxed);
+    if (head_ == taken) head_ = Load(other_.head, std::memory_order_acquire);
+    const uint64_t there = head_ - taken;
+    if (there == 0 || broken_) return 0;
+    uint64_t at = taken * Format::kSlotWords;
+    entry[0] = Load(slots_[at++ % slots_.size()], std::memory_order_relaxed);
+    const uint64_t words = Format::WordsOf(entry[0]);
+    broken_ = there > Format::kSlots || words == 0 || words > entry.size() || SlotsOf<Format>(words) > there;
+    if (broken_) return 0;
+    for (uint64_t i = 1; i < words; ++i) entry[i] = Load(slots_[at++ % slots_.size()], std::memory_order_relaxed);
+    copied_ = SlotsOf<Format>(words);
+    return words;
+  }
+  // The writer may fill the slots of the copied entry again. REQUIRES: Copy returned its length.
+  void Take() {
+    const uint64_t taken = taken_.load(std::memory_order_relaxed) + copied_;
+    taken_.store(taken, std::memory_order_relaxed);
+    Store(own_.taken, taken, std::memory_order_release);
+  }
+  // Every entry taken so far is dealt with; what was written about it stands in the own queue.
+  void Serve() { Store(own_.served, taken_.load(std::memory_order_relaxed), std::memory_order_release); }
+  uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+  // The writer filled more slots than there are, or an entry that cannot be.
+  bool broken() const { return broken_; }
+
+ private:
+  Progress& own_;
+  const Progress& other_;
+  const Slots<Format>& slots_;
+  std::atomic<uint64_t> taken_{0};
+  uint64_t head_ = 0;    // as the writer last said
+  uint64_t copied_ = 0;  // slots of the copied entry
+  bool broken_ = false;
+};
+
+// How a side says that it sleeps, and learns that the other one does. Not thread-safe.
+class Doorbell {
+ public:
+  // `own`: in a new page it says that its side sleeps, so that a writer that comes earlier wakes it.
+  Doorbell(Progress& own, const Progress& other)
+      : own_(own), other_(other), sleep_(Load(own.asleep, std::memory_order_relaxed)) {}
+
+  // After Write, Take or Serve: whether the other side has to be woken; true once for each of its sleeps.
+  bool IsDue() {
+    ThreadFence(std::memory_order_seq_cst);
+    const uint64_t sleep = Load(other_.asleep, std::memory_order_relaxed);
+    if (sleep == 0 || sleep == rung_) return false;
+    rung_ = sleep;
+    return true;
+  }
+  // The doorbell could not be sent: IsDue says it again.
+  void Repeat() { rung_ = 0; }
+
+  // In three steps, so that a side with many queues needs one fence: announce the sleep in each, fence, look at each.
+  void Announce() { Store(own_.asleep, ++sleep_, std::memory_order_relaxed); }
+  void Wake() { Store(own_.asleep, 0, std::memory_order_relaxed); }
+
+ private:
+  Progress& own_;
+  const Progress& other_;
+  uint64_t sleep_;
+  uint64_t rung_ = 0;  // the other side's last sleep that ended by a doorbell
+};
+
+}  // namespace arraybridge::spsc

@@ -6,8 +6,8 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kPartOfDescriptors =
-    4;  // of the process's, that one user may take unless the operator says otherwise
+// Of the process's descriptors one user may take one part of so many, unless the operator says otherwise.
+constexpr uint64_t kPartOfDescriptors = 4;
 
 }  // namespace
 

@@ -110,7 +110,7 @@ struct Broker::State {
   uint64_t quota_bytes(const NamespaceKey& key) const AB_REQUIRES(mutex);
   NamespacePolicy DefaultPolicy() const;
 
-  // What there is; the holds in these pages are for the caller to count.
+  // Counts what there is; the caller counts the holds in these pages.
   void Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const AB_EXCLUDES(mutex);
 
   // What one user has (accounts.cc).

@@ -47,7 +47,7 @@ class Catalogue {
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
 
-  // Who still maps it sees that it is closed. Idempotent; a catalogue that dies is closed.
+  // Processes that still map it see that it is closed. Idempotent; a catalogue that dies is closed.
   void Close();
   // A read-only description of its own. Thread-safe.
   Result<UniqueFd> Export() const;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import adapters, autograph
 from arraybridge.errors import UnsupportedArray
@@ -10,6 +10,11 @@ from arraybridge.planner import DETACHED, OPAQUE_PREFIXES, opaque_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
+
+_BYTE_ORDER: Final = (
+    "byte_order: DLPack has no word for a byte order that is not the machine's: "
+    'pass array.astype(array.dtype.newbyteorder("="))'
+)
 
 
 def asdlpack(obj: Any, *, copy: bool = False) -> View:
@@ -76,7 +81,8 @@ def _view_of(obj: Any) -> View:
         reason = "the tensor requires grad, which DLPack cannot say: pass tensor.detach()"
         raise UnsupportedArray(described.framework, "dlpack", "asdlpack", reason)
     if described.obstacles:
-        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(described.obstacles))
+        reasons = (_BYTE_ORDER if each.startswith("byte_order") else each for each in described.obstacles)
+        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(reasons))
     return exports.protected(source.view(), source.array, not described.may_change)
 
 

@@ -57,7 +57,8 @@ class Connection:
         self._namespace = namespace
         self._timeout_s = check_seconds(timeout_s, "timeout_s")
         self._lock = threading.Lock()
-        self._core: _core.Core | None = None
+        # The core that exists already; None: the next call connects. An attribute, since `Broker.get` reads it every time.
+        self.known_core: _core.Core | None = None
         self._found: discovery.Found | None = None
         self._end: weakref.finalize[[], Connection] | None = None
         self._latest_address: str | None = None
@@ -79,11 +80,6 @@ class Connection:
         """Where the daemon is, or was before `close`."""
         return self._latest_address
 
-    @property
-    def known_core(self) -> _core.Core | None:
-        """The core that exists already; the broker is not asked."""
-        return self._core
-
     def core(self) -> _core.Core:
         """The extension's connection; finds, or starts, the daemon.
 
@@ -91,17 +87,17 @@ class Connection:
             BrokerUnavailable: none is there, and none may or could be started.
             InvalidRequest: the environment's token cannot be one.
         """
-        core = self._core
+        core = self.known_core
         if core is not None:
             return core
         with self._lock:
-            if self._core is None:
+            if self.known_core is None:
                 token = credentials.stated(self._token)
                 found = discovery.find(self._asked, self._start)
                 if found.end is not None:
                     self._end = weakref.finalize(self, found.end)
                 self._found, self._latest_address = found, found.address
-                self._core = _core.Core(
+                self.known_core = _core.Core(
                     found.address,
                     self._namespace,
                     self._timeout_s,
@@ -109,7 +105,7 @@ class Connection:
                     token=token,
                     roads=self.roads,
                 )
-            return self._core
+            return self.known_core
 
     def close(self) -> None:
         """Ends it, and a private daemon with it. The next call makes a new one.
@@ -118,7 +114,7 @@ class Connection:
             BrokerError: something that was put without waiting is not there. It is closed all the same.
         """
         with self._lock:
-            core, self._core, self._found = self._core, None, None
+            core, self.known_core, self._found = self.known_core, None, None
             end, self._end = self._end, None
         try:
             if core is not None:
@@ -133,7 +129,7 @@ class Connection:
         Raises:
             BrokerError: something of it failed.
         """
-        core = self._core
+        core = self.known_core
         if core is not None:
             _confirm(core)
 
@@ -155,7 +151,7 @@ class Connection:
         Raises:
             ShareExists, OutOfMemory, BrokerUnavailable: this put, or an earlier one that nobody waited for, failed.
         """
-        core = self._core or self.core()
+        core = self.known_core or self.core()
         try:
             return core.put(view, name, note)
         except _core.StatusError as status:
@@ -181,7 +177,7 @@ class Connection:
             InvalidRequest: `wait` is no number of seconds.
         """
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
-        core = self._core or self.core()
+        core = self.known_core or self.core()
         try:
             return core.acquire(name, id, generation, private, wait_s, broker_id, note)
         except _core.StatusError as status:
@@ -190,7 +186,7 @@ class Connection:
 
     def settle(self) -> None:
         """Waits for what was published and is not there yet, so that nobody loses it when this process ends."""
-        core = self._core
+        core = self.known_core
         if core is None:
             return
         with contextlib.suppress(_core.StatusError):  # the daemon has gone, and what was published with it
@@ -209,7 +205,7 @@ class Connection:
 
     def note(self, info: _core.ShareInfo, note: str) -> None:
         """What came of an acquire, instead of what was said with it. Does not wait."""
-        core = self._core
+        core = self.known_core
         if core is not None:
             core.note(info, note)
 
@@ -239,7 +235,7 @@ class Connection:
     def after_fork(self) -> None:
         """In a forked child: its lock may be one that a thread of the parent holds, and what that thread was making."""
         self._lock = threading.Lock()
-        if self._core is None:
+        if self.known_core is None:
             self._found, self._end = None, None
 
     def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
@@ -252,8 +248,8 @@ class Connection:
                 return
             raise from_status(status) from None
         with self._lock:
-            if self._core is core:
-                self._core = None
+            if self.known_core is core:
+                self.known_core = None
         _confirm(core)
 
 

@@ -125,7 +125,7 @@ def convert_memory(
         InvalidDevice, DeviceUnavailable: no GPU number; no such GPU for this target.
         UnsupportedDtype, UnsupportedArray: the target cannot hold it. Checked, like all above, before any byte moves.
         ZeroCopyUnavailable: copy=False, and a copy is needed.
-        InvalidRequest: no such way.
+        InvalidRequest: no such way, or a tree without any array.
         MemoryConversionError: the base of all of them; by itself, a framework refused.
         Of a tree the message begins with the path of the array that it is about, as ['a'][3].
     """
@@ -220,9 +220,7 @@ def converted(
     check_copy(copy)
     ways.check_way(via)
     if trees and tree.is_tree(data):
-        found = _tree_converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
-        if found is not None:
-            return found
+        return _tree_converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
     caps = _asked(target.caps, names)
@@ -246,31 +244,34 @@ def _tree_converted(
     allow_downcast: bool | None,
     via: Way | None,
 ) -> Any:
-    """The tree, with each array converted; None: there is no array in it."""
-    count = 0
+    """The tree, with each array converted.
+
+    Raises:
+        InvalidMemoryType: one of the two names is no memory type. InvalidRequest: there is no array in the tree.
+    """
+    source = "tree" if source_type is None else memory_type_named(source_type, "tree")
+    names = _Names(source, memory_type_named(target_type, source))
     uploads = Uploads()
 
     def made() -> None:
-        _asked(uploads.make, _Names(str(source_type or "tree"), str(target_type)), "place")
+        _asked(uploads.make, names, "place")
 
     def one(leaf: Any) -> Any:
-        nonlocal count
-        count += 1
         return converted(leaf, source_type, target_type, gpu_id, copy, allow_downcast, via, uploads, trees=False)
 
     def assembled(apart: sparse.Sparse, parts: list[Any]) -> Any:
         made()  # its framework may read the parts
-        if apart.framework == target_type and all(part is before for part, before in zip(parts, apart.parts, strict=True)):
+        if apart.framework == names.target and all(part is before for part, before in zip(parts, apart.parts, strict=True)):
             return apart.array
-        target = adapters.of_memory_type(target_type)
-        result, chosen = sparse.assembled(target, str(target_type), apart.layout, parts, apart.framework, copy)
+        target = adapters.of_memory_type(names.target)
+        result, chosen = sparse.assembled(target, names.target, apart.layout, parts, apart.framework, copy)
         if chosen is not None:
             counts.of_process.note(chosen)
         return result
 
     result = tree.converted(one, data, assembled)
     made()
-    return result if count else None
+    return result
 
 
 def values_of(array: Any, target_type: str) -> Any:

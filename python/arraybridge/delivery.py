@@ -206,8 +206,6 @@ class Delivery:
             return wanted.assembled(apart.layout, parts, apart.framework, plans)
 
         result = tree.converted(made, array, assembled)
-        if not plans:
-            raise InvalidRequest("a tree without any array has nothing to convert")
         uploaded()
         if not wanted.copy and wanted.device is None and not wanted.allow_downcast and wanted.via is None:
             key = type(array), wanted.caps.name, wanted.copy

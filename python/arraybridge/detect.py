@@ -109,6 +109,15 @@ _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     ("pyclesperanto_prototype", "_tier0._pycl.OCLArray", "pyclesperanto"),
 )
 
+# (top module, a base of its sparse classes, adapter): found by the names of a type's bases alone.
+_SPARSE_CLASSES: Final = (
+    ("scipy", "_spbase", "scipy"),
+    ("scipy", "spmatrix", "scipy"),
+    ("cupyx", "spmatrix", "cupy"),
+    ("jax", "JAXSparse", "jax"),
+    ("tensorflow", "SparseTensor", "tensorflow"),
+)
+
 _ROOTS: Final = frozenset({module for module, _, _ in _CLASSES} | {"jaxlib"})
 
 # Only arrays are remembered: a type that is nothing today may belong to a framework that is still being imported.
@@ -128,6 +137,25 @@ def memory_type_of(kind: type) -> str | None:
             own = kind is base or root_of(kind) in _ROOTS
             (_lasting if own else _known)[kind] = memory_type
             return memory_type
+    return None
+
+
+def is_sparse(kind: type) -> bool:
+    """Whether a class is of sparse arrays alone. Some of them are containers too: SciPy's `dok_array` is a dict."""
+    return memory_type_of(kind) is None and sparse_framework_of(kind) is not None
+
+
+def sparse_framework_of(kind: type) -> str | None:
+    """The name of the adapter that may take arrays of class `kind` apart as sparse ones, or None. Torch has one class for dense
+    and sparse tensors. Imports nothing."""
+    found = memory_type_of(kind)
+    if found is not None:
+        return found if found == "torch" else None
+    for base in kind.__mro__:
+        root = root_of(base)
+        for module, name, framework in _SPARSE_CLASSES:
+            if root == module and base.__name__ == name:
+                return framework
     return None
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from arraybridge import _core, autograph, planner, ways
 from arraybridge.convert import converted
+from arraybridge.detect import memory_type_named
 from arraybridge.errors import InvalidRequest, UnsupportedDtype
 from arraybridge.planner import CODES, OPAQUE_PREFIXES
 from arraybridge.source import Source, on_host, plain, source_of
@@ -84,9 +85,10 @@ def from_bytes(
             and is read-only if that is.
 
     Raises:
-        InvalidRequest: (a ValueError) they are no such bytes; the message says what is wrong. What convert_memory raises.
+        InvalidRequest: (a ValueError) they are no such bytes; the message says what is wrong.
+        InvalidMemoryType: (a ValueError) no framework has this name. What convert_memory raises.
     """
-    return converted(view_of(data), None, framework, gpu_id, copy, allow_downcast)
+    return converted(view_of(data), None, memory_type_named(framework, "bytes"), gpu_id, copy, allow_downcast)
 
 
 def bytes_of(source: Source) -> bytes:

@@ -9,26 +9,17 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from arraybridge import _core, devices
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.detect import memory_type_of, root_of
+from arraybridge.detect import memory_type_of, sparse_framework_of
 from arraybridge.errors import BrokerError, UnsupportedArray, ZeroCopyUnavailable, raised_by
 from arraybridge.planner import Plan
 from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge.adapters import Adapter
-
-# (top module, a base of its sparse classes, adapter): found by the names of a type's bases alone.
-_CLASSES: Final = (
-    ("scipy", "_spbase", "scipy"),
-    ("scipy", "spmatrix", "scipy"),
-    ("cupyx", "spmatrix", "cupy"),
-    ("jax", "JAXSparse", "jax"),
-    ("tensorflow", "SparseTensor", "tensorflow"),
-)
 
 
 class SparseAdapter(Protocol):
@@ -67,7 +58,7 @@ def taken_apart(array: Any) -> Sparse | None:
     Raises:
         UnsupportedArray: a form that has no Layout.
     """
-    framework = _framework_of(type(array))
+    framework = sparse_framework_of(type(array))
     if framework is None:
         return None
     found = _module(framework).sparse_parts(array)
@@ -178,18 +169,6 @@ def _refused(reason: str) -> UnsupportedArray:
 def is_dense(kind: type) -> bool:
     """Whether arrays of this class are dense: of all frameworks' array classes, only torch's has sparse objects too."""
     return memory_type_of(kind) not in (None, "torch")
-
-
-def _framework_of(kind: type) -> str | None:
-    found = memory_type_of(kind)
-    if found is not None:
-        return found if found == "torch" else None
-    for base in kind.__mro__:
-        root = root_of(base)
-        for module, name, framework in _CLASSES:
-            if root == module and base.__name__ == name:
-                return framework
-    return None
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from arraybridge import plain, records, sparse, sparse_layout
+from arraybridge.detect import is_sparse
 from arraybridge.errors import BrokerError, InvalidRequest
 from arraybridge.records import Record, Types
 from arraybridge.sparse import Sparse
@@ -27,6 +28,8 @@ from arraybridge.sparse_layout import Layout
 DEPTH_MAX: Final = 64
 _STEP_MAX: Final = 64  # characters of a step in an error
 _KEYS: Final = (str, int, float, bool, type(None))
+_NO_ARRAY: Final = "a tree without any array has nothing to"
+_NUMBERS: Final = "make an array of numbers first (numpy.asarray)"
 _WAY_OUT: Final = "put the tree in parts, arrays of one shape as one array, long text and bytes as arrays"
 Part = TypeVar("Part")
 
@@ -44,7 +47,7 @@ def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> tuple[
     writer = _Writer(read)
     node = writer.run(writer.node, tree)
     if not writer.leaves:
-        raise InvalidRequest("a tree without any array has nothing to share: make an array of numbers first (numpy.asarray)")
+        raise InvalidRequest(f"{_NO_ARRAY} share: {_NUMBERS}")
     return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), writer.leaves
 
 
@@ -83,11 +86,14 @@ def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Spa
     values (numbers, text, None) in every container.
 
     Raises:
-        InvalidRequest: deeper than DEPTH_MAX, or a container of a class of the user's own.
+        InvalidRequest: no array at all, deeper than DEPTH_MAX, or a container of a class of the user's own.
         BrokerError: raised by the functions. The message of either begins with the path of the part.
     """
     converter = _Converter(function, assemble)
-    return converter.run(converter.tree, tree)
+    result = converter.run(converter.tree, tree)
+    if not converter.arrays:
+        raise InvalidRequest(f"{_NO_ARRAY} convert: {_NUMBERS}")
+    return result
 
 
 def is_tree(value: Any) -> bool:
@@ -158,7 +164,7 @@ class _Writer(_Walk):
         if records.is_record(tree):
             name, fields = records.fields_of(tree)
             return {"record": [name, [[field, self.below((field,), self.node, value)] for field, value in fields]]}
-        if isinstance(tree, (dict, list, tuple)):
+        if isinstance(tree, (dict, list, tuple)) and not is_sparse(kind):
             raise InvalidRequest(f"{kind.__name__} would come back as another class: pass a dict, list or tuple")
         if isinstance(tree, Enum):
             return {"enum": [*records.member_of(tree), self._value(tree)]}
@@ -293,6 +299,7 @@ class _Converter(_Walk):
 
     def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any]) -> None:
         super().__init__()
+        self.arrays = 0
         self._function = function
         self._assemble = assemble
 
@@ -307,9 +314,10 @@ class _Converter(_Walk):
             return kind._make(self._child((name,), each) for name, each in zip(kind._fields, tree, strict=True))
         if records.is_record(tree):
             return self._copied(tree)
-        if isinstance(tree, (dict, list, tuple)):
+        if isinstance(tree, (dict, list, tuple)) and not is_sparse(kind):
             raise InvalidRequest(f"{kind.__name__} is no tree: pass a dict, list, tuple, namedtuple or dataclass")
         apart = sparse.taken_apart(tree)
+        self.arrays += 1
         if apart is None:
             return self._function(tree)
         parts = zip(apart.layout.part_names, apart.parts, strict=True)

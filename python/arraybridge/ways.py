@@ -4,7 +4,9 @@
 "host": the values are copied into memory of the host, and from there to the target.
 "serialize": the values become bytes (`to_bytes`), which keep shape and dtype, and an array is made of those.
 
-Pure, but for `passed`. What cannot be done in the way that was asked for is refused with the reason.
+A tensor that requires grad and stays torch's is copied by torch alone, which keeps its gradient: "host" and "serialize" copy
+it, and the plan says how the copy is made. Pure, but for `passed`. What cannot be done in the way that was asked for is refused
+with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from arraybridge import devices, planner
 from arraybridge.arguments import check_word
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
-from arraybridge.planner import ASKED_FOR, CODES, COPY_REQUESTED, OPAQUE_PREFIXES, Caps, Description, Plan
+from arraybridge.planner import ASKED_FOR, CODES, COPY_REQUESTED, DETACHED, OPAQUE_PREFIXES, Caps, Description, Plan
 
 if TYPE_CHECKING:
     from arraybridge.source import Source
@@ -78,6 +80,8 @@ def _by_dlpack(source: Description, target: Caps, copy: bool | None, wishes: dic
 
 def _by_host(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
     chosen = planner.plan(source, target, copy=True, **wishes)
+    if _keeps_gradient(source, target):
+        return _by_its_framework("host", chosen, copy)
     if {source.device[0], devices.of(chosen.device)[0]} != {devices.CUDA}:
         return _asked("host", chosen, copy, chosen.copies, chosen.copied_bytes)
     to_host = planner.plan(source, MEMORY, copy=True, device="cpu")
@@ -89,6 +93,8 @@ def _by_host(source: Description, target: Caps, copy: bool | None, wishes: dict[
 
 def _by_bytes(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
     chosen = planner.plan(source, target, copy=True, **wishes)
+    if _keeps_gradient(source, target):
+        return _by_its_framework("serialize", chosen, copy)
     to_host = planner.plan(source, MEMORY, device="cpu")
     # Into the bytes; out of them, where a narrowing is the one copy on the host and one more on the way to a GPU.
     narrowed_first = chosen.dtype != source.dtype and devices.of(chosen.device) != devices.HOST
@@ -111,9 +117,32 @@ def _asked(via: Way, chosen: Plan, copy: bool | None, copies: int, nbytes: int) 
         ZeroCopyUnavailable: it must not.
     """
     reason = f'way: via="{via}" copies {ASKED_FOR}'
+    return _copied(via, replace(chosen, via=via, copies=copies, copied_bytes=nbytes), copy, reason)
+
+
+def _keeps_gradient(source: Description, target: Caps) -> bool:
+    """Whether the source's framework makes the copy itself (`Source.duplicate`): no other copy has the gradient."""
+    return source.framework == target.name and DETACHED in source.notes
+
+
+def _by_its_framework(via: Way, chosen: Plan, copy: bool | None) -> Plan:
+    """The plan of a copy that the source's framework makes, where another way was asked for.
+
+    Raises:
+        ZeroCopyUnavailable: it must not copy.
+    """
+    return _copied(via, chosen, copy, f'way: {chosen.target} itself copies what requires grad, not via="{via}" {ASKED_FOR}')
+
+
+def _copied(via: Way, chosen: Plan, copy: bool | None, reason: str) -> Plan:
+    """The plan with the reason for its copy.
+
+    Raises:
+        ZeroCopyUnavailable: it must not copy.
+    """
     # Why it could not have been shared is no question any more.
     why = tuple(each for each in chosen.reasons if each.startswith(_KEPT) or (copy and each == COPY_REQUESTED))
-    made = replace(chosen, via=via, copies=copies, copied_bytes=nbytes, reasons=(*why, reason))
+    made = replace(chosen, reasons=(*why, reason))
     if copy is False:
         raise ZeroCopyUnavailable(chosen.source, chosen.target, via, reason, made)
     return made

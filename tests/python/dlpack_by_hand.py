@@ -112,6 +112,19 @@ class Producer:
         return api.PyCapsule_New(c.addressof(self.managed), self.name, None)
 
 
+class Holder:
+    """A producer of one capsule that exists already."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
 class Owner(bytearray):
     """Memory whose end can be seen."""
 

@@ -9,7 +9,9 @@ import pytest
 import simulated
 
 import arraybridge
-from arraybridge import InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, progress
+from arraybridge import (
+    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory, progress,
+)  # fmt: skip
 from arraybridge.adapters import jax as jax_adapter
 from arraybridge.adapters import tensorflow as tensorflow_adapter
 from arraybridge.adapters import torch as torch_adapter
@@ -157,12 +159,22 @@ def test_trees_convert_to_the_same_classes(broker):
     assert isinstance(frame.image, np.ndarray), "the source is as it was"
     ordered = collections.OrderedDict(b=np.ones(1), a=np.ones(2))
     assert list(broker.convert(ordered, "torch")) == ["b", "a"]
-    with pytest.raises(InvalidRequest, match="without any array"):
-        broker.convert([], "torch")
     with pytest.raises(InvalidRequest, match="nested 64 deep"):
         broker.convert(_deep(70), "torch")
     with pytest.raises(InvalidRequest, match="Counter would come back as another class"):
         broker.put(collections.Counter(a=np.ones(1)))
+
+
+@pytest.mark.parametrize("tree", [[], {}, (), [1, 2], {"a": [None, "text"]}], ids=str)
+def test_a_tree_without_arrays_is_refused_in_the_same_words(broker, tree):
+    words = "^a tree without any array has nothing to convert: make an array of numbers first"
+    for ask in (
+        lambda: broker.convert(tree, "numpy"),
+        lambda: convert_memory(tree, None, "numpy"),
+        lambda: convert_memory(tree, "numpy", "numpy", copy=False),
+    ):
+        with pytest.raises(InvalidRequest, match=words):
+            ask()
 
 
 @pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dlpack_by_hand import Producer
+from dlpack_by_hand import Holder, Producer
 from processes import run_client
 
 import arraybridge
@@ -301,6 +301,15 @@ def test_what_dlpack_cannot_say_is_a_buffer_error(make):
     assert isinstance(caught.value, (UnsupportedArray, UnsupportedDtype))
 
 
+def test_the_refusal_of_a_foreign_byte_order_says_what_helps():
+    foreign = np.array([1, 2], ">i4")
+    with pytest.raises(UnsupportedArray, match=r'pass array\.astype\(array\.dtype\.newbyteorder\("="\)\)$') as caught:
+        asdlpack(foreign)
+    assert "copy" not in caught.value.reason, "nothing is copied here"
+    native = foreign.astype(foreign.dtype.newbyteorder("="))
+    assert np.from_dlpack(asdlpack(native)).tolist() == [1, 2]
+
+
 def test_sizes_of_nothing_and_everything_else_come_out():
     for shape in ((0,), (0, 3), (3, 0, 2)):
         view = asdlpack(np.zeros(shape, "f4"))
@@ -322,22 +331,11 @@ def test_the_version_asked_for_is_the_name_of_the_capsule():
     for stream in (-1, 1, 2, 77):
         with pytest.raises(ValueError):
             view.__dlpack__(stream=stream)
-    private = np.from_dlpack(SimpleProducer(view.__dlpack__(max_version=(1, 0), dl_device=(1, 0), copy=True)))
+    private = np.from_dlpack(Holder(view.__dlpack__(max_version=(1, 0), dl_device=(1, 0), copy=True)))
     private[...] = 9
     assert np.from_dlpack(view)[0, 0] == 0
     with pytest.raises(BufferError):
         view.__dlpack__(dl_device=(2, 0))
-
-
-class SimpleProducer:
-    def __init__(self, capsule):
-        self.capsule = capsule
-
-    def __dlpack__(self, **_):
-        return self.capsule
-
-    def __dlpack_device__(self):
-        return 1, 0
 
 
 def test_unused_views_and_capsules_leak_nothing():

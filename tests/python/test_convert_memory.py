@@ -162,8 +162,8 @@ def test_names_come_first_then_the_source_then_the_target(monkeypatch):
         convert_memory([1], "numpy", "invalid", gpu_id=-1)
     with pytest.raises(InvalidMemoryType, match="'invalid'"):
         convert_memory([1], "invalid", "torch", gpu_id=-1)
-    with pytest.raises(SourceTypeMismatch, match="list, not numpy"):
-        convert_memory([1], "numpy", "torch", gpu_id=-1)
+    with pytest.raises(SourceTypeMismatch, match="set, not numpy"):
+        convert_memory({1}, "numpy", "torch", gpu_id=-1)
     with pytest.raises(FrameworkNotAvailable, match="torch is not available") as caught:
         convert_memory(values(object), "numpy", "torch", gpu_id=-1)
     assert (caught.value.source_type, caught.value.target_type, caught.value.name) == ("numpy", "torch", "torch")
@@ -179,9 +179,9 @@ def test_a_wrong_source_type_names_both():
         convert_memory(torch.ones(2), "numpy", "jax")
     assert isinstance(caught.value, TypeError)
     with pytest.raises(SourceTypeMismatch):
-        convert_memory([1, 2], "numpy", "numpy")
-    with pytest.raises(InvalidMemoryType, match="Unknown memory type for list"):
-        convert_memory([1, 2], None, "numpy")
+        convert_memory({1, 2}, "numpy", "numpy")
+    with pytest.raises(InvalidMemoryType, match="Unknown memory type for set"):
+        convert_memory({1, 2}, None, "numpy")
     with pytest.raises(InvalidMemoryType):
         convert_memory(values(), "numpy", None)
     with pytest.raises(InvalidMemoryType):

@@ -6,7 +6,7 @@ import array_api_compat
 import ml_dtypes
 import numpy as np
 import pytest
-from dlpack_by_hand import Producer
+from dlpack_by_hand import Holder, Producer
 
 import arraybridge
 from arraybridge import UnsupportedArray, View, asdlpack, dlpack
@@ -98,20 +98,9 @@ def test_a_capsule_as_a_dictionary(dtype, versioned):
         }  # fmt: skip
         assert isinstance(said["deleter"], int) and isinstance(said["manager_ctx"], int)
         assert (said.get("version"), said.get("flags")) == (({"major": 1, "minor": 3}, 0) if versioned else (None, None))
-    assert np.from_dlpack(_Once(capsule)).tolist() == source.tolist(), "the capsule is still live"
+    assert np.from_dlpack(Holder(capsule)).tolist() == source.tolist(), "the capsule is still live"
     with pytest.raises(UnsupportedArray, match="used_dltensor"):
         dlpack.todict(capsule)
-
-
-class _Once:
-    def __init__(self, capsule):
-        self.capsule = capsule
-
-    def __dlpack__(self, **_):
-        return self.capsule
-
-    def __dlpack_device__(self):
-        return 1, 0
 
 
 def test_capsules_that_are_none_and_words_that_dlpack_lacks():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from processes import environment, run_client
 
 import arraybridge
-from arraybridge import InvalidRequest, UnsupportedArray, from_bytes, serialization, to_bytes
+from arraybridge import InvalidMemoryType, InvalidRequest, UnsupportedArray, from_bytes, serialization, to_bytes
 from arraybridge.planner import CODES, COMMON
 
 STRUCTURED = np.dtype([("a", "i4"), ("b", "<f8", (2,)), ("c", [("d", "S3"), ("e", "M8[us]")])], align=True)
@@ -50,6 +50,23 @@ def test_every_dtype_and_bit_comes_back(name, shape):
     got = from_bytes(to_bytes(source))
     assert type(got) is np.ndarray and got.dtype == source.dtype and got.shape == shape
     assert got.tobytes() == source.tobytes()
+
+
+def test_a_sparse_array_is_told_what_helps():
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    matrix = sparse.csr_array(np.eye(3))
+    for read in (to_bytes, arraybridge.asdlpack):
+        with pytest.raises(UnsupportedArray, match=r"csr_array .*several arrays.*toarray\(\)"):
+            read(matrix)
+    assert from_bytes(to_bytes(matrix.toarray())).tolist() == np.eye(3).tolist()
+    assert all((from_bytes(to_bytes(part)) == part).all() for part in (matrix.indptr, matrix.indices, matrix.data))
+
+
+@pytest.mark.parametrize("framework", ["foo", "", None, "numba"])
+def test_an_unknown_framework_is_refused_with_the_names_that_are_known(framework):
+    with pytest.raises(InvalidMemoryType, match="from bytes .* is no memory type; use one of .*'jax', 'numpy'") as caught:
+        from_bytes(to_bytes(np.ones(3)), framework)
+    assert caught.value.source_type == "bytes"
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2), (0,)])

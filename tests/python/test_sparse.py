@@ -176,8 +176,10 @@ def test_channels_carry_it(broker):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: scipy_sparse.dia_array(np.eye(3)), r"a dia_array .*: pass array.tocsr"),
-        (lambda: scipy_sparse.bsr_array(np.eye(4)), "a bsr_array"),
+        (lambda: scipy_sparse.dia_array(np.eye(3)), r"format dia \(dia_array\) .*csr, csc and coo are: pass array.tocsr"),
+        (lambda: scipy_sparse.bsr_array(np.eye(4)), "format bsr"),
+        (lambda: scipy_sparse.dok_array(np.eye(3)), r"format dok \(dok_array\) .*csr, csc and coo are: pass array.tocsr"),
+        (lambda: scipy_sparse.lil_array(np.eye(3)), "format lil"),
         (lambda: torch.eye(4).to_sparse_bsr((2, 2)), "torch.sparse_bsr"),
         (lambda: torch.ones(2, 2).to_sparse(1), "torch.sparse_coo"),
         (lambda: torch.ones(2, 2, 2).to_sparse_csr(), "torch.sparse_csr"),

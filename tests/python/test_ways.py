@@ -105,6 +105,22 @@ def test_ways_that_copy_contradict_copy_false(broker, via):
         assert caught.value.plan.via == via
 
 
+@pytest.mark.parametrize("via", ["host", "serialize"])
+def test_torch_itself_copies_what_requires_grad_and_the_plan_says_so(broker, via, recwarn):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    weight = torch.ones(3, requires_grad=True)
+    got, plan = broker.convert(weight, "torch", via=via, explain=True)
+    assert got.grad_fn is not None and got.data_ptr() != weight.data_ptr()
+    assert convert_memory(weight, "torch", "torch", None, via=via).grad_fn is not None
+    assert plan == broker.plan(weight, "torch", via=via)
+    assert (plan.route, plan.via, plan.copies, plan.copied_bytes) == ("place", "host", 1, 12)
+    assert plan.reasons == (f'way: torch itself copies what requires grad, not via="{via}" (asked for)',)
+    with pytest.raises(ZeroCopyUnavailable, match="torch itself copies"):
+        broker.plan(weight, "torch", via=via, copy=False)
+    assert broker.plan(weight, "numpy", via=via).via == via, "no gradient is kept there"
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("via", ["", "bytes", "DLPACK", 1, True, ["host"]])
 def test_what_is_no_way_is_refused(broker, via):
     for call in (

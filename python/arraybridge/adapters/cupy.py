@@ -102,7 +102,7 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
         return Layout(array.format, shape, matrix=True), [array.indptr, array.indices, array.data]
     if array.format == "coo":
         return Layout("coo", shape, matrix=True), [array.row, array.col, array.data]
-    reason = f"a {type(array).__name__} has no parts that every framework knows: pass array.tocsr(), tocsc() or tocoo()"
+    reason = f"the sparse format {array.format} ({type(array).__name__}) is not supported; csr, csc and coo are: pass array.tocsr()"
     raise UnsupportedArray("cupy", "any", "hand_over", reason)
 
 

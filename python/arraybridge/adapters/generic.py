@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from arraybridge import _core, interfaces
+from arraybridge.detect import is_sparse
 from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
 
 _Reader = Callable[[Any], _core.View | None]  # None: the object does not speak the protocol
+_DENSE: Final = "a sparse array is several arrays: pass each of them, or the dense array (toarray() or todense())"
 _DLPACK: Final = ("__dlpack__", "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__")
 
 
@@ -58,8 +60,8 @@ def _read(source: Any, readers: Mapping[str, _Reader]) -> _core.View:
             raise lack from error
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
     what = "no array protocol" if len(readers) > 1 else f"no {next(iter(readers))}"
-    reason = f"{kind.__name__} speaks {what}; make an array of it first, with numpy.asarray for example"
-    raise UnsupportedArray(kind.__name__, "any", "asdlpack", reason)
+    advice = _DENSE if is_sparse(kind) else "make an array of it first, with numpy.asarray for example"
+    raise UnsupportedArray(kind.__name__, "any", "asdlpack", f"{kind.__name__} speaks {what}; {advice}")
 
 
 def _by_dlpack(source: Any) -> _core.View | None:

@@ -21,7 +21,7 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]]:
     if array.format == "coo":
         coordinates = list(getattr(array, "coords", None) or (array.row, array.col))  # before SciPy 1.13
         return Layout("coo", tuple(map(int, array.shape)), matrix=matrix), [*coordinates, array.data]
-    reason = f"a {type(array).__name__} has no parts that every framework knows: pass array.tocsr(), tocsc() or tocoo()"
+    reason = f"the sparse format {array.format} ({type(array).__name__}) is not supported; csr, csc and coo are: pass array.tocsr()"
     raise UnsupportedArray("scipy", "any", "hand_over", reason)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from arraybridge import matrix
+from arraybridge.commands import matrix
 from arraybridge.commands.tables import markdown
 from arraybridge.detect import MemoryType
 from arraybridge.errors import DeviceUnavailable, MemoryConversionError, UnsupportedDtype

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
         supports_cuda_array_interface,
         supports_dlpack,
     )
-    from arraybridge.array_api import array_namespace
     from arraybridge.broker import Broker
-    from arraybridge.capture import capturing
-    from arraybridge.channel import Channel, Received
-    from arraybridge.cleanup import *  # noqa: F403
+    from arraybridge.broker.channel import Channel, Received
+    from arraybridge.broker.share import ArraySpec, Listed, Outcome, Share
+    from arraybridge.broker.watch import Event, Watch
+    from arraybridge.compat.cleanup import *  # noqa: F403
+    from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
+    from arraybridge.compat.stacking import process_slices, stack_slices, unstack_slices
     from arraybridge.convert import Converter, convert_memory, get_converter
+    from arraybridge.convert.records import Record
     from arraybridge.counts import ConversionCount, Metric, conversion_counts, metrics
     from arraybridge.decorators import (
         DtypeConversion,
@@ -46,13 +49,10 @@ if TYPE_CHECKING:
         tensorflow as tensorflow,
         torch as torch,
     )
+    from arraybridge.integrations.array_api import array_namespace
+    from arraybridge.integrations.capture import capturing
     from arraybridge.planner import Converted, Plan
-    from arraybridge.records import Record
-    from arraybridge.scaling import SCALING_FUNCTIONS, scale_dtype
     from arraybridge.serialization import from_bytes, to_bytes
-    from arraybridge.share import ArraySpec, Listed, Outcome, Share
-    from arraybridge.stacking import process_slices, stack_slices, unstack_slices
-    from arraybridge.watch import Event, Watch
 
 # All of them, also those that other modules list: type checkers read no list that is put together.
 __all__ = [
@@ -150,25 +150,26 @@ _HOMES = {
     for home, names in {
         "_core": "View",
         "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
-        "array_api": "array_namespace",
         "broker": "Broker",
-        "capture": "capturing",
-        "channel": "Channel Received",
-        "cleanup": (
+        "broker.channel": "Channel Received",
+        "broker.share": "ArraySpec Listed Outcome Share",
+        "broker.watch": "Event Watch",
+        "compat.cleanup": (
             "MEMORY_TYPE_CLEANUP_REGISTRY cleanup_all_gpu_frameworks cleanup_cupy_gpu cleanup_jax_gpu "
             "cleanup_numpy_gpu cleanup_pyclesperanto_gpu cleanup_tensorflow_gpu cleanup_torch_gpu "
             "clear_cache execute_with_oom_recovery is_oom_error"
         ),
-        "convert": "Converter convert_memory get_converter",
+        "compat.scaling": "SCALING_FUNCTIONS scale_dtype",
+        "compat.stacking": "process_slices stack_slices unstack_slices",
+        "convert": "convert_memory",
+        "convert.records": "Record",
         "counts": "ConversionCount Metric conversion_counts metrics",
+        "detect": "Converter get_converter",
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
+        "integrations.array_api": "array_namespace",
+        "integrations.capture": "capturing",
         "planner": "Converted Plan",
-        "scaling": "SCALING_FUNCTIONS scale_dtype",
-        "records": "Record",
         "serialization": "from_bytes to_bytes",
-        "share": "ArraySpec Listed Outcome Share",
-        "watch": "Event Watch",
-        "stacking": "process_slices stack_slices unstack_slices",
     }.items()
     for name in names.split()
 }

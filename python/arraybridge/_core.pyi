@@ -121,7 +121,7 @@ class WatchEnd:
     def next(
         self, timeout_s: float | None = None
     ) -> tuple[str, int, str, str, int, int, int, int, int, int, str, int, str, str, str]:
-        """The fields of arraybridge.watch.Event. timeout_s: None: as long as it takes."""
+        """The fields of arraybridge.broker.watch.Event. timeout_s: None: as long as it takes."""
     def close(self) -> None: ...
 
 class Core:
@@ -248,7 +248,7 @@ def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, A
     """What becomes of an array that is like one before, and its plan; None: there is none, or anything went wrong.
 
     Args:
-        roads: as `arraybridge.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
+        roads: as `arraybridge.convert.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
             plans from View.traits to (plan, show or None, count). A `read` may also return (what is wanted, key of its
             plan).
     """

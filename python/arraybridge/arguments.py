@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 from arraybridge.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from arraybridge.progress import Progress
-    from arraybridge.ways import Way
+    from arraybridge.broker.progress import Progress
+    from arraybridge.convert.ways import Way
 
 Access = Literal["safe", "shared"]
 

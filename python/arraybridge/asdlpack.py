@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import adapters, autograph
+from arraybridge.classes import framework_of, is_keras_variable
 from arraybridge.errors import UnsupportedArray
 from arraybridge.planner import DETACHED, OPAQUE_PREFIXES, opaque_refused
 
@@ -54,7 +55,7 @@ def by_protocol(obj: Any, protocol: str) -> View:
     from arraybridge import _core, exports
     from arraybridge.adapters import generic
 
-    if adapters.framework_of(type(obj)) is not None:
+    if framework_of(type(obj)) is not None:
         checked = _view_of(obj)  # its protocols drop masks, and negative and conjugate bits
         if protocol == "dlpack":
             return checked
@@ -64,14 +65,13 @@ def by_protocol(obj: Any, protocol: str) -> View:
 
 def _view_of(obj: Any) -> View:
     from arraybridge import _core, exports
-    from arraybridge.share import Share
-    from arraybridge.source import source_of
+    from arraybridge.convert.source import Held, source_of
 
     if isinstance(obj, _core.View):
         return obj
-    if isinstance(obj, Share):
+    if isinstance(obj, Held):
         return obj.view()
-    if adapters.framework_of(type(obj)) is None and not adapters.is_keras_variable(type(obj)):
+    if framework_of(type(obj)) is None and not is_keras_variable(type(obj)):
         return exports.protected(adapters.protocols().export(obj), obj)
     source = source_of(obj, "dlpack")
     described = source.description

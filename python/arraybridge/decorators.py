@@ -20,7 +20,7 @@ from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory
 from arraybridge.errors import InvalidMemoryType
 
 if TYPE_CHECKING:
-    from arraybridge.stacking import Planes
+    from arraybridge.compat.stacking import Planes
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ADDED: Final = ("dtype_conversion", "slice_by_slice")
@@ -208,7 +208,7 @@ class _Call:
 
     def result(self) -> Any:
         """What the function returns, as its caller wants it."""
-        from arraybridge.cleanup import execute_with_oom_recovery as recovered
+        from arraybridge.compat.cleanup import execute_with_oom_recovery as recovered
 
         def body(*args: Any, **kwargs: Any) -> Any:
             if not self._options.oom_recovery:
@@ -223,7 +223,7 @@ class _Call:
 
     async def awaited(self) -> Any:
         """`result` of a coroutine function; slices one after the other."""
-        from arraybridge.cleanup import await_with_oom_recovery as recovered
+        from arraybridge.compat.cleanup import await_with_oom_recovery as recovered
 
         async def body(*args: Any, **kwargs: Any) -> Any:
             if not self._options.oom_recovery:
@@ -278,13 +278,13 @@ class _Call:
             yield
         finally:
             if self._options.clear_cuda_cache:
-                from arraybridge.cleanup import clear_cache
+                from arraybridge.compat.cleanup import clear_cache
 
                 clear_cache(self._options.own)
 
 
 def _planes(image: Any) -> Planes:
-    from arraybridge.stacking import Planes
+    from arraybridge.compat.stacking import Planes
 
     return Planes.of(image)
 
@@ -308,7 +308,7 @@ def _finished(main: Any, dtype: Any, options: _Options, policy: DtypeConversion)
     wanted = dtype if policy is DtypeConversion.PRESERVE_INPUT else policy.value
     if wanted is None or policy is DtypeConversion.NATIVE_OUTPUT:
         return _brought(main, options)
-    from arraybridge.scaling import has_dtype, scale_dtype
+    from arraybridge.compat.scaling import has_dtype, scale_dtype
 
     # Where the function's framework lacks the dtype (JAX without x64), the other one may have it.
     if has_dtype(found, wanted):
@@ -322,7 +322,7 @@ def _brought(main: Any, options: _Options) -> Any:
 
 
 def _converted(array: Any, memory_type: str, gpu_id: int | None) -> Any:
-    from arraybridge.convert import converted
+    from arraybridge.convert.memory import converted
 
     return converted(array, None, memory_type, gpu_id)
 

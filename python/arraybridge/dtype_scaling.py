@@ -1,5 +1,5 @@
-"""Another path to the same names: arraybridge.scaling."""
+"""Another path to the same names: arraybridge.compat.scaling."""
 
-from arraybridge.scaling import SCALING_FUNCTIONS, scale_dtype
+from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
 
 __all__ = ["SCALING_FUNCTIONS", "scale_dtype"]

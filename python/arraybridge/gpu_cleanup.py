@@ -1,7 +1,7 @@
-"""Another path to the same names: arraybridge.cleanup."""
+"""Another path to the same names: arraybridge.compat.cleanup."""
 
-from arraybridge import cleanup
-from arraybridge.cleanup import *  # noqa: F403
+from arraybridge.compat import cleanup
+from arraybridge.compat.cleanup import *  # noqa: F403
 
 __all__ = []
 __all__ += cleanup.__all__

@@ -1,6 +1,6 @@
-"""Another path to the same names: arraybridge.cleanup."""
+"""Another path to the same names: arraybridge.compat.cleanup."""
 
-from arraybridge.cleanup import (
+from arraybridge.compat.cleanup import (
     clear_cache,
     clear_cache as _clear_cache_for_memory_type,
     execute_with_oom_recovery,

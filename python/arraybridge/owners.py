@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core
-from arraybridge.detect import memory_type_of
+from arraybridge.classes import memory_type_of
 
 _CHAIN_MAX: Final = 64  # NumPy makes chains of two; objects of users may make rings
 _CONSTANT: Final = ("jax", "tensorflow")  # memory types whose arrays have one value as long as they live

@@ -1,5 +1,5 @@
-"""Another path to the same names: arraybridge.stacking."""
+"""Another path to the same names: arraybridge.compat.stacking."""
 
-from arraybridge.stacking import process_slices
+from arraybridge.compat.stacking import process_slices
 
 __all__ = ["process_slices"]

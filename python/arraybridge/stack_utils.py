@@ -1,5 +1,5 @@
-"""Another path to the same names: arraybridge.stacking."""
+"""Another path to the same names: arraybridge.compat.stacking."""
 
-from arraybridge.stacking import is_2d as _is_2d, is_3d as _is_3d, stack_slices, unstack_slices
+from arraybridge.compat.stacking import is_2d as _is_2d, is_3d as _is_3d, stack_slices, unstack_slices
 
 __all__ = ["_is_2d", "_is_3d", "stack_slices", "unstack_slices"]

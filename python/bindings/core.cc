@@ -363,7 +363,7 @@ class WatchEnd {
  public:
   explicit WatchEnd(Watch watch) : watch_(std::move(watch)) {}
 
-  // In the order of arraybridge.watch.Event.
+  // In the order of arraybridge.broker.watch.Event.
   py::tuple Next(std::optional<double> timeout_s) {
     std::optional<std::chrono::milliseconds> timeout;
     if (timeout_s) timeout = Milliseconds(*timeout_s, "timeout_s");

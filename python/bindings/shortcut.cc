@@ -1,6 +1,6 @@
-// The short way of arraybridge/shortcut.py, which decides what may take it and keeps the tables: here they are looked
-// up, without a frame of Python for each question. Where both sides speak DLPack's versioned dialect, the producer's
-// tensor goes to the consumer as it is, if it says what ours would say.
+// The short way of arraybridge/convert/shortcut.py, which decides what may take it and keeps the tables: here they are
+// looked up, without a frame of Python for each question. Where both sides speak DLPack's versioned dialect, the
+// producer's tensor goes to the consumer as it is, if it says what ours would say.
 #include <dlpack/dlpack.h>
 
 #include "python/bindings/core.h"

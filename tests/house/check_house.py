@@ -8,10 +8,10 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+from graph import Source, cycles, edges, type_checkers_only
 
 TOP_FOLDERS = {"daemon", "client", "proto", "python", "tests", "deploy", "docs"}
 ROOT_FILES = {
@@ -53,6 +53,13 @@ MUST_NOT_INCLUDE = {
     "client/ctl/": r"$^",
     "python/bindings/": r"arraybridge/v1/",
 }
+# Python: the folder, or module, of the package → modules that it must not import, at any depth.
+_ABOVE_CONVERT = ("arraybridge.broker", "arraybridge.compat", "arraybridge.commands", "arraybridge.decorators")
+MUST_NOT_IMPORT = {
+    "python/arraybridge/adapters/": ("arraybridge.convert", *_ABOVE_CONVERT),
+    "python/arraybridge/convert/": _ABOVE_CONVERT,
+    "python/arraybridge/broker/": ("arraybridge.compat", "arraybridge.commands", "arraybridge.decorators"),
+}  # fmt: skip
 # What neither the C++ library nor the system owns: includes that a room has to be allowed.
 THIRD_PARTY = re.compile(
     r"(grpc|google/|absl/|spdlog/|fmt/|CLI/|toml\+\+/|event2/|protozero/|dlpack/|pybind11/|Python\.h|openssl/|gtest/"
@@ -79,31 +86,6 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.rule}: {self.what}"
-
-
-@dataclass(frozen=True)
-class Source:
-    path: str
-    text: str
-
-    @property
-    def cpp(self) -> bool:
-        return self.path.endswith((".h", ".cc"))
-
-    @property
-    def proto(self) -> bool:
-        return self.path.endswith(".proto")
-
-    @property
-    def python(self) -> bool:
-        return self.path.endswith((".py", ".pyi"))
-
-    @cached_property
-    def tree(self) -> ast.Module:
-        return ast.parse(self.text, self.path)
-
-    def lines(self) -> Iterator[tuple[int, str]]:
-        yield from enumerate(self.text.splitlines(), 1)
 
 
 Rule = Callable[[Source], Iterator[Finding]]
@@ -175,14 +157,6 @@ def imported(node: ast.AST) -> list[str]:
     return []
 
 
-def type_checkers_only(tree: ast.Module) -> Iterator[ast.AST]:
-    """Nodes that never run: signatures may name a framework's classes."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            for child in node.body:
-                yield from ast.walk(child)
-
-
 def loaded_with_module(tree: ast.Module) -> Iterator[ast.AST]:
     """Nodes that run when the module is imported: not in functions, not for type checkers only."""
     pending: list[ast.AST] = list(tree.body)
@@ -214,6 +188,25 @@ def frameworks(source: Source) -> Iterator[Finding]:
                 yield Finding(source.path, node.lineno, "framework", f"{name} is imported when the module is")  # type: ignore[attr-defined]
 
 
+def layers(source: Source) -> Iterator[Finding]:
+    """A Python folder imports nothing of the layers above it; type checkers may see them."""
+    for_types = set(type_checkers_only(source.tree))
+    forbidden = next((above for folder, above in MUST_NOT_IMPORT.items() if source.path.startswith(folder)), ())
+    for node in ast.walk(source.tree):
+        for name in modules_of(node) if node not in for_types else ():
+            if name.startswith(forbidden):
+                yield Finding(source.path, node.lineno, "layer", f"imports {name}, which is above it")  # type: ignore[attr-defined]
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """Full names of the modules that a statement may import."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
 def evaluation(source: Source) -> Iterator[Finding]:
     """No text becomes code."""
     for node in ast.walk(source.tree):
@@ -240,7 +233,7 @@ def agreement(source: Source) -> Iterator[Finding]:
 
 
 CPP_RULES: list[Rule] = [includes, words, headers, unfinished]
-PYTHON_RULES: list[Rule] = [frameworks, evaluation, docstring, unfinished]
+PYTHON_RULES: list[Rule] = [frameworks, layers, evaluation, docstring, unfinished]
 PROTO_RULES: list[Rule] = [agreement, unfinished]
 
 
@@ -278,6 +271,13 @@ def registration(root: Path) -> Iterator[Finding]:
             yield Finding(path.relative_to(root).as_posix(), 1, "registration", "no CMakeLists.txt above names it")
 
 
+def circles(root: Path) -> Iterator[Finding]:
+    """No module of the Python package reaches itself by its imports, those inside functions counted."""
+    package = [source for source in sources_of(root) if source.path.startswith("python/arraybridge/")]
+    for units in cycles(edges(package)):
+        yield Finding(f"{units[0]}.py", 1, "cycle", f"imports that lead back: {', '.join(units)}")
+
+
 def limits(root: Path) -> Iterator[Finding]:
     """A limit that no test names is hit by none. What is measured or fuzzed under one does not hit it."""
     config = root / "daemon/config.h"
@@ -300,7 +300,7 @@ def sources_of(root: Path) -> Iterator[Source]:
 
 
 def check(root: Path) -> list[Finding]:
-    found = [*layout(root), *registration(root), *limits(root)]
+    found = [*layout(root), *registration(root), *limits(root), *circles(root)]
     for source in sources_of(root):
         for rule in CPP_RULES if source.cpp else PROTO_RULES if source.proto else PYTHON_RULES:
             found.extend(rule(source))

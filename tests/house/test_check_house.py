@@ -41,6 +41,12 @@ VIOLATIONS = [
         '"""J."""\nimport importlib\nx = importlib.import_module("jax.numpy")',
         "jax is imported when the module is",
     ),
+    (
+        "python/arraybridge/convert/memory.py",
+        '"""M."""\ndef f():\n    from arraybridge.broker.share import Share',
+        "imports arraybridge.broker.share.Share, which is above it",
+    ),
+    ("python/arraybridge/adapters/numpy.py", '"""N."""\nfrom arraybridge import convert', "imports arraybridge.convert"),
     ("python/arraybridge/broker.py", '"""B."""\neval("1")', "eval()"),
     ("python/arraybridge/broker.py", "x = 1", "docstring"),
     ("proto/arraybridge/v1/a.proto", "message A {\n  uint64 size = 1;", "size says neither"),
@@ -77,7 +83,7 @@ ALLOWED = [
         '"""T."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
     ),
     (
-        "python/arraybridge/convert.py",
+        "python/arraybridge/convert/memory.py",
         '"""C."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
     ),
     ("proto/arraybridge/v1/a.proto", "message A {\n  // Bytes.\n  optional uint64 a = 1;\n  repeated B b = 2;  // in order"),
@@ -99,6 +105,17 @@ def test_a_registered_test_is_found_in_a_list_above_it(tmp_path: Path) -> None:
     (folder / "view_test.cc").write_text("int main() {}\n")
     (folder.parent / "CMakeLists.txt").write_text("ab_test(view_test SOURCES client/view_test.cc)\n")
     assert check_house.check(tmp_path) == []
+
+
+def test_an_import_cycle_is_named_even_where_functions_import(tmp_path: Path) -> None:
+    package = tmp_path / "python/arraybridge"
+    package.mkdir(parents=True)
+    (package / "a.py").write_text('"""A."""\nfrom arraybridge import b\n')
+    (package / "b.py").write_text('"""B."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from arraybridge import a\n')
+    assert check_house.check(tmp_path) == []
+    (package / "b.py").write_text('"""B."""\ndef f():\n    from arraybridge.a import g\n')
+    (found,) = check_house.check(tmp_path)
+    assert found.rule == "cycle" and found.what.endswith("python/arraybridge/a, python/arraybridge/b")
 
 
 def test_a_limit_without_a_test_is_named_with_its_line(tmp_path: Path) -> None:

@@ -34,11 +34,12 @@ def test_python_cycles_are_found_in_functions_and_not_for_type_checkers(tmp_path
     root = tree(
         tmp_path,
         **{
-            package + "__init__.py": "",
+            package + "__init__.py": "from arraybridge import c\n",
+            package + "_core.pyi": "",
             package + "a.py": "def f():\n    from .b import g\n",
             package + "b.py": "from arraybridge import a\n",
             package + "c.py": "from typing import TYPE_CHECKING\nfrom . import a\nif TYPE_CHECKING:\n    from .d import D\n",
-            package + "d.py": "from . import c\n",
+            package + "d.py": "from . import c\nfrom arraybridge import _core\n",
         },
     )
     assert counts.cycles(counts.edges(counts.production(root))) == [[package + "a", package + "b"]]

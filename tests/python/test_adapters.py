@@ -9,12 +9,11 @@ import pytest
 import simulated
 
 import arraybridge
-from arraybridge import (
-    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory, progress,
-)  # fmt: skip
+from arraybridge import InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory
 from arraybridge.adapters import jax as jax_adapter
 from arraybridge.adapters import tensorflow as tensorflow_adapter
 from arraybridge.adapters import torch as torch_adapter
+from arraybridge.broker import progress
 from arraybridge.commands import samples
 
 GPU_CASES = [

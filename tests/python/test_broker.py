@@ -19,8 +19,8 @@ from arraybridge import (
     UnsupportedArray,
     UnsupportedDtype,
 )
-from arraybridge.delivery import DECIDED_MAX
-from arraybridge.share import _loaded
+from arraybridge.broker.delivery import DECIDED_MAX
+from arraybridge.broker.broker import _loaded
 
 NUMBERS = [*"bBhHiIlLqQefdFD?"]
 

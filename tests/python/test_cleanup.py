@@ -171,7 +171,7 @@ def runs_of(errors, **options):
         return "done"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arraybridge.cleanup.clear_cache", cleaned.append)
+        patch.setattr("arraybridge.compat.cleanup.clear_cache", cleaned.append)
         try:
             outcome = execute_with_oom_recovery(work, "torch", **options)
         except Exception as error:

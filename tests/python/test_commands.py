@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from processes import ROOT, environment
 
-from arraybridge import adapters, commands, matrix, planner
+from arraybridge import adapters, commands, planner
+from arraybridge.commands import matrix
 from arraybridge.commands import doctor, samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 

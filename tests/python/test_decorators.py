@@ -266,7 +266,7 @@ def test_out_of_memory_runs_the_body_again():
 
 
 def test_caches_are_cleared_on_request(monkeypatch):
-    from arraybridge import cleanup
+    from arraybridge.compat import cleanup
 
     cleared = []
     monkeypatch.setattr(cleanup, "clear_cache", cleared.append)

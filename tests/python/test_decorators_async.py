@@ -69,7 +69,7 @@ def test_contracts_see_what_was_awaited():
 
 
 def test_out_of_memory_awaits_the_body_again(monkeypatch):
-    from arraybridge import cleanup
+    from arraybridge.compat import cleanup
 
     cleared, runs = [], []
     monkeypatch.setattr(cleanup, "clear_cache", cleared.append)
@@ -121,7 +121,7 @@ def test_what_a_failed_run_held_is_gone_when_it_runs_again():
 
 
 def test_caches_are_cleared_after_the_body_has_ended(monkeypatch):
-    from arraybridge import cleanup
+    from arraybridge.compat import cleanup
 
     events = []
     monkeypatch.setattr(cleanup, "clear_cache", events.append)

@@ -15,7 +15,8 @@ import pytest
 from processes import environment, run_client, start_daemon, stop_daemon
 
 import arraybridge
-from arraybridge import BrokerUnavailable, _bin, child, discovery
+from arraybridge import BrokerUnavailable, _bin
+from arraybridge.broker import child, discovery
 
 USE = """
 import os, sys, arraybridge, numpy
@@ -87,7 +88,7 @@ def test_a_directory_that_cannot_be_made_is_named_with_the_reason(runtime, monke
 
 BARE = """
 import contextlib, os, stat, sys, arraybridge
-from arraybridge import discovery
+from arraybridge.broker import discovery
 discovery.SYSTEM_DIRECTORY = "/nonexistent"
 with arraybridge.Broker(start=sys.argv[1]) as broker:
     share = broker.put(bytearray(b"abc"))
@@ -258,7 +259,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(runtime):
     # A thread of the parent is finding a broker, with the connection's lock, when the fork happens.
     run_client("""
 import os, threading, arraybridge, numpy
-from arraybridge import discovery, references
+from arraybridge.broker import discovery, references
 broker = arraybridge.Broker(start="private")
 find, inside, leave = discovery.find, threading.Event(), threading.Event()
 def slow(*wishes):

@@ -12,7 +12,7 @@ import pytest
 from arrays import aligned, values_of
 
 import arraybridge
-from arraybridge import UnsupportedArray, UnsupportedDtype, detect
+from arraybridge import UnsupportedArray, UnsupportedDtype, classes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
@@ -180,7 +180,7 @@ def test_sixteen_threads_convert_and_drop_one_source(broker):
 
 
 def test_a_class_that_is_made_again_and_again_is_forgotten(broker):
-    made, remembered = [], len(detect._known) + len(detect._lasting)
+    made, remembered = [], len(classes._known) + len(classes._lasting)
     for _ in range(100_000 if LONG else 200):
         kind = type("Again", (np.ndarray,), {})
         assert broker.convert(np.zeros(2).view(kind), "torch").tolist() == [0, 0]
@@ -190,7 +190,7 @@ def test_a_class_that_is_made_again_and_again_is_forgotten(broker):
             gc.collect(0)
     gc.collect()
     assert sum(ref() is not None for ref in made) <= 2
-    assert len(detect._known) + len(detect._lasting) <= remembered + 2
+    assert len(classes._known) + len(classes._lasting) <= remembered + 2
 
 
 def test_a_failing_shortcut_takes_the_careful_way(broker):

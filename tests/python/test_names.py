@@ -44,11 +44,11 @@ def test_every_published_name_is_there_and_in_all(name):
     assert getattr(arraybridge, name) is not None and name in arraybridge.__all__
 
 
-@pytest.mark.parametrize("module", ["detect", "errors", "cleanup"])
+@pytest.mark.parametrize("module", ["detect", "errors", "compat.cleanup"])
 def test_the_package_publishes_what_these_modules_do(module):
     names = importlib.import_module(f"arraybridge.{module}").__all__
     assert set(names) <= set(arraybridge.__all__) and len(set(names)) == len(names)
-    home = {"detect": "types", "errors": "exceptions", "cleanup": "gpu_cleanup"}[module]
+    home = {"detect": "types", "errors": "exceptions", "compat.cleanup": "gpu_cleanup"}[module]
     assert set(names) <= set(importlib.import_module(f"arraybridge.{home}").__all__)
 
 
@@ -80,7 +80,11 @@ def test_module_paths_of_existing_code_resolve_and_have_no_logic(module):
         assert "def " not in source.read()
 
 
-@pytest.mark.parametrize("module", [*ALIASES, "convert", "decorators", "scaling", "stacking", "cleanup", "array_api"])
+@pytest.mark.parametrize(
+    "module",
+    [*ALIASES, "convert", "decorators", "dlpack", "serialization", "compat.scaling", "compat.stacking", "compat.cleanup",
+     "integrations.array_api"],
+)  # fmt: skip
 def test_importing_a_module_imports_no_framework(module):
     run_client(
         f"import sys, arraybridge.{module}\n"

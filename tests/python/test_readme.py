@@ -10,7 +10,7 @@ import pytest
 from processes import environment
 
 import arraybridge
-from arraybridge import discovery
+from arraybridge.broker import discovery
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -39,7 +39,7 @@ def test_two_terminals(monkeypatch):
         monkeypatch.setenv("ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "300ms")
         # Whatever there is of a system's broker on the machine, they find the one of their user.
         monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", f"{runtime}/system")
-        there = f"from arraybridge import discovery\ndiscovery.SYSTEM_DIRECTORY = '{runtime}/system'\n"
+        there = f"from arraybridge.broker import discovery\ndiscovery.SYSTEM_DIRECTORY = '{runtime}/system'\n"
         with arraybridge.Broker() as broker:
             assert broker.list() == []
             reader = subprocess.Popen(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from processes import environment, run_client
 
 import arraybridge
-from arraybridge import InvalidMemoryType, InvalidRequest, UnsupportedArray, from_bytes, serialization, to_bytes
+from arraybridge import InvalidMemoryType, InvalidRequest, UnsupportedArray, from_bytes, to_bytes
+from arraybridge.convert import byte_format
 from arraybridge.planner import CODES, COMMON
 
 STRUCTURED = np.dtype([("a", "i4"), ("b", "<f8", (2,)), ("c", [("d", "S3"), ("e", "M8[us]")])], align=True)
@@ -233,15 +234,15 @@ def test_dtypes_that_are_none_are_refused(dtype):
 
 def test_a_header_has_a_limit_that_both_ends_name():
     many = np.dtype([(f"{'field' * 12}{number}", "u1") for number in range(14_000)])
-    with pytest.raises(InvalidRequest, match=str(serialization.HEADER_BYTES_MAX)):
+    with pytest.raises(InvalidRequest, match=str(byte_format.HEADER_BYTES_MAX)):
         to_bytes(np.zeros(1, many))
     text = json.dumps(GOOD).encode()
     for more, fits in ((0, True), (1, False)):
-        full = text + b" " * (serialization.HEADER_BYTES_MAX - len(text) + more)
+        full = text + b" " * (byte_format.HEADER_BYTES_MAX - len(text) + more)
         if fits:
             assert from_bytes(message(full, b"\0" * 8)).tolist() == [0, 0]
             continue
-        with pytest.raises(InvalidRequest, match=str(serialization.HEADER_BYTES_MAX)):
+        with pytest.raises(InvalidRequest, match=str(byte_format.HEADER_BYTES_MAX)):
             from_bytes(message(full, b"\0" * 8))
 
 
@@ -281,4 +282,4 @@ def test_reading_imports_and_executes_nothing():
 
 
 def test_every_dtype_that_conversions_know_has_its_bytes():
-    assert set(CODES) == set(serialization._WORDS) | set(serialization._HELD)
+    assert set(CODES) == set(byte_format._WORDS) | set(byte_format._HELD)

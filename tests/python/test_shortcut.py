@@ -13,7 +13,8 @@ import pytest
 from arrays import aligned, values_of
 
 import arraybridge
-from arraybridge import _core, counts, shortcut
+from arraybridge import _core, counts
+from arraybridge.convert import shortcut
 
 FRAMEWORKS = ["numpy", "torch", "tensorflow", "jax"]
 PAIRS = [(source, target) for source in FRAMEWORKS for target in FRAMEWORKS if source != target]

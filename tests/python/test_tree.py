@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arraybridge import Record, plain, records, tree
+from arraybridge import Record
+from arraybridge.convert import plain, records, tree
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 
 

@@ -238,7 +238,7 @@ def test_what_makes_no_sense_is_refused(broker, arguments, what):
 
 
 def test_notes_are_as_short_as_brokers_take_them():
-    from arraybridge import notes
+    from arraybridge.broker import notes
 
     assert len(notes.cut("ü" * 100).encode()) == notes.BYTES_MAX
     assert notes.cut("x" + "ü" * 100).encode()[-2:] == "ü".encode()

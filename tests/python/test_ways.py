@@ -8,9 +8,10 @@ import simulated
 
 import arraybridge
 from arraybridge import (
-    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, convert_memory, devices, matrix, planner,
-    ways,
+    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, convert_memory, devices, planner,
 )  # fmt: skip
+from arraybridge.commands import matrix
+from arraybridge.convert import ways
 from arraybridge.planner import CODES
 
 HOST = ("numpy", "torch", "tensorflow", "jax")

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Union, cast
 
 from arraybridge import autograph
-from arraybridge.detect import SUPPORTED_MEMORY_TYPES, memory_type_named, memory_type_of, root_of
+from arraybridge.classes import MEMORY_TYPES, framework_of, is_keras_variable, memory_type_named, memory_type_of
 from arraybridge.devices import CUDA, HOST
 from arraybridge.devices import named as named_device
 from arraybridge.errors import (
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 # Older ones cannot work. The oldest that are tested are those of the package's metadata.
 VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}
 NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
-# What is of no MemoryType: (top module, class, adapter), found by the names of a type's bases alone.
-_FURTHER: Final = (
-    ("numba", "DeviceNDArrayBase", "numba"),
-    ("numba_cuda", "DeviceNDArrayBase", "numba"),
-    ("pyarrow", "Array", "pyarrow"),
-    ("pyarrow", "ChunkedArray", "pyarrow"),
-    ("pyarrow", "Tensor", "pyarrow"),
-    # Of several tensors each: their adapter says so.
-    ("tensorflow", "RaggedTensor", "tensorflow"),
-    ("tensorflow", "SparseTensor", "tensorflow"),
-    ("tensorflow", "IndexedSlices", "tensorflow"),
-)
 
 
 class Adapter(Protocol):
@@ -129,7 +117,7 @@ def named(framework: str) -> Adapter:
     if found is not None:
         return found
     if framework not in NAMES:
-        known = "is not supported yet" if framework in SUPPORTED_MEMORY_TYPES else "is no memory type"
+        known = "is not supported yet" if framework in MEMORY_TYPES else "is no memory type"
         raise InvalidMemoryType("array", str(framework), "detect", f"{framework!r} {known}; use one of {list(NAMES)}")
     try:
         found = cast(Adapter, importlib.import_module(f"arraybridge.adapters.{framework}"))
@@ -154,25 +142,6 @@ def of(array: object) -> Adapter:
     """The adapter of this array's framework; the generic one for whatever else speaks an array protocol."""
     framework = framework_of(type(array))
     return protocols() if framework is None else named(framework)
-
-
-def framework_of(kind: type) -> str | None:
-    """The name of the adapter whose framework has arrays of this class. Imports nothing."""
-    return memory_type_of(kind) or _further(kind)
-
-
-def _further(kind: type) -> str | None:
-    for base in kind.__mro__:
-        root = root_of(base)
-        for module, name, framework in _FURTHER:
-            if root == module and base.__name__ == name:
-                return framework
-    return None
-
-
-def is_keras_variable(kind: type) -> bool:
-    """Whether objects of this class are Keras variables, of whatever framework Keras runs on. Imports nothing."""
-    return any(base.__name__ == "Variable" and root_of(base) == "keras" for base in kind.__mro__)
 
 
 def protocols() -> Adapter:

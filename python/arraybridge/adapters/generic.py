@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from arraybridge import _core, interfaces
-from arraybridge.detect import is_sparse
+from arraybridge.classes import is_sparse
 from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
 

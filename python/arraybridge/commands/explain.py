@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from arraybridge import adapters, matrix
+from arraybridge import adapters
+from arraybridge.commands import matrix
 from arraybridge.errors import MemoryConversionError
 from arraybridge.planner import CODES, Plan
 

@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import _core, adapters, autograph, callers, counts, devices, shortcut, sparse, tree, ways
+from arraybridge import adapters, autograph, callers, counts, devices
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_copy
-from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type, memory_type_named
+from arraybridge.classes import detect_memory_type, framework_of, memory_type_named
+from arraybridge.convert import shortcut, sparse, tree, ways
+from arraybridge.convert.passing import passed
+from arraybridge.convert.source import Source, on_host, plain, source_of
+from arraybridge.convert.uploads import Uploads
+from arraybridge.convert.ways import Way
 from arraybridge.errors import (
     BrokerError,
     DeviceFallbackWarning,
@@ -32,9 +37,6 @@ from arraybridge.errors import (
     raised_by,
 )
 from arraybridge.planner import Caps, Plan
-from arraybridge.source import Source, on_host, plain, source_of
-from arraybridge.uploads import Uploads
-from arraybridge.ways import Way
 
 if TYPE_CHECKING:
     import cupy
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     import numpy
     import tensorflow
     import torch
+
+    from arraybridge.detect import MemoryType
 
 _T = TypeVar("_T")
 _FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} went to the CPU (gpu_id=None asks for it)"
@@ -130,58 +134,6 @@ def convert_memory(
         Of a tree the message begins with the path of the array that it is about, as ['a'][3].
     """
     return converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
-
-
-@dataclass(frozen=True, slots=True)
-class Converter:
-    """convert_memory from and to one memory type, as methods; each takes `gpu_id` and raises as convert_memory does."""
-
-    memory_type: MemoryType
-
-    def to_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
-        return converted(data, self.memory_type, MemoryType.NUMPY, gpu_id)
-
-    def to_cupy(self, data: Any, gpu_id: int | None = 0) -> Any:
-        return converted(data, self.memory_type, MemoryType.CUPY, gpu_id)
-
-    def to_torch(self, data: Any, gpu_id: int | None = 0) -> Any:
-        return converted(data, self.memory_type, MemoryType.TORCH, gpu_id)
-
-    def to_tensorflow(self, data: Any, gpu_id: int | None = 0) -> Any:
-        return converted(data, self.memory_type, MemoryType.TENSORFLOW, gpu_id)
-
-    def to_jax(self, data: Any, gpu_id: int | None = 0) -> Any:
-        return converted(data, self.memory_type, MemoryType.JAX, gpu_id)
-
-    def to_pyclesperanto(self, data: Any, gpu_id: int | None = 0) -> Any:
-        return converted(data, self.memory_type, MemoryType.PYCLESPERANTO, gpu_id)
-
-    def from_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
-        """A NumPy array as one of this type."""
-        return converted(data, MemoryType.NUMPY, self.memory_type, gpu_id)
-
-    def from_dlpack(self, obj: Any, gpu_id: int | None = 0) -> Any:
-        """An object that `asdlpack` accepts, a DLPack capsule for example, as an array of this type."""
-        from arraybridge.asdlpack import asdlpack
-
-        return converted(asdlpack(obj), None, self.memory_type, gpu_id)
-
-    def move_to_device(self, data: Any, gpu_id: int | None) -> Any:
-        """An array of this type on another device."""
-        return converted(data, self.memory_type, self.memory_type, gpu_id)
-
-
-def get_converter(memory_type: str) -> Converter:
-    """The Converter of a name or MemoryType.
-
-    Raises:
-        InvalidMemoryType: there is none.
-    """
-    if isinstance(memory_type, str) and memory_type in SUPPORTED_MEMORY_TYPES:
-        return Converter(MemoryType(memory_type))
-    known = sorted(each.value for each in MemoryType)
-    reason = f"No converter registered for {memory_type!r}; there are {known}"
-    raise InvalidMemoryType("array", str(memory_type), "detect", reason)
 
 
 class _Names(NamedTuple):
@@ -306,7 +258,7 @@ def _names(data: object, source_type: object, target_type: object) -> _Names:
     if source_type is None and found is None and not readable(data):
         raise InvalidMemoryType(said, wanted, "detect", f"Unknown memory type for {kind}")
     # What is of several of a framework's arrays is its own, too: its adapter says what it is.
-    if source_type is not None and memory_type_named(source_type) not in (found, adapters.framework_of(type(data))):
+    if source_type is not None and memory_type_named(source_type) not in (found, framework_of(type(data))):
         reason = f"the data is {kind}, not {said}; source_type=None finds out"
         raise SourceTypeMismatch(said, wanted, "detect", reason)
     return _Names(said, wanted)
@@ -344,7 +296,7 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, upl
     duplicate = source.duplicate(chosen)
     if duplicate is not None:
         return duplicate
-    source = ways.passed(source, chosen)
+    source = passed(source, chosen)
     here, where = source.description.device, devices.of(chosen.device)
     if here[0] == devices.CUDA and source.description.fill is not None:
         # A private copy already, and of the same device: nothing is left to do if it may stay there.

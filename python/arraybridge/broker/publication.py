@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from arraybridge import _core, notes, shortcut, tree
+from arraybridge import _core
 from arraybridge.arguments import check_seconds, check_text, checked_metadata
-from arraybridge.connection import Connection
+from arraybridge.broker import notes
+from arraybridge.broker.connection import Connection
+from arraybridge.broker.placing import Purpose, freeze, placed, placement_of, source_of_share
+from arraybridge.broker.progress import Progress
+from arraybridge.convert import shortcut, tree
+from arraybridge.convert.source import Source
 from arraybridge.errors import InvalidRequest
-from arraybridge.progress import Progress
-from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of_share
 
 
 _PUT_ALIKE: Final = notes.of_put("array", False, False)

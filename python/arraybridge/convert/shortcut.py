@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from arraybridge import _core, adapters, counts
 from arraybridge.adapters import Adapter
-from arraybridge.detect import memory_type_of
+from arraybridge.classes import memory_type_of
 from arraybridge.planner import Caps, Plan
 
 Maker = Callable[[Any], _core.View]

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.arguments import Access, check_text
+from arraybridge.convert.source import Held
 from arraybridge.devices import HOST
 from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray, printable
+from arraybridge.integrations.array_api import namespace_of
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
-from arraybridge.references import broker_at
 
 if TYPE_CHECKING:
     from arraybridge._core import ShareInfo, View
-    from arraybridge.broker import Broker
+    from arraybridge.broker.broker import Broker
 
 
 class ArraySpec(NamedTuple):
@@ -53,7 +54,18 @@ def record_of(info: ShareInfo | Record, broker_id: bytes) -> Record:
     return Record._make(getattr(info, name) for name in Record._fields)._replace(broker_id=broker_id)
 
 
-class Share:
+def record_from(fields: tuple[Any, ...]) -> Record:
+    """The Record of a pickle.
+
+    Raises:
+        InvalidRequest: another version of this package made it.
+    """
+    if len(fields) != len(Record._fields):
+        raise InvalidRequest("this share was pickled by another version of arraybridge")
+    return Record(*fields)
+
+
+class Share(Held):
     """A published, immutable, named array or tree of arrays.
 
     Example:
@@ -64,11 +76,11 @@ class Share:
 
     __slots__ = ("__weakref__", "_address", "_broker", "_record")
 
-    def __init__(self, broker: Broker, record: ShareInfo | Record) -> None:
+    def __init__(self, broker: Broker, record: ShareInfo | Record, address: str | None = None) -> None:
         self._broker = broker
         self._record = record
         # Of the broker that holds it: the Broker may be closed when this is pickled, and connect elsewhere afterwards.
-        self._address = broker.latest_address
+        self._address = broker.latest_address if address is None else address
 
     @property
     def name(self) -> str:
@@ -167,8 +179,6 @@ class Share:
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """NumPy's functions, which take a Share in host memory. TypeError: it is on a GPU, or no array."""
-        from arraybridge.array_api import namespace_of
-
         self._only()
         return namespace_of(self, api_version)
 
@@ -186,7 +196,7 @@ class Share:
         return self.view().__buffer__(flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loaded, (self._address, tuple(record_of(self._record, self.broker_id)))
+        return self._broker.reduced(self._address, record_of(self._record, self.broker_id))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()
@@ -262,16 +272,6 @@ def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, byte
     if name.namespace != namespace:
         raise InvalidRequest(f"the share is of namespace {name.namespace!r}, this Broker of {namespace!r}")
     return "", name.id, name.generation, name.broker_id
-
-
-def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
-    # Touches no broker: schedulers unpickle what they never read.
-    if len(fields) != len(Record._fields):
-        raise InvalidRequest("this share was pickled by another version of arraybridge")
-    record = Record(*fields)
-    share = Share(broker_at(address, record.namespace), record)
-    share._address = address
-    return share
 
 
 def _short(dtype: str) -> str:

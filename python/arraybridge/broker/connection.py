@@ -14,8 +14,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
 
-from arraybridge import _core, credentials, discovery
+from arraybridge import _core
 from arraybridge.arguments import check_seconds
+from arraybridge.broker import credentials, discovery
 from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, from_status
 
 T = TypeVar("T")

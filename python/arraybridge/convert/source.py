@@ -1,26 +1,34 @@
-"""A Source is what somebody wants put or converted: an array, the adapter that reads it, and its description."""
+"""A Source is an array that is to be converted or put: the array, the adapter that reads it, and its description."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from arraybridge import _core, adapters, devices
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.devices import Device
-from arraybridge.errors import (
-    BrokerError,
-    InvalidRequest,
-    MemoryConversionError,
-    UnsupportedArray,
-    exhausted_by,
-    raised_by,
-)
+from arraybridge.classes import framework_of, is_keras_variable
+from arraybridge.errors import BrokerError, MemoryConversionError, UnsupportedArray, exhausted_by, raised_by
 from arraybridge.planner import Caps, Description, Plan
-from arraybridge.progress import Meter, Progress
-from arraybridge.progress import copy as piecewise
-from arraybridge.share import Share
+
+
+class Held:
+    """An array whose memory something else holds, and maps into this process when it is asked for: a Share. A base class."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """How its memory comes to a process, as Description has it."""
+        raise NotImplementedError
+
+    def view(self) -> _core.View:
+        """Its one array, for a consumer that is not known."""
+        raise NotImplementedError
+
+    def plain_view(self, private: bool) -> _core.View:
+        """Its one array, for an adapter, which knows whether its framework writes. `private`: copy-on-write."""
+        raise NotImplementedError
 
 
 class Source(NamedTuple):
@@ -72,24 +80,24 @@ class Source(NamedTuple):
 
 
 def source_of(array: Any, target: str, private: bool = False) -> Source:
-    """Of a framework's array, a Keras variable, a Share, a View, or whatever else speaks an array protocol. What nobody
-    could read has a refusal in its description: it may be wanted as what it is.
+    """Of a framework's array, a Keras variable, a Held array (a Share), a View, or whatever else speaks an array protocol. An
+    array that nobody could read has a refusal in its description: it may be wanted as it is.
 
     Args:
         target: what it is read for, as errors call it: a framework, or "share".
         private: a Share is mapped copy-on-write, as `get` does for frameworks that do not know read-only memory.
     """
-    if isinstance(array, Share):
+    if isinstance(array, Held):
         view = array.plain_view(private)
         return Source(view, adapters.protocols(), described(view, "share", array.kind), target)
     if isinstance(array, _core.View):
         return _of_view(array.plain(), target, private)
-    framework = adapters.framework_of(type(array))
+    framework = framework_of(type(array))
     if framework is not None:
         adapter = adapters.named(framework)
         return Source(array, adapter, _asked(adapter, framework, array), target)
     adapter = adapters.protocols()
-    if adapters.is_keras_variable(type(array)):
+    if is_keras_variable(type(array)):
         return source_of(array.value, target, private)
     try:
         # Read once: a capsule has nothing more to give.
@@ -111,18 +119,6 @@ def _of_view(view: _core.View, target: str, private: bool) -> Source:
 def _stranger(kind: type) -> str:
     """What errors call a class of no framework: never as one of them is called."""
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in adapters.NAMES else kind.__name__
-
-
-def source_of_share(array: Any) -> Source:
-    """Of what is to be carried to other processes.
-
-    Raises:
-        UnsupportedArray, UnsupportedDtype: nobody could read it.
-    """
-    found = source_of(array, "share")
-    if found.description.refusal is not None:
-        raise found.description.refusal.between(found.description.framework, "share")
-    return found
 
 
 def _asked(adapter: adapters.Adapter, framework: str, array: Any) -> Description:
@@ -162,58 +158,6 @@ def described(view: _core.View, framework: str, kind: str = "memfd") -> Descript
         return generic.described(view, framework, kind)
     except MemoryConversionError as refusal:
         return Description.refused(framework, refusal.with_traceback(None))
-
-
-def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
-    """Where the arrays were born, if that is one placement in broker memory that nobody has published."""
-    if any(source.description.fill for source in sources):
-        return None
-    return core.placement_of([source.view() for source in sources])
-
-
-class Purpose(NamedTuple):
-    """What arrays are placed for: what is known already of the publish that will follow."""
-
-    own: bool = False
-    name: str = ""
-    structure: bytes = b""
-    metadata: bytes = b""
-
-
-def placed(
-    core: _core.Core,
-    sources: Sequence[Source],
-    purpose: Purpose = Purpose(),
-    device: Device | None = None,
-    progress: Progress | None = None,
-) -> _core.Placement:
-    """The arrays in broker memory after the one copy; what could not be published is refused before. `own`: in an
-    arena of their own. `device`: None: where they are. `progress` is told of the bytes.
-
-    Raises:
-        InvalidRequest: they are on several devices.
-    """
-    # What nobody else can address comes by way of the host.
-    found = {devices.HOST if each.description.pull else each.description.device for each in sources}
-    if len(found) > 1:
-        names = " and ".join(sorted(map(devices.named, found)))
-        raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
-    on_host = found == {devices.HOST} and device in (None, devices.HOST)
-    if any(source.description.fill for source in sources) or (progress is not None and on_host):
-        there = found.pop()
-        if on_host:
-            return _filled(core, sources, purpose, there, progress)
-        filled = _filled(core, sources, purpose, there)
-        # A framework fills memory where its arrays are.
-        return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
-    return core.place([source.view() for source in sources], *purpose, device=device)
-
-
-def freeze(sources: Sequence[Source]) -> None:
-    """Makes the NumPy arrays among them read-only: from now on their bytes are those of a published share."""
-    for source in sources:
-        if source.description.framework == "numpy":
-            numpy_adapter.freeze(source.array)
 
 
 def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
@@ -262,23 +206,3 @@ def pulled(source: Source, chosen: Plan, caps: Caps) -> _core.View:
     if view.dtype_name != chosen.dtype:
         return copied(view, chosen, caps)
     return _core.copy_to_heap(view) if view.address % (caps.align_bytes or 1) else view
-
-
-def _filled(
-    core: _core.Core, sources: Sequence[Source], purpose: Purpose, device: Device, progress: Progress | None = None
-) -> _core.Placement:
-    specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-    placement = core.empty(specs, *purpose, device=device)
-    meter = None if progress is None else Meter(progress, sum(each.description.nbytes for each in sources))
-    for source, room in zip(sources, placement.views, strict=True):
-        fill = source.description.fill
-        if fill is None and meter is not None:
-            piecewise(source.view(), room, meter)
-            continue
-        if fill is None:
-            numpy_adapter.filler(source.view())(room)
-        else:
-            source.write_to(room)
-        if meter is not None:
-            meter.moved(room.nbytes)
-    return placement

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from arraybridge import _core, devices
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.detect import memory_type_of, sparse_framework_of
+from arraybridge.classes import sparse_framework_of
 from arraybridge.errors import BrokerError, UnsupportedArray, ZeroCopyUnavailable, raised_by
 from arraybridge.planner import Plan
 from arraybridge.sparse_layout import Layout
@@ -164,11 +164,6 @@ def _is_sorted(coordinates: Sequence[Any]) -> bool:
 
 def _refused(reason: str) -> UnsupportedArray:
     return UnsupportedArray("share", "any", "hand_over", f"the share's sparse array is none: {reason}")
-
-
-def is_dense(kind: type) -> bool:
-    """Whether arrays of this class are dense: of all frameworks' array classes, only torch's has sparse objects too."""
-    return memory_type_of(kind) not in (None, "torch")
 
 
 @functools.cache

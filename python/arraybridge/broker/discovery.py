@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from arraybridge import child
+from arraybridge.broker import child
 from arraybridge.errors import BrokerUnavailable, exhausted_by
 
 Start = Literal["auto", "never", "private"]

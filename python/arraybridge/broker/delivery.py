@@ -9,18 +9,22 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import _core, adapters, counts, devices, notes, planner, records, shortcut, sparse, tree, ways
+from arraybridge import _core, adapters, counts, devices, planner
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
-from arraybridge.connection import Connection
+from arraybridge.broker import notes
+from arraybridge.broker.connection import Connection
+from arraybridge.broker.outcomes import Outcomes, seen
+from arraybridge.broker.placing import placed
+from arraybridge.broker.progress import Progress
+from arraybridge.convert import records, shortcut, sparse, tree, ways
+from arraybridge.convert.passing import passed
+from arraybridge.convert.source import Source, copied, described, pulled, source_of
+from arraybridge.convert.uploads import Uploads
+from arraybridge.convert.ways import Way
 from arraybridge.errors import InvalidRequest, UnsupportedArray, raised_by
-from arraybridge.outcomes import Outcomes, seen
-from arraybridge.planner import Caps, Converted, Description, Plan
-from arraybridge.progress import Progress
-from arraybridge.source import Source, copied, described, placed, pulled, source_of
+from arraybridge.planner import Caps, Description, Plan
 from arraybridge.sparse_layout import Layout as SparseLayout
-from arraybridge.uploads import Uploads
-from arraybridge.ways import Way
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 Decided = dict[Hashable, tuple[Plan, shortcut.Show, shortcut.Count]]
@@ -285,7 +289,7 @@ class Delivery:
     ) -> _core.View:
         """The one copy of an array of this process, in broker memory where the target's array may lie there; `uploads` may
         have to make it yet."""
-        source = ways.passed(source, chosen)
+        source = passed(source, chosen)
         where = devices.of(chosen.device)
         if source.description.pull is not None and where[0] != devices.CUDA:
             return pulled(source, chosen, caps)

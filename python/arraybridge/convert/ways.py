@@ -5,7 +5,7 @@
 "serialize": the values become bytes (`to_bytes`), which keep shape and dtype, and an array is made of those.
 
 A tensor that requires grad and stays torch's is copied by torch alone, which keeps its gradient: "host" and "serialize" copy
-it, and the plan says how the copy is made. Pure, but for `passed`. What cannot be done in the way that was asked for is refused
+it, and the plan says how the copy is made. Pure. What cannot be done in the way that was asked for is refused
 with the reason.
 """
 
@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from arraybridge import devices, planner
 from arraybridge.arguments import check_word
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
 from arraybridge.planner import ASKED_FOR, CODES, COPY_REQUESTED, DETACHED, OPAQUE_PREFIXES, Caps, Description, Plan
-
-if TYPE_CHECKING:
-    from arraybridge.source import Source
 
 Way = Literal["dlpack", "host", "serialize"]
 WAYS: Final = get_args(Way)
@@ -49,21 +46,6 @@ def planned(via: Way | None, source: Description, target: Caps, copy: bool | Non
     if via is None:
         return planner.plan(source, target, copy=copy, **wishes)
     return _PLANNERS[via](source, target, copy, wishes)
-
-
-def passed(source: Source, chosen: Plan) -> Source:
-    """The array behind the first leg of the way that was planned for it: in bytes, or in private memory of the host if it is to
-    go back to a GPU; else the array itself."""
-    from arraybridge import adapters, serialization
-    from arraybridge.source import Source, described, on_host, plain
-
-    if chosen.via == "serialize":
-        view = serialization.view_of(serialization.bytes_of(source))
-    elif chosen.via == "host" and {source.description.device[0], devices.of(chosen.device)[0]} == {devices.CUDA}:
-        view = on_host(plain(source), replace(chosen, dtype=source.description.dtype), MEMORY)
-    else:
-        return source
-    return Source(view, adapters.protocols(), described(view, source.description.framework), source.target)
 
 
 def _by_dlpack(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:

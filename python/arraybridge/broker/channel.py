@@ -16,16 +16,18 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
 
-from arraybridge import _core, autograph, tree
+from arraybridge import _core, autograph
 from arraybridge.arguments import Access, ReadWishes, check_seconds, check_text, check_word, checked_metadata
-from arraybridge.connection import UNAVAILABLE
-from arraybridge.delivery import Acquired, Wanted
+from arraybridge.broker.connection import UNAVAILABLE
+from arraybridge.broker.delivery import Acquired, Wanted
+from arraybridge.broker.placing import Purpose, freeze, placed, placement_of, source_of_share
+from arraybridge.broker.worker import Worker, told
+from arraybridge.convert import tree
+from arraybridge.convert.source import Source
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, OutOfMemory, from_status
-from arraybridge.source import Purpose, Source, freeze, placed, placement_of, source_of_share
-from arraybridge.worker import Worker, told
 
 if TYPE_CHECKING:
-    from arraybridge.broker import Broker
+    from arraybridge.broker.broker import Broker
 
 T = TypeVar("T")
 Role = Literal["sender", "receiver"]

@@ -11,24 +11,21 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from arraybridge import _conflict
-
-_conflict.refuse_mixed()  # before anything below is read, which may be another's
-
-from arraybridge import _core, autograph, counts, discovery, exports, references
+from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
-from arraybridge.channel import Channel
-from arraybridge.delivery import Acquired, Delivery, Wanted
+from arraybridge.broker import discovery, references
+from arraybridge.broker.channel import Channel
+from arraybridge.broker.delivery import Acquired, Delivery, Wanted
+from arraybridge.broker.progress import Progress
+from arraybridge.broker.publication import Publication, entered_alike
+from arraybridge.broker.session import Session
+from arraybridge.broker.share import Listed, Outcome, Record, Share, record_from, record_of, reference_of
+from arraybridge.broker.watch import Kind, Watch
+from arraybridge.convert.source import source_of
+from arraybridge.convert.ways import Way
 from arraybridge.detect import MemoryType
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, UnsupportedArray
 from arraybridge.planner import Converted, Plan
-from arraybridge.progress import Progress
-from arraybridge.publication import Publication, entered_alike
-from arraybridge.session import Session
-from arraybridge.share import Listed, Outcome, Share, record_of, reference_of
-from arraybridge.source import source_of
-from arraybridge.watch import Kind, Watch
-from arraybridge.ways import Way
 
 if TYPE_CHECKING:
     import cupy
@@ -74,6 +71,20 @@ class Broker(Session):
         super().__init__(address, namespace, start, timeout_s, token, roads)
         self._delivery = Delivery(self._connection)
         references.remember(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It crosses to another process as what it was asked for; there it makes a connection of its own.
+
+        A token stays here: the other process states its own.
+        """
+        address, start = self._connection.asked
+        if start == "private":
+            address, start = self.address, "never"
+        return remade, (address, self.namespace, start, self.timeout_s, self._connection.roads)
+
+    def reduced(self, address: str | None, share: Record) -> tuple[Any, ...]:
+        """As what a Share of this Broker crosses to another process: a reference, which connects nowhere."""
+        return _loaded, (address, tuple(share))
 
     @property
     def last_plan(self) -> Plan | None:
@@ -448,7 +459,7 @@ class Broker(Session):
         """What happens from now on: an iterator of Events, for `for` and for `async for`.
 
         Args:
-            kinds: which are told, of `arraybridge.watch.Kind`: "publish", ["acquire", "refusal"]; None: all.
+            kinds: which are told, of `arraybridge.broker.watch.Kind`: "publish", ["acquire", "refusal"]; None: all.
             names: of shares whose names start so; then nothing is told that has no share, as sessions.
 
         Raises:
@@ -538,6 +549,18 @@ class Broker(Session):
         name, id, generation, broker_id = reference_of(name, self.namespace)
         # No wait for a Share: what this reference means is there, or has gone for good.
         return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)
+
+
+def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, roads: bool = True) -> Broker:
+    """The Broker of a pickle."""
+    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, roads=roads)
+
+
+def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
+    # Touches no broker: schedulers unpickle what they never read.
+    record = record_from(fields)
+    broker = references.broker_at(address, record.namespace, lambda: remade(address, record.namespace, "never", 10.0))
+    return Share(broker, record, address)
 
 
 autograph.mark_module(__name__)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 from arraybridge import _core, autograph
 from arraybridge.arguments import check_seconds, check_text, check_word
+from arraybridge.broker.worker import Worker, told
 from arraybridge.errors import BrokerTimeout, InvalidRequest, WatchClosed, from_status
-from arraybridge.worker import Worker, told
 
 if TYPE_CHECKING:
-    from arraybridge.broker import Broker
+    from arraybridge.broker.broker import Broker
 
 Kind = Literal[
     "allocate", "publish", "acquire", "release", "withdraw", "session_begin", "session_end", "refusal", "quota"

@@ -1,13 +1,14 @@
-"""A Session is one process's way to a namespace of a broker: where it is, how it ends, what it is in another process."""
+"""A Session is one process's way to a namespace of a broker: where it is, and how it ends."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from arraybridge import autograph, discovery, references
+from arraybridge import autograph
 from arraybridge.arguments import check_text
-from arraybridge.connection import UNAVAILABLE, Connection
+from arraybridge.broker import discovery
+from arraybridge.broker.connection import UNAVAILABLE, Connection
 from arraybridge.errors import BrokerUnavailable, InvalidRequest
 
 
@@ -45,16 +46,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """It crosses to another process as what it was asked for; there it makes a connection of its own.
-
-        A token stays here: the other process states its own.
-        """
-        address, start = self._connection.asked
-        if start == "private":
-            address, start = self.address, "never"
-        return references.remade, (address, self.namespace, start, self.timeout_s, self._connection.roads)
 
     def __repr__(self) -> str:
         address = self._connection.address

@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from arraybridge import plain, records, sparse, sparse_layout
-from arraybridge.detect import is_sparse
+from arraybridge import sparse_layout
+from arraybridge.classes import is_dense, is_sparse
+from arraybridge.convert import plain, records, sparse
+from arraybridge.convert.records import Record, Types
+from arraybridge.convert.sparse import Sparse
 from arraybridge.errors import BrokerError, InvalidRequest
-from arraybridge.records import Record, Types
-from arraybridge.sparse import Sparse
 from arraybridge.sparse_layout import Layout
 
 DEPTH_MAX: Final = 64
@@ -98,7 +99,7 @@ def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Spa
 
 def is_tree(value: Any) -> bool:
     """Whether it is a container or a sparse array, and no array or plain value."""
-    if sparse.is_dense(type(value)):
+    if is_dense(type(value)):
         return False
     return isinstance(value, (dict, list, tuple)) or records.is_record(value) or sparse.taken_apart(value) is not None
 
@@ -159,7 +160,7 @@ class _Writer(_Walk):
             return {"d": [[_key(key), self.below(key, self.node, child)] for key, child in tree.items()]}
         if kind is list or kind is tuple:
             return {"l" if kind is list else "t": self._nodes(tree)}
-        if sparse.is_dense(kind):
+        if is_dense(kind):
             return self._leaf(tree)
         if records.is_record(tree):
             name, fields = records.fields_of(tree)

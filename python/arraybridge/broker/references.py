@@ -1,15 +1,15 @@
-"""What a Share or a Broker turns into when it was pickled: a Broker of the process that reads it. Connects nowhere."""
+"""The Brokers of this process, of which a Share that was pickled finds one again. Connects nowhere."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arraybridge.broker import Broker
-    from arraybridge.discovery import Start
+    from arraybridge.broker.broker import Broker
 
 _brokers: weakref.WeakSet[Broker] = weakref.WeakSet()
 _made_here: dict[tuple[str, str], Broker] = {}
@@ -31,8 +31,9 @@ def remember(broker: Broker) -> None:
         _brokers.add(broker)
 
 
-def broker_at(address: str, namespace: str) -> Broker:
-    """A Broker at this address and namespace: one that this process has already, or one that is shared from now on."""
+def broker_at(address: str, namespace: str, make: Callable[[], Broker]) -> Broker:
+    """A Broker at this address and namespace: one that this process has already, or one that `make` makes and that is shared
+    from now on."""
     with _lock:
         for broker in _brokers:
             if broker.namespace == namespace and broker.is_at(address):
@@ -40,13 +41,6 @@ def broker_at(address: str, namespace: str) -> Broker:
         known = _made_here.get((address, namespace))
     if known is not None:
         return known
-    made = remade(address, namespace, "never", 10.0)
+    made = make()
     with _lock:
         return _made_here.setdefault((address, namespace), made)
-
-
-def remade(address: str | None, namespace: str, start: Start, timeout_s: float, roads: bool = True) -> Broker:
-    """A Broker of these arguments."""
-    from arraybridge.broker import Broker
-
-    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, roads=roads)

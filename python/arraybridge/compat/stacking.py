@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from arraybridge import adapters, autograph, devices, planner
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.convert import brought, converted, device_of, values_of
-from arraybridge.detect import detect_memory_type, memory_type_named
+from arraybridge.classes import detect_memory_type, memory_type_named
+from arraybridge.compat.scaling import scale_dtype
+from arraybridge.convert.memory import brought, converted, device_of, values_of
 from arraybridge.errors import MemoryConversionError, UnsupportedDtype
-from arraybridge.scaling import scale_dtype
 
 _DEFAULT: Final = "numpy"
 

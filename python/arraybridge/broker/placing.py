@@ -1,0 +1,98 @@
+"""Placing: the one copy of an array into broker memory, where it lies when it is published or sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from arraybridge import _core, devices
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.broker.progress import Meter, Progress
+from arraybridge.broker.progress import copy as piecewise
+from arraybridge.convert.source import Source, source_of
+from arraybridge.devices import Device
+from arraybridge.errors import InvalidRequest
+
+
+def source_of_share(array: Any) -> Source:
+    """The Source of an array that is to be carried to other processes.
+
+    Raises:
+        UnsupportedArray, UnsupportedDtype: nobody could read it.
+    """
+    found = source_of(array, "share")
+    if found.description.refusal is not None:
+        raise found.description.refusal.between(found.description.framework, "share")
+    return found
+
+
+def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
+    """Where the arrays were born, if that is one placement in broker memory that nobody has published."""
+    if any(source.description.fill for source in sources):
+        return None
+    return core.placement_of([source.view() for source in sources])
+
+
+class Purpose(NamedTuple):
+    """What arrays are placed for: what is known already of the publish that will follow."""
+
+    own: bool = False
+    name: str = ""
+    structure: bytes = b""
+    metadata: bytes = b""
+
+
+def placed(
+    core: _core.Core,
+    sources: Sequence[Source],
+    purpose: Purpose = Purpose(),
+    device: Device | None = None,
+    progress: Progress | None = None,
+) -> _core.Placement:
+    """The arrays in broker memory after the one copy; what could not be published is refused before. `own`: in an
+    arena of their own. `device`: None: where they are. `progress` is told of the bytes.
+
+    Raises:
+        InvalidRequest: they are on several devices.
+    """
+    # What nobody else can address comes by way of the host.
+    found = {devices.HOST if each.description.pull else each.description.device for each in sources}
+    if len(found) > 1:
+        names = " and ".join(sorted(map(devices.named, found)))
+        raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
+    on_host = found == {devices.HOST} and device in (None, devices.HOST)
+    if any(source.description.fill for source in sources) or (progress is not None and on_host):
+        there = found.pop()
+        if on_host:
+            return _filled(core, sources, purpose, there, progress)
+        filled = _filled(core, sources, purpose, there)
+        # A framework fills memory where its arrays are.
+        return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
+    return core.place([source.view() for source in sources], *purpose, device=device)
+
+
+def freeze(sources: Sequence[Source]) -> None:
+    """Makes the NumPy arrays among them read-only: from now on their bytes are those of a published share."""
+    for source in sources:
+        if source.description.framework == "numpy":
+            numpy_adapter.freeze(source.array)
+
+
+def _filled(
+    core: _core.Core, sources: Sequence[Source], purpose: Purpose, device: Device, progress: Progress | None = None
+) -> _core.Placement:
+    specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
+    placement = core.empty(specs, *purpose, device=device)
+    meter = None if progress is None else Meter(progress, sum(each.description.nbytes for each in sources))
+    for source, room in zip(sources, placement.views, strict=True):
+        fill = source.description.fill
+        if fill is None and meter is not None:
+            piecewise(source.view(), room, meter)
+            continue
+        if fill is None:
+            numpy_adapter.filler(source.view())(room)
+        else:
+            source.write_to(room)
+        if meter is not None:
+            meter.moved(room.nbytes)
+    return placement

@@ -1,0 +1,159 @@
+"""Whose array is it? Answered by isinstance against classes that are imported already; nothing is ever imported.
+
+A memory type is one of six frameworks, as a plain string; `arraybridge.detect.MemoryType` has the same names as an enum.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterable
+from typing import Any, Final
+
+from arraybridge import autograph
+from arraybridge.errors import InvalidMemoryType
+
+# (module, attribute path, memory type). `jax.Array` knows concrete arrays; its tracers are no subclasses of it.
+_CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("numpy", "ndarray", "numpy"),
+    ("cupy", "ndarray", "cupy"),
+    ("torch", "Tensor", "torch"),
+    ("tensorflow", "Tensor", "tensorflow"),
+    ("tensorflow", "Variable", "tensorflow"),
+    ("jax", "Array", "jax"),
+    ("jax", "core.Tracer", "jax"),
+    ("pyclesperanto", "Array", "pyclesperanto"),
+    ("pyclesperanto_opencl", "_pyclesperanto._Array", "pyclesperanto"),
+    ("pyclesperanto_cuda", "_pyclesperanto._Array", "pyclesperanto"),
+    ("pyclesperanto_metal", "_pyclesperanto._Array", "pyclesperanto"),
+    ("pyclesperanto_prototype", "_tier0._pycl.OCLArray", "pyclesperanto"),
+)
+MEMORY_TYPES: Final = frozenset(memory_type for _, _, memory_type in _CLASSES)
+
+# (top module, a base of its sparse classes, adapter): found by the names of a type's bases alone.
+_SPARSE_CLASSES: Final = (
+    ("scipy", "_spbase", "scipy"),
+    ("scipy", "spmatrix", "scipy"),
+    ("cupyx", "spmatrix", "cupy"),
+    ("jax", "JAXSparse", "jax"),
+    ("tensorflow", "SparseTensor", "tensorflow"),
+)
+
+# What is of no MemoryType: (top module, class, adapter), found by the names of a type's bases alone.
+_FURTHER: Final = (
+    ("numba", "DeviceNDArrayBase", "numba"),
+    ("numba_cuda", "DeviceNDArrayBase", "numba"),
+    ("pyarrow", "Array", "pyarrow"),
+    ("pyarrow", "ChunkedArray", "pyarrow"),
+    ("pyarrow", "Tensor", "pyarrow"),
+    # Of several tensors each: their adapter says so.
+    ("tensorflow", "RaggedTensor", "tensorflow"),
+    ("tensorflow", "SparseTensor", "tensorflow"),
+    ("tensorflow", "IndexedSlices", "tensorflow"),
+)
+
+_ROOTS: Final = frozenset({module for module, _, _ in _CLASSES} | {"jaxlib"})
+
+# Only arrays are remembered: a type that is nothing today may belong to a framework that is still being imported.
+_known: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+# The frameworks' own classes, which live as long as the process: a plain dictionary answers in a third of the time.
+_lasting: dict[type, str] = {}
+
+
+def memory_type_of(kind: type) -> str | None:
+    """The memory type whose arrays are of class `kind`, or None. Thread-safe; reads no attribute of any array."""
+    found = _lasting.get(kind) or _known.get(kind)
+    if found is not None:
+        return found
+    for module, path, memory_type in _CLASSES:
+        base = _class(module, path)
+        if base is not None and issubclass(kind, base):
+            own = kind is base or root_of(kind) in _ROOTS
+            (_lasting if own else _known)[kind] = memory_type
+            return memory_type
+    return None
+
+
+def framework_of(kind: type) -> str | None:
+    """The name of the adapter whose framework has arrays of this class. Imports nothing."""
+    return memory_type_of(kind) or _by_a_base(kind, _FURTHER)
+
+
+def _by_a_base(kind: type, classes: Iterable[tuple[str, str, str]]) -> str | None:
+    for base in kind.__mro__:
+        root = root_of(base)
+        for module, name, framework in classes:
+            if root == module and base.__name__ == name:
+                return framework
+    return None
+
+
+def is_keras_variable(kind: type) -> bool:
+    """Whether objects of this class are Keras variables, of whatever framework Keras runs on. Imports nothing."""
+    return any(base.__name__ == "Variable" and root_of(base) == "keras" for base in kind.__mro__)
+
+
+def is_dense(kind: type) -> bool:
+    """Whether arrays of this class are dense: of all frameworks' array classes, only torch's has sparse objects too."""
+    return memory_type_of(kind) not in (None, "torch")
+
+
+def is_sparse(kind: type) -> bool:
+    """Whether a class is of sparse arrays alone. Some of them are containers too: SciPy's `dok_array` is a dict."""
+    return memory_type_of(kind) is None and sparse_framework_of(kind) is not None
+
+
+def sparse_framework_of(kind: type) -> str | None:
+    """The name of the adapter that may take arrays of class `kind` apart as sparse ones, or None. Torch has one class for dense
+    and sparse tensors. Imports nothing."""
+    found = memory_type_of(kind)
+    if found is not None:
+        return found if found == "torch" else None
+    return _by_a_base(kind, _SPARSE_CLASSES)
+
+
+def memory_type_named(name: object, source: str = "array") -> str:
+    """The memory type of this name, as its plain string.
+
+    Raises:
+        InvalidMemoryType: there is none.
+    """
+    if isinstance(name, str) and name in MEMORY_TYPES:
+        return str(name)
+    reason = f"{name!r} is no memory type; use one of {sorted(MEMORY_TYPES)}"
+    raise InvalidMemoryType(source, str(name), "detect", reason)
+
+
+def root_of(kind: type) -> str:
+    """The top package of a class; "" of one whose module is no name."""
+    module = getattr(kind, "__module__", None)
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
+    """The name of the framework that `data` is an array of ("torch"), or None.
+
+    Raises:
+        InvalidMemoryType: it is none, and `strict` is set.
+    """
+    try:
+        return _lasting[type(data)]  # quicker than .get, and the rule
+    except KeyError:
+        found = memory_type_of(type(data))
+    if found is None and strict:
+        name = type(data).__name__
+        raise InvalidMemoryType(name, "any", "detect", f"Unknown memory type for {name}")
+    return found
+
+
+def _class(module: str, path: str) -> type | None:
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        # Of the module's own dictionary where there is one: a lazy module's __getattr__ would import something.
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found if isinstance(found, type) else None
+
+
+autograph.mark_module(__name__)

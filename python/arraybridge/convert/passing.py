@@ -1,0 +1,23 @@
+"""Passing: what an array becomes on the way that was planned for it, before its one copy to the target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arraybridge import adapters, devices
+from arraybridge.convert.byte_format import bytes_of, view_of
+from arraybridge.convert.source import Source, described, on_host, plain
+from arraybridge.convert.ways import MEMORY
+from arraybridge.planner import Plan
+
+
+def passed(source: Source, chosen: Plan) -> Source:
+    """The array behind the first leg of the way that was planned for it: in bytes, or in private memory of the host if it is to
+    go back to a GPU; else the array itself."""
+    if chosen.via == "serialize":
+        view = view_of(bytes_of(source))
+    elif chosen.via == "host" and {source.description.device[0], devices.of(chosen.device)[0]} == {devices.CUDA}:
+        view = on_host(plain(source), replace(chosen, dtype=source.description.dtype), MEMORY)
+    else:
+        return source
+    return Source(view, adapters.protocols(), described(view, source.description.framework), source.target)

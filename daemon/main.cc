@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
-#include "daemon/config_devices.h"
+#include "daemon/config/config.h"
+#include "daemon/config/devices.h"
 #include "daemon/errands.h"
 #include "daemon/gpus.h"
 #include "daemon/impatience.h"

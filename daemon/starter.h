@@ -2,7 +2,7 @@
 // the daemon's. The numbers are his; what is open under them is looked at before the daemon opens anything of its own.
 #pragma once
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

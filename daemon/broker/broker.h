@@ -23,7 +23,7 @@
 #include "daemon/broker/session_mailbox.h"
 #include "daemon/broker/session_ring.h"
 #include "daemon/broker/snapshot.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"

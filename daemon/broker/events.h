@@ -15,7 +15,7 @@
 
 #include "daemon/broker/event.h"
 #include "daemon/broker/ids.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 

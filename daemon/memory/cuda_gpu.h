@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/memory/capacity.h"
 #include "proto/boundary/driver.h"
 #include "proto/boundary/driver_context.h"

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "daemon/config.h"
-#include "daemon/tls_files.h"
+#include "daemon/config/config.h"
+#include "daemon/config/tls_files.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/unique_fd.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/unique_fd.h"

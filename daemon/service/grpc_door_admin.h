@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/admin.h"
 #include "proto/boundary/unique_fd.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/log_throttle.h"
 #include "daemon/service/remote_connections.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 namespace arraybridge {
 

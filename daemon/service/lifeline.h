@@ -15,7 +15,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/session_mailbox.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/passed_fd.h"

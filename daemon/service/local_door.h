@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/lifeline.h"
 #include "daemon/service/listener.h"

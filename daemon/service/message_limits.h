@@ -7,7 +7,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/publish_wire.h"
 #include "proto/boundary/result.h"
 

@@ -7,7 +7,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 namespace arraybridge {
 

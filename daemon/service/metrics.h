@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/verbs.h"
 
 namespace arraybridge {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/verbs.h"
 
 namespace arraybridge {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 

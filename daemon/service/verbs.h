@@ -13,7 +13,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/acquire_wire.h"
 #include "daemon/service/handle_offer.h"
 #include "daemon/service/heap_trimmer.h"

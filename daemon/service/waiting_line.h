@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/service/worker.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
 #include "proto/boundary/holds_layout.h"
 #include "tests/bench/support.h"

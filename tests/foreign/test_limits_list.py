@@ -1,4 +1,4 @@
-"""docs/security.md lists everything that grows, with its limit: the same limits as daemon/config.h has, and their defaults."""
+"""docs/security.md lists everything that grows, with its limit: the same limits as daemon/config/config.h has, and their defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def documented() -> dict[str, str]:
 
 
 def in_code() -> dict[str, int]:
-    struct = (ROOT / "daemon/config.h").read_text().split("struct Limits {")[1].split("\n};")[0]
+    struct = (ROOT / "daemon/config/config.h").read_text().split("struct Limits {")[1].split("\n};")[0]
     field = re.compile(r"^  (?:Live<)?[\w:]+>? (\w+)(?: = |\{)(.+?)\}?;", re.MULTILINE)
     found = {}
     for name, value in field.findall(struct):

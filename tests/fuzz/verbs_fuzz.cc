@@ -16,7 +16,7 @@
 #include <string>
 
 #include "daemon/broker/broker.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"

@@ -28,17 +28,18 @@ ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax", "cupyx": "cupy"}
 # system. Angle brackets and quotes count alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
-    "daemon/setting_file": ["daemon/setting_file.h", "proto/boundary/"],
-    "daemon/config.h": ["daemon/access.h", "daemon/live.h", "proto/boundary/"],
-    "daemon/config": [
-        "daemon/access.h", "daemon/config", "daemon/quantity.h", "daemon/memory/memory_budget.h", "daemon/tls_files.h",
-        "daemon/setting_file.h", "proto/boundary/", "CLI/", "toml++/",
+    "daemon/config/": [
+        "daemon/config/", "daemon/access.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
-    "daemon/tls_files": ["daemon/tls_files.h", "daemon/config.h", "daemon/setting_file.h", "proto/boundary/", "openssl/"],
-    "daemon/memory/": ["daemon/memory/", "daemon/config.h", "proto/boundary/"],
-    "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config.h", "proto/boundary/"],
+    "daemon/config/config.h": ["daemon/access.h", "daemon/config/live.h", "proto/boundary/"],
+    "daemon/config/setting_file": ["daemon/config/setting_file.h", "proto/boundary/"],
+    "daemon/config/tls_files": [
+        "daemon/config/tls_files.h", "daemon/config/config.h", "daemon/config/setting_file.h", "proto/boundary/", "openssl/",
+    ],
+    "daemon/memory/": ["daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
+    "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
-        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config.h", "daemon/tls_files.h", "proto/",
+        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/tls_files.h", "proto/",
         "arraybridge/v1/", "google/protobuf/", "protozero/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
@@ -280,7 +281,7 @@ def circles(root: Path) -> Iterator[Finding]:
 
 def limits(root: Path) -> Iterator[Finding]:
     """A limit that no test names is hit by none. What is measured or fuzzed under one does not hit it."""
-    config = root / "daemon/config.h"
+    config = root / "daemon/config/config.h"
     found = re.search(r"struct Limits \{\n.*?\n\};", config.read_text(), re.DOTALL) if config.exists() else None
     if found is None:
         return
@@ -290,7 +291,7 @@ def limits(root: Path) -> Iterator[Finding]:
     for number, line in enumerate(found[0].splitlines(), first):
         field = re.match(r"  [\w:<>]+ (\w+)(?: =|\{)", line)
         if field and field[1] not in named:
-            yield Finding("daemon/config.h", number, "limit", f"no test names {field[1]}")
+            yield Finding("daemon/config/config.h", number, "limit", f"no test names {field[1]}")
 
 
 def sources_of(root: Path) -> Iterator[Source]:

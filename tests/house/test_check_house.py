@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # path, text, what the finding must say (its line is the last one of the text)
 VIOLATIONS = [
-    ("proto/boundary/frame.h", '// F.\n#pragma once\n#include "daemon/config.h"', "proto/boundary/ must not include"),
+    ("proto/boundary/frame.h", '// F.\n#pragma once\n#include "daemon/config/config.h"', "proto/boundary/ must not include"),
     ("proto/boundary/frame.cc", "#include <spdlog/spdlog.h>", "must not include spdlog"),
     ("daemon/broker/broker.cc", '#include "daemon/memory/host_backend.h"', "must not include daemon/memory/host_backend.h"),
     ("daemon/broker/broker.cc", '#include "arraybridge/v1/broker.pb.h"', "must not include arraybridge/v1"),
@@ -17,8 +17,8 @@ VIOLATIONS = [
     ("daemon/memory/memfd.cc", '#include "daemon/broker/broker.h"', "must not include daemon/broker"),
     ("daemon/service/verbs.cc", '#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
     ("daemon/service/verbs.cc", '#include "client/lifeline.h"', "must not include client"),
-    ("client/broker.cc", '#include "daemon/config.h"', "must not include daemon"),
-    ("daemon/config.h", '// C.\n#pragma once\n#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
+    ("client/broker.cc", '#include "daemon/config/config.h"', "must not include daemon"),
+    ("daemon/config/config.h", '// C.\n#pragma once\n#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
     ("client/broker.cc", "#include <google/protobuf/message.h>", "must not include google"),
     ("client/broker.cc", "#include <arraybridge/v1/broker.pb.h>", "must not include arraybridge/v1"),
     ("python/bindings/module.cc", '#include "client/lifeline.h"', "must not include client/lifeline.h"),
@@ -119,14 +119,14 @@ def test_an_import_cycle_is_named_even_where_functions_import(tmp_path: Path) ->
 
 
 def test_a_limit_without_a_test_is_named_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "daemon").mkdir()
-    (tmp_path / "daemon/config.h").write_text(
+    (tmp_path / "daemon/config").mkdir(parents=True)
+    (tmp_path / "daemon/config/config.h").write_text(
         "// C.\n#pragma once\nstruct Limits {\n  Live<uint64_t> sessions = 1;\n  std::chrono::milliseconds patience{5};  // ms\n};\nint other = 1;\n"
     )
     test = tmp_path / "tests/unit/session_test.py"
     test.parent.mkdir(parents=True)
     test.write_text('"""Hits config.limits.sessions."""\n')
-    assert [str(each) for each in check_house.check(tmp_path)] == ["daemon/config.h:5: limit: no test names patience"]
+    assert [str(each) for each in check_house.check(tmp_path)] == ["daemon/config/config.h:5: limit: no test names patience"]
     test.write_text('"""Hits sessions, and patience=3ms."""\n')
     assert check_house.check(tmp_path) == []
 

@@ -1,9 +1,9 @@
-#include "daemon/config_reading.h"
+#include "daemon/config/sources.h"
 
 #include <algorithm>
 #include <cctype>
 
-#include "daemon/config_devices.h"
+#include "daemon/config/devices.h"
 
 extern char** environ;
 

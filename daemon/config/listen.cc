@@ -1,10 +1,10 @@
-#include "daemon/config_listen.h"
+#include "daemon/config/listen.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "daemon/quantity.h"
-#include "daemon/tls_files.h"
+#include "daemon/config/quantity.h"
+#include "daemon/config/tls_files.h"
 #include "proto/boundary/endpoint.h"
 
 namespace arraybridge {

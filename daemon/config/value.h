@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

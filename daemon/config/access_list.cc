@@ -1,4 +1,4 @@
-#include "daemon/config_access.h"
+#include "daemon/config/access_list.h"
 
 #include <grp.h>
 #include <pwd.h>
@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "daemon/quantity.h"
-#include "daemon/setting_file.h"
+#include "daemon/config/quantity.h"
+#include "daemon/config/setting_file.h"
 
 namespace arraybridge {
 namespace {

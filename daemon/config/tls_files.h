@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

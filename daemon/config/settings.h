@@ -11,10 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "daemon/config.h"
-#include "daemon/config_gpu.h"
-#include "daemon/config_namespace.h"
-#include "daemon/quantity.h"
+#include "daemon/config/config.h"
+#include "daemon/config/gpu_table.h"
+#include "daemon/config/namespace_table.h"
+#include "daemon/config/quantity.h"
 
 namespace arraybridge {
 

@@ -1,8 +1,8 @@
-#include "daemon/config_namespace.h"
+#include "daemon/config/namespace_table.h"
 
 #include <algorithm>
 
-#include "daemon/config_access.h"
+#include "daemon/config/access_list.h"
 
 namespace arraybridge {
 namespace {

@@ -1,13 +1,13 @@
-#include "daemon/config_table.h"
+#include "daemon/config/settings.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "daemon/config_access.h"
-#include "daemon/config_devices.h"
-#include "daemon/config_gpu.h"
-#include "daemon/config_listen.h"
-#include "daemon/config_store.h"
+#include "daemon/config/access_list.h"
+#include "daemon/config/devices.h"
+#include "daemon/config/gpu_table.h"
+#include "daemon/config/listen.h"
+#include "daemon/config/value.h"
 
 namespace arraybridge {
 namespace {

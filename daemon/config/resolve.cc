@@ -1,13 +1,13 @@
-#include "daemon/config_resolve.h"
+#include "daemon/config/resolve.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "daemon/config_access.h"
-#include "daemon/config_devices.h"
-#include "daemon/config_listen.h"
+#include "daemon/config/access_list.h"
+#include "daemon/config/devices.h"
+#include "daemon/config/listen.h"
 #include "daemon/memory/memory_budget.h"
 #include "proto/boundary/environment.h"
 #include "proto/boundary/frame.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config_table.h"
+#include "daemon/config/settings.h"
 
 namespace arraybridge {
 namespace {

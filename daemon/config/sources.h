@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/config_file.h"
-#include "daemon/config_table.h"
+#include "daemon/config/settings.h"
+#include "daemon/config/toml_file.h"
 
 namespace arraybridge {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/access.h"
-#include "daemon/live.h"
+#include "daemon/config/live.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 

@@ -1,5 +1,5 @@
 // Flags over environment over conf.d over the file over defaults.
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include <CLI/CLI.hpp>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
-#include "daemon/config_reading.h"
-#include "daemon/config_resolve.h"
+#include "daemon/config/resolve.h"
+#include "daemon/config/sources.h"
 
 namespace arraybridge {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -1,9 +1,9 @@
-#include "daemon/config_store.h"
+#include "daemon/config/value.h"
 
 #include <algorithm>
 
-#include "daemon/config_access.h"
-#include "daemon/quantity.h"
+#include "daemon/config/access_list.h"
+#include "daemon/config/quantity.h"
 
 namespace arraybridge {
 

@@ -1,9 +1,9 @@
-#include "daemon/config_devices.h"
+#include "daemon/config/devices.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "daemon/quantity.h"
+#include "daemon/config/quantity.h"
 
 namespace arraybridge {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/access.h"
-#include "daemon/quantity.h"
+#include "daemon/config/quantity.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -1,4 +1,4 @@
-#include "daemon/quantity.h"
+#include "daemon/config/quantity.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,9 +1,9 @@
-#include "daemon/config_gpu.h"
+#include "daemon/config/gpu_table.h"
 
 #include <algorithm>
 #include <array>
 
-#include "daemon/quantity.h"
+#include "daemon/config/quantity.h"
 
 namespace arraybridge {
 namespace {

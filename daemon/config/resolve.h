@@ -2,7 +2,7 @@
 // what cannot hold together is refused.
 #pragma once
 
-#include "daemon/config_reading.h"
+#include "daemon/config/sources.h"
 
 namespace arraybridge {
 

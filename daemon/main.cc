@@ -18,6 +18,8 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/config/devices.h"
+#include "daemon/config/load.h"
+#include "daemon/config/print.h"
 #include "daemon/errands.h"
 #include "daemon/gpus.h"
 #include "daemon/impatience.h"
@@ -335,7 +337,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   std::optional<Ending> ending;
   Admin admin(config, broker, verbs,
               {[&](auto reply) { errands.Post([&reloader, reply] { reply(reloader->Reload()); }); },
-               [&](auto reply) { errands.Post([&request, reply] { reply(ValuesOf(request)); }); },
+               [&](auto reply) { errands.Post([&request, reply] { reply(ValuesOf(request.config, request.said)); }); },
                [&] {
                  verbs.Drain();
                  grpc_door.SayDraining();
@@ -385,8 +387,8 @@ int Main(int argc, const char* const* argv) {
     std::fprintf(stderr, "arraybridged: %s\n", request.status().message().c_str());
     return kExitUsage;
   }
-  if (!request->help.empty()) {
-    std::fputs(request->help.c_str(), stdout);
+  if (!request->output.empty()) {
+    std::fputs(request->output.c_str(), stdout);
     return EXIT_SUCCESS;
   }
   if (const Status passed = CheckStarter(request->config); !passed.ok()) {

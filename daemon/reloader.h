@@ -2,7 +2,7 @@
 // named in the log and kept, and what is wrong changes nothing.
 #pragma once
 
-#include "daemon/config/config.h"
+#include "daemon/config/load.h"
 #include "daemon/manager_status.h"
 #include "daemon/service/admin.h"
 #include "daemon/service/certificates.h"

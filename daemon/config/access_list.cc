@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -33,23 +32,16 @@ bool TakePrefix(std::string_view* text, std::string_view prefix) {
   return true;
 }
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t";
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
 Result<AccessEntry> NumberedEntry(Who who, std::string_view text) {
   const auto number = ReadNumber(text);
-  // The largest number is nobody's.
+  // The largest number is no user: the kernel takes it for "unchanged".
   if (!number.ok() || *number >= std::numeric_limits<uint32_t>::max()) {
     return InvalidArgument("'", text, "' is no number of a user or group");
   }
   return AccessEntry{who, static_cast<uint32_t>(*number), {}, Right::kWrite};
 }
 
-// NOT_FOUND: it is known that there is none. UNAVAILABLE: nobody could be asked.
+// NOT_FOUND: there is no such group. UNAVAILABLE: the lookup failed.
 Result<AccessEntry> GroupEntry(std::string_view name) {
   group entry{};
   group* found = nullptr;
@@ -137,34 +129,36 @@ AccessList DefaultAdmins() {
   return admins;
 }
 
-Result<AccessList> ReadAdmins(std::string_view text) {
-  if (GroupEntry(kAdminGroup).status().code() != Code::kNotFound) return ReadAccessList(text);
-  std::string others;
-  for (std::string_view one : SplitList(text)) {
-    const std::string_view whole = one;
-    if (one.ends_with(kReadOnly)) one.remove_suffix(kReadOnly.size());
-    if (TakePrefix(&one, "@") && one == kAdminGroup) continue;
-    others += (others.empty() ? "" : ",") + std::string(whole);
-  }
-  return ReadAccessList(others.empty() ? text : others);
-}
-
 Result<AccessList> ReadAccessList(std::string_view text) {
   AccessList list;
-  if (Trimmed(text) == kSameUid) return list;
-  for (;;) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view one = Trimmed(text.substr(0, comma));
-    if (one.empty()) return InvalidArgument("an access list names at least one, and no empty one");
-    if (one.starts_with(kSameUid)) {
+  const auto entries = SplitList(text);
+  if (entries.size() == 1 && entries.front() == kSameUid) return list;
+  for (const std::string_view each : entries) {
+    if (each.empty()) return InvalidArgument("an access list names at least one, and no empty one");
+    if (each.starts_with(kSameUid)) {
       return InvalidArgument("same_uid stands alone: with it every user has a namespace of this name to himself");
     }
-    auto entry = ReadEntry(one);
+    auto entry = ReadEntry(each);
     if (!entry.ok()) return entry.status();
     list.push_back(*std::move(entry));
-    if (comma == text.size()) return list;
-    text.remove_prefix(comma + 1);
   }
+  return list;
+}
+
+Result<AccessList> ReadAdmins(std::string_view text) {
+  std::string existing;
+  const bool may_miss = GroupEntry(kAdminGroup).status().code() == Code::kNotFound;
+  for (const std::string_view entry : SplitList(text)) {
+    std::string_view name = entry;
+    if (name.ends_with(kReadOnly)) name.remove_suffix(kReadOnly.size());
+    if (may_miss && TakePrefix(&name, "@") && name == kAdminGroup) continue;
+    existing += (existing.empty() ? "" : ",") + std::string(entry);
+  }
+  auto list = ReadAccessList(existing.empty() ? text : existing);
+  if (!list.ok()) return list;
+  const auto is_other = [](const AccessEntry& entry) { return entry.who == Who::kToken || entry.who == Who::kSubject; };
+  if (!list->empty() && std::ranges::none_of(*list, is_other)) return list;
+  return InvalidArgument("administrators are users and groups");
 }
 
 }  // namespace arraybridge

@@ -1,5 +1,5 @@
-// How an operator writes down who may use something: "uid:1000", "gid:100", "@group", "user", "anyone", "token:FILE",
-// "subject:NAME" of who comes over TCP, each with ":ro" behind it if it may only read.
+// An access list as an operator writes it: "uid:1000", "gid:100", "@group", "user", "anyone", "token:FILE",
+// "subject:NAME" of a client over TCP, each with ":ro" behind it if it may only read.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace arraybridge {
 
 inline constexpr std::string_view kSameUid = "same_uid";
 
-// Separated by commas, at least one. "same_uid" stands alone, for a list without entries: everybody has his own. Names
-// are looked up and tokens read now. INVALID_ARGUMENT: what is no entry, a name that nobody has, a token's file that is
-// not there, that others may read or write, or that holds no token.
+// Entries with commas between them, at least one. "same_uid" stands alone and is the empty list: each user has a
+// namespace of this name. Looks names up and reads tokens. INVALID_ARGUMENT: a text that is no entry, a name that does
+// not exist, a token's file that is missing, that other users may read or write, or that holds no token.
 Result<AccessList> ReadAccessList(std::string_view text);
 
-// The same list as numbers. Of tokens it says that they are some.
-std::string Written(const AccessList& list);
-
-// As ReadAccessList, but that the group arraybridge-admin, which the package makes, need not be there if others are
-// named: so it is unless somebody is named, too.
+// As ReadAccessList, of users and groups. The group arraybridge-admin, which the package makes, may be missing if
+// another entry is there.
 Result<AccessList> ReadAdmins(std::string_view text);
 
-// Who administers unless somebody is named: root, the daemon's own user, the group arraybridge-admin if there is one.
+// The list as numbers; tokens are not shown.
+std::string Written(const AccessList& list);
+
+// Root, the daemon's own user, and the group arraybridge-admin if it exists.
 AccessList DefaultAdmins();
 
 }  // namespace arraybridge

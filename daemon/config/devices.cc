@@ -1,6 +1,7 @@
 #include "daemon/config/devices.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "daemon/config/quantity.h"
@@ -34,7 +35,7 @@ bool IsOrdinal(std::string_view device) {
   constexpr uint64_t kOrdinalMax = 1023;
   if (!device.starts_with(kCuda)) return false;
   const auto number = ReadNumber(device.substr(kCuda.size()));
-  // The one way to write it: names are compared as they stand.
+  // In one spelling, since names are compared as texts.
   return number.ok() && *number <= kOrdinalMax && device.substr(kCuda.size()) == std::to_string(*number);
 }
 
@@ -49,6 +50,26 @@ Result<std::vector<std::string>> ReadDevices(std::string_view text) {
     return InvalidArgument("'all' stands alone");
   }
   return devices;
+}
+
+Result<uint64_t> ReadCapacityPercent(std::string_view text) {
+  const auto read = ReadBytesOrPercent(text);
+  if (!read.ok()) return read.status();
+  const auto* percent = std::get_if<Percent>(&*read);
+  if (percent == nullptr || percent->value == 0) return InvalidArgument("'", text, "' is not 1% to 100%");
+  return uint64_t{percent->value};
+}
+
+Result<std::vector<HandleKind>> ReadGpuKinds(std::string_view text) {
+  std::vector<HandleKind> kinds;
+  for (const std::string_view word : SplitList(text)) {
+    constexpr std::array kAll = {HandleKind::kCudaVmm, HandleKind::kCudaIpc};
+    const auto* const kind = std::ranges::find(kAll, word, NameOf);
+    if (kind == kAll.end()) return InvalidArgument("'", word, "' is neither cuda_vmm nor cuda_ipc");
+    if (std::ranges::find(kinds, *kind) != kinds.end()) return InvalidArgument("'", word, "' stands there twice");
+    kinds.push_back(*kind);
+  }
+  return kinds;
 }
 
 bool ServesHostMemory(const Config& config) {

@@ -1,6 +1,7 @@
-// What is said of devices: which are served, by the words of memory.devices.
+// The devices of the configuration: which ones the daemon serves (memory.devices), and how a GPU is shared.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,18 +12,23 @@
 namespace arraybridge {
 
 inline constexpr std::string_view kGpuUuidForm = "GPU-00000000-0000-0000-0000-000000000000";
-// "GPU-" or "MIG-" and 8-4-4-4-12 small hexadecimal digits, as the driver and nvidia-smi write it.
+// "GPU-" or "MIG-" and 8-4-4-4-12 lower-case hexadecimal digits, as the driver and nvidia-smi write it.
 bool IsGpuUuid(std::string_view text);
 
 // "all", or words with commas between them, each once: host, cuda:UUID, cuda:N.
 Result<std::vector<std::string>> ReadDevices(std::string_view text);
-// "cuda:N": what is GPU N in one process is another in the next.
+// "cuda:N": GPU N of one process is another GPU in the next.
 bool IsOrdinal(std::string_view device);
 
-// Whether host memory is among them. REQUIRES: they were read.
+// "1%" to "100%".
+Result<uint64_t> ReadCapacityPercent(std::string_view text);
+// Kinds of handles, each once, with commas between them.
+Result<std::vector<HandleKind>> ReadGpuKinds(std::string_view text);
+
+// Whether host memory is among the devices. REQUIRES: ReadDevices made them.
 bool ServesHostMemory(const Config& config);
 
-// What memory.backend leaves of them. INVALID_ARGUMENT: nothing, or not what is named.
+// INVALID_ARGUMENT: memory.backend leaves no device, or excludes one that is named.
 Status CheckDevices(const Config& config);
 
 }  // namespace arraybridge

@@ -39,10 +39,10 @@ Status ReadEntry(std::string_view entry, Config& config) {
 
 }  // namespace
 
-Status ReadListen(std::string_view said, Config& config) {
-  if (said.empty()) return config.grpc_path = config.directory + "/broker.sock", Ok();
-  if (said == "off") return Ok();
-  for (const std::string_view entry : SplitList(said)) AB_RETURN_IF_ERROR(ReadEntry(entry, config));
+Status ReadListen(std::string_view text, Config& config) {
+  if (text.empty()) return config.grpc_path = config.directory + "/broker.sock", Ok();
+  if (text == "off") return Ok();
+  for (const std::string_view entry : SplitList(text)) AB_RETURN_IF_ERROR(ReadEntry(entry, config));
   return Ok();
 }
 
@@ -54,21 +54,21 @@ std::string WrittenListen(const Config& config) {
   return all.empty() ? "off" : all;
 }
 
-Result<std::optional<std::string>> ReadAdmin(std::string_view said) {
-  if (said.empty()) return std::optional<std::string>();
-  const std::string_view path = said.starts_with('/') ? said : PathOf(said);
-  if (path.empty() && said != "off")
-    return InvalidArgument("'", said, "' is neither an absolute path nor unix:///path nor off");
+Result<std::optional<std::string>> ReadAdmin(std::string_view text) {
+  if (text.empty()) return std::optional<std::string>();
+  const std::string_view path = text.starts_with('/') ? text : PathOf(text);
+  if (path.empty() && text != "off")
+    return InvalidArgument("'", text, "' is neither an absolute path nor unix:///path nor off");
   return std::optional<std::string>(path);
 }
 
-Result<std::string> ReadHttp(std::string_view said) {
-  if (said.empty() || said == "off") return std::string();
-  const auto endpoint = ReadEndpoint(said);
+Result<std::string> ReadHttp(std::string_view text) {
+  if (text.empty() || text == "off") return std::string();
+  const auto endpoint = ReadEndpoint(text);
   if (!endpoint.ok()) return endpoint.status();
   const auto numbers = NumericAddress(*endpoint);
   if (!numbers.ok()) return numbers.status();
-  return std::string(said);
+  return std::string(text);
 }
 
 Status CheckHttpIsLocal(const std::string& listen) {

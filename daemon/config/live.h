@@ -1,5 +1,5 @@
-// A Live value may be changed by a reload while other threads read it: each read sees the old one or the new one. What
-// in Config is not Live holds from start to end.
+// A Live value may be changed by a reload while other threads read it: each read sees the old one or the new one.
+// Values of Config that are not Live stay the same from start to end.
 #pragma once
 
 #include <atomic>
@@ -30,5 +30,10 @@ class Live {
  private:
   std::atomic<T> value_{};
 };
+
+template <class T>
+inline constexpr bool kIsLive = false;
+template <class T>
+inline constexpr bool kIsLive<Live<T>> = true;
 
 }  // namespace arraybridge

@@ -38,15 +38,15 @@ Result<uint64_t> ReadBytes(std::string_view text) {
   return Read(text, kByteUnits, "a size: a whole number and B, KiB, MiB, GiB or TiB");
 }
 
-Result<std::variant<uint64_t, Percent>> ReadBytesOrPercent(std::string_view text) {
+Result<BytesOrPercent> ReadBytesOrPercent(std::string_view text) {
   if (text.empty() || text.back() != '%') {
-    auto bytes = ReadBytes(text);
+    const auto bytes = ReadBytes(text);
     if (!bytes.ok()) return bytes.status();
-    return std::variant<uint64_t, Percent>(*bytes);
+    return BytesOrPercent(*bytes);
   }
   const auto percent = ReadNumber(text.substr(0, text.size() - 1));
   if (!percent.ok() || *percent > 100) return InvalidArgument("'", text, "' is not a percentage from 0% to 100%");
-  return std::variant<uint64_t, Percent>(Percent{static_cast<uint32_t>(*percent)});
+  return BytesOrPercent(Percent{static_cast<uint32_t>(*percent)});
 }
 
 Result<std::chrono::milliseconds> ReadDuration(std::string_view text) {
@@ -67,12 +67,16 @@ std::vector<std::string_view> SplitList(std::string_view text) {
   while (true) {
     const size_t comma = std::min(text.find(','), text.size());
     std::string_view one = text.substr(0, comma);
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    while (one.ends_with(' ')) one.remove_suffix(1);
+    one.remove_prefix(std::min(one.find_first_not_of(" \t"), one.size()));
+    one = one.substr(0, one.find_last_not_of(" \t") + 1);
     parts.push_back(one);
     if (comma == text.size()) return parts;
     text.remove_prefix(comma + 1);
   }
+}
+
+std::string WrittenDuration(std::chrono::milliseconds time) {
+  return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + "s" : std::to_string(time.count()) + "ms";
 }
 
 }  // namespace arraybridge

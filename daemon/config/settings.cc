@@ -1,13 +1,18 @@
 #include "daemon/config/settings.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "daemon/config/access_list.h"
 #include "daemon/config/devices.h"
-#include "daemon/config/gpu_table.h"
+#include "daemon/config/limits.h"
 #include "daemon/config/listen.h"
 #include "daemon/config/value.h"
+#include "daemon/config/words.h"
 
 namespace arraybridge {
 namespace {
@@ -15,416 +20,212 @@ namespace {
 using std::chrono::milliseconds;
 using Sources = Setting::Sources;
 
-// A file that is read again and again is found wherever the daemon stands.
-Setting TlsFile(const char* name, std::string TlsFiles::*field, const char* help) {
-  std::string flag = std::string("tls-") + name;
-  std::ranges::replace(flag, '_', '-');
-  return {std::string("server.tls.") + name,
-          std::move(flag),
-          Sources::kAll,
-          "",
-          help,
-          [field](auto text, Draft& d) { return StorePath(text, &(d.config.tls.*field)); },
-          [field](const Config& c) { return c.tls.*field; },
-          [field](const Config& from, Config& to) { to.tls.*field = from.tls.*field; }};
+Value Time(milliseconds Config::*field) { return In(field, ReadDuration); }
+
+template <class Field>
+Value Choice(Field field, std::span<const BoolWord> words) {
+  const auto read = [words](std::string_view text) { return ReadBool(text, words); };
+  const Config defaults;
+  const bool usual = std::invoke(field, defaults);
+  return In(field, read, std::string(words[0].value == usual ? words[0].word : words[1].word));
 }
 
-// What a reload does with a field that may change.
+Value OneOf(std::string Config::*field, const std::vector<std::string_view>& words) {
+  return In(field, [words](std::string_view text) { return ReadOneOf(text, words); });
+}
+
+// The default follows from other settings, or there is none.
+template <class Field>
+Value Path(Field field, std::string example) {
+  return In(field, ReadPath, "").ShownAs(std::move(example), [field](const Config& c) {
+    return std::invoke(field, c);
+  });
+}
+
+// A relative path would not survive a change of the working directory: the files are read again and again.
+Value TlsFile(std::string TlsFiles::*field, std::string example) {
+  return Path(
+             [field](auto& config) -> auto& { return config.tls.*field; }, std::move(example))
+      .Reloads();
+}
+
+// `right`: the texts that are right, for an error.
 template <class T>
-std::function<void(const Config&, Config&)> Adopt(T Config::*field) {
-  return [field](const Config& from, Config& to) { to.*field = from.*field; };
-}
-
-std::string Shown(milliseconds time) {
-  return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + "s" : std::to_string(time.count()) + "ms";
-}
-
-std::vector<Setting> MakeServer() {
-  return {
-      {"version",
-       "",
-       Sources::kFile,
-       "1",
-       "of this file's form",
-       [](auto text, Draft&) { return CheckVersion(text); },
-       {}},
-      {"server.directory", "directory", Sources::kAll, "", "directory of the lock and the sockets",
-       [](auto text, Draft& d) { return StorePath(text, &d.config.directory); },
-       [](const Config& c) { return c.directory; }},
-      {"server.listen",
-       "listen",
-       Sources::kAll,
-       "",
-       "where the gRPC door is: unix:///path, tcp://HOST:PORT (with TLS alone), or off; may be several, with commas "
-       "(default: unix://<directory>/broker.sock)",
-       [](auto text, Draft& d) { return StoreText(text, &d.listen); },
-       WrittenListen,
-       {},
-       true},
-      {"server.lifeline", "lifeline", Sources::kAll, "",
-       "path of the local door's socket (default: <directory>/lifeline.sock)",
-       [](auto text, Draft& d) { return StorePath(text, &d.config.lifeline_path); },
-       [](const Config& c) { return c.lifeline_path; }},
-      {"server.admin", "admin", Sources::kAll, "",
-       "path of the administration's door, or unix:///path, or off (default: <directory>/admin.sock, off if embedded)",
-       [](auto text, Draft& d) { return Store(ReadAdmin(text), &d.admin); },
-       [](const Config& c) { return c.admin_path.empty() ? "off" : "unix://" + c.admin_path; }},
-      {"server.exit_when_idle", "exit-when-idle", Sources::kAll, "",
-       "end so long after the last session; 0s = never (default: 10s if embedded)",
-       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.exit_when_idle); },
-       [](const Config& c) { return Shown(c.exit_when_idle); }, Adopt(&Config::exit_when_idle)},
-      {"server.drain_timeout",
-       "drain-timeout",
-       Sources::kAll,
-       "10s",
-       "how long running calls may take after SIGTERM",
-       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.drain_timeout); },
-       {},
-       Adopt(&Config::drain_timeout)},
-      {"server.spin_us",
-       "spin-us",
-       Sources::kAll,
-       "50",
-       "microseconds to look for more work, yielding, before sleeping; 0 = never, and no mailboxes",
-       [](auto text, Draft& d) { return StoreSpin(text, &d.config.spin); },
-       {}},
-      {"server.embedded",
-       "embedded",
-       Sources::kFlagOnly,
-       "false",
-       "started by a client library: private directory, ends when idle, reads no file",
-       [](auto text, Draft& d) { return StoreBool(text, &d.config.embedded); },
-       {},
-       {},
-       false,
-       true},
-      {"server.ready_fd", "ready-fd", Sources::kFlagOnly, "",
-       "descriptor to write \"ready\" to once both doors are open",
-       [](auto text, Draft& d) { return StoreFd(text, &d.config.ready_fd); },
-       [](const Config& c) { return std::to_string(c.ready_fd); }},
-      {"server.life_fd", "life-fd", Sources::kFlagOnly, "", "descriptor whose end of file ends the daemon",
-       [](auto text, Draft& d) { return StoreFd(text, &d.config.life_fd); },
-       [](const Config& c) { return std::to_string(c.life_fd); }},
-      TlsFile("cert", &TlsFiles::cert, "file of the certificate that the TCP door shows, PEM; needed for tcp://"),
-      TlsFile("key", &TlsFiles::key, "file of its private key, PEM, not for everybody to read"),
-      TlsFile("client_ca", &TlsFiles::client_ca, "file of the authorities of clients' certificates, PEM"),
+Value Whole(T Config::*field, uint64_t least, uint64_t most, std::string fallback, std::string_view right) {
+  const auto read = [least, most, right](std::string_view text) -> Result<T> {
+    const auto number = ReadNumberIn(text, least, most, right);
+    if (!number.ok()) return number.status();
+    return static_cast<T>(*number);
   };
+  return In(field, read, std::move(fallback));
 }
 
-std::vector<Setting> MakeMemory() {
-  return {
-      {"memory.backend",
-       "backend",
-       Sources::kAll,
-       "auto",
-       "auto (GPUs where there are some), cuda (no start without one), host (no GPU is looked for)",
-       [](auto text, Draft& d) {
-         return StoreOneOf({"auto", "cuda", "host"}, text, &d.config.memory_backend);
-       },
-       {}},
-      {"memory.devices",
-       "device",
-       Sources::kAll,
-       "all",
-       "what is served: all, or host and GPUs as cuda:UUID, the flag as cuda:N too; may be several, with commas",
-       [](auto text, Draft& d) { return Store(ReadDevices(text), &d.config.devices); },
-       {},
-       {},
-       true},
-      {"memory.host.capacity",
-       "host-capacity",
-       Sources::kAll,
-       "50%",
-       "host memory to hand out, bytes or % of what the machine has to spare",
-       [](auto text, Draft& d) { return Store(ReadBytesOrPercent(text), &d.host_capacity); },
-       {}},
-      {"memory.host.hugepages",
-       "hugepages",
-       Sources::kAll,
-       "auto",
-       "auto (where the kernel allows them) or never",
-       [](auto text, Draft& d) { return StoreAuto(text, &d.config.huge_pages); },
-       {}},
-      {"memory.host.cache",
-       "cache",
-       Sources::kAll,
-       "256MiB",
-       "bytes of fresh memory populated ahead of demand",
-       [](auto text, Draft& d) { return Store(ReadBytes(text), &d.config.host_cache_bytes); },
-       {}},
-      {"memory.host.own_arena",
-       "own-arena",
-       Sources::kAll,
-       "16MiB",
-       "arrays of at least so many bytes get an arena of their own",
-       [](auto text, Draft& d) { return Store(ReadBytes(text), &d.config.own_arena_bytes_min); },
-       {}},
-      {"memory.host.arena_idle",
-       "arena-idle",
-       Sources::kAll,
-       "5s",
-       "clients give back what they have not used for so long",
-       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.arena_idle); },
-       {}},
-      {"memory.cuda.driver",
-       "cuda-driver",
-       Sources::kFile,
-       "auto",
-       "auto (the system's, if there is one), none, or a library's path or name",
-       [](auto text, Draft& d) { return StoreCudaDriver(text, &d.config.cuda_driver); },
-       {}},
-      {"memory.cuda.capacity",
-       "cuda-capacity",
-       Sources::kAll,
-       "80%",
-       "how much of each GPU's memory to hand out, in %",
-       [](auto text, Draft& d) { return Store(ReadCapacityPercent(text), &d.config.gpus.others.capacity_percent); },
-       {}},
-      {"memory.cuda.kinds",
-       "",
-       Sources::kAll,
-       "cuda_vmm,cuda_ipc",
-       "how GPU memory is shared, the preferred way first: cuda_vmm, cuda_ipc; what is not listed is refused",
-       [](auto text, Draft& d) { return Store(ReadGpuKinds(text), &d.config.gpus.others.kinds); },
-       {},
-       {},
-       true},
-      {"memory.cuda.events",
-       "cuda-events",
-       Sources::kAll,
-       "auto",
-       "auto (readers wait for interprocess events where those work) or never (makers wait for their bytes)",
-       [](auto text, Draft& d) { return StoreAuto(text, &d.config.cuda_events); },
-       {}},
-      {"namespace.default.quota",
-       "namespace-quota",
-       Sources::kAll,
-       "100%",
-       "bytes that one namespace may hold, or % of the capacity",
-       [](auto text, Draft& d) { return Store(ReadBytesOrPercent(text), &d.namespace_quota); },
-       {},
-       Adopt(&Config::namespace_quota_bytes)},
-      {"namespace.default.orphan_grace",
-       "orphan-grace",
-       Sources::kAll,
-       "60s",
-       "an unnamed share outlives its maker by so long",
-       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.orphan_grace); },
-       {},
-       Adopt(&Config::orphan_grace)},
-      {"namespace.default.share_lifetime",
-       "",
-       Sources::kAll,
-       "0s",
-       "a share loses its name so long after it was published; 0s = never",
-       [](auto text, Draft& d) { return Store(ReadDuration(text), &d.config.share_lifetime); },
-       {},
-       Adopt(&Config::share_lifetime)},
-      {"namespace.default.on_publisher_exit",
-       "",
-       Sources::kAll,
-       "keep",
-       "keep or withdraw: what becomes of shares when the session that published them ends",
-       [](auto text, Draft& d) { return Store(ReadOnPublisherExit(text), &d.config.withdraw_on_exit); },
-       {},
-       Adopt(&Config::withdraw_on_exit)},
-      {"namespace.default.access",
-       "",
-       Sources::kAll,
-       "same_uid",
-       "same_uid: every user has a namespace of each name to himself; [namespace.NAME] shares one",
-       [](auto text, Draft&) { return CheckDefaultAccess(text); },
-       {},
-       {},
-       true},
-      {"access.unlisted",
-       "",
-       Sources::kAll,
-       "own",
-       "own or refused: what a name is that has no [namespace.NAME]; \"default\" is everybody's own",
-       [](auto text, Draft& d) { return StoreUnlisted(text, &d.config.unlisted_namespaces); },
-       {},
-       Adopt(&Config::unlisted_namespaces)},
-      {"access.admins", "", Sources::kAll, "",
-       "who may administer; entries as of access (default: root, the daemon's user, @arraybridge-admin if there is "
-       "such a group)",
-       [](auto text, Draft& d) { return StoreAdmins(text, &d.config.admins); },
-       [](const Config& c) { return Written(c.admins); }, Adopt(&Config::admins), true},
-      {"http.listen", "http", Sources::kAll, "",
-       "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
-       "daemon, else off)",
-       [](auto text, Draft& d) { return Store(ReadHttp(text), &d.http); },
-       [](const Config& c) { return c.http_listen.empty() ? "off" : c.http_listen; }},
-      {"http.public",
-       "http-public",
-       Sources::kAll,
-       "false",
-       "let that be another address than this host's loopback: whoever reaches it reads it, without a password",
-       [](auto text, Draft& d) { return StoreBool(text, &d.http_public); },
-       {},
-       {},
-       false,
-       true},
-      {"http.hosts",
-       "",
-       Sources::kAll,
-       "",
-       "names by which that may be asked for (the Host of a request), beside localhost and addresses; may be several, "
-       "with "
-       "commas",
-       [](auto text, Draft& d) { return StoreHosts(text, &d.config.http_hosts); },
-       [](const Config& c) { return WrittenHosts(c.http_hosts); },
-       {},
-       true},
-      {"http.namespaces",
-       "",
-       Sources::kAll,
-       "false",
-       "tell namespaces by name there, not by user alone: whoever may connect reads them",
-       [](auto text, Draft& d) {
-         bool told = false;
-         AB_RETURN_IF_ERROR(StoreBool(text, &told));
-         return d.config.http_namespaces = told, Ok();
-       },
-       {},
-       Adopt(&Config::http_namespaces)},
-      {"log.level",
-       "log-level",
-       Sources::kAll,
-       "info",
-       "debug, info, warn, error, off",
-       [](auto text, Draft& d) {
-         return StoreOneOf({"debug", "info", "warn", "error", "off"}, text, &d.config.log_level);
-       },
-       {},
-       Adopt(&Config::log_level)},
-      {"log.format",
-       "log-format",
-       Sources::kAll,
-       "auto",
-       "auto, text, json, journald",
-       [](auto text, Draft& d) {
-         return StoreOneOf({"auto", "text", "json", "journald"}, text, &d.config.log_format);
-       },
-       {},
-       Adopt(&Config::log_format)},
-      {"log.rate_limit_per_s",
-       "",
-       Sources::kAll,
-       "100",
-       "lines a second of one kind that others cause at will; of more the number alone is told",
-       [](auto text, Draft& d) { return StoreLineRate(text, &d.config.log_lines_per_second); },
-       {},
-       Adopt(&Config::log_lines_per_second)},
-      {"log.journal",
-       "",
-       Sources::kAll,
-       "/run/systemd/journal/socket",
-       "where systemd's journal listens, for the format journald",
-       [](auto text, Draft& d) { return StoreText(text, &d.config.journal); },
-       {}},
+Value Descriptor(int Config::*field) { return Whole(field, 0, 1 << 20, "", "a descriptor's number"); }
+
+// A setting with one right text; `why`: what another text would be, for an error.
+Value Only(std::string_view right, std::string_view why) {
+  Value value;
+  value.read = [right, why](std::string_view text, const std::string&, Draft&) {
+    return text == right ? Ok() : InvalidArgument("'", text, "' ", why);
   };
-}
-
-// A limit that a reload changes is Live.
-template <class T>
-void MayChange(Setting&, T Limits::*) {}
-template <class T>
-void MayChange(Setting& setting, Live<T> Limits::*field) {
-  setting.adopt = [field](const Config& from, Config& to) { to.limits.*field = from.limits.*field; };
+  value.fallback = right;
+  return value;
 }
 
 template <class T, class Read>
-Setting Limit(const char* name, T Limits::*field, std::string fallback, const char* help, Read read) {
-  Setting setting{std::string("limits.") + name,
-                  "",
-                  Sources::kAll,
-                  std::move(fallback),
-                  help,
-                  [field, read](auto text, Draft& d) { return Store(read(text), &(d.config.limits.*field)); },
-                  {}};
-  MayChange(setting, field);
-  return setting;
+Value OfNamespace(Value usual, T NamespaceDraft::*own, Read read) {
+  return WithTables(std::move(usual), &Draft::namespaces, own, read);
 }
 
-template <class T>
-Setting Number(const char* name, T Limits::*field, const char* help) {
-  return Limit(name, field, std::to_string(Limits{}.*field), help, ReadNumber);
+template <class Field, class T, class Read>
+Value OfGpu(Field field, T GpuDraft::*own, Read read, std::string fallback) {
+  const auto usual = [field](auto& config) -> auto& { return config.gpus.others.*field; };
+  return WithTables(In(usual, read, std::move(fallback)), &Draft::gpus, own, read);
 }
 
-template <class T>
-Setting Bytes(const char* name, T Limits::*field, const char* help) {
-  return Limit(name, field, std::to_string(Limits{}.*field), help, ReadBytes);
+std::string ShownAdmin(const Config& config) {
+  return config.admin_path.empty() ? "off" : "unix://" + config.admin_path;
 }
+std::string ShownHttp(const Config& config) { return config.http_listen.empty() ? "off" : config.http_listen; }
 
-template <class T>
-Setting Time(const char* name, T Limits::*field, const char* help) {
-  return Limit(name, field, Shown(Limits{}.*field), help, ReadDuration);
-}
+constexpr char kDefaultAccess[] =
+    "is not same_uid: without a table of its own a namespace is each user's own; whom one is shared with stands in its "
+    "table, [namespace.NAME]";
+constexpr BoolWord kKeepWithdraw[] = {{"keep", false}, {"withdraw", true}};
+constexpr BoolWord kOwnRefused[] = {{"own", true}, {"refused", false}};
 
-std::vector<Setting> MakeLimits() {
+Result<bool> ReadTrueFalse(std::string_view text) { return ReadBool(text, kTrueFalse); }
+Result<bool> ReadOnPublisherExit(std::string_view text) { return ReadBool(text, kKeepWithdraw); }
+Result<std::string> ReadText(std::string_view text) { return std::string(text); }
+
+std::vector<Setting> ServerSettings() {
   return {
-      Number("sessions", &Limits::sessions, "connected client processes"),
-      Number("sessions_per_uid", &Limits::sessions_per_uid, "of one user"),
-      Number("leases_per_session", &Limits::leases_per_session, "arrays that one session reads at a time"),
-      Number("leases_per_uid", &Limits::leases_per_uid, "arrays that the sessions of one user read at a time"),
-      Number("hold_pages_per_uid", &Limits::hold_pages_per_uid,
-             "hazard pages of one user: one a session and namespace that it reads without calls"),
-      Number("catalogue_shares", &Limits::catalogue_shares, "shares of a namespace that are found without a call"),
-      Bytes("pinned_bytes_per_session", &Limits::pinned_bytes_per_session,
-            "withdrawn ones that it holds; then it is cut; 0 = half its device's capacity"),
-      Number("arenas_per_session", &Limits::arenas_per_session, "arenas that one session writes"),
-      Number("arenas_per_uid", &Limits::arenas_per_uid, "those of sessions that have gone included"),
-      Number("descriptors_per_uid", &Limits::descriptors_per_uid,
-             "of the daemon, kept open for one user; 0 = a quarter of all that it may open"),
-      Number("shares_per_namespace", &Limits::shares_per_namespace, "published arrays under one namespace"),
-      Number("shares_per_uid", &Limits::shares_per_uid, "of one user, over all namespaces"),
-      Number("channels_per_namespace", &Limits::channels_per_namespace, "that somebody has open"),
-      Number("channel_capacity_max", &Limits::channel_capacity_max, "shares that wait in one channel"),
-      Number("members_per_channel", &Limits::members_per_channel, "open ends of one channel, of both kinds"),
-      Number("channel_ends_per_session", &Limits::channel_ends_per_session, "open ends of channels, of one session"),
-      Number("channel_ends_per_uid", &Limits::channel_ends_per_uid, "of one user"),
-      Number("rings_per_uid", &Limits::rings_per_uid, "sessions of one user that publish without calls"),
-      Number("roads_per_uid", &Limits::roads_per_uid, "channels of one user that send without calls"),
-      Number("namespaces", &Limits::namespaces, "with something in them"),
-      Number("namespaces_per_uid", &Limits::namespaces_per_uid, "of one user"),
-      Bytes("bytes_per_uid", &Limits::bytes_per_uid, "of memory, over all namespaces; 0 = the capacity"),
-      Bytes("description_bytes_per_uid", &Limits::description_bytes_per_uid, "what makers say of their shares"),
-      Bytes("allocation_bytes_max", &Limits::allocation_bytes_max, "one arena; 0 = the device"),
-      Bytes("name_bytes_max", &Limits::name_bytes_max, "one name"),
-      Number("names_per_request", &Limits::names_per_request, "shares in one request"),
-      Number("arrays_per_share_max", &Limits::arrays_per_share_max, "arrays in one share"),
-      Number("rank_max", &Limits::rank_max, "dimensions of an array"),
-      Bytes("spec_bytes_max", &Limits::spec_bytes_max, "all ArraySpecs of one share"),
-      Bytes("structure_bytes_max", &Limits::structure_bytes_max, "the structure of a share's tree"),
-      Bytes("metadata_bytes_max", &Limits::metadata_bytes_max, "the user's own bytes of a share"),
-      Bytes("note_bytes_max", &Limits::note_bytes_max, "what is said with a Publish or Acquire, for who traces"),
-      Bytes("history_bytes_per_share", &Limits::history_bytes_per_share, "who made and read it"),
-      Number("watchers", &Limits::watchers, "watches that are open, of all users"),
-      Number("watchers_per_uid", &Limits::watchers_per_uid, "of one user"),
-      Number("events_per_watcher", &Limits::events_per_watcher, "that it has not read; then it is cut"),
-      Bytes("frame_bytes_max", &Limits::frame_bytes_max, "one message of the local door"),
-      Number("descriptors_in_flight_max", &Limits::descriptors_in_flight_max, "unread ones, of one session"),
-      Number("descriptors_in_flight_per_uid", &Limits::descriptors_in_flight_per_uid, "unread ones, of one user"),
-      Number("output_frames_max", &Limits::output_frames_max, "answers that a session does not read"),
-      Bytes("output_bytes_max", &Limits::output_bytes_max, "the same in bytes"),
-      Number("queued_requests_per_session", &Limits::queued_requests_per_session, "requests that wait"),
-      Number("queued_requests_per_uid", &Limits::queued_requests_per_uid, "the same, of one user"),
-      Bytes("queued_bytes_per_uid", &Limits::queued_bytes_per_uid, "what they keep in memory, of one user"),
-      Number("tickets_per_session_max", &Limits::tickets_per_session_max, "tickets not yet redeemed"),
-      Number("grpc_streams_max", &Limits::grpc_streams_max, "concurrent calls of one gRPC connection"),
-      Number("connections_per_uid", &Limits::connections_per_uid, "sockets of both doors, of one user"),
-      Number("tcp_connections", &Limits::tcp_connections, "sockets of all who come over TCP"),
-      Number("tcp_connections_per_address", &Limits::tcp_connections_per_address,
-             "of one IPv4 address, or one IPv6 network of 64 bits"),
-      Number("tcp_connections_per_subject", &Limits::tcp_connections_per_subject,
-             "that make calls, of one certificate"),
-      Number("subjects", &Limits::subjects, "different certificates' subjects that have ever come"),
-      Bytes("subject_bytes_max", &Limits::subject_bytes_max, "the names in one certificate"),
-      Time("tcp_keepalive", &Limits::tcp_keepalive, "a silent TCP peer is asked then, and gone after as long"),
-      Time("hello_timeout", &Limits::hello_timeout, "until a connection has said who it is"),
-      Time("ticket_lifetime", &Limits::ticket_lifetime, "of a ticket nobody redeems"),
-      Time("request_timeout_max", &Limits::request_timeout_max, "the longest wait of one request"),
+      {"version", "", Only("1", "is a version of the file that this daemon does not know; it knows 1"),
+       "form of this file", "", Sources::kFile},
+      {"server.directory", "directory", Path(&Config::directory, "/run/arraybridge"),
+       "directory of the lock and the sockets"},
+      {"server.listen", "listen",
+       InDraft(&Draft::listen, ReadText).List().ShownAs("unix:///run/arraybridge/broker.sock", WrittenListen),
+       "addresses of the gRPC door: unix:///path, tcp://HOST:PORT (needs server.tls), or off; commas between several "
+       "(default: unix://<directory>/broker.sock)",
+       "At most one is a Unix socket. A host is an address in numbers. The default is not added to addresses that are "
+       "given."},
+      {"server.lifeline", "lifeline", Path(&Config::lifeline_path, "/run/arraybridge/lifeline.sock"),
+       "path of the local door's socket (default: <directory>/lifeline.sock)"},
+      {"server.admin", "admin", InDraft(&Draft::admin, ReadAdmin).ShownAs("/run/arraybridge/admin.sock", ShownAdmin),
+       "path of the admin door's socket, or unix:///path, or off (default: <directory>/admin.sock, off if embedded)"},
+      {"server.exit_when_idle", "exit-when-idle",
+       Adopting(&Config::exit_when_idle, InDraft(&Draft::exit_when_idle, ReadDuration))
+           .Reloads()
+           .ShownAs("0s", [](const Config& c) { return WrittenDuration(c.exit_when_idle); }),
+       "time after the last session until the daemon ends; 0s = never (default: 10s if embedded)"},
+      {"server.drain_timeout", "drain-timeout", Time(&Config::drain_timeout).Reloads(),
+       "time that running calls may take after SIGTERM"},
+      {"server.spin_us", "spin-us", Whole(&Config::spin, 0, 1000, "50", "0 to 1000 microseconds"),
+       "microseconds to look for more work, yielding, before sleeping; 0 = never, and no mailboxes"},
+      {"server.embedded", "embedded", Choice(&Config::embedded, kTrueFalse).Switch(),
+       "started by a client library: private directory, ends when idle, reads no file", "", Sources::kFlagOnly},
+      {"server.ready_fd", "ready-fd", Descriptor(&Config::ready_fd),
+       "descriptor to write \"ready\" to once both doors are open", "", Sources::kFlagOnly},
+      {"server.life_fd", "life-fd", Descriptor(&Config::life_fd), "descriptor whose end of file ends the daemon", "",
+       Sources::kFlagOnly},
+      {"server.tls.cert", "tls-cert", TlsFile(&TlsFiles::cert, "/etc/arraybridge/tls/cert.pem"),
+       "certificate of the TCP door, then the chain up to its authority; PEM, needed for tcp://"},
+      {"server.tls.key", "tls-key", TlsFile(&TlsFiles::key, "/etc/arraybridge/tls/key.pem"),
+       "private key of the certificate, without a password; PEM, not readable by all users"},
+      {"server.tls.client_ca", "tls-client-ca", TlsFile(&TlsFiles::client_ca, "/etc/arraybridge/tls/ca.pem"),
+       "authorities of clients' certificates; PEM", "The daemon reads the three files again when they change."},
+  };
+}
+
+std::vector<Setting> MemorySettings() {
+  return {
+      {"memory.backend", "backend", OneOf(&Config::memory_backend, {"auto", "cuda", "host"}),
+       "memory to serve: auto (GPUs where there are some), cuda (no start without one), host (no GPU is looked for)",
+       "Host memory is served with each of them. With host no driver is loaded."},
+      {"memory.devices", "device", In(&Config::devices, ReadDevices).List(),
+       "devices to serve: all, or host and GPUs as cuda:UUID, the flag as cuda:N too; commas between several",
+       "A device that is missing is an error at the start."},
+      {"memory.host.capacity", "host-capacity", InDraft(&Draft::host_capacity, ReadBytesOrPercent, "50%"),
+       "host memory to hand out, bytes or % of the memory that the machine has to spare"},
+      {"memory.host.hugepages", "hugepages", Choice(&Config::huge_pages, kAutoNever),
+       "huge pages: auto (where the kernel allows them) or never"},
+      {"memory.host.cache", "cache", In(&Config::host_cache_bytes, ReadBytes, "256MiB"),
+       "bytes of fresh memory populated ahead of demand"},
+      {"memory.host.own_arena", "own-arena", In(&Config::own_arena_bytes_min, ReadBytes, "16MiB"),
+       "least size of arrays that get an arena of their own"},
+      {"memory.host.arena_idle", "arena-idle", Time(&Config::arena_idle),
+       "time after which clients give back memory that they do not use"},
+      {"memory.cuda.driver", "cuda-driver", In(&Config::cuda_driver, ReadCudaDriver),
+       "driver: auto (the system's, if there is one), none, or a library's path or name",
+       "A path is absolute; a name, such as libcuda.so.1, is looked for as the system's is.", Sources::kFile},
+      {"memory.cuda.capacity", "cuda-capacity",
+       OfGpu(&GpuTerms::capacity_percent, &GpuDraft::capacity_percent, ReadCapacityPercent, "80%"),
+       "part of each GPU's memory to hand out, in %"},
+      {"memory.cuda.kinds", "", OfGpu(&GpuTerms::kinds, &GpuDraft::kinds, ReadGpuKinds, "cuda_vmm,cuda_ipc").List(),
+       "ways to share GPU memory, the preferred one first: cuda_vmm, cuda_ipc; others are refused"},
+      {"memory.cuda.events", "cuda-events", Choice(&Config::cuda_events, kAutoNever),
+       "interprocess events: auto (readers wait for them where they work) or never (makers wait for their bytes)"},
+  };
+}
+
+std::vector<Setting> NamespaceSettings() {
+  using Namespace = NamespaceDraft;
+  const auto quota =
+      Adopting(&Config::namespace_quota_bytes, InDraft(&Draft::namespace_quota, ReadBytesOrPercent, "100%"));
+  return {
+      {"namespace.default.quota", "namespace-quota", OfNamespace(quota, &Namespace::quota, ReadBytesOrPercent),
+       "bytes that a namespace may hold, or % of the capacity"},
+      {"namespace.default.orphan_grace", "orphan-grace",
+       OfNamespace(In(&Config::orphan_grace, ReadDuration), &Namespace::orphan_grace, ReadDuration),
+       "time that an unnamed share outlives its maker"},
+      {"namespace.default.share_lifetime", "",
+       OfNamespace(In(&Config::share_lifetime, ReadDuration), &Namespace::share_lifetime, ReadDuration),
+       "time after its publication until a share loses its name; 0s = never"},
+      {"namespace.default.on_publisher_exit", "",
+       OfNamespace(Choice(&Config::withdraw_on_exit, kKeepWithdraw), &Namespace::withdraw_on_exit, ReadOnPublisherExit),
+       "shares of a session that has ended: keep or withdraw"},
+      {"namespace.default.access", "",
+       OfNamespace(Only(kSameUid, kDefaultAccess), &Namespace::access, ReadAccessList).List(),
+       "users of a namespace: same_uid (each user has one of each name); a table [namespace.NAME] shares one"},
+  };
+}
+
+std::vector<Setting> OtherSettings() {
+  return {
+      {"access.unlisted", "", Choice(&Config::unlisted_namespaces, kOwnRefused),
+       "names without a table [namespace.NAME]: own (each user has one) or refused; \"default\" is always own"},
+      {"access.admins", "",
+       In(&Config::admins, ReadAdmins, "")
+           .List()
+           .Reloads()
+           .ShownAs("root,@arraybridge-admin", [](const Config& c) { return Written(c.admins); }),
+       "administrators: entries as of access, but no tokens and subjects; :ro may only look (default: root, the "
+       "daemon's user, @arraybridge-admin if there is such a group)",
+       "The group arraybridge-admin may be missing if another entry is there; another name that does not exist is an "
+       "error."},
+      {"http.listen", "http", InDraft(&Draft::http, ReadHttp).ShownAs("127.0.0.1:9464", ShownHttp),
+       "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
+       "daemon, else off)",
+       "An address that is not this host's loopback is refused unless http.public is true."},
+      {"http.public", "http-public", InDraft(&Draft::http_public, ReadTrueFalse, "false").Switch(),
+       "allow an address beyond this host's loopback; hosts that reach it can read it, without a password"},
+      {"http.hosts", "",
+       In(&Config::http_hosts, ReadHosts, "")
+           .List()
+           .ShownAs("gpu7.example.org", [](const Config& c) { return TextOf(c.http_hosts); }),
+       "names in the Host of a request that are accepted, beside localhost and addresses; commas between several",
+       "Any other name is answered 421, so that a web page of another site, whose name leads here, reads nothing."},
+      {"http.namespaces", "", Choice(&Config::http_namespaces, kTrueFalse),
+       "name namespaces there, not users alone: every reader of the page sees the names"},
+      {"log.level", "log-level", OneOf(&Config::log_level, {"debug", "info", "warn", "error", "off"}).Reloads(),
+       "level of the log: debug, info, warn, error, off"},
+      {"log.format", "log-format", OneOf(&Config::log_format, {"auto", "text", "json", "journald"}).Reloads(),
+       "format of the log: auto, text, json, journald"},
+      {"log.rate_limit_per_s", "",
+       Whole(&Config::log_lines_per_second, 1, UINT64_MAX, "100", "1 or more lines a second").Reloads(),
+       "lines a second of one kind that clients can cause; further ones are counted"},
+      {"log.journal", "", In(&Config::journal, ReadText), "socket of systemd's journal, for the format journald"},
   };
 }
 
@@ -432,17 +233,33 @@ std::vector<Setting> MakeLimits() {
 
 const std::vector<Setting>& Settings() {
   static const std::vector<Setting> settings = [] {
-    std::vector<Setting> all = MakeServer();
-    for (auto part : {MakeMemory(), MakeLimits()}) std::move(part.begin(), part.end(), std::back_inserter(all));
+    std::vector<Setting> all = ServerSettings();
+    for (auto part : {MemorySettings(), NamespaceSettings(), OtherSettings(), LimitSettings()}) {
+      std::ranges::move(part, std::back_inserter(all));
+    }
     return all;
   }();
   return settings;
 }
 
 const Setting* FindSetting(std::string_view key) {
-  const auto& all = Settings();
-  const auto found = std::find_if(all.begin(), all.end(), [key](const Setting& each) { return each.key == key; });
-  return found == all.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(Settings(), key, &Setting::key);
+  return found == Settings().end() ? nullptr : &*found;
+}
+
+std::optional<TableKey> SplitTableKey(const std::string& key) {
+  const size_t dot = key.rfind('.');
+  const auto between = [&](size_t prefix) { return dot > prefix ? key.substr(prefix, dot - prefix) : std::string(); };
+  constexpr std::string_view kNamespace = "namespace.";
+  constexpr std::string_view kMemory = "memory.";
+  if (key.starts_with(kNamespace) && dot >= kNamespace.size()) {
+    std::string name = between(kNamespace.size());
+    if (name == "default") return std::nullopt;
+    return TableKey{"namespace.default" + key.substr(dot), std::move(name), true};
+  }
+  const std::string gpu = key.starts_with(kMemory) ? between(kMemory.size()) : "";
+  if (!gpu.starts_with("GPU-") && !gpu.starts_with("MIG-")) return std::nullopt;
+  return TableKey{"memory.cuda" + key.substr(dot), gpu, false};
 }
 
 }  // namespace arraybridge

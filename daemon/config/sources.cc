@@ -4,6 +4,8 @@
 #include <cctype>
 
 #include "daemon/config/devices.h"
+#include "daemon/config/settings.h"
+#include "daemon/config/toml_file.h"
 
 extern char** environ;
 
@@ -12,67 +14,68 @@ namespace {
 
 constexpr std::string_view kPrefix = "ARRAYBRIDGED_";
 
-Status NoList(const ConfigEntry& entry) {
-  return InvalidArgument(entry.origin, ": ", entry.key, " is one value, no list");
+Status CheckTable(const TableKey& key) {
+  const auto is_control = [](char letter) { return static_cast<unsigned char>(letter) < ' '; };
+  if (key.of_namespace && (key.table.empty() || std::ranges::any_of(key.table, is_control))) {
+    return InvalidArgument("this cannot be a namespace's name");
+  }
+  if (key.of_namespace || IsGpuUuid(key.table)) return Ok();
+  return InvalidArgument("'", key.table, "' is no UUID of a GPU, as ", kGpuUuidForm, " (nvidia-smi -L lists them)");
 }
 
-Status ReadNamespaceEntry(const std::string& name, const std::string& leaf, const ConfigEntry& entry,
-                          Reading& reading) {
-  const NamespaceSetting* const setting = FindNamespaceSetting(leaf);
-  if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
-  if (entry.is_list && !setting->is_list) return NoList(entry);
-  const bool is_control =
-      std::ranges::any_of(name, [](char letter) { return static_cast<unsigned char>(letter) < ' '; });
-  if (name.empty() || is_control) return InvalidArgument(entry.origin, ": this cannot be a namespace's name");
-  return reading.TakeNamespace(name, *setting, entry);
-}
-
-Status ReadGpuEntry(const std::string& uuid, const std::string& leaf, const ConfigEntry& entry, Reading& reading) {
-  const GpuSetting* const setting = FindGpuSetting(leaf);
-  if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
-  if (entry.is_list && !setting->is_list) return NoList(entry);
-  if (!IsGpuUuid(uuid))
-    return InvalidArgument(entry.origin, ": '", uuid, "' is no UUID of a GPU, as ", kGpuUuidForm,
-                           " (nvidia-smi -L lists them)");
-  return reading.TakeGpu(uuid, *setting, entry);
+Status ReadEntry(const ConfigEntry& entry, Reading& reading) {
+  const auto split = SplitTableKey(entry.key);
+  const Setting* const setting = FindSetting(split ? split->setting : entry.key);
+  if (setting == nullptr || (split && !setting->value.has_tables)) {
+    return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
+  }
+  if (entry.is_list && !setting->value.is_list) {
+    return InvalidArgument(entry.origin, ": ", entry.key, " is one value, no list");
+  }
+  if (setting->sources == Setting::Sources::kFlagOnly) {
+    return InvalidArgument(entry.origin, ": ", entry.key, " is a flag's to say (--", setting->flag, ")");
+  }
+  const Status checked = split ? CheckTable(*split) : Ok();
+  if (!checked.ok()) return InvalidArgument(entry.origin, ": ", checked.message());
+  return reading.Take(*setting, entry.key, split ? split->table : "", entry.text, entry.origin);
 }
 
 Status ReadFile(const std::string& path, Reading& reading) {
   const auto entries = ReadConfigFile(path);
   if (!entries.ok()) return entries.status();
-  for (const ConfigEntry& entry : *entries) {
-    if (const auto its = SplitNamespaceKey(entry.key)) {
-      AB_RETURN_IF_ERROR(ReadNamespaceEntry(its->first, its->second, entry, reading));
-      continue;
-    }
-    if (const auto its = SplitGpuKey(entry.key)) {
-      AB_RETURN_IF_ERROR(ReadGpuEntry(its->first, its->second, entry, reading));
-      continue;
-    }
-    const Setting* const setting = FindSetting(entry.key);
-    if (setting == nullptr) return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
-    if (entry.is_list && !setting->is_list) return NoList(entry);
-    if (setting->sources == Setting::Sources::kFlagOnly) {
-      return InvalidArgument(entry.origin, ": ", entry.key, " is a flag's to say (--", setting->flag, ")");
-    }
-    AB_RETURN_IF_ERROR(reading.Take(*setting, entry.text, entry.origin));
-  }
+  for (const ConfigEntry& entry : *entries) AB_RETURN_IF_ERROR(ReadEntry(entry, reading));
   return Ok();
 }
 
 std::string VariableOf(const Setting& setting) {
   std::string name(kPrefix);
   for (const char letter : setting.key) {
-    if (letter == '.') {
-      name += "__";
-    } else {
-      name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-    }
+    if (letter == '.') name += '_';
+    name += letter == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   }
   return name;
 }
 
 }  // namespace
+
+Status Reading::Take(const Setting& setting, const std::string& key, const std::string& table, std::string_view text,
+                     const std::string& origin) {
+  const Status read = setting.value.read(text, table, draft);
+  if (!read.ok()) return InvalidArgument(origin, ": ", read.message());
+  said[key] = {std::string(text), origin, ++taken};
+  return Ok();
+}
+
+const Said& Reading::Of(std::string_view key) const {
+  static const Said nothing;
+  const auto found = said.find(key);
+  return found == said.end() ? nothing : found->second;
+}
+
+std::string Reading::Where(std::string_view key, const std::string& otherwise) const {
+  const std::string& origin = Of(key).origin.empty() ? otherwise : Of(key).origin;
+  return origin.empty() ? "" : origin + ": ";
+}
 
 Status ReadFiles(const std::string& named, bool embedded, Reading& reading) {
   if (named.empty() && embedded) return Ok();
@@ -85,20 +88,21 @@ Status ReadFiles(const std::string& named, bool embedded, Reading& reading) {
 }
 
 Status ReadEnvironment(Reading& reading) {
-  std::map<std::string, const Setting*, std::less<>> variables;
-  for (const Setting& setting : Settings()) {
-    if (setting.sources == Setting::Sources::kAll) variables.emplace(VariableOf(setting), &setting);
-  }
+  std::map<std::string_view, std::string_view> texts;  // by variable
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    if (!text.starts_with(kPrefix)) continue;
     const size_t equals = std::min(text.find('='), text.size());
-    const std::string name(text.substr(0, equals));
-    const auto found = variables.find(name);
-    if (found == variables.end()) return InvalidArgument("the environment variable ", name, " is unknown");
-    AB_RETURN_IF_ERROR(reading.Take(*found->second, text.substr(std::min(equals + 1, text.size())), name));
+    if (text.starts_with(kPrefix)) texts[text.substr(0, equals)] = text.substr(std::min(equals + 1, text.size()));
   }
-  return Ok();
+  for (const Setting& setting : Settings()) {
+    const std::string name = VariableOf(setting);
+    const auto found = texts.find(name);
+    if (found == texts.end() || setting.sources != Setting::Sources::kAll) continue;
+    AB_RETURN_IF_ERROR(reading.Take(setting, setting.key, "", found->second, name));
+    texts.erase(found);
+  }
+  if (texts.empty()) return Ok();
+  return InvalidArgument("the environment variable ", texts.begin()->first, " is unknown");
 }
 
 Status ReadLimitFlag(std::string_view text, Reading& reading) {
@@ -107,7 +111,7 @@ Status ReadLimitFlag(std::string_view text, Reading& reading) {
   const std::string name(text.substr(0, equals));
   const Setting* const setting = FindSetting("limits." + name);
   if (setting == nullptr) return InvalidArgument("--limit: '", name, "' is no limit");
-  return reading.Take(*setting, text.substr(equals + 1), "--limit " + name);
+  return reading.Take(*setting, setting->key, "", text.substr(equals + 1), "--limit " + name);
 }
 
 }  // namespace arraybridge

@@ -9,7 +9,7 @@
 
 namespace arraybridge {
 
-// What was in them, in PEM.
+// The content of the files, in PEM.
 struct TlsMaterial {
   std::string cert;
   std::string key;  // a secret

@@ -26,7 +26,7 @@ Result<std::string> ReadAll(const std::string& path) {
   const UniqueFd file = OpenSettingFile(path);
   if (!file.valid() && errno == ENOENT) return NotFound(path, ": no such file");
   if (!file.valid()) return PermissionDenied(path, ": ", std::strerror(errno));
-  // It names a library that the daemon loads.
+  // The file names a library that the daemon loads.
   return ReadSettingFile(file, path, S_IWOTH, "everybody may write it (chmod o-w)");
 }
 
@@ -39,7 +39,7 @@ std::optional<std::string> TextOf(const toml::node& node) {
   return std::nullopt;
 }
 
-// A comma is what divides them.
+// A list: commas divide its entries, so no entry may hold one.
 std::optional<std::string> TextOfSeveral(const toml::node& node) {
   const toml::array* const list = node.as_array();
   if (list == nullptr || list->size() == 1) return std::nullopt;

@@ -1,36 +1,78 @@
-// How the text of a setting becomes the value that is stored. Each reader says what is wrong with a text that it
-// refuses.
+// Makers of a setting's Value: where it goes, by which reader, and the text of its default.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "daemon/config/config.h"
-#include "proto/boundary/result.h"
+#include "daemon/config/quantity.h"
+#include "daemon/config/setting.h"
 
 namespace arraybridge {
 
-Status StoreText(std::string_view text, std::string* place);
-Status StoreCudaDriver(std::string_view text, std::string* place);
-Status StoreSpin(std::string_view text, std::chrono::microseconds* place);
-Status StoreLineRate(std::string_view text, uint64_t* place);
-// Whether it is open is asked when the daemon starts, not when a configuration is read.
-Status StoreFd(std::string_view text, int* place);
-Status StoreBool(std::string_view text, bool* place);
-Status StoreAuto(std::string_view text, bool* place);
-Status StorePath(std::string_view text, std::string* place);
-Status StoreUnlisted(std::string_view text, Live<bool>* place);
-Status StoreAdmins(std::string_view text, AccessList* place);
-// Names with commas between them. INVALID_ARGUMENT: one is no host name.
-Status StoreHosts(std::string_view text, std::vector<std::string>* place);
-std::string WrittenHosts(const std::vector<std::string>& hosts);
-Status StoreOneOf(std::initializer_list<std::string_view> words, std::string_view text, std::string* place);
+// Texts of defaults.
+inline std::string TextOf(const std::string& text) { return text; }
+inline std::string TextOf(uint64_t number) { return std::to_string(number); }
+inline std::string TextOf(std::chrono::milliseconds time) { return WrittenDuration(time); }
+inline std::string TextOf(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
 
-// What has one value and is written down all the same.
-Status CheckDefaultAccess(std::string_view text);
-Status CheckVersion(std::string_view text);
+// `place(draft, table)` is where the value goes.
+template <class Place, class Read>
+Value Into(Place place, Read read, std::string fallback) {
+  Value value;
+  value.read = [place, read](std::string_view text, const std::string& table, Draft& draft) {
+    return Store(read(text), &place(draft, table));
+  };
+  value.fallback = std::move(fallback);
+  return value;
+}
+
+// `field`: what a reload copies, as a member of Config or a function from Config to one.
+template <class Field>
+Value Adopting(Field field, Value value) {
+  value.adopt = [field](const Config& from, Config& to) { std::invoke(field, to) = std::invoke(field, from); };
+  value.reloads = kIsLive<std::remove_cvref_t<std::invoke_result_t<Field, Config&>>>;
+  return value;
+}
+
+// A value of Config itself.
+template <class Field, class Read>
+Value In(Field field, Read read, std::string fallback) {
+  const auto place = [field](Draft & draft, const std::string&) -> auto& { return std::invoke(field, draft.config); };
+  return Adopting(field, Into(place, read, std::move(fallback)));
+}
+template <class Field, class Read>
+Value In(Field field, Read read) {
+  const Config defaults;
+  return In(field, read, TextOf(std::invoke(field, defaults)));
+}
+
+// A value from which resolve.cc makes one of Config.
+template <class T, class Read>
+Value InDraft(T Draft::*field, Read read, std::string fallback = "") {
+  const auto place = [field](Draft & draft, const std::string&) -> auto& { return draft.*field; };
+  return Into(place, read, std::move(fallback));
+}
+
+// Beside the `usual` value of all namespaces or GPUs, `own` of those that have a table of their own.
+template <class Table, class T, class Read>
+Value WithTables(Value usual, std::map<std::string, Table> Draft::*tables, T Table::*own, Read read) {
+  usual.read = [read_usual = usual.read, tables, own, read](auto text, const auto& table, Draft& draft) {
+    if (table.empty()) return read_usual(text, table, draft);
+    return Store(read(text), &((draft.*tables)[table].*own));
+  };
+  usual.has_tables = true;
+  return usual;
+}
 
 }  // namespace arraybridge

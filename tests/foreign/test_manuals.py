@@ -59,28 +59,21 @@ def test_the_tools_page_has_every_option_and_command_and_no_other() -> None:
     assert sorted(tag.split()[0].strip("*") for tag, _ in tagged(page) if re.match(r"\*[a-z]", tag)) == sorted(commands)
 
 
-def test_the_files_page_has_every_key_with_its_default_and_no_other() -> None:
-    text = (PAGES / "arraybridged.toml.5.scd").read_text()
-    tables = dict(re.findall(r"^## \[(\S+)\]\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL))
-    rows = {table: re.findall(r"^\*(\w+)\*\n((?:\t.*\n)+)", body, re.MULTILINE) for table, body in tables.items()}
-    assert [key for key, _ in rows.pop("namespace.NAME")] == ["access"]
-    said = {
-        f"{table}.{key}": set(re.findall(r"Default:\s\*(.*?)\*", " ".join(told.split())))
-        for table, keys in rows.items()
-        for key, told in keys
-    }
-    defaults: dict[str, str] = {}
-    table = ""
-    for line in (ROOT / "deploy/config/arraybridged.toml").read_text().splitlines():
-        if named := re.match(r"(?:# )?\[([\w.]+)\] ", line + " "):
-            table = named[1]
-        elif table and (row := re.match(r"(?:# )?(\w+) = (\[.*?\]|\S+) +#", line)):
-            defaults[f"{table}.{row[1]}"] = row[2]
-    del defaults["namespace.images.access"]  # an example
-    assert set(said) == set(defaults)
-    worked_out = {"server.listen", "server.lifeline", "server.admin", "server.exit_when_idle", "http.listen"}
-    worked_out |= {"server.tls.cert", "server.tls.key", "server.tls.client_ca", "http.hosts"}  # there is none
-    assert {key for key in said if said[key] != {defaults[key]}} == worked_out
+def printed(form: str) -> str:
+    return subprocess.run([DAEMON, "--print-reference", form], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_files_page_has_the_keys_that_the_daemon_prints() -> None:
+    """After a change of a setting: put the output of ``arraybridged --print-reference man`` between the two marks."""
+    page = (PAGES / "arraybridged.toml.5.scd").read_text()
+    before, keys, after = re.split(r"^; (?:Begin|End) of the keys that .*\n", page, flags=re.MULTILINE)
+    assert keys == printed("man")
+    assert "# KEYS" in before and "# FILES" in after
+
+
+def test_the_example_file_is_what_the_daemon_prints() -> None:
+    """After a change of a setting: ``arraybridged --print-reference toml > deploy/config/arraybridged.toml``."""
+    assert (ROOT / "deploy/config/arraybridged.toml").read_text() == printed("toml")
 
 
 @pytest.mark.parametrize("page", sorted(PAGES.iterdir()), ids=lambda page: page.name)

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/config/load.h"
+#include "daemon/config/print.h"
 #include "daemon/config/settings.h"
 
 namespace arraybridge {
@@ -176,10 +178,10 @@ TEST_F(ConfigFileTest, PrintedConfigurationIsAFileThatSaysTheSame) {
       "[memory.host]\ncache = '1MiB'\n[server]\ndirectory = '/run/with \"quotes\"'\nlisten = ['unix:///else.sock']\n");
   const auto printed = Load({"--config", path(), "--print-config", "--limit", "sessions=3"});
   ASSERT_TRUE(printed.ok()) << printed.status().ToString();
-  EXPECT_THAT(printed->help, HasSubstr("# " + path() + ":2:1\n"));
-  EXPECT_THAT(printed->help, HasSubstr("# --limit sessions\n"));
-  EXPECT_THAT(printed->help, HasSubstr("# default\n"));
-  Write(printed->help);
+  EXPECT_THAT(printed->output, HasSubstr("# " + path() + ":2:1\n"));
+  EXPECT_THAT(printed->output, HasSubstr("# --limit sessions\n"));
+  EXPECT_THAT(printed->output, HasSubstr("# default\n"));
+  Write(printed->output);
   const auto again = Load({"--config", path(), "--print-config"});
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_EQ(again->config.limits.sessions, 3u);
@@ -191,8 +193,8 @@ TEST_F(ConfigFileTest, PrintedConfigurationIsAFileThatSaysTheSame) {
 TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
   Draft read;
   for (const Setting& setting : Settings()) {
-    if (setting.fallback.empty()) continue;
-    const Status status = setting.read(setting.fallback, read);
+    if (setting.value.fallback.empty()) continue;
+    const Status status = setting.value.read(setting.value.fallback, "", read);
     EXPECT_TRUE(status.ok()) << setting.key << ": " << status.ToString();
   }
   const Config plain;
@@ -218,11 +220,8 @@ TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
   EXPECT_EQ(read.namespace_quota, Draft{}.namespace_quota);
 }
 
-TEST_F(ConfigFileTest, TheFileThatWeShipSaysTheDefaults) {
-  std::ifstream shipped(ARRAYBRIDGE_SOURCE_FOLDER "/deploy/config/arraybridged.toml");
-  std::stringstream text;
-  text << shipped.rdbuf();
-  Write(text.str());
+TEST_F(ConfigFileTest, TheExampleFileHasTheDefaults) {
+  Write(ExampleFile());
   const auto ours = Load({"--config", path(), "--print-config"});
   Write("");
   const auto defaults = Load({"--config", path(), "--print-config"});
@@ -234,12 +233,41 @@ TEST_F(ConfigFileTest, TheFileThatWeShipSaysTheDefaults) {
     for (std::string line; std::getline(lines, line);) out += line.substr(0, line.find('#')) + "\n";
     return out;
   };
-  EXPECT_EQ(values(ours->help), values(defaults->help));
+  EXPECT_EQ(values(ours->output), values(defaults->output));
   for (const Setting& setting : Settings()) {
     if (setting.sources == Setting::Sources::kFlagOnly) continue;
     const std::string name = setting.key.substr(setting.key.rfind('.') + 1);
-    EXPECT_THAT(text.str(), HasSubstr("\n" + std::string(setting.show ? "# " : "") + name + " = ")) << setting.key;
+    EXPECT_THAT(ExampleFile(), HasSubstr("\n" + std::string(setting.value.show ? "# " : "") + name + " = "))
+        << setting.key;
+    EXPECT_TRUE(setting.value.show == nullptr || !setting.value.example.empty()) << setting.key;
   }
+}
+
+// A setting that follows from others is commented out in the example file; an operator may take the comment away.
+TEST_F(ConfigFileTest, ExamplesOfSettingsAreRight) {
+  size_t examples = 0;
+  for (const Setting& setting : Settings()) {
+    if (setting.value.example.empty()) continue;
+    Draft read;
+    const Status status = setting.value.read(setting.value.example, "", read);
+    EXPECT_TRUE(status.ok()) << setting.key << ": " << status.ToString();
+    ++examples;
+  }
+  EXPECT_GE(examples, 10u);
+}
+
+// Also where a stronger source replaces it.
+TEST_F(ConfigFileTest, ALimitOutOfItsRangeIsRefusedWhereItStands) {
+  Write("[limits]\nsessions = 0\n");
+  EXPECT_EQ(Refusal({"--limit", "sessions=3"}), path() + ":2:1: limit sessions: must be more than 0");
+  Write("[limits]\ncatalogue_shares = 67108863\n");
+  EXPECT_EQ(Refusal(), path() + ":2:1: limit catalogue_shares: 67108863 is more than 67108862");
+  Write("[limits]\nframe_bytes_max = 4095\n");
+  EXPECT_EQ(Refusal(), path() + ":2:1: limit frame_bytes_max: 4095 is not between 4096 and 65536");
+  Write("[limits]\nticket_lifetime = '0s'\n");
+  EXPECT_EQ(Refusal(), path() + ":2:1: limit ticket_lifetime: must be more than 0");
+  Write("[limits]\nrings_per_uid = 0\nrequest_timeout_max = 0\n");
+  EXPECT_EQ(Good().limits.rings_per_uid, 0u);
 }
 
 // What people write down who know the settings by name, in the words that the table does not print.
@@ -269,9 +297,9 @@ TEST_F(ConfigFileTest, AGpuHasATableOfItsOwn) {
     EXPECT_EQ(gpus.Of("GPU-of nobody"), (GpuTerms{70, {kCudaIpc, kCudaVmm}}));
   };
   expect(loaded->config.gpus);
-  EXPECT_THAT(loaded->help, HasSubstr(std::string("[memory.\"") + kGpu + "\"]\ncapacity = \"30%\""));
-  EXPECT_THAT(loaded->help, HasSubstr("# " + path() + ":5:1\n"));
-  Write(loaded->help);
+  EXPECT_THAT(loaded->output, HasSubstr(std::string("[memory.\"") + kGpu + "\"]\ncapacity = \"30%\""));
+  EXPECT_THAT(loaded->output, HasSubstr("# " + path() + ":5:1\n"));
+  Write(loaded->output);
   expect(Good().gpus);
 }
 
@@ -344,8 +372,8 @@ TEST_F(ConfigFileTest, NamespacesHaveTables) {
                                 {Who::kAnyone, 0, {}, Right::kRead},
                                 {Who::kToken, 0, "0123456789abcdef", Right::kRead}}};
   EXPECT_EQ(all.at("a.b"), shared);
-  EXPECT_THAT(loaded->help, HasSubstr("\n[namespace.\"a.b\"]\naccess = \"uid:7,gid:8:ro,"));
-  EXPECT_THAT(loaded->help, ::testing::Not(HasSubstr("0123456789abcdef")));
+  EXPECT_THAT(loaded->output, HasSubstr("\n[namespace.\"a.b\"]\naccess = \"uid:7,gid:8:ro,"));
+  EXPECT_THAT(loaded->output, ::testing::Not(HasSubstr("0123456789abcdef")));
 }
 
 TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {

@@ -1,0 +1,137 @@
+#include "daemon/config/limits.h"
+
+#include <limits>
+#include <utility>
+
+#include "daemon/config/quantity.h"
+#include "daemon/config/value.h"
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+// Key and field have one name.
+#define AB_LIMIT(name) #name, &Limits::name
+
+// The values that a limit may have.
+struct Range {
+  uint64_t least = 0;
+  uint64_t most = std::numeric_limits<uint64_t>::max();
+};
+constexpr Range kAny{};
+constexpr Range kPositive{1};                                  // a limit of 0 would refuse everything
+constexpr Range kCatalogueShares{1, (uint64_t{1} << 26) - 2};  // what an entry of a hazard page can name
+constexpr Range kFrameBytes{4096, kFrameBytesMax};
+
+Status CheckRange(std::string_view name, uint64_t value, const Range& range) {
+  if (value >= range.least && value <= range.most) return Ok();
+  if (range.least > 1) {
+    return InvalidArgument("limit ", name, ": ", value, " is not between ", range.least, " and ", range.most);
+  }
+  if (value == 0) return InvalidArgument("limit ", name, ": must be more than 0");
+  return InvalidArgument("limit ", name, ": ", value, " is more than ", range.most);
+}
+
+std::string TextOf(const Range& range) {
+  if (range.most != Range{}.most) return Concat(range.least, " to ", range.most);
+  return range.least == 0 ? "" : "more than 0";
+}
+
+uint64_t CountOf(uint64_t number) { return number; }
+uint64_t CountOf(std::chrono::milliseconds time) { return static_cast<uint64_t>(time.count()); }
+
+template <class T, class Read>
+Setting Limit(std::string name, T Limits::*field, Read read, const Range& range, std::string help) {
+  const auto read_in_range = [name, read, range](std::string_view text) {
+    auto value = read(text);
+    if (!value.ok()) return value;
+    if (Status checked = CheckRange(name, CountOf(*value), range); !checked.ok()) value = std::move(checked);
+    return value;
+  };
+  Value value = In(
+      [field](auto& config) -> auto& { return config.limits.*field; }, read_in_range);
+  value.range = TextOf(range);
+  return {"limits." + name, "", std::move(value), std::move(help)};
+}
+template <class T>
+Setting Number(const char* name, T Limits::*field, const Range& range, const char* help) {
+  return Limit(name, field, ReadNumber, range, help);
+}
+template <class T>
+Setting Bytes(const char* name, T Limits::*field, const Range& range, const char* help) {
+  return Limit(name, field, ReadBytes, range, help);
+}
+template <class T>
+Setting Duration(const char* name, T Limits::*field, const Range& range, const char* help) {
+  return Limit(name, field, ReadDuration, range, help);
+}
+
+}  // namespace
+
+std::vector<Setting> LimitSettings() {
+  return {
+      Number(AB_LIMIT(sessions), kPositive, "connected client processes"),
+      Number(AB_LIMIT(sessions_per_uid), kPositive, "connected client processes of one user"),
+      Number(AB_LIMIT(leases_per_session), kPositive, "arrays that one session reads at a time"),
+      Number(AB_LIMIT(leases_per_uid), kPositive, "arrays that the sessions of one user read at a time"),
+      Number(AB_LIMIT(hold_pages_per_uid), kAny,
+             "hazard pages of one user: one a session and namespace that it reads without calls"),
+      Number(AB_LIMIT(catalogue_shares), kCatalogueShares, "shares of a namespace that are found without a call"),
+      Bytes(AB_LIMIT(pinned_bytes_per_session), kAny,
+            "withdrawn bytes that a session keeps from being freed, before it is cut; 0 = half its device's capacity"),
+      Number(AB_LIMIT(arenas_per_session), kPositive, "arenas that one session writes"),
+      Number(AB_LIMIT(arenas_per_uid), kPositive, "arenas of one user, those of ended sessions included"),
+      Number(AB_LIMIT(descriptors_per_uid), kAny,
+             "descriptors that the daemon keeps open for one user; 0 = a quarter of all that it may open"),
+      Number(AB_LIMIT(shares_per_namespace), kPositive, "published arrays under one namespace"),
+      Number(AB_LIMIT(shares_per_uid), kPositive, "published arrays of one user, over all namespaces"),
+      Number(AB_LIMIT(channels_per_namespace), kAny, "open channels of one namespace"),
+      Number(AB_LIMIT(channel_capacity_max), kAny, "shares that wait in one channel"),
+      Number(AB_LIMIT(members_per_channel), kAny, "open ends of one channel, of both kinds"),
+      Number(AB_LIMIT(channel_ends_per_session), kAny, "open ends of channels of one session"),
+      Number(AB_LIMIT(channel_ends_per_uid), kAny, "open ends of channels of one user"),
+      Number(AB_LIMIT(rings_per_uid), kAny, "sessions of one user that publish without calls"),
+      Number(AB_LIMIT(roads_per_uid), kAny, "channels of one user that send without calls"),
+      Number(AB_LIMIT(namespaces), kPositive, "namespaces that hold something"),
+      Number(AB_LIMIT(namespaces_per_uid), kPositive, "namespaces of one user"),
+      Bytes(AB_LIMIT(bytes_per_uid), kAny, "memory of one user, over all namespaces; 0 = the capacity"),
+      Bytes(AB_LIMIT(description_bytes_per_uid), kPositive, "descriptions, notes and histories of one user's shares"),
+      Bytes(AB_LIMIT(allocation_bytes_max), kAny, "one arena; 0 = the device"),
+      Bytes(AB_LIMIT(name_bytes_max), kPositive, "one name"),
+      Number(AB_LIMIT(names_per_request), kPositive, "shares in one request"),
+      Number(AB_LIMIT(arrays_per_share_max), kPositive, "arrays in one share"),
+      Number(AB_LIMIT(rank_max), kPositive, "dimensions of an array"),
+      Bytes(AB_LIMIT(spec_bytes_max), kPositive, "all ArraySpecs of one share"),
+      Bytes(AB_LIMIT(structure_bytes_max), kAny, "structure of a share's tree"),
+      Bytes(AB_LIMIT(metadata_bytes_max), kAny, "user's own bytes of a share"),
+      Bytes(AB_LIMIT(note_bytes_max), kAny, "note of a Publish or Acquire, which a trace shows"),
+      Bytes(AB_LIMIT(history_bytes_per_share), kAny, "record of the makers and readers of one share"),
+      Number(AB_LIMIT(watchers), kAny, "open watches of all users"),
+      Number(AB_LIMIT(watchers_per_uid), kAny, "open watches of one user"),
+      Number(AB_LIMIT(events_per_watcher), kAny, "events that a watch has not read, before it is cut"),
+      Bytes(AB_LIMIT(frame_bytes_max), kFrameBytes, "one message of the local door"),
+      Number(AB_LIMIT(descriptors_in_flight_max), kPositive, "descriptors that one session has not read"),
+      Number(AB_LIMIT(descriptors_in_flight_per_uid), kPositive, "descriptors that one user's sessions have not read"),
+      Number(AB_LIMIT(output_frames_max), kPositive, "answers that a session has not read, before it is cut"),
+      Bytes(AB_LIMIT(output_bytes_max), kPositive, "bytes of answers that a session has not read, before it is cut"),
+      Number(AB_LIMIT(queued_requests_per_session), kPositive, "waiting requests of one session"),
+      Number(AB_LIMIT(queued_requests_per_uid), kPositive, "waiting requests of one user"),
+      Bytes(AB_LIMIT(queued_bytes_per_uid), kPositive, "memory that one user's waiting requests take"),
+      Number(AB_LIMIT(tickets_per_session_max), kAny, "tickets of one session that are not redeemed"),
+      Number(AB_LIMIT(grpc_streams_max), kPositive, "concurrent calls of one gRPC connection"),
+      Number(AB_LIMIT(connections_per_uid), kPositive, "sockets of both doors of one user"),
+      Number(AB_LIMIT(tcp_connections), kPositive, "sockets of all clients over TCP"),
+      Number(AB_LIMIT(tcp_connections_per_address), kPositive,
+             "sockets of one IPv4 address, or of one IPv6 network of 64 bits"),
+      Number(AB_LIMIT(tcp_connections_per_subject), kPositive, "sockets of one certificate that make calls"),
+      Number(AB_LIMIT(subjects), kPositive, "different certificates' subjects since the start"),
+      Bytes(AB_LIMIT(subject_bytes_max), kPositive, "names in one certificate"),
+      Duration(AB_LIMIT(tcp_keepalive), kPositive,
+               "silence of a TCP peer until it is probed, and again until it is dropped"),
+      Duration(AB_LIMIT(hello_timeout), kPositive, "time for the hello of a new connection"),
+      Duration(AB_LIMIT(ticket_lifetime), kPositive, "life of a ticket that is not redeemed"),
+      Duration(AB_LIMIT(request_timeout_max), kAny, "longest wait of one request"),
+  };
+}
+
+}  // namespace arraybridge

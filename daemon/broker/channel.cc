@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "daemon/broker/channel_road.h"
-#include "daemon/broker/namespace.h"
 #include "daemon/broker/share.h"
 
 namespace arraybridge {
@@ -64,27 +63,27 @@ Status Channel::CheckReceive() const {
 
 void Channel::Push(Share& share) {
   ++share.queued;
-  ++ns_->queued_shares;
+  ++queued_in_namespace_;
   queued_bytes_ += share.size;
   queue_.push_back(&share);
 }
 
 void Channel::PushFront(Share& share) {
   ++share.queued;
-  ++ns_->queued_shares;
+  ++queued_in_namespace_;
   queued_bytes_ += share.size;
   queue_.push_front(&share);
 }
 
 void Channel::Pop() {
   --queue_.front()->queued;
-  --ns_->queued_shares;
+  --queued_in_namespace_;
   queued_bytes_ -= queue_.front()->size;
   queue_.pop_front();
 }
 
 std::deque<Share*> Channel::TakeQueue() {
-  ns_->queued_shares -= queue_.size();
+  queued_in_namespace_ -= queue_.size();
   queued_bytes_ = 0;
   return std::exchange(queue_, {});
 }

@@ -30,7 +30,9 @@ enum class ChannelRole : uint8_t { kSender = 1, kReceiver = 2 };
 // Not thread-safe.
 class Channel {
  public:
-  Channel(ChannelId id, Namespace& ns, std::string name) : id_(id), ns_(&ns), name_(std::move(name)) {}
+  // `queued_in_namespace` counts the queued shares of all channels of `ns`; both outlive the channel.
+  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, std::string name)
+      : id_(id), ns_(&ns), queued_in_namespace_(queued_in_namespace), name_(std::move(name)) {}
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
@@ -84,6 +86,7 @@ class Channel {
  private:
   const ChannelId id_;
   Namespace* const ns_;
+  uint64_t& queued_in_namespace_;
   const std::string name_;
   uint64_t capacity_ = 0;  // 0: nobody has said
   std::vector<Member> members_;

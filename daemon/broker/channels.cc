@@ -15,7 +15,7 @@ Result<Channel*> Broker::State::MakeChannel(Namespace& ns, std::string_view name
     return AtLimit("TOO_MANY_CHANNELS", "channels_per_namespace", config.limits.channels_per_namespace);
   }
   const ChannelId id{++last_channel};
-  auto fresh = std::make_unique<Channel>(id, ns, std::string(name));
+  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, std::string(name));
   Channel* const made = fresh.get();
   channels.emplace(id, made);
   ns.channels.emplace(std::string(name), std::move(fresh));

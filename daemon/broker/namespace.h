@@ -61,9 +61,9 @@ class Namespace {
 
   // How its shares are read without calls.
   Holding holding;
+  uint64_t queued_shares = 0;  // in all channels, which refer to it
   // By name.
   std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;
-  uint64_t queued_shares = 0;  // in all of them
 
  private:
   const uint32_t uid_;

@@ -8,12 +8,10 @@
 #include <ostream>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "client/ctl/child.h"
 #include "client/ctl/doctor.h"
-#include "client/ctl/listing.h"
 #include "client/ctl/print.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/text.h"
@@ -28,22 +26,6 @@ std::string FindPython() {
   while (!failed && folder.has_relative_path() && folder.filename() != "site-packages") folder = folder.parent_path();
   const auto found = folder.parent_path().parent_path().parent_path() / "bin/python3";  // above lib/pythonX.Y
   return folder.has_relative_path() && ::access(found.c_str(), X_OK) == 0 ? found.string() : "python3";
-}
-
-// `interval`: since `before`, which is this round's then.
-Status ShowRound(Connection& connection, const Options& options, std::chrono::milliseconds interval,
-                 v1::GetStatsResponse* before, std::ostream& out) {
-  const auto stats = connection.GetStats();
-  if (!stats.ok()) return stats.status();
-  const v1::GetStatsResponse earlier = std::exchange(*before, *stats);
-  if (IsJson(options)) return PrintJson(*stats, true, out);
-  PrintTop(*stats, earlier, interval, StyleOf(options), out);
-  if (options.output == Output::kCsv) return Ok();
-  for (const char* const what : {"namespaces", "sessions"}) {
-    out << '\n';
-    AB_RETURN_IF_ERROR(Ls(connection, options, {.what = what}, out));
-  }
-  return Ok();
 }
 
 }  // namespace
@@ -162,25 +144,6 @@ Status DoctorWithConversions(const Options& options) {
   if (*ended == 0) return Ok();
   return FailedPrecondition(python, " -m arraybridge doctor: it found a problem, or that Python has no arraybridge ",
                             "(exit status ", *ended, ")");
-}
-
-Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {
-  constexpr char kClear[] = "\x1b[H\x1b[2J";
-  const bool people = options.output == Output::kTable || options.output == Output::kWide;
-  const bool clear = rounds.clear && people && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
-  v1::GetStatsResponse before;
-  auto asked = std::chrono::steady_clock::now();
-  for (uint64_t round = 0; out.good() && (rounds.count == 0 || round < rounds.count); ++round) {
-    if (round > 0) std::this_thread::sleep_for(rounds.interval);
-    const auto now = std::chrono::steady_clock::now();
-    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(asked, now));
-    if (clear) out << kClear;
-    const auto connection = Connect(options);
-    if (!connection.ok()) return connection.status();
-    AB_RETURN_IF_ERROR(ShowRound(**connection, options, since, &before, out));
-    out.flush();
-  }
-  return Ok();
 }
 
 }  // namespace arraybridge::ctl

@@ -6,18 +6,10 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "client/ctl/finding.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
-
-enum class Health { kOk, kNote, kProblem };
-
-struct Finding {
-  std::string what;
-  Health health = Health::kOk;
-  std::string text;
-  std::string mend;  // the command that helps, or what to read where none does; empty: nothing is wrong
-};
 
 // What can be seen without a broker: of the host, of the broker's socket and the lifeline's beside it. `socket`: the
 // path of the first, empty if nobody knows.

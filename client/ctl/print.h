@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/ctl/doctor.h"
+#include "client/ctl/finding.h"
 #include "client/ctl/table.h"
 
 namespace arraybridge::ctl {

@@ -1,13 +1,11 @@
-#include "daemon/broker/broker.h"
-
+// The Broker's verbs on sessions, and the lookups of all its verbs. Other verbs are in arenas.cc, shares.cc, channels.cc,
+// rings.cc, roads.cc and listing.cc; reclaim.cc has the ends of all of them.
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "daemon/broker/state.h"
 
-// The Broker's verbs lie by noun: sessions here, arenas.cc, shares.cc, channels.cc, rings.cc, roads.cc, listing.cc; how
-// things end is reclaim.cc.
 namespace arraybridge {
 
 Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)

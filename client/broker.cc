@@ -193,8 +193,8 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   }
   auto published = PublishPlacement(**session, core_->options().ns, placement, options, deadline);
   if (published.ok() || options.wait) return published;
-  // By a message, before whose answer the broker took what the ring held: what failed of that comes first.
-  (*session)->ring().Look(**session);
+  // The request came after the unwaited ones in the queue: what failed of these comes first.
+  (*session)->unwaited().Confirm(**session);
   return connection->AfterLateErrors(options.name, published.status());
 }
 
@@ -421,7 +421,7 @@ ClientStats Broker::client_stats() const {
   stats.arena_bytes = session->written().bytes();
   stats.arenas_mapped = session->read().count();
   stats.holds_taken = session->holds().taken();
-  stats.ring_entries = session->ring().entered();
+  stats.unwaited_publishes = session->unwaited().submitted();
   stats.road_shares = session->roads().shares();
   return stats;
 }

@@ -59,7 +59,6 @@ struct Server {
   ServerInfo info;
   Limits limits;
   bool events = false;    // shares may be published with an event
-  bool mailbox = false;   // requests may be made without the socket
   uint64_t clock_ms = 0;  // the broker's, in which deadlines are stated; 0: it looks at none
 };
 
@@ -187,10 +186,8 @@ std::string EncodeMapped(uint64_t arena);
 enum class BrowsePart : uint8_t {
   kCatalogue = 0,
   kHolds = 1,
-  kRing = 2,
-  kBell = 3,
-  kMailbox = 4,
-  kMailboxAnswers = 5,
+  kQueueRequests = 2,
+  kQueueCompletions = 3,
   kRoadOwn = 8,
   kRoadOther = 9,
   kRoadSign = 10,
@@ -199,8 +196,7 @@ enum class BrowsePart : uint8_t {
 };
 std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
-std::string EncodeRingMapped();
-std::string EncodeMailboxMapped();
+std::string EncodeQueueMapped();
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
                           bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);

@@ -74,7 +74,6 @@ Status ParseServer(Reader reader, Server& server) {
       case Bytes(9): {
         const std::string can = Text(reader);
         server.events = server.events || can == "events";
-        server.mailbox = server.mailbox || can == "mailbox";
         break;
       }
       case Varint(14):

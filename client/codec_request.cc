@@ -157,15 +157,9 @@ std::string EncodeHoldsMapped(std::string_view ns) {
   return std::move(out).Take();
 }
 
-std::string EncodeRingMapped() {
+std::string EncodeQueueMapped() {
   Out out;
   Writer(out).add_bool(3, true);
-  return std::move(out).Take();
-}
-
-std::string EncodeMailboxMapped() {
-  Out out;
-  Writer(out).add_bool(4, true);
   return std::move(out).Take();
 }
 

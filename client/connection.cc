@@ -72,7 +72,7 @@ Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
       return Status(Code::kCancelled, "interrupted while another thread connects to the broker");
     }
   }
-  if (dead) dead->ring().GiveUp(*dead, PublishLost());
+  if (dead) dead->unwaited().GiveUp(*dead, PublishLost());
   auto opened = Session::Open(options_, reaper_, mappers_, late_errors_, outcomes_, deadline);
   MutexLock lock(mutex_);
   connecting_ = false;
@@ -98,13 +98,13 @@ Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline de
 
 Status Connection::Confirm(Deadline deadline) {
   const auto session = current();
-  if (session && session->ring().unconfirmed() > 0 && !session->lifeline().lost()) {
-    // The broker looks into the ring before it serves what came after.
+  if (session && session->unwaited().unconfirmed(*session) > 0 && !session->lifeline().lost()) {
+    // This request comes after them in the queue.
     Status synced = session->Sync({}, deadline);
     if (!synced.ok() && !session->lifeline().lost()) return synced;
   }
-  if (session) session->ring().Look(*session);
-  if (session && session->lifeline().lost()) session->ring().GiveUp(*session, PublishLost());
+  if (session) session->unwaited().Confirm(*session);
+  if (session && session->lifeline().lost()) session->unwaited().GiveUp(*session, PublishLost());
   return TakeLateErrors();
 }
 

@@ -107,19 +107,14 @@ Lifeline::~Lifeline() { LeaveForkGuard(this); }
 Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late) {
   Waiter waiter{.header = HeaderOf(verb, deadline)};
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
-  const auto in_order = Enter(waiter);
-  if (!in_order.ok()) return in_order.status();
-  OwnMailbox* const mailbox = mailbox_.load(std::memory_order_acquire);
-  if (mailbox != nullptr && *in_order && mailbox->Take(waiter.header.request, payload.size())) {
-    return CallByMailbox(*mailbox, waiter, payload, deadline, late);
+  if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
+    return CallByQueue(*queue, waiter, payload, deadline, late);
   }
-  const uint64_t posted = posted_.load();
-  AB_RETURN_IF_ERROR(Send(waiter, payload, deadline, mailbox == nullptr ? 0 : mailbox->FlagsBySocket(*in_order)));
-  if (mailbox_offered_.load(std::memory_order_relaxed)) AskForMailbox();
+  CountCall();
+  AB_RETURN_IF_ERROR(Enter(waiter));
+  AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
   MutexLock lock(mutex_);
-  auto answer = Await(waiter, deadline, late);
-  if (waiter.answer) posted_seen_ = std::max(posted_seen_, posted);
-  return answer;
+  return Await(waiter, deadline, late);
 }
 
 FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
@@ -134,29 +129,42 @@ FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
 }
 
 Status Lifeline::Post(Verb verb, std::string_view payload) {
-  if (lost()) return Unavailable("the connection to the broker is lost");
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  Status sent = SendFrameUntil(header, payload, std::nullopt);
-  // Afterwards: who calls by the socket meanwhile has not seen it served.
-  if (sent.ok()) posted_.fetch_add(1);
-  return sent;
+  return SendUnawaited(header, payload);
 }
 
 Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
-  const OwnMailbox* const mailbox = mailbox_.load(std::memory_order_acquire);
-  const uint16_t flags = mailbox == nullptr ? uint16_t{0} : mailbox->FlagsBeside();
-  const FrameHeader header{static_cast<uint16_t>(verb), flags, 0, next_request_.fetch_add(1)};
+  const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1)};
   {
     MutexLock lock(mutex_);
     if (lost()) return why_lost_;
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
     unawaited_.emplace(header.request, Unawaited{verb, std::move(late), false});
   }
-  Status sent = SendFrameUntil(header, payload, std::nullopt);
+  Status sent = SendUnawaited(header, payload);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);
   unawaited_.erase(header.request);
   return sent;
+}
+
+// A frame is sent under the lock: once the queue is there, none is sent that a request in the queue could overtake.
+Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload) {
+  if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
+  {
+    MutexLock lock(mutex_);
+    if (lost()) return Unavailable("the connection to the broker is lost");
+    if (queue_.load(std::memory_order_acquire) == nullptr) {
+      const SendOutcome sent = SendFrame(socket_.get(), header, payload, -1, false);
+      if (sent == SendOutcome::kSent) return Ok();
+      if (sent == SendOutcome::kAgain) return DeadlineExceeded("the broker takes no request in time");
+      LoseByBroker(Unavailable("the connection to the broker is lost"));
+      return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+    }
+  }
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr) return Unavailable("the connection to the broker is lost");  // in a forked child
+  return Submit(*queue, {header, 0, payload, std::nullopt, nullptr}).status();
 }
 
 bool Lifeline::alive() {
@@ -175,33 +183,45 @@ void Lifeline::ReadArrived() {
   while (!lost() && ::poll(&look, 1, 0) > 0) {
     MutexLock lock(mutex_);
     if (reading_) return;
-    Read(Deadline{});  // long past: nothing is waited for
+    Read(Deadline{}, false);  // long past: nothing is waited for
+    RunLate();
   }
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr || !(queue->completions.HasEntry() || has_late_.load())) return;
+  MutexLock lock(mutex_);
+  Reap(*queue);
+  RunLate();
 }
 
-// Answers that nobody waits for are read by whoever asks by the socket.
-Result<bool> Lifeline::Enter(Waiter& waiter) {
+Status Lifeline::Enter(Waiter& waiter) {
   MutexLock lock(mutex_);
   if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
   waiter.next = std::exchange(waiting_, &waiter);
-  return unawaited_.empty() && posted_seen_ == posted_.load(std::memory_order_relaxed);
+  return Ok();
 }
 
-Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline, uint16_t flags) {
-  FrameHeader header = waiter.header;
-  header.flags |= flags;
-  Status sent = SendFrameUntil(header, payload, deadline);
+Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline) {
+  Status sent = SendFrameUntil(waiter.header, payload, deadline);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);
-  TakeWaiter(header.request);
+  TakeWaiter(waiter.header.request);
   return sent;
 }
 
+Status Lifeline::TooLarge(size_t bytes) {
+  return InvalidArgument("a request of ", bytes, " bytes does not fit into a frame of ", kFrameBytesMax)
+      .Because("TOO_LARGE");
+}
+
+Status Lifeline::AwaitWritable(Deadline deadline) {
+  if (steady_clock::now() >= deadline) return DeadlineExceeded("the broker takes no request in time");
+  pollfd wait{socket_.get(), POLLOUT, 0};
+  if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_ && interrupted_()) return Cancelled();
+  return Ok();
+}
+
 Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
-  if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) {
-    return InvalidArgument("a request of ", payload.size(), " bytes does not fit into a frame of ", kFrameBytesMax)
-        .Because("TOO_LARGE");
-  }
+  if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
   for (;;) {
     switch (SendFrame(socket_.get(), header, payload, -1, false)) {
       case SendOutcome::kSent:
@@ -214,13 +234,13 @@ Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payl
         return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       }
     }
-    if (!deadline || steady_clock::now() >= *deadline) return DeadlineExceeded("the broker takes no request in time");
-    pollfd wait{socket_.get(), POLLOUT, 0};
-    if (::poll(&wait, 1, Milliseconds(Step(*deadline))) <= 0 && interrupted_ && interrupted_()) return Cancelled();
+    AB_RETURN_IF_ERROR(AwaitWritable(deadline.value_or(Deadline{})));
   }
 }
 
 void Lifeline::LoseByBroker(Status why) {
+  // Answers that the broker wrote before it ended.
+  if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) Reap(*queue);
   if (lost()) return;
   lost_by_broker_ = true;
   Lose(std::move(why));

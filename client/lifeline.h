@@ -5,18 +5,21 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "client/fork_guard.h"
-#include "client/own_mailbox.h"
+#include "client/queue_pages.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
+#include "proto/boundary/spin_backoff.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
@@ -75,10 +78,31 @@ class Lifeline : public ForkParticipant {
   // What tells its requests from those of other Lifelines, of this process and of others.
   uint64_t nonce() const { return nonce_; }
 
-  // The broker has mailboxes: whoever asks often gets one.
-  void OfferMailbox() { mailbox_offered_.store(spin_.count() > 0, std::memory_order_relaxed); }
-  // For tests: how many requests went through it.
-  uint64_t asked_in_mailbox() const { return asked_in_mailbox_.load(std::memory_order_relaxed); }
+  // The session may have a queue, whose unwaited publishes go to `ns`; it is opened after a few calls. REQUIRES: as
+  // StateDeadlines.
+  void OfferQueue(std::string ns) {
+    queue_ns_ = std::move(ns);
+    queue_offered_ = true;
+  }
+  // Opens the queue; waits for nothing.
+  void WantQueue();
+  // Requests go through the queue.
+  bool has_queue() const { return queue_.load(std::memory_order_acquire) != nullptr; }
+  struct Submitted {
+    uint64_t request = 0;
+    uint64_t end = 0;  // slots of the queue, up to and with this request
+  };
+  // Publishes without waiting for an answer. Never waits. Any error: nothing was sent.
+  Result<Submitted> SubmitPublish(std::string_view message) AB_EXCLUDES(mutex_);
+  struct Failed {
+    uint64_t request;
+    Status why;
+  };
+  struct Confirmed {
+    uint64_t served = 0;         // slots of the queue: the publishes up to here are dealt with
+    std::vector<Failed> failed;  // since the last time, in order
+  };
+  Confirmed TakeConfirmed() AB_EXCLUDES(mutex_);
 
   // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
   bool alive();
@@ -96,7 +120,7 @@ class Lifeline : public ForkParticipant {
 
   void AfterForkInChild() noexcept override {
     socket_.reset();
-    mailbox_.store(nullptr);
+    queue_.store(nullptr);
   }
 
   static constexpr std::string_view kNotSent = "NOT_SENT";
@@ -114,11 +138,14 @@ class Lifeline : public ForkParticipant {
     bool advanced = false;                         // since somebody looked
     Waiter* next = nullptr;
     std::optional<Result<Answer>> answer{};
+    std::atomic<bool> done{false};       // the answer is there; the Waiter is in no list any more
+    std::atomic<bool> on_socket{false};  // the answer is a frame
   };
   struct Unawaited {
     Verb verb;
     Late late;
-    bool given_up;  // by its caller; otherwise it was asked so
+    bool given_up;         // by its caller; otherwise it was asked so
+    bool arrived = false;  // it stands in late_, or is being handled
   };
   struct LateAnswer {
     uint64_t request;
@@ -132,20 +159,44 @@ class Lifeline : public ForkParticipant {
   static int Milliseconds(Deadline deadline);
   static Status Cancelled();
 
-  // Known before it is asked: the answer may come, read by another thread, before send returns. Whether it may go
-  // through the mailbox.
-  Result<bool> Enter(Waiter& waiter);
-  Status Send(Waiter& waiter, std::string_view payload, Deadline deadline, uint16_t flags);
+  // Known before it is asked: the answer may come, read by another thread, before send returns.
+  Status Enter(Waiter& waiter);
+  Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
+  // A frame, or an unwaited request in the queue. Never waits.
+  Status SendUnawaited(const FrameHeader& header, std::string_view payload) AB_EXCLUDES(mutex_);
   FrameHeader HeaderOf(Verb verb, Deadline deadline);
-  // The mailbox (lifeline_mailbox.cc).
-  Result<Answer> CallByMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload, Deadline deadline,
-                               const Late& late);
-  // Nothing: the answer comes by the socket.
-  std::optional<Result<Answer>> AskInMailbox(OwnMailbox& mailbox, Waiter& waiter, std::string_view payload,
-                                             Deadline deadline);
-  void AskForMailbox();
-  void HaveMailboxRequests(Result<Answer> answer);
-  void HaveMailboxAnswers(const Result<Answer>& answer);
+  static Status TooLarge(size_t bytes);
+  // Waits until the socket takes more. DEADLINE_EXCEEDED, CANCELLED.
+  Status AwaitWritable(Deadline deadline);
+  // The queue (lifeline_queue.cc).
+  struct Request {
+    const FrameHeader& header;
+    uint8_t flags;  // of the entry, beside those of the header
+    std::string_view payload;
+    std::optional<Deadline> deadline;  // none: it must not wait for room
+    Waiter* waiter;                    // none: nobody waits for the answer
+  };
+  struct Turn {
+    Deadline begun;
+    uint64_t completed;
+  };
+  void CountCall();
+  void HaveRequests(Result<Answer> answer);
+  void HaveCompletions(const Result<Answer>& answer);
+  Result<Answer> CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
+                             const Late& late);
+  // The slots of the queue up to and with this request. Any error: nothing was sent.
+  Result<uint64_t> Submit(QueuePages& queue, const Request& request) AB_EXCLUDES(mutex_);
+  SendOutcome SendQueued(const Request& request) AB_REQUIRES(mutex_);
+  void SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) AB_EXCLUDES(mutex_);
+  // `slots`: of the queue; 0: of the socket. The lock is free meanwhile.
+  Status AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
+  Status ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
+  void Reap(QueuePages& queue) AB_REQUIRES(mutex_);
+  bool Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) AB_EXCLUDES(mutex_);
+  void NoteTurn(const Turn& turn, Deadline now);
+  // Announces that this process sleeps. False: something came.
+  bool MaySleep(QueuePages& queue) AB_REQUIRES(mutex_);
   // A deadline that is not given has passed: nothing is waited for.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
   Result<Answer> Await(Waiter& waiter, Deadline deadline, const Late& late) AB_REQUIRES(mutex_);
@@ -158,16 +209,18 @@ class Lifeline : public ForkParticipant {
   bool IsInterrupted() AB_REQUIRES(mutex_);
   // How long to sleep at most before somebody asks whether this thread is interrupted.
   Deadline Step(Deadline deadline) const;
-  // One frame at most; the lock is free meanwhile. REQUIRES: !reading_.
-  void Read(Deadline deadline) AB_REQUIRES(mutex_);
-  ReceiveOutcome Receive(Deadline deadline, Frame& frame);
+  // One frame at most; the lock is free meanwhile. `spin`: before it sleeps. REQUIRES: !reading_.
+  void Read(Deadline deadline, bool spin) AB_REQUIRES(mutex_);
+  ReceiveOutcome Receive(Deadline deadline, bool spin, Frame& frame);
   ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
-  void Deliver(Frame& frame, std::optional<LateAnswer>& late) AB_REQUIRES(mutex_);
+  void Deliver(Frame& frame) AB_REQUIRES(mutex_);
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
-  void Handle(LateAnswer late) AB_REQUIRES(mutex_);  // the lock is free meanwhile
+  // Handles what stands in late_, unless another thread does; the lock is free meanwhile.
+  void RunLate() AB_REQUIRES(mutex_);
   Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
   // Null if nobody waits for this request (any more).
+  Waiter* FindWaiter(uint64_t request) AB_REQUIRES(mutex_);
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
   void Lose(Status why) AB_REQUIRES(mutex_);
   // The broker ended it: it does nothing more for this session.
@@ -184,14 +237,17 @@ class Lifeline : public ForkParticipant {
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
   std::atomic<int64_t> last_look_{0};
-  std::atomic<bool> mailbox_offered_{false};
-  std::atomic<uint32_t> calls_{0};  // by the socket, as long as there is no mailbox
-  UniqueFd mailbox_requests_;       // whose answers' page is on its way
-  std::unique_ptr<OwnMailbox> mapped_mailbox_;
-  std::atomic<OwnMailbox*> mailbox_{nullptr};  // once the broker takes requests from it
-  std::atomic<uint64_t> asked_in_mailbox_{0};
-  std::atomic<uint64_t> posted_{0};      // requests that nobody answers: what comes after them must not overtake them
-  std::unique_ptr<std::byte[]> buffer_;  // of the one who reads
+  std::string queue_ns_;
+  bool queue_offered_ = false;
+  std::atomic<bool> queue_asked_{false};
+  std::atomic<uint32_t> calls_{0};  // by the socket, as long as there is no queue
+  UniqueFd queue_requests_;         // whose completions' page is on its way
+  std::unique_ptr<QueuePages> mapped_queue_;
+  std::atomic<QueuePages*> queue_{nullptr};  // once the broker takes requests from it
+  SpinBackoff backoff_;                      // of one processor
+  std::atomic<uint64_t> completed_{0};       // requests, through the queue
+  std::atomic<int64_t> noted_until_{0};      // by NoteTurn: waits that began earlier have been counted
+  std::unique_ptr<std::byte[]> buffer_;      // of the one who reads
 
   Mutex mutex_;
   ConditionVariable changed_;
@@ -201,8 +257,11 @@ class Lifeline : public ForkParticipant {
   bool lost_by_broker_ AB_GUARDED_BY(mutex_) = false;
   Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
-  uint64_t handling_ AB_GUARDED_BY(mutex_) = 0;     // the request whose late answer is being handled; 0: none
-  uint64_t posted_seen_ AB_GUARDED_BY(mutex_) = 0;  // so many of them the broker has served for sure
+  std::deque<LateAnswer> late_ AB_GUARDED_BY(mutex_);  // in order
+  std::atomic<bool> has_late_{false};                  // it is not empty
+  bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread is in RunLate
+  session_queue::Entry entry_ AB_GUARDED_BY(mutex_){};
+  std::vector<Failed> failed_ AB_GUARDED_BY(mutex_);  // unwaited publishes
 };
 
 }  // namespace arraybridge

@@ -54,8 +54,7 @@ Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& la
 
 Status Lifeline::AwaitLate(uint64_t request, Deadline deadline) {
   MutexLock lock(mutex_);
-  return ReadUntil(deadline, [this, request]()
-                                 AB_REQUIRES(mutex_) { return !unawaited_.contains(request) && handling_ != request; });
+  return ReadUntil(deadline, [this, request]() AB_REQUIRES(mutex_) { return !unawaited_.contains(request); });
 }
 
 template <class IsOver>
@@ -72,8 +71,10 @@ Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
       if (IsInterrupted() && !is_over()) return Cancelled();
       continue;
     }
-    if (!reading_) {
-      Read(deadline);
+    if (!reading_ && !handling_) {
+      QueuePages* const queue = queue_.load(std::memory_order_acquire);
+      if (queue == nullptr || MaySleep(*queue)) Read(deadline, queue == nullptr);
+      RunLate();
       continue;
     }
     ++followers_;
@@ -81,6 +82,10 @@ Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
     --followers_;
   }
   return Ok();
+}
+
+Status Lifeline::ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) {
+  return ReadUntil(deadline, [&] { return queue_.load() != &queue || queue.requests.MayHaveRoom(slots); });
 }
 
 bool Lifeline::IsInterrupted() {
@@ -111,30 +116,35 @@ Status Lifeline::GiveUp(Waiter& waiter, const Late& late, Status why) {
   return std::move(why).With(std::string(kRequestKey), Concat(nonce_, "/", waiter.header.request));
 }
 
-void Lifeline::Read(Deadline deadline) {
+void Lifeline::Read(Deadline deadline, bool spin) {
   reading_ = true;
   mutex_.unlock();
   Frame frame;
-  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, frame);
+  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, spin, frame);
   mutex_.lock();
+  // Awake before anything is delivered: what comes from now on sends no doorbell.
+  if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
+    queue->doorbell.Wake();
+    Reap(*queue);
+  }
   Dispatch(outcome, frame);
   reading_ = false;
   if (followers_ > 0) changed_.NotifyAll();
 }
 
-ReceiveOutcome Lifeline::Receive(Deadline deadline, Frame& frame) {
+ReceiveOutcome Lifeline::Receive(Deadline deadline, bool spin, Frame& frame) {
   const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
   std::optional<Deadline> spin_until;
   for (unsigned turn = 1;; ++turn) {
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
     if (outcome != ReceiveOutcome::kAgain) return outcome;
-    if (turn % kSpinsPerLook != 1) {
+    if (spin && turn % kSpinsPerLook != 1) {
       ::sched_yield();
       continue;
     }
     const auto now = steady_clock::now();
     if (now >= deadline) return outcome;
-    if (!spin_until) spin_until = now + spin_;
+    if (!spin_until) spin_until = spin ? now + spin_ : now;
     if (now < *spin_until) {
       ::sched_yield();
       continue;
@@ -159,20 +169,34 @@ ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
 }
 
 void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
-  std::optional<LateAnswer> late;
   if (outcome == ReceiveOutcome::kClosed) LoseByBroker(Unavailable("the broker has closed the connection"));
   if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
-  if (outcome == ReceiveOutcome::kFrame) Deliver(frame, late);
-  if (late) Handle(*std::move(late));
+  if (outcome != ReceiveOutcome::kFrame) return;
+  const bool is_doorbell = has_queue() && frame.header.verb == static_cast<uint16_t>(Verb::kDoorbell);
+  if (!is_doorbell) Deliver(frame);
 }
 
-void Lifeline::Handle(LateAnswer late) {
-  handling_ = late.request;
-  mutex_.unlock();
-  if (late.of.given_up && observer_) observer_(late.request, late.of.verb, late.answer);
-  if (late.of.late) late.of.late(std::move(late.answer));
-  mutex_.lock();
-  handling_ = 0;
+void Lifeline::RunLate() {
+  if (handling_ || late_.empty()) return;
+  handling_ = true;
+  while (!late_.empty()) {
+    LateAnswer late = std::move(late_.front());
+    late_.pop_front();
+    mutex_.unlock();
+    if (late.of.given_up && observer_) observer_(late.request, late.of.verb, late.answer);
+    if (late.of.late) late.of.late(std::move(late.answer));
+    mutex_.lock();
+    unawaited_.erase(late.request);
+  }
+  has_late_.store(false);
+  handling_ = false;
+  if (followers_ > 0) changed_.NotifyAll();
+}
+
+Lifeline::Waiter* Lifeline::FindWaiter(uint64_t request) {
+  Waiter* at = waiting_;
+  while (at != nullptr && at->header.request != request) at = at->next;
+  return at;
 }
 
 Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
@@ -182,28 +206,33 @@ Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
   return nullptr;
 }
 
-void Lifeline::Deliver(Frame& frame, std::optional<LateAnswer>& late) {
+void Lifeline::Deliver(Frame& frame) {
   const FrameHeader& header = frame.header;
   if ((header.flags & kFrameProgress) != 0) return Advance(header.request);
   const auto answer = [&] { return AnswerOf(header, std::string(frame.payload), std::move(frame.descriptor)); };
   if (Waiter* const waiter = TakeWaiter(header.request)) {
-    if (waiter->header.verb == header.verb) return void(waiter->answer.emplace(answer()));
+    if (waiter->header.verb == header.verb) {
+      waiter->answer.emplace(answer());
+      waiter->done.store(true, std::memory_order_release);
+      return;
+    }
     waiter->next = std::exchange(waiting_, waiter);  // learns that the connection is lost
     return Lose(Unavailable("the broker answered another request than was asked"));
   }
   const auto found = unawaited_.find(header.request);
-  if (found == unawaited_.end() || static_cast<uint16_t>(found->second.verb) != header.verb) {
+  const bool is_known = found != unawaited_.end() && !found->second.arrived;
+  if (!is_known || static_cast<uint16_t>(found->second.verb) != header.verb) {
     return Lose(Unavailable("the broker answered a request that nobody made"));
   }
-  late = LateAnswer{header.request, std::move(found->second), answer()};
-  unawaited_.erase(found);
+  found->second.arrived = true;
+  Unawaited of{found->second.verb, std::move(found->second.late), found->second.given_up};
+  late_.push_back({header.request, std::move(of), answer()});
+  has_late_.store(true);
 }
 
 void Lifeline::Advance(uint64_t request) {
-  for (Waiter* waiter = waiting_; waiter != nullptr; waiter = waiter->next) {
-    if (waiter->header.request == request) return void(waiter->advanced = true);
-  }
-  // Of one that was made it may be late: the answer came by the mailbox.
+  if (Waiter* const waiter = FindWaiter(request)) return void(waiter->advanced = true);
+  // Of one that was made it may be late: the answer came by the queue.
   const bool made = request < next_request_.load(std::memory_order_relaxed);
   if (!made) Lose(Unavailable("the broker told of progress with a request that nobody made"));
 }

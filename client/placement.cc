@@ -249,8 +249,8 @@ codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& 
   return request;
 }
 
-bool IsForRing(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
-  return !options.wait && !options.replace && !options.sealed && !options.name.empty() && session.ring().in(ns);
+bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
+  return !options.wait && !options.replace && !options.sealed && !options.name.empty() && session.unwaited().in(ns);
 }
 
 Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
@@ -284,14 +284,14 @@ void Expect(Session& session, const Status& why, std::string_view ns, codec::Pub
 namespace {
 
 // Without a call, for host memory that the broker knows to be mapped.
-bool EnterRing(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
+bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
   if (range->arena->device.type != kDeviceCpu) return false;
-  session.ring().Foresee(session);
+  session.lifeline().WantQueue();
   if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
-  const std::string_view ns = std::exchange(request.ns, {});  // the ring's
-  const bool entered = session.ring().Enter(session, codec::Encode(request), request.name, range);
+  const std::string_view ns = std::exchange(request.ns, {});  // the queue's
+  const bool submitted = session.unwaited().Submit(session, codec::Encode(request), request.name, range);
   request.ns = ns;
-  return entered;
+  return submitted;
 }
 
 }  // namespace
@@ -335,7 +335,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
-  if (into.channel == 0 && IsForRing(session, ns, options) && EnterRing(session, request, range)) {
+  if (into.channel == 0 && IsForQueue(session, ns, options) && SubmitUnwaited(session, request, range)) {
     return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), *range->arena, session);
   }
   auto event = FenceOf(session, placement, into.channel == 0);

@@ -31,8 +31,8 @@ codec::PublishedArray SpecOf(const View& view, const std::byte* start);
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
                           uint64_t offset, uint64_t size);
 
-// Whether the ring would take it: nobody waits, and it is a new name.
-bool IsForRing(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
+// Whether it may go as an unwaited request: it is a new name.
+bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
 
 // What is published, in the words of who asked for it.
 Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,

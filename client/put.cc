@@ -90,9 +90,9 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
 
 std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns, std::span<const View> sources,
                                           const Broker::PublishOptions& options, std::chrono::milliseconds timeout) {
-  if (options.sealed || (!options.wait && !IsForRing(session, ns, options))) return std::nullopt;
-  if (!options.wait) session.ring().Foresee(session);
-  if (!options.wait && !session.ring().ready()) return std::nullopt;
+  if (options.sealed || (!options.wait && !IsForQueue(session, ns, options))) return std::nullopt;
+  if (!options.wait) session.lifeline().WantQueue();
+  if (!options.wait && !session.lifeline().has_queue()) return std::nullopt;
   const auto on_host = [](const View& source) { return source.device.type == kDeviceCpu; };
   const auto size = RoomOfAll(sources);
   if (!size.ok() || !std::ranges::all_of(sources, on_host)) return std::nullopt;
@@ -104,9 +104,9 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   codec::Publish request = RequestFor(session, options, *arena, carving->offset, *size);
   Fill(request, sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
-  // A ring is no way to say that an arena is mapped.
+  // An unwaited request cannot say that an arena is mapped.
   if (!arena->published_of.load(std::memory_order_relaxed)) return std::nullopt;
-  if (!session.ring().Enter(session, codec::Encode(request), options.name, arena->id, carving->offset)) {
+  if (!session.unwaited().Submit(session, codec::Encode(request), options.name, arena->id, carving->offset)) {
     return std::nullopt;
   }
   range.Keep();

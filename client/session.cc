@@ -95,7 +95,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
   (*lifeline)->ObserveLate([outcomes, nonce = (*lifeline)->nonce()](uint64_t request, Verb verb, const auto& late) {
     outcomes->Answered({nonce, request}, verb, late);
   });
-  if (opened->server.mailbox) (*lifeline)->OfferMailbox();
+  (*lifeline)->OfferQueue(options.ns);
   std::shared_ptr<Session> session(new Session(options, *std::move(lifeline), std::move(opened->server),
                                                std::move(reaper), std::move(mappers), std::move(late_errors),
                                                std::move(outcomes)));
@@ -116,7 +116,7 @@ Session::Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifel
           server_.limits.own_arena_bytes_min == 0 ? kOwnArenaBytes : server_.limits.own_arena_bytes_min)),
       read_({.arenas = options.read_arenas_max, .bytes = options.read_bytes_max}),
       holds_(options.ns, options.holds),
-      ring_(options.ns, std::move(late_errors)),
+      unwaited_(options.ns, std::move(late_errors)),
       lifeline_(std::move(lifeline)) {}
 
 Session::~Session() = default;

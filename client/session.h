@@ -20,9 +20,9 @@
 #include "client/memory/mapper_table.h"
 #include "client/outcomes.h"
 #include "client/reaper.h"
-#include "client/ring.h"
 #include "client/roads.h"
 #include "client/share_cache.h"
+#include "client/unwaited_publishes.h"
 
 namespace arraybridge {
 
@@ -48,8 +48,8 @@ class Session : public std::enable_shared_from_this<Session> {
   ArenaCache& read() { return read_; }
   ShareCache& known() { return known_; }
   Holds& holds() { return holds_; }
-  Ring& ring() { return ring_; }
-  const Ring& ring() const { return ring_; }
+  UnwaitedPublishes& unwaited() { return unwaited_; }
+  const UnwaitedPublishes& unwaited() const { return unwaited_; }
   Roads& roads() { return roads_; }
   // Carves anew what receivers have read without telling the broker.
   void LookAtRoads();
@@ -101,7 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ArenaCache read_;
   ShareCache known_;
   Holds holds_;
-  Ring ring_;
+  UnwaitedPublishes unwaited_;
   Roads roads_;
   Fences fences_;
   std::atomic<bool> opens_events_{true};

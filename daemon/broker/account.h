@@ -12,10 +12,10 @@ namespace arraybridge {
 
 class Namespace;
 
-// Descriptors that the daemon keeps open. Of a session: its socket and its process, and a mailbox until it is mapped.
+// Descriptors that the daemon keeps open. Of a session: its socket and its process, and the two of its queue until it
+// is mapped.
 inline constexpr uint64_t kDescriptorsOfSession = 4;
 inline constexpr uint64_t kDescriptorsOfArena = 2;
-inline constexpr uint64_t kDescriptorsOfRing = 2;
 inline constexpr uint64_t kDescriptorsOfRoad = 7;
 
 struct Account {
@@ -26,7 +26,7 @@ struct Account {
   uint64_t channel_ends = 0;
   uint64_t hold_pages = 0;
   uint64_t unmapped_hold_pages = 0;  // of these: the daemon keeps a descriptor of each
-  uint64_t rings = 0;
+  uint64_t queues = 0;
   uint64_t catalogues = 0;  // of its own namespaces
   // Its memory, and the number of its arenas. What one user has is limited where it is asked for.
   const std::shared_ptr<Quota> memory = std::make_shared<Quota>(UINT64_MAX);
@@ -36,7 +36,7 @@ struct Account {
 
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
-           hold_pages == 0 && rings == 0 && catalogues == 0 && memory->used() == 0 && looks->is_full();
+           hold_pages == 0 && queues == 0 && catalogues == 0 && memory->used() == 0 && looks->is_full();
   }
 };
 

@@ -20,8 +20,6 @@
 #include "daemon/broker/history.h"
 #include "daemon/broker/holders.h"
 #include "daemon/broker/ids.h"
-#include "daemon/broker/session_mailbox.h"
-#include "daemon/broker/session_ring.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/memory_backend.h"
@@ -30,6 +28,8 @@
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
+
+struct OpenQueue;
 
 using Token = std::array<uint8_t, 16>;
 using Clock = std::chrono::steady_clock;
@@ -307,21 +307,18 @@ class Broker {
   // The session says that a hold of its own has ended: what it reads of is looked at next. True: something waits there.
   bool HoldEnded(SessionId session);
 
-  // Publishing without calls (rings.cc): what is in a ring is taken by who serves the verbs, since an entry is a
-  // request. A writable description of the session's ring, which publishes into `ns`. FAILED_PRECONDITION, RING_TAKEN:
-  // it has one already. INVALID_ARGUMENT: the namespace's name.
-  Result<UniqueFd> OpenRing(SessionId session, std::string_view ns);
-  // A read-only description of its Bell. NOT_FOUND, NO_RING.
-  Result<UniqueFd> ExportBell(SessionId session);
-  // The ring is mapped: nobody else can map it writable from now on, and entries may be taken.
-  Status RingMapped(SessionId session);
-  // Cheap: without it nobody need ask for them.
-  bool has_rings() const;
-  std::optional<SessionRing> RingOf(SessionId session) const;
-  // Those of the same user, and namespace if one is given, in which something waits.
-  std::vector<SessionRing> PendingRings(SessionId session, std::optional<std::string_view> ns) const;
-  // Its door keeps it, and serves what stands there. RESOURCE_EXHAUSTED: no descriptor, no memory.
-  Result<std::unique_ptr<SessionMailbox>> MakeMailbox(SessionId session) const;
+  // Session queues (session_queues.cc): requests without system calls. Their requests are served by the doors. A
+  // writable description of the page of requests; the session's unwaited publishes go to `ns`. FAILED_PRECONDITION,
+  // QUEUE_TAKEN: it has a queue already. RESOURCE_EXHAUSTED: limits.session_queues_per_uid. INVALID_ARGUMENT: the
+  // namespace's name.
+  Result<UniqueFd> OpenQueueOf(SessionId session, std::string_view ns);
+  // A read-only description of the page of completions. NOT_FOUND, NO_QUEUE.
+  Result<UniqueFd> ExportCompletions(SessionId session) const;
+  // Cheap: whether any session has one.
+  bool has_queues() const;
+  std::optional<OpenQueue> QueueOf(SessionId session) const;
+  // Queues that publish into this namespace, or into any of the user's, and in which something waits.
+  std::vector<OpenQueue> PendingQueues(SessionId session, std::optional<std::string_view> ns) const;
 
   // Sending without calls (roads.cc): between the one sender and the one receiver of a channel, both on lifelines. What
   // would change that is refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD, until the road was ended: OpenChannel,

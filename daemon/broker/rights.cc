@@ -96,8 +96,8 @@ bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
   const Peer& peer = session.peer;
   if (!MayCome(peer)) return false;
   const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
-  for (const SessionRing& ring : rings) {
-    if (ring.session == session.id && !MayUse(peer, {ring.owner, ring.ns}, Right::kWrite)) return false;
+  for (const OpenQueue& open : queues) {
+    if (open.session == session.id && open.owner && !MayUse(peer, {*open.owner, open.ns}, Right::kWrite)) return false;
   }
   for (const auto& [id, made] : session.arenas) {
     if (!MayUse(peer, key_of(*made->ns()), Right::kWrite)) return false;

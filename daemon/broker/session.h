@@ -15,7 +15,7 @@
 #include "daemon/broker/channel.h"
 #include "daemon/broker/holding.h"
 #include "daemon/broker/ids.h"
-#include "daemon/broker/session_ring.h"
+#include "daemon/broker/open_queue.h"
 #include "daemon/broker/share.h"
 #include "daemon/broker/ticket.h"
 
@@ -47,7 +47,7 @@ struct Session {
   Tickets tickets;
   std::vector<Namespace*> holds_in;         // where it has a page of holds
   Pins pinned;                              // in all of these, as the last look at each of them found
-  std::shared_ptr<PublishRing> ring;        // null until it asks for one
+  std::shared_ptr<SessionQueue> queue;      // null until it asks for one
   std::map<ChannelEndId, ChannelEnd> ends;  // of channels, that it has open
   std::set<std::string> watches;            // namespaces that users share, of which it was to be told
   // Of one that has ended and is not cleared away yet: when, and how far that has come in the first of its arenas.

@@ -182,7 +182,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   --ended->account->sessions;
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
-  state.DropRing(*ended);
+  state.DropQueue(*ended);
   roads = state.TakeRoads(session);
   state.tickets_expired_total += ended->tickets.size();
   state.events.CloseAll(session);

@@ -214,8 +214,8 @@ struct Broker::State {
   // That one session may pin of this device.
   uint64_t pinned_bytes_max(const Device& device) const;
 
-  // Publishing without calls (rings.cc).
-  void DropRing(Session& session) AB_REQUIRES(mutex);
+  // Session queues (session_queues.cc).
+  void DropQueue(Session& session) AB_REQUIRES(mutex);
 
   // Endings (reclaim.cc).
   bool EndLease(Session& session, LeaseId lease) AB_REQUIRES(mutex);
@@ -287,7 +287,7 @@ struct Broker::State {
   // Sessions that have ended and are not cleared away yet: nothing finds them. One of them after the other, in turn.
   std::deque<std::unique_ptr<Session>> leaving AB_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<Session>> cleared AB_GUARDED_BY(mutex);     // they die outside of the lock
-  std::vector<std::shared_ptr<const void>> dropped AB_GUARDED_BY(mutex);  // so do pages and rings of sessions
+  std::vector<std::shared_ptr<const void>> dropped AB_GUARDED_BY(mutex);  // so do pages of sessions
   std::vector<std::unique_ptr<Namespace>> dead AB_GUARDED_BY(mutex);      // too
   // Queues of channels of which nobody receives any more; their shares count as queued.
   std::deque<std::deque<Share*>> unqueued AB_GUARDED_BY(mutex);
@@ -305,8 +305,8 @@ struct Broker::State {
   uint64_t looked_at AB_GUARDED_BY(mutex) = 0;                                // whose turn it was last
   std::vector<SessionId> over_limit AB_GUARDED_BY(mutex);                     // found by looks; not told yet
   std::atomic<bool> holds_waiting{false};                                     // it is not empty
-  std::vector<SessionRing> rings AB_GUARDED_BY(mutex);
-  std::atomic<bool> has_rings{false};  // it is not empty
+  std::vector<OpenQueue> queues AB_GUARDED_BY(mutex);
+  std::atomic<bool> has_queues{false};  // it is not empty
   RoadTable roads AB_GUARDED_BY(mutex);
   uint64_t last_road AB_GUARDED_BY(mutex) = 0;
   uint64_t pending_fences AB_GUARDED_BY(mutex) = 0;

@@ -32,8 +32,8 @@ struct Limits {
   Live<uint64_t> members_per_channel = 64;
   Live<uint64_t> channel_ends_per_session = 512;
   Live<uint64_t> channel_ends_per_uid = 4096;
-  Live<uint64_t> rings_per_uid = 64;  // 48 KiB each
-  Live<uint64_t> roads_per_uid = 64;  // 256 bytes an entry of the channel
+  Live<uint64_t> session_queues_per_uid = 256;  // 72 KiB each; the other sessions ask by their sockets
+  Live<uint64_t> roads_per_uid = 64;            // 256 bytes an entry of the channel
   Live<uint64_t> namespaces = 256;
   Live<uint64_t> namespaces_per_uid = 64;
   Live<uint64_t> arenas_per_uid = 8192;
@@ -109,7 +109,7 @@ struct Config {
   bool embedded = false;                // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never
   std::chrono::milliseconds drain_timeout{10000};
-  // How long the lifelines' loop polls, yielding, before it sleeps; on one CPU it polls the mailboxes alone.
+  // How long the lifelines' loop polls, yielding, before it sleeps; on one CPU it polls the session queues alone.
   std::chrono::microseconds spin{50};
   int ready_fd = -1;  // the daemon writes "ready\n" here once both doors are open, then closes it
   int life_fd = -1;   // EOF here ends the daemon; the process that started a private broker holds the other end

@@ -122,7 +122,7 @@ std::vector<Setting> ServerSettings() {
       {"server.drain_timeout", "drain-timeout", Time(&Config::drain_timeout).Reloads(),
        "time that running calls may take after SIGTERM"},
       {"server.spin_us", "spin-us", Whole(&Config::spin, 0, 1000, "50", "0 to 1000 microseconds"),
-       "microseconds to look for more work, yielding, before sleeping; 0 = never, and no mailboxes"},
+       "microseconds to look for more work, yielding, before sleeping; 0 = never"},
       {"server.embedded", "embedded", Choice(&Config::embedded, kTrueFalse).Switch(),
        "started by a client library: private directory, ends when idle, reads no file", "", Sources::kFlagOnly},
       {"server.ready_fd", "ready-fd", Descriptor(&Config::ready_fd),

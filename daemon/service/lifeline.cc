@@ -30,7 +30,7 @@ std::vector<char>& Scratch() {
 
 FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_wanted) {
   const uint16_t wanted = memory_wanted ? uint16_t{kFrameMemoryWanted} : uint16_t{0};
-  const auto flags = static_cast<uint16_t>(wanted | (request.flags & kFrameInMailbox));
+  const auto flags = static_cast<uint16_t>(wanted | (request.flags & kFrameInQueue));
   return {request.verb, flags, static_cast<uint32_t>(code), request.request};
 }
 
@@ -85,28 +85,54 @@ void Lifeline::TellProgress(const FrameHeader& request) {
   static_cast<void>(SendFrame(socket_.get(), {request.verb, kFrameProgress, 0, request.request}, {}, -1, false));
 }
 
-// Under the lock of who cuts it: what is taken afterwards would be served although its client hears that it was not.
-Result<bool> Lifeline::TakeFromMailbox(std::span<std::byte> buffer, Frame* frame) {
+void Lifeline::SetQueue(OpenQueue queue) {
+  auto set = std::make_unique<const OpenQueue>(std::move(queue));
   MutexLock lock(mutex_);
-  if (closed_ || cut_ != kNotCut) return false;
-  AB_RETURN_IF_ERROR(mailbox->Take(buffer, &frame->header, &frame->payload));
-  constexpr uint16_t kTaken = kFrameNoReply | kFrameDeadline | kFrameProgress;
-  frame->header.flags = static_cast<uint16_t>((frame->header.flags & kTaken) | kFrameInMailbox);
-  return true;
+  queue_ = std::move(set);
 }
 
-bool Lifeline::AnswerInMailbox(FrameHeader& header, std::string_view payload, bool has_descriptor) {
-  if ((header.flags & kFrameInMailbox) == 0) return false;
-  header.flags &= static_cast<uint16_t>(~kFrameInMailbox);
-  if (!has_descriptor) return mailbox->Answer(header, payload);
-  mailbox->Leave(header.request);
-  return false;
+bool Lifeline::Complete(const FrameHeader& header, std::string_view payload) {
+  const bool wanted = (header.flags & kFrameMemoryWanted) != 0;
+  const session_queue::Header completion{.verb = static_cast<uint8_t>(header.verb),
+                                         .flags = wanted ? uint8_t{session_queue::kMemoryWanted} : uint8_t{0},
+                                         .bytes = 0,
+                                         .status = header.status,
+                                         .id = header.request};
+  const auto written = queue_->queue->Complete(completion, payload);
+  if (written == SessionQueue::Written::kDoorbellIsDue) SendDoorbellLocked();
+  return written != SessionQueue::Written::kNo;
+}
+
+// The frame has woken a client that slept; but it may have read that, and sleep again for another answer.
+void Lifeline::CompleteOnSocket(const FrameHeader& header) {
+  const session_queue::Header completion{.verb = static_cast<uint8_t>(header.verb),
+                                         .flags = session_queue::kOnSocket,
+                                         .bytes = 0,
+                                         .status = 0,
+                                         .id = header.request};
+  if (queue_->queue->Complete(completion, {}) == SessionQueue::Written::kDoorbellIsDue) SendDoorbellLocked();
+}
+
+void Lifeline::SendDoorbell() {
+  MutexLock lock(mutex_);
+  SendDoorbellLocked();
+}
+
+// A client to which frames are owed will be woken by them.
+void Lifeline::SendDoorbellLocked() {
+  if (closed_ || cut_ != kNotCut || !owed_.empty()) return;
+  Outgoing frame{{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0}, {}, {}, {}};
+  const SendOutcome outcome = SendNow(&frame);
+  if (outcome == SendOutcome::kAgain) return Owe(std::move(frame));
+  if (outcome != SendOutcome::kSent) CutLocked(EndCause::kClean);
 }
 
 void Lifeline::Send(FrameHeader header, std::string_view payload, PassedFd descriptor) {
   MutexLock lock(mutex_);
   if (closed_ || cut_ != kNotCut) return;
-  if (AnswerInMailbox(header, payload, descriptor.valid())) return;
+  const bool in_queue = (header.flags & kFrameInQueue) != 0;
+  header.flags &= static_cast<uint16_t>(~kFrameInQueue);
+  if (in_queue && !descriptor.valid() && Complete(header, payload)) return;
   Outgoing frame{header, payload, std::move(descriptor), {}};
   if (frame.descriptor.valid()) {
     const auto room = in_flight_->Reserve(socket_.get());
@@ -119,7 +145,7 @@ void Lifeline::Send(FrameHeader header, std::string_view payload, PassedFd descr
   }
   if (owed_.empty()) {
     const SendOutcome outcome = SendNow(&frame);
-    if (outcome == SendOutcome::kSent) return;
+    if (outcome == SendOutcome::kSent) return in_queue ? CompleteOnSocket(header) : void();
     if (outcome != SendOutcome::kAgain) return CutLocked(EndCause::kClean);
   }
   Owe(std::move(frame));
@@ -205,6 +231,7 @@ void Lifeline::Cut(EndCause cause) {
 void Lifeline::CutLocked(EndCause cause) {
   if (cut_ != kNotCut || closed_) return;
   cut_ = static_cast<int>(cause);
+  if (queue_) queue_->queue->Stop();
   ForgetOwed();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
@@ -218,6 +245,7 @@ std::optional<EndCause> Lifeline::cut() const {
 void Lifeline::Close() {
   MutexLock lock(mutex_);
   closed_ = true;
+  if (queue_) queue_->queue->Stop();
   ForgetOwed();
   if (!socket_.valid()) return;
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/broker/session_mailbox.h"
+#include "daemon/broker/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
@@ -26,8 +26,8 @@
 
 namespace arraybridge {
 
-// A flag of our own in a request that came by the mailbox: its answer goes there, if the client still looks.
-inline constexpr uint16_t kFrameInMailbox = 0x8000;
+// A flag of our own in a request that came by the session's queue: its answer goes there.
+inline constexpr uint16_t kFrameInQueue = 0x8000;
 
 // Answer, Refuse, TellProgress and Cut are thread-safe: a worker may answer what the loop received. The rest is the
 // loop's.
@@ -50,17 +50,20 @@ class Lifeline {
 
   // The loop's own notes.
   std::optional<SessionId> session;
-  bool joined = false;                      // the session is a gRPC stream's; this socket only redeems its tickets
-  std::shared_ptr<const SessionRing> ring;  // once the session has mapped it
-  std::unique_ptr<SessionMailbox> mailbox;  // from the first question for it; then it stays
-  bool watched = false;                     // the loop looks into both by itself
-  bool rests = false;                       // its client asks by the socket for now
-  int quiet_turns = 0;                      // of the loop, since there was something in them
-  uint64_t served = 0;                      // when its socket was, counted by the loop
+  bool joined = false;              // the session is a gRPC stream's; this socket only redeems its tickets
+  bool polled = false;              // the loop looks into its queue by itself
+  bool backed_off = false;          // its client does not spin
+  int quiet_turns = 0;              // of the loop, since something stood in its queue
+  bool frames_served = false;       // those that were sent before the first request in the queue
+  std::optional<std::string> kept;  // the payload of an entry that has not been taken yet (kFrameQueued)
+  uint64_t served = 0;              // when its socket was, counted by the loop
 
-  // The request that stands in the mailbox. False: it has ended, and its client knows that nobody takes it any more.
-  // INVALID_ARGUMENT: it is none.
-  Result<bool> TakeFromMailbox(std::span<std::byte> buffer, Frame* frame) AB_EXCLUDES(mutex_);
+  // The session has mapped its queue. REQUIRES: the loop.
+  void SetQueue(OpenQueue queue) AB_EXCLUDES(mutex_);
+  // Null: it has none. REQUIRES: the loop.
+  const OpenQueue* queue() const { return queue_.get(); }
+  // Wakes a client that sleeps.
+  void SendDoorbell() AB_EXCLUDES(mutex_);
   // Nothing is sent when the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
               bool memory_wanted) AB_EXCLUDES(mutex_);
@@ -94,7 +97,11 @@ class Lifeline {
   };
 
   void Send(FrameHeader header, std::string_view payload, PassedFd descriptor) AB_EXCLUDES(mutex_);
-  bool AnswerInMailbox(FrameHeader& header, std::string_view payload, bool has_descriptor) AB_REQUIRES(mutex_);
+  // False: there is no room in the queue.
+  bool Complete(const FrameHeader& header, std::string_view payload) AB_REQUIRES(mutex_);
+  // A client that spins is told that its answer is on the socket.
+  void CompleteOnSocket(const FrameHeader& header) AB_REQUIRES(mutex_);
+  void SendDoorbellLocked() AB_REQUIRES(mutex_);
   SendOutcome SendNow(Outgoing* frame) AB_REQUIRES(mutex_);
   void BecomeRefusal(Outgoing* frame, std::string_view message) AB_REQUIRES(mutex_);
   void Owe(Outgoing frame) AB_REQUIRES(mutex_);
@@ -112,6 +119,7 @@ class Lifeline {
   Traffic& traffic_;
   UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
   mutable Mutex mutex_;
+  std::unique_ptr<const OpenQueue> queue_;  // set by the loop alone, under the mutex
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
   std::chrono::milliseconds pause_ AB_GUARDED_BY(mutex_){0};  // after the last Flush that sent nothing; 0: it sent

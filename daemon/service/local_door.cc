@@ -1,7 +1,7 @@
-// A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop looks again for a moment,
-// yielding, before it sleeps: on two CPUs the wake-up is most of a round trip. Where it has one CPU only it looks again
-// if there are mailboxes and rings to look into: to yield is all that a client needs to ask again, while a socket's
-// frame costs two system calls more than a sleep saves.
+// A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop polls for a moment, yielding,
+// before it sleeps: on two CPUs the wake-up is most of a round trip. On one CPU it polls only if there are session
+// queues to look into: to yield is all that a client needs to write its next request there, while a frame costs two
+// system calls more than a sleep saves.
 #include "daemon/service/local_door.h"
 
 #include <sched.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kEventsMax = 1024;    // as many as there are sessions: users in turn need all of them
 constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
-constexpr unsigned kLooksMax = 16;     // into mailboxes and rings, before the sockets have their turn
+constexpr unsigned kLooksMax = 16;     // into session queues, before the sockets have their turn
 constexpr std::chrono::microseconds kSocketsWithin{100};  // the same in time
 constexpr std::chrono::microseconds kLongYield{200};      // somebody else needs the processor
 constexpr std::chrono::milliseconds kYieldPause{5};       // after one
@@ -101,11 +101,11 @@ void LocalDoor::Run() {
   std::array<epoll_event, kEventsMax> events;
   bool busy = false;
   while (!stopping_.load()) {
-    const int count = WaitForEvents(busy && LooksAgain(), events);
+    const int count = WaitForEvents(busy && PollsAgain(), events);
     ServeEvents(std::span(events).first(static_cast<size_t>(count)));
     CutLateHellos();
     RetryBlocked();
-    const bool served = ServeWatched();
+    const bool served = ServeQueues();
     busy = count > 0 || served;
   }
 }
@@ -123,13 +123,16 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   auto now = busy ? Clock::now() : Clock::time_point{};
   const auto until = now + config_.spin;
   while (busy && now >= yields_from_ && now < until) {
-    if (!StandsSoon()) {
+    Clock::duration yielded{};
+    if (!HasPendingSoon()) {
       ::sched_yield();
       const auto after = Clock::now();
-      if (after - now > kLongYield) yields_from_ = after + kYieldPause;
+      yielded = after - now;
+      if (yielded > kLongYield) yields_from_ = after + kYieldPause;
       now = after;
     }
-    const bool stands = SomethingStands();
+    const bool stands = HasPending();
+    if (stands) backoff_.Waited(yielded);  // a client waited for as long
     if (stands && ++looks_ < kLooksMax && now - looked_at_ < kSocketsWithin) return 0;
     const int count = look(0);
     if (count != 0 || stands) return count;
@@ -268,42 +271,47 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   }
   if ((events & EPOLLOUT) != 0) Flush(line);
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+  // Before anything is read: a doorbell that is read while requests are served is not sent again for the same sleep.
+  if (line->queue() != nullptr) Poll(line);
   for (int i = 0; i < kFramesPerTurnMax && ServeOne(line); ++i) continue;
 }
 
-// True only after a frame that wanted no answer: more is on its way then, while a client that waits has sent all.
+// True after a frame that wanted no answer: more is on its way then, while a client that waits has sent all. And as
+// long as frames may be left that were sent before the first request in the queue.
 bool LocalDoor::ServeOne(const LifelinePointer& line) {
-  // What its client did not wait for any longer came before whatever it has sent since.
-  if (line->open() && line->mailbox && line->mailbox->pending()) ServeMailbox(line);
+  const bool has_queue = line->queue() != nullptr;
+  // What stands in the queue was written before whatever its client has sent since.
+  if (has_queue && line->frames_served && line->open()) ServeQueue(line);
   if (!line->open()) return false;
   if (const auto cause = line->cut()) return End(line, *cause), false;
   Frame frame;
+  const ReceiveOutcome outcome = Receive(line, &frame);
+  if (outcome == ReceiveOutcome::kAgain) line->frames_served = has_queue;
+  if (outcome != ReceiveOutcome::kFrame) return false;
+  const bool is_doorbell = line->session && frame.header.verb == static_cast<uint16_t>(Verb::kDoorbell);
+  if (is_doorbell) return OnDoorbell(line, frame), !line->frames_served;
+  if ((frame.header.flags & kFrameQueued) != 0) return Keep(line, frame), false;
+  const bool more = (frame.header.flags & kFrameNoReply) != 0 || (has_queue && !line->frames_served);
+  return Serve(line, frame), more;
+}
+
+ReceiveOutcome LocalDoor::Receive(const LifelinePointer& line, Frame* frame) {
   const auto receive = line->takes_no_descriptors() ? ReceivePlainFrame : ReceiveFrame;
-  const ReceiveOutcome outcome = receive(line->socket(), buffer_, false, &frame);
-  const size_t descriptors = frame.descriptors();
-  if (descriptors > 0) CloseAll(frame);
-  switch (outcome) {
-    case ReceiveOutcome::kAgain:
-      return false;
-    case ReceiveOutcome::kClosed:
-      return End(line, line->cut().value_or(EndCause::kClean)), false;
-    case ReceiveOutcome::kMalformed:
-      begun_ = Clock::now();
-      return Violation(line, FrameHeader{},
-                       InvalidArgument("a frame is ", sizeof(FrameHeader), " to ", kFrameBytesMax, " bytes long")),
-             false;
-    case ReceiveOutcome::kFrame:
-      break;
-  }
+  const ReceiveOutcome outcome = receive(line->socket(), buffer_, false, frame);
+  const size_t descriptors = frame->descriptors();
+  if (descriptors > 0) CloseAll(*frame);
   begun_ = Clock::now();
-  frame.header.flags &= static_cast<uint16_t>(~kFrameInMailbox);
-  const bool more = (frame.header.flags & kFrameNoReply) != 0;
-  if (descriptors == 0) {
-    if (!more) WatchMailbox(line, frame.header.flags);
-    return Serve(line, frame), more;
+  if (outcome == ReceiveOutcome::kClosed) {
+    End(line, line->cut().value_or(EndCause::kClean));
+  } else if (outcome == ReceiveOutcome::kMalformed) {
+    Violation(line, FrameHeader{},
+              InvalidArgument("a frame is ", sizeof(FrameHeader), " to ", kFrameBytesMax, " bytes long"));
+  } else if (outcome == ReceiveOutcome::kFrame && descriptors > 0) {
+    Violation(line, frame->header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));
+    return ReceiveOutcome::kMalformed;
   }
-  Violation(line, frame.header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));
-  return false;
+  frame->header.flags &= static_cast<uint16_t>(~kFrameInQueue);
+  return outcome;
 }
 
 void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
@@ -377,12 +385,14 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
   // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
-  line->Close();
-  ForgetUsers();
   const bool cut = cause == EndCause::kProtocol || cause == EndCause::kLimit;
   if (cut) verbs_.CountCut();
-  // It has published what stands in its ring, whoever ended it after that.
-  if (!cut && line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, ring::kEntries);
+  // The session has published what stands in its queue, whatever ended it after that.
+  if (!cut && line->queue() != nullptr) {
+    verbs_.ServePublishes(*line->queue(), session_queue::Format::kSlots, SessionQueue::Others::kDefer);
+  }
+  line->Close();
+  ForgetUsers();
   if (line->session && !line->joined) verbs_.EndSession(*line->session, cause);
 }
 

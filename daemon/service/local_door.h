@@ -25,6 +25,7 @@
 #include "daemon/service/log_throttle.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/mutex.h"
+#include "proto/boundary/spin_backoff.h"
 
 namespace arraybridge {
 
@@ -69,6 +70,8 @@ class LocalDoor {
   void HandleEvent(uint64_t tag, uint32_t events);
   // False: nothing more to read for now.
   bool ServeOne(const LifelinePointer& line);
+  // Any but kFrame has been dealt with.
+  ReceiveOutcome Receive(const LifelinePointer& line, Frame* frame);
   void Serve(const LifelinePointer& line, const Frame& frame);
   void Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status);
   void Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status);
@@ -93,28 +96,31 @@ class LocalDoor {
   void Receive(const LifelinePointer& line, const Frame& frame);
   void Publish(const LifelinePointer& line, const Frame& frame);
   void Mapped(const LifelinePointer& line, const Frame& frame);
-  void Browse(const LifelinePointer& line, const Frame& frame);
   template <class Message>
   void Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
 
-  // What the loop looks into by itself while it is awake: rings and mailboxes (local_door_pages.cc).
-  Result<UniqueFd> OpenMailbox(const LifelinePointer& line);
-  Result<UniqueFd> ExportAnswers(const LifelinePointer& line);
-  Result<Answer<v1::MappedResponse>> MailboxMapped(const LifelinePointer& line);
-  void Knocked(const LifelinePointer& line, const Frame& frame);
-  void Watch(const LifelinePointer& line);
-  // Who has said something may say more soon, and says where.
-  void WatchMailbox(const LifelinePointer& line, uint16_t flags);
-  bool SomethingStands() const;
-  // Looks for as long as a system call takes, if somebody else may write meanwhile.
-  bool StandsSoon() const;
-  // Whether to look again before sleeping: who has one processor yields it to those alone who yield it back.
-  bool LooksAgain() const;
-  // A few entries of each ring, and a request of each mailbox. Whether there were any.
-  bool ServeWatched();
-  void ServeMailbox(const LifelinePointer& line);
-  // From now on its session wakes the loop. False: there is something already, and the loop still looks.
-  bool LetSleep(const LifelinePointer& line);
+  // Session queues (local_door_queues.cc).
+  Result<Answer<v1::MappedResponse>> QueueMapped(const LifelinePointer& line);
+  void OnDoorbell(const LifelinePointer& line, const Frame& frame);
+  // A frame that belongs to an entry of the queue.
+  void Keep(const LifelinePointer& line, const Frame& frame);
+  bool ReadKept(const LifelinePointer& line);
+  // The loop looks into its queue by itself from now on.
+  void Poll(const LifelinePointer& line);
+  bool HasPending() const;
+  // Looks for as long as a system call takes, if a client may write meanwhile.
+  bool HasPendingSoon() const;
+  // Whether to look again before sleeping. On one processor the clients know whether to yield is worth it, on several
+  // the loop does.
+  bool PollsAgain();
+  // A few requests of each queue. Whether there were any.
+  bool ServeQueues();
+  // At most kRequestsPerTurnMax, and no more after a turn's time.
+  void ServeQueue(const LifelinePointer& line);
+  // The request that was copied to entry_.
+  void ServeEntry(const LifelinePointer& line);
+  // Those for which `quiet` is true wake the loop from now on, unless something stands in their queues.
+  void LetSleep(const std::function<bool(const Lifeline&)>& quiet);
   bool FallAsleep();
 
   const Config& config_;
@@ -143,9 +149,11 @@ class LocalDoor {
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);
-  size_t next_watched_ = 0;               // where the last turn through them came to
-  std::vector<LifelinePointer> watched_;  // whose rings and mailboxes the loop looks into by itself
-  std::thread thread_;                    // last: it uses all of the above
+  size_t next_polled_ = 0;               // where the last turn through them came to
+  std::vector<LifelinePointer> polled_;  // whose queues the loop looks into by itself
+  session_queue::Entry entry_{};         // the request that is being served
+  SpinBackoff backoff_;                  // of several processors
+  std::thread thread_;                   // last: it uses all of the above
 };
 
 }  // namespace arraybridge

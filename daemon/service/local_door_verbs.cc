@@ -39,12 +39,9 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
   if (line->joined && verb != Verb::kRedeem && verb != Verb::kGetServerInfo) {
     return Refuse(line, frame.header, PermissionDenied("a lifeline that joined a session only redeems its tickets"));
   }
-  if (verb == Verb::kRing) return Knocked(line, frame);
-  // What was published before this was asked comes before it.
-  if (line->ring && line->ring->ring->pending()) verbs_.DrainRing(*line->ring, ring::kEntries);
   switch (verb) {
     case Verb::kOpenSession:
-    case Verb::kRing:
+    case Verb::kDoorbell:
       break;  // served before
     case Verb::kGetServerInfo:
       if (!Parse(line, frame, &requests.get_server_info)) return;
@@ -72,7 +69,7 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
     case Verb::kRedeem:
       return Now(line, frame, &requests.redeem, &Verbs::Redeem);
     case Verb::kBrowse:
-      return Browse(line, frame);
+      return Now(line, frame, &requests.browse, &Verbs::Browse);
     case Verb::kOpenChannel:
       return Now(line, frame, &requests.open_channel, &Verbs::OpenChannel);
     case Verb::kCloseChannel:
@@ -130,24 +127,8 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& 
 
 void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->mapped)) return;
-  if (requests_->mapped.mailbox()) return Tell(line, frame, MailboxMapped(line));
+  if (requests_->mapped.queue()) return Tell(line, frame, QueueMapped(line));
   Tell(line, frame, verbs_.Mapped(CallerOf(line, frame), requests_->mapped));
-  if (line->open() && requests_->mapped.ring() && !line->ring) line->ring = verbs_.RingOf(*line->session);
-}
-
-// The mailbox is the door's own: what comes by it is a frame as any other.
-void LocalDoor::Browse(const LifelinePointer& line, const Frame& frame) {
-  const v1::BrowseRequest& request = requests_->browse;
-  if (!Parse(line, frame, &requests_->browse)) return;
-  const bool is_mailbox = request.part() == v1::BrowseRequest::MAILBOX;
-  if (!is_mailbox && request.part() != v1::BrowseRequest::MAILBOX_ANSWERS) {
-    return Tell(line, frame, verbs_.Browse(CallerOf(line, frame), request));
-  }
-  auto descriptor = is_mailbox ? OpenMailbox(line) : ExportAnswers(line);
-  if (!descriptor.ok()) return Refuse(line, frame.header, descriptor.status());
-  Answer<v1::BrowseResponse> answer;
-  answer.descriptor = PassedFd(*std::move(descriptor), FdKind::kPages);
-  Tell<v1::BrowseResponse>(line, frame, std::move(answer));
 }
 
 // The last seal may sleep, so not here.

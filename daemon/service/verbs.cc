@@ -104,7 +104,6 @@ Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1:
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
     if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
-    if (request.ring()) return broker_.RingMapped(caller.session);
     return broker_.Mapped(caller.session, ArenaId{});
   };
   AB_RETURN_IF_ERROR(seal());
@@ -120,7 +119,7 @@ Result<PublishedShare> Verbs::Enter(SessionId session, const PublishAsked& asked
 }
 
 Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, const PublishAsked& asked) {
-  DrainRings(caller.session, asked.ns);
+  ServeQueued(caller.session, asked.ns);
   auto published = Enter(caller.session, asked);
   if (!published.ok()) return published.status();
   if (line_.waits_for_names()) TellWhoWaitsFor(caller.session, asked.ns, published->name);
@@ -202,7 +201,7 @@ Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   const std::vector<ShareKey> shares = FromMessage(request.shares());
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
-  DrainRings(caller.session, request.namespace_());
+  ServeQueued(caller.session, request.namespace_());
   const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), shares);
   Reclaim();  // also when one name was missing: the others are gone
   if (!withdrawn.ok()) return withdrawn.status();
@@ -227,10 +226,10 @@ Result<UniqueFd> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& 
   switch (request.part()) {
     case v1::BrowseRequest::HOLDS:
       return broker_.ExportHolds(caller.session, request.namespace_());
-    case v1::BrowseRequest::RING:
-      return broker_.OpenRing(caller.session, request.namespace_());
-    case v1::BrowseRequest::BELL:
-      return broker_.ExportBell(caller.session);
+    case v1::BrowseRequest::QUEUE_REQUESTS:
+      return broker_.OpenQueueOf(caller.session, request.namespace_());
+    case v1::BrowseRequest::QUEUE_COMPLETIONS:
+      return broker_.ExportCompletions(caller.session);
     case v1::BrowseRequest::ROAD_OWN:
       return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOwn);
     case v1::BrowseRequest::ROAD_OTHER:

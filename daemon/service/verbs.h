@@ -13,6 +13,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
+#include "daemon/broker/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/service/acquire_wire.h"
 #include "daemon/service/handle_offer.h"
@@ -114,12 +115,10 @@ class Verbs {
   // False: it is not open.
   bool CloseWatch(const Caller& caller, WatcherId watcher);
   Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);
-  // Broker::MakeMailbox, unless the broker drains.
-  Result<std::unique_ptr<SessionMailbox>> MakeMailbox(SessionId session) const;
-  // Publishing without calls (verbs_ring.cc). Null: the session has none, or has not mapped it.
-  std::shared_ptr<const SessionRing> RingOf(SessionId session) const;
-  // Takes what waits in it, at most `most` entries, each as a Publish that nobody hears. Who wrote nonsense is cut.
-  uint64_t DrainRing(const SessionRing& of, uint64_t most);
+  // Session queues (verbs_queue.cc). Serves unwaited publishes, at most `most`; how many. A session that wrote what
+  // cannot be is cut. `others`: what happens to other requests between them.
+  uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
+  std::optional<OpenQueue> FindQueue(SessionId session) const { return broker_.QueueOf(session); }
   // Sending without calls (verbs_road.cc). Null: there is none. When it returns the road has ended, and what stood
   // there is queued.
   void EndRoad(const std::shared_ptr<const ChannelRoad>& of);
@@ -174,9 +173,9 @@ class Verbs {
   Answer<v1::PublishResponse> Told(const Caller& caller, PublishedShare published);
   // What every Publish is, whichever way it came.
   Result<PublishedShare> Enter(SessionId session, const PublishAsked& asked);
-  // Takes what waits in the rings of this namespace, or of all of the user's: names are there from the moment they
-  // stand in one. Whether anything did.
-  bool DrainRings(SessionId session, std::optional<std::string_view> ns);
+  // Serves the unwaited publishes that stand in the queues of this namespace, or of all of the user's: a name is there
+  // from the moment that its request stands in one. Whether any did.
+  bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
   // The channel is on its road: that has to end first, or to be looked at.
   static bool IsOnRoad(const Status& refusal);
   bool Enter(const ChannelRoad& of, const road::Message& entry);
@@ -185,8 +184,8 @@ class Verbs {
   Result<UniqueFd> Exported(const Caller& caller, const v1::BrowseRequest& request);
   // Something was sent, received or closed there: whose turn it is now is answered.
   void ServeChannel(ChannelId channel);
-  // AcquireAtOnce without a look into the rings. Who waits for a name is told when it comes: draining for it would be
-  // draining inside of draining.
+  // AcquireAtOnce without ServeQueued, which would call itself: a request that waits for a name is retried when it
+  // comes.
   Result<PassedFd> AcquireNow(const Caller& caller, const AcquireAsked& asked, std::string* response);
   Status AppendTickets(SessionId session, const AcquiredShares& acquired, std::string* response);
   // The same bytes, read back: for gRPC, which wants a message, and for who has waited. INTERNAL: they cannot be read,

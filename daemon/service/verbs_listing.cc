@@ -30,7 +30,6 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   Fill(info.mutable_limits(), config_);
   for (const DeviceFacts& device : broker_.Devices()) Fill(info.add_devices(), device);
   info.add_capabilities("tickets");
-  if (config_.spin.count() > 0) info.add_capabilities("mailbox");
   if (config_.cuda_events) info.add_capabilities("events");
   info.set_draining(draining());
   info.set_pid_namespace(here_.pid_namespace);
@@ -57,8 +56,8 @@ v1::GetStatsResponse Verbs::Stats(const Snapshot& snapshot) const {
 Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::ListRequest& request) {
   if (!caller.hears) return Answer<v1::ListResponse>{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
-  DrainRings(caller.session,
-             request.namespace_().empty() ? std::nullopt : std::optional<std::string_view>(request.namespace_()));
+  ServeQueued(caller.session,
+              request.namespace_().empty() ? std::nullopt : std::optional<std::string_view>(request.namespace_()));
   auto listed = Listed(caller.session, false, request);
   if (!listed.ok()) return listed.status();
   return Answer<v1::ListResponse>{*std::move(listed), {}};

@@ -274,7 +274,7 @@ WaiterId Verbs::PublishSealed(const Caller& caller, const PublishAsked& asked,
 WaiterId Verbs::Acquire(const Caller& caller, const AcquireAsked& asked, const Reply<v1::AcquireResponse>& reply) {
   auto granted = AcquireMessage(caller, asked);
   const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
-  if (missing && DrainRings(caller.session, asked.ns)) granted = AcquireMessage(caller, asked);
+  if (missing && ServeQueued(caller.session, asked.ns)) granted = AcquireMessage(caller, asked);
   if (granted.ok() || !MayCome(granted.status(), asked.timeout_ms)) {
     return reply(std::move(granted)), WaiterId{};
   }
@@ -290,7 +290,7 @@ bool Verbs::MayCome(const Status& refusal, uint64_t timeout_ms) {
 Result<PassedFd> Verbs::AcquireAtOnce(const Caller& caller, const AcquireAsked& asked, std::string* response) {
   auto granted = AcquireNow(caller, asked, response);
   const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
-  if (!missing || !DrainRings(caller.session, asked.ns)) return granted;
+  if (!missing || !ServeQueued(caller.session, asked.ns)) return granted;
   return AcquireNow(caller, asked, response);
 }
 

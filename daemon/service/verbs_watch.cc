@@ -110,7 +110,7 @@ Result<Answer<v1::InspectResponse>> Verbs::Inspect(const Caller& caller, const v
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   const ShareKey share = FromMessage(request.share());
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, {&share, 1}));
-  DrainRings(caller.session, request.namespace_());
+  ServeQueued(caller.session, request.namespace_());
   const auto inspected = broker_.Inspect(caller.session, request.namespace_(), share);
   if (!inspected.ok()) return inspected.status();
   Answer<v1::InspectResponse> answer;

@@ -42,7 +42,7 @@ std::string_view NameOf(Verb verb) {
       return "CloseChannel";
     case Verb::kReceive:
       return "Receive";
-    case Verb::kRing:
+    case Verb::kDoorbell:
       return "Ring";
     case Verb::kWatch:
       return "Watch";

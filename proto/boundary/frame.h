@@ -35,7 +35,7 @@ enum class Verb : uint16_t {
   kOpenChannel = 14,
   kCloseChannel = 15,
   kReceive = 16,
-  kRing = 17,  // no message, no answer: there is something in the sender's publish ring
+  kDoorbell = 17,  // either way, no message, no answer: something stands in the session's queue
   kWatch = 18,
   kInspect = 19,
   kLast = kInspect,
@@ -52,7 +52,7 @@ constexpr bool IsServedLate(Verb verb) {
 enum FrameFlags : uint16_t {
   kFrameNoReply = 1,       // request: the sender does not want an answer, not even an error
   kFrameMemoryWanted = 2,  // answer: somebody waits for memory; give back what is empty or unused
-  kFrameMailboxRests = 4,  // request: the sender does not use its mailbox for now; do not look into it
+  kFrameQueued = 4,        // request: the payload of an entry of the session's queue, which holds its place
   kFrameDeadline = 8,      // request: `status` is a deadline; once it has passed, the request must not be begun
   // Request: the sender wants frames that tell of progress before the answer. Such a frame has this flag, the request's
   // verb and number, and no payload: the broker has got further with work of the request's own.

@@ -19,6 +19,7 @@ namespace arraybridge {
 class AB_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
   void lock() AB_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
+  bool try_lock() AB_THREAD_ANNOTATION(try_acquire_capability(true)) { return mutex_.try_lock(); }
   void unlock() AB_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
 
  private:

@@ -283,7 +283,7 @@ class Core {
     out["live_leases"] = stats.live_leases;
     out["pending_releases"] = stats.pending_releases;
     out["holds_taken"] = stats.holds_taken;
-    out["ring_entries"] = stats.ring_entries;
+    out["unwaited_publishes"] = stats.unwaited_publishes;
     out["road_shares"] = stats.road_shares;
     return out;
   }

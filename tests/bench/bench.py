@@ -35,7 +35,7 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "put_64mib_first": ("first put of a session, 64 MiB, populated ahead", "us", "<= 1.5 x memcpy"),
     "floor_spin": ("a floor: two words in shared memory, both sides spin; its floor: a ping-pong that sleeps", "us", "a floor"),
     "put_4kib": ("put 4 KiB, one round trip", "us", "<= 1.4 x ping-pong"),
-    "ring_put_4kib": ("put 4 KiB through the ring, nobody waits, C++", "us", "<= 1.5 us"),
+    "ring_put_4kib": ("put 4 KiB through the session queue, unwaited, C++", "us", "<= 1.5 us"),
     "ring_put_4kib_python": ("the same from Python, NumPy", "us", "<= 5 us"),
     "acquire_4kib": ("acquire 4 KiB, arena mapped, C++", "us", "<= 1.35 x ping-pong"),
     "acquire_1mib": ("acquire 1 MiB", "us", "<= 1.35 x ping-pong"),
@@ -155,7 +155,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             common = ["--address", home, "--rounds", str(rounds)]
             note(measured([str(bench / "floor_spin"), "--cpu", str(other), "--rounds", str(rounds)]))
             note(measured([str(bench / "bench_lifeline"), "--echo", echo, *common]))
-            note(measured([str(bench / "bench_ring"), *common]))
+            note(measured([str(bench / "bench_unwaited"), *common]))
             largest = ["--largest-mib", "1024" if rounds > QUICK_ROUNDS else "64"]
             peer = ["--peer-cpu", str(other)]
             note(measured([str(bench / "bench_channel"), "--echo", echo, *largest, *peer, *common]))
@@ -163,7 +163,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             for program in ("bench_holds", "bench_withdraw"):
                 note(measured([str(bench / program), "--rounds", str(rounds)]))
             script = [sys.executable, str(HERE / "bench_python.py")]
-            for work in ("put", "ring"):
+            for work in ("put", "unwaited"):
                 note(measured([*script, work, *common]))
             for framework in FRAMEWORKS:
                 note(measured([*script, framework, *common]))

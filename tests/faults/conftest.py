@@ -16,7 +16,7 @@ OVER_ALL_KINDS = ("test_death", "test_full")  # the other files are about socket
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--calls", action="store_true", help="clients acquire nothing without a call")
-    parser.addoption("--awake", action="store_true", help="daemons look before they sleep, so that sessions have mailboxes")
+    parser.addoption("--awake", action="store_true", help="daemons poll session queues before they sleep")
 
 
 def pytest_configure(config: pytest.Config) -> None:

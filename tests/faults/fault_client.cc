@@ -165,7 +165,7 @@ class FaultClient {
         AB_RETURN_IF_ERROR(broker_.Withdraw({Concat(prefix, "/", old), 0, 0}));
       }
     }
-    return Concat(broker_.client_stats().ring_entries);
+    return Concat(broker_.client_stats().unwaited_publishes);
   }
 
   Result<std::string> Place(std::istringstream& words) {
@@ -267,7 +267,7 @@ class FaultClient {
     return Concat("arenas_written=", stats.arenas_written, " arena_bytes=", stats.arena_bytes,
                   " arenas_mapped=", stats.arenas_mapped, " live_leases=", stats.live_leases,
                   " pending_releases=", stats.pending_releases, " holds_taken=", stats.holds_taken,
-                  " ring_entries=", stats.ring_entries);
+                  " unwaited_publishes=", stats.unwaited_publishes);
   }
 
   Result<std::string> List(std::istringstream& words) {

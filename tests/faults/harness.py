@@ -29,10 +29,10 @@ GROWTH_KIB = (1024 << 10) if BUILD.name == "asan" else (16 << 10)
 
 HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
-BROWSE, RING = 13, 17
+BROWSE, DOORBELL = 13, 17
 client_flags: list[str] = []  # what every client is told; ["calls"]: nothing is acquired without one
-spin_us = 0  # of every daemon; not 0: sessions that ask often have mailboxes
-CALLS_BEFORE_MAILBOX = 20  # more than client/lifeline_mailbox.cc waits for
+spin_us = 0  # of every daemon; not 0: it polls session queues before it sleeps
+CALLS_BEFORE_QUEUE = 20  # more than a client of client/lifeline_queue.cc makes by its socket
 
 
 class Memory:
@@ -279,7 +279,7 @@ class Ledger:
 
     def __init__(self, daemon: Daemon):
         self.daemon = daemon
-        for _ in range(CALLS_BEFORE_MAILBOX):
+        for _ in range(CALLS_BEFORE_QUEUE):
             daemon.warden.insist("stats")  # connected, also after the daemon was started again
         if not daemon.memory.is_host:
             self.warm_up()

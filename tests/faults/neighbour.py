@@ -63,7 +63,7 @@ ATTACKS = {
         Attack(7, "waits", {"sessions": 40, "requests": 63}, {}),
         Attack(8, "pages", {"namespaces": 63, "sessions": 250, "arenas": 40}, {}),
         Attack(9, "ends", {"namespaces": 62, "channels": 255, "members": 64}, {"namespaces": 8}),
-        Attack(11, "mailbox", {}, {}, client="churn 1 1 1000000000", processes=3),
+        Attack(11, "queue", {}, {}, client="churn 1 1 1000000000", processes=3),
         Attack(12, "waiters", {"sessions": 200, "requests": 63}, {}),
         Attack(13, "minimal", {"namespaces": 8, "shares": 60_000}, {}),
     )

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from harness import GET_STATS, PATIENCE_S, RING, Daemon, Ledger, RawLifeline, daemon_in, eventually, raw_lifeline
+from harness import GET_STATS, PATIENCE_S, DOORBELL, Daemon, Ledger, RawLifeline, daemon_in, eventually, raw_lifeline
 
 
 def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
@@ -35,7 +35,7 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
         _, status, _, _, _ = line.receive()
         assert status == 12  # UNIMPLEMENTED: a newer client learns that this broker is older
         line.close()
-    verbs = [verb for verb in range(2, 20) if verb != RING]  # that one has no message
+    verbs = [verb for verb in range(2, 20) if verb != DOORBELL]  # that one has no message
     for verb in verbs:
         line = raw_lifeline(daemon, messages)
         line.send(verb, b"\xff" * 64)
@@ -44,7 +44,7 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
     nested = b""
     for _ in range(2000):
         nested = b"\x0a" + varint(len(nested)) + nested
-    for verb in [*verbs, RING]:
+    for verb in [*verbs, DOORBELL]:
         for payload in (nested, b"\x0a\x02\xc3\x28", b"\x12\x02\xff\xfe", b"\x0a\xff\xff\xff\xff\x0f", b"\x0b" * 500):
             line = raw_lifeline(daemon, messages)
             line.send(verb, payload)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from harness import CALLS_BEFORE_MAILBOX, Client, Daemon, Ledger, Refused, daemon_in, eventually
+from harness import CALLS_BEFORE_QUEUE, Client, Daemon, Ledger, Refused, daemon_in, eventually
 
 TIMEOUT_MS = 300  # of clients whose broker is stopped
 
@@ -30,11 +30,11 @@ def _state(daemon: Daemon) -> str:
         return file.read()
 
 
-def ready(daemon: Daemon) -> Client:
-    """A client that has memory, and a mailbox where the daemon offers one."""
+def ready(daemon: Daemon, way: str = "queue") -> Client:
+    """A client that has memory, and has asked often enough for a queue unless it shall use its socket."""
     client = daemon.client(timeout_ms=TIMEOUT_MS)
     client.ask("put first 4096 1")
-    for _ in range(CALLS_BEFORE_MAILBOX):
+    for _ in range(0 if way == "socket" else CALLS_BEFORE_QUEUE):
         client.ask("stats")
     client.ask("withdraw first")
     return client
@@ -47,15 +47,15 @@ def timed_out(client: Client, line: str) -> Refused:
     return error.value
 
 
-@pytest.fixture(params=["socket", "mailbox"])
+@pytest.fixture(params=["socket", "queue", "polled queue"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How requests reach the daemon; before the daemon starts."""
-    monkeypatch.setattr(harness, "spin_us", 50 if request.param == "mailbox" else 0)
+    """How requests reach the daemon; before the daemon starts. A queue that is not polled needs a doorbell each time."""
+    monkeypatch.setattr(harness, "spin_us", 50 if request.param == "polled queue" else 0)
     return str(request.param)
 
 
 def test_a_put_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
-    client = ready(daemon)
+    client = ready(daemon, way)
     with stopped(daemon):
         error = timed_out(client, "put frame 4096 7")
         assert "timeout_s=" in error.message and "outcome" in error.message
@@ -73,7 +73,7 @@ def test_a_put_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger
 
 
 def test_a_withdrawal_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
-    client = ready(daemon)
+    client = ready(daemon, way)
     client.ask("put frame 4096 7")
     with stopped(daemon):
         timed_out(client, "withdraw frame")
@@ -87,7 +87,7 @@ def test_a_withdrawal_that_timed_out_is_not_done_later(way: str, daemon: Daemon,
 
 def test_memory_that_timed_out_is_given_back(way: str, daemon: Daemon, ledger: Ledger) -> None:
     """A put that got no memory has not been done, whatever the daemon does with its Allocate later."""
-    client = ready(daemon)
+    client = ready(daemon, way)
     with stopped(daemon):
         timed_out(client, "put large 8388608 7")
         assert client.ask("outcome 0").startswith("not done"), "it was not asked for: that is known at once"
@@ -100,7 +100,7 @@ def test_memory_that_timed_out_is_given_back(way: str, daemon: Daemon, ledger: L
 
 
 def test_a_daemon_that_died_leaves_the_outcome_unknown(way: str, daemon: Daemon) -> None:
-    client = ready(daemon)
+    client = ready(daemon, way)
     with stopped(daemon):
         timed_out(client, "put frame 4096 7")
         daemon.process.kill()
@@ -116,7 +116,7 @@ def test_a_daemon_that_died_leaves_the_outcome_unknown(way: str, daemon: Daemon)
     client.insist("put frame 4096 8")
 
 
-def test_what_stands_in_the_ring_is_confirmed_by_the_next_call(daemon: Daemon, ledger: Ledger) -> None:
+def test_what_stands_in_the_queue_is_confirmed_by_the_next_call(daemon: Daemon, ledger: Ledger) -> None:
     client = ready(daemon)
     client.ask("put frame/0 4096 1 late")
     client.ask("put frame/1 4096 1 late")

@@ -21,7 +21,7 @@ from google.protobuf import json_format, message_factory
 
 VERBS = {name: number for number, name in enumerate(
     ("OpenSession", "GetServerInfo", "Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List",
-     "GetStats", "Redeem", "Browse", "OpenChannel", "CloseChannel", "Receive", "Ring", "Watch", "Inspect"), start=1)}  # fmt: skip
+     "GetStats", "Redeem", "Browse", "OpenChannel", "CloseChannel", "Receive", "Doorbell", "Watch", "Inspect"), start=1)}  # fmt: skip
 
 
 class Actor:

@@ -236,13 +236,13 @@ def test_neither_keeps_the_other_from_watching(place: Place, user: Users) -> Non
 
 
 def test_neither_keeps_the_other_from_going_without_calls(place: Place, user: Users) -> None:
-    place.daemon(CONFIG, rings_per_uid="2", roads_per_uid="1")
+    place.daemon(CONFIG, session_queues_per_uid="2", roads_per_uid="1")
     alice, bob = user(ALICE).act, user(BOB).act
     for number in range(3):
         alice("open", str(number), "lifeline")
-    rings = [alice("call", str(number), "Browse", namespace="default", part=2) for number in range(3)]
-    assert [isinstance(each, bytes) for each in rings] == [True, True, False]
-    assert "rings_per_uid" in rings[2]["text"]
+    queues = [alice("call", str(number), "Browse", namespace="default", part=2) for number in range(3)]
+    assert [isinstance(each, bytes) for each in queues] == [True, True, False]
+    assert "session_queues_per_uid" in queues[2]["text"]
     bob("open", "0", "lifeline")
     assert isinstance(bob("call", "0", "Browse", namespace="default", part=2), bytes)
     for act, names in ((alice, ("one", "two")), (bob, ("one",))):

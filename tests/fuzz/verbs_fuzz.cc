@@ -3,8 +3,8 @@
 //
 // An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
 // serialised request. A generation or ticket of 0 stands for the last one that the session was told: they are random,
-// and a fuzzer would never guess them. Verbs 17 and 20 are no requests: what stands in the session's publish ring, and
-// in its page of a road (see Ring, Road).
+// and a fuzzer would never guess them. Verbs 17 and 20 are no requests: the session writes into its page of requests,
+// and into its page of a road (see Queue, Road).
 #include <google/protobuf/stubs/logging.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,11 +18,12 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
+#include "daemon/memory/session_queue.h"
 #include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/road_layout.h"
+#include "tests/fuzz/hostile_queue.h"
 #include "tests/fuzz/input.h"
-#include "tests/unit/service/ring_writer.h"
 
 namespace arraybridge {
 namespace {
@@ -152,7 +153,7 @@ class Stranger {
         return Ask<v1::ReceiveRequest>(
             payload, [&](auto& request) { last_waiter_ = verbs_.Receive(caller_, request, [](auto) {}); });
       case 17:
-        return Ring(payload);
+        return Queue(payload);
       case 20:
         return Road(payload);
       case 18:
@@ -162,8 +163,8 @@ class Stranger {
         return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.Inspect(caller_, request); });
       case 13:
         return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
-          // The one ring of a session is for verb 17.
-          if (request.part() != v1::BrowseRequest::RING) (void)verbs_.Browse(caller_, request);
+          // The one queue of a session is for verb 17.
+          if (request.part() != v1::BrowseRequest::QUEUE_REQUESTS) (void)verbs_.Browse(caller_, request);
         });
       default:
         End();
@@ -190,31 +191,82 @@ class Stranger {
     caller_.session = SessionId{opened->session()};
   }
 
-  // First byte 0: an entry, as a client writes it; 1: the next eight bytes are the head; 2: what follows is written
-  // over the ring from its first entry on; else it is drained. Then, in each case, somebody looks for a name.
-  void Ring(std::string_view payload) {
-    if (ring_ == nullptr && caller_.session != SessionId{}) ring_ = std::make_unique<RingWriter>(verbs_, caller_);
-    if (ring_ == nullptr || payload.empty()) return;
-    const char what = payload[0];
-    payload.remove_prefix(1);
-    if (what == 0) {
-      v1::PublishRequest request;
-      std::string message(payload.substr(0, ring::kMessageBytesMax));
-      const bool known = request.ParseFromString(message) && request.arena_generation() == 0;
-      if (known) request.set_arena_generation(Generation(request.arena()));
-      if (known && request.ByteSizeLong() <= ring::kMessageBytesMax) message = request.SerializeAsString();
-      ring_->Enter(message);
-    } else if (what == 1) {
-      uint64_t head = 0;
-      std::memcpy(&head, payload.data(), std::min(payload.size(), sizeof head));
-      Store(ring_->page().head, head, std::memory_order_release);
-    } else if (what == 2) {
-      std::memcpy(ring_->page().entries.data(), payload.data(), std::min(payload.size(), sizeof(ring::Entry) * 4));
+  // First byte 0: an unwaited publish, as a client writes it; 1: a request of the verb and with the flags that the next
+  // two bytes are; 2: what follows is written over the page of requests, at four times the next two bytes; 3: the
+  // door's turn: it takes what stands there, up to three of each kind; 4: the session reads its completions. Then, in
+  // each case, a request looks for a name.
+  void Queue(std::string_view payload) {
+    if (queue_ == nullptr && caller_.session != SessionId{}) OpenQueue();
+    if (queue_ == nullptr || payload.empty()) return;
+    Input input(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
+    switch (input.Take<uint8_t>()) {
+      case 0:
+        SubmitPublish(input.TakeRest());
+        break;
+      case 1: {
+        const auto verb = input.Take<uint8_t>();
+        const auto flags = input.Take<uint8_t>();
+        queue_->Submit(verb, flags, input.TakeRest());
+        break;
+      }
+      case 2: {
+        const uint64_t at = uint64_t{input.Take<uint16_t>()} * 4;
+        queue_->Scribble(at, input.TakeRest());
+        break;
+      }
+      case 3:
+        TakeRequests();
+        break;
+      default:
+        queue_->Reap();
     }
-    if (const auto its = verbs_.RingOf(caller_.session); what > 2 && its) verbs_.DrainRing(*its, 3);
     v1::AcquireRequest looks;
     looks.add_shares()->set_name("never");
     Acquire(looks);
+  }
+
+  // As the local door does.
+  void OpenQueue() {
+    v1::BrowseRequest request;
+    request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
+    const auto requests = verbs_.Browse(caller_, request);
+    request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
+    const auto completions = verbs_.Browse(caller_, request);
+    const auto opened = verbs_.FindQueue(caller_.session);
+    if (!requests.ok() || !completions.ok() || !opened) return;
+    queue_ = std::make_unique<HostileQueue>(requests->descriptor, completions->descriptor);
+    AB_CHECK(opened->queue->Seal([] {}).ok());
+  }
+
+  void SubmitPublish(std::string_view payload) {
+    v1::PublishRequest request;
+    std::string message(payload.substr(0, session_queue::Format::kPayloadBytesMax));
+    const bool known = request.ParseFromString(message) && request.arena_generation() == 0;
+    if (known) request.set_arena_generation(Generation(request.arena()));
+    if (known && request.ByteSizeLong() <= session_queue::Format::kPayloadBytesMax)
+      message = request.SerializeAsString();
+    queue_->Submit(static_cast<uint8_t>(Verb::kPublish), session_queue::kUnwaited, message);
+  }
+
+  // As the local door does: publishes in order with the other requests, each of which has a completion of some length.
+  void TakeRequests() {
+    const auto opened = verbs_.FindQueue(caller_.session);
+    if (!opened) return;
+    SessionQueue& queue = *opened->queue;
+    session_queue::Entry entry;
+    for (int turn = 0; turn < 3 && queue.HasRequest(); ++turn) {
+      const auto taken = queue.Take(entry);
+      if (!taken.ok()) return;
+      if (!*taken) {
+        verbs_.ServePublishes(*opened, 3, SessionQueue::Others::kStop);
+        continue;
+      }
+      const session_queue::Header header = session_queue::HeaderOf(entry);
+      const std::string_view payload = session_queue::PayloadOf(entry);
+      AB_CHECK(payload.size() <= session_queue::Format::kPayloadBytesMax);
+      if ((header.flags & session_queue::kUnwaited) == 0) (void)queue.Complete(header, payload);
+    }
+    queue.Finish();
   }
 
   // An end of a channel; then 0: its page of the road is mapped, if it is given one; 1: an entry, as a sender writes
@@ -259,7 +311,7 @@ class Stranger {
   }
 
   void End() {
-    ring_.reset();
+    queue_.reset();
     road_.reset();
     if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session);
     caller_.session = {};
@@ -306,8 +358,8 @@ class Stranger {
   Verbs& verbs_;
   Caller caller_;
   WaiterId last_waiter_{};
-  std::unique_ptr<RingWriter> ring_;  // of this session
-  std::unique_ptr<RoadPage> road_;    // that it mapped last
+  std::unique_ptr<HostileQueue> queue_;  // of this session
+  std::unique_ptr<RoadPage> road_;       // that it mapped last
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 

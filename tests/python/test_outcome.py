@@ -90,7 +90,7 @@ def daemon(tmp_path: Path) -> Iterator[Stopped]:
 
 @pytest.fixture
 def broker(daemon: Stopped) -> Iterator[arraybridge.Broker]:
-    """Its calls may take 0.3 s; it has memory, and a mailbox."""
+    """Its calls may take 0.3 s; it has memory, and a session queue."""
     with arraybridge.Broker(daemon.directory, start="never", timeout_s=0.3) as made:
         made.put(np.zeros(3), "first")
         for _ in range(30):

@@ -64,9 +64,9 @@ struct ClientStats {
   uint64_t arenas_mapped = 0;  // arenas mapped for reading
   uint64_t live_leases = 0;
   uint64_t pending_releases = 0;
-  uint64_t holds_taken = 0;   // of all acquires so far: without a call
-  uint64_t ring_entries = 0;  // of all publishes so far: without a call
-  uint64_t road_shares = 0;   // sent into channels, or received, so far: without a call
+  uint64_t holds_taken = 0;         // of all acquires so far: without a call
+  uint64_t unwaited_publishes = 0;  // so far
+  uint64_t road_shares = 0;         // sent into channels, or received, so far: without a call
 };
 
 // What became of a request whose caller was told that time was up.
@@ -123,8 +123,8 @@ class Broker {
     std::string metadata{};
     // For who traces the share: how its bytes came. UTF-8 of at most 64 bytes (limits.note_bytes_max).
     std::string note{};
-    // False: nobody waits for the broker, which takes small shares of host memory under new names out of a ring. They
-    // are found by everybody from then on; what is told of them has no id and no generation. Whatever has to go another
+    // False: the call does not wait for the broker's answer, where the share is host memory under a new name. Every
+    // process finds it from then on; what is told of them has no id and no generation. Whatever has to go another
     // way is waited for all the same. What fails, NAME_TAKEN for instance, is told by the next Flush, Confirm or
     // Publish of this kind, which then does nothing else. REQUIRES: a name.
     bool wait = true;

@@ -1,10 +1,12 @@
 // The layout of a session's two pages, a queue in each direction (spsc_queue.h): requests from the client, completions
 // from the daemon. Every request has an id; its completion carries the same id, in any order.
 //
-// A waited request has one completion, here or, if it is longer than the room there is, as a frame on the socket. An
-// unwaited request has a completion only if it fails, and that stands here before `served` passes the request. A
-// request that is longer than kPayloadBytesMax, or carries a descriptor, is sent as a frame first; an entry with
-// kOnSocket then holds its place, so that requests are served in the order of this queue alone.
+// A waited request has one completion. If it carries a descriptor, or is longer than the room there is, it is a frame
+// on the socket; a completion with kOnSocket may then tell a client that spins to read it. An unwaited publish has a
+// completion only if it fails, of one slot, which is written before `served` passes the publish; other unwaited
+// requests have none. A request that is longer than kPayloadBytesMax is sent as a frame first; an entry with kOnSocket
+// then holds its place, so that requests are served in the order of this queue alone. But an unwaited publish may pass
+// waited requests, which are other threads': these say nothing about its order.
 #pragma once
 
 #include <cstddef>
@@ -27,26 +29,29 @@ struct Format {
   static constexpr uint64_t kEntryWordsMax = kHeaderWords + kPayloadBytesMax / 8;
 
   static constexpr uint64_t WordsOf(uint64_t first_word) {
-    const uint64_t bytes = first_word >> 48;
+    const uint64_t bytes = (first_word >> 16) & 0xFFFF;
     return bytes > kPayloadBytesMax ? 0 : WordsOfPayload(bytes);
   }
   static constexpr uint64_t WordsOfPayload(uint64_t bytes) { return kHeaderWords + (bytes + 7) / 8; }
 };
 
-enum Flag : uint16_t {
-  kUnwaited = 1,   // a completion comes only for a failure
-  kOnSocket = 2,   // the payload is the next frame on the socket
-  kBackedOff = 4,  // the client does not spin, so that yielding for it is in vain
+enum Flag : uint8_t {
+  kUnwaited = 1,      // request: success is not answered; completion: of such a request
+  kOnSocket = 2,      // request: the payload is the next frame on the socket; completion: so is the answer
+  kBackedOff = 4,     // request: the client does not spin, so that yielding for it is in vain
+  kDeadline = 8,      // request: `status` is a deadline, as in a frame (kFrameDeadline)
+  kProgress = 16,     // request: as in a frame (kFrameProgress)
+  kMemoryWanted = 32  // completion: as in a frame (kFrameMemoryWanted)
 };
 
 struct Header {
-  uint16_t verb;
-  uint16_t flags;
-  uint16_t status;  // of a completion: a Code
+  uint8_t verb;
+  uint8_t flags;
   uint16_t bytes;   // of the payload
+  uint32_t status;  // of a completion: a Code
   uint64_t id;
 };
-static_assert(sizeof(Header) == 8 * Format::kHeaderWords && offsetof(Header, bytes) == 6);
+static_assert(sizeof(Header) == 8 * Format::kHeaderWords && offsetof(Header, bytes) == 2);
 
 // Before the queue: what a daemon that takes this session over has to know.
 struct Preamble {
@@ -66,6 +71,9 @@ static_assert(offsetof(Page, progress) == 128 && offsetof(Page, slots) == 512 &&
 
 // A copied entry as both sides read it.
 using Entry = spsc::Reader<Format>::Entry;
+
+// Payload bytes of an entry of one slot.
+inline constexpr uint64_t kOneSlotBytes = 8 * (Format::kSlotWords - Format::kHeaderWords);
 
 inline Header HeaderOf(const Entry& entry) {
   Header header;

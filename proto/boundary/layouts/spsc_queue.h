@@ -71,6 +71,10 @@ class Writer {
     filled_.store(now, std::memory_order_relaxed);
     Store(own_.head, now, std::memory_order_release);
   }
+  // On any thread, without a write: whether there may be room for so many slots.
+  bool MayHaveRoom(uint64_t slots) const {
+    return filled() + slots - Load(other_.taken, std::memory_order_acquire) <= Format::kSlots;
+  }
   // On any thread: slots that were ever filled.
   uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
   // The reader counts slots that were never filled.
@@ -134,7 +138,8 @@ class Reader {
   bool broken_ = false;
 };
 
-// How a side says that it sleeps, and learns that the other one does. Not thread-safe.
+// How a side says that it sleeps, and learns that the other one does. IsDue and Repeat are one thread's at a time, and
+// so are Announce and Wake.
 class Doorbell {
  public:
   // `own`: in a new page it says that its side sleeps, so that a writer that comes earlier wakes it.

@@ -1,6 +1,6 @@
-// The fences of rings, mailboxes and roads, as they are compiled, on this machine: of two who each write a word and
-// then read the other's, one sees what the other has written. {hold,mailbox,road}_model_test show why that has to be;
-// this, that the code does it.
+// The fences of queues and roads, as they are compiled, on this machine: of two threads that each write a word and then
+// read the other's, one sees what the other has written. {hold,spsc_queue,road}_model_test show why that has to be;
+// this test, that the code does it.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -11,8 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "proto/boundary/mailbox_layout.h"
-#include "proto/boundary/ring_layout.h"
+#include "proto/boundary/layouts/session_queue.h"
 #include "proto/boundary/road_layout.h"
 
 namespace arraybridge {
@@ -22,13 +21,15 @@ constexpr size_t kPlaces = 64;  // that two run through side by side
 constexpr uint64_t kRounds = 4000;
 
 struct Place {
-  ring::Bell bell;
   road::SentPage sent;
   road::TakenPage taken;
   alignas(64) road::Sign sign;
-  alignas(128) ring::Page page;
-  mailbox::Page requests;
-  mailbox::Answers answers;
+  session_queue::Page client;
+  session_queue::Page daemon;
+  spsc::Writer<session_queue::Format> writer{client.progress, client.slots, daemon.progress};
+  spsc::Reader<session_queue::Format> reader{daemon.progress, client.progress, client.slots};
+  spsc::Doorbell writers{client.progress, daemon.progress};
+  spsc::Doorbell readers{daemon.progress, client.progress};
 };
 
 bool HasSeveralCpus() {
@@ -89,33 +90,34 @@ class FenceTest : public ::testing::Test {
 TEST_F(FenceTest, WithoutOneNeitherSeesTheOther) {
   const uint64_t missed = BothMissed(
       [](Place& at, uint64_t round) {
-        Store(at.page.head, round, std::memory_order_release);
-        return Load(at.bell.asleep, std::memory_order_relaxed) != round;
+        Store(at.client.progress.head, round, std::memory_order_release);
+        return Load(at.daemon.progress.asleep, std::memory_order_relaxed) != round;
       },
       [](Place& at, uint64_t round) {
-        Store(at.bell.asleep, round, std::memory_order_relaxed);
-        return Load(at.page.head, std::memory_order_relaxed) != round;
+        Store(at.daemon.progress.asleep, round, std::memory_order_relaxed);
+        return Load(at.client.progress.head, std::memory_order_relaxed) != round;
       },
       1);
   if (missed == 0) GTEST_SKIP() << "nothing was reordered this time: the other tests prove nothing here";
 }
 
-TEST_F(FenceTest, WhoEntersIntoARingSeesWhoFallsAsleepOrIsSeen) {
-  EXPECT_EQ(BothMissed([](Place& at, uint64_t round) { return ring::Enter(at.page, round, at.bell) != round; },
-                       [](Place& at, uint64_t round) { return ring::FallAsleep(at.bell, round, at.page, round - 1); }),
-            0u);
-}
-
-TEST_F(FenceTest, WhoAsksInAMailboxSeesWhoFallsAsleepOrIsSeen) {
-  for (Place& each : *places_) each.answers.awake = 1;
+TEST_F(FenceTest, AWriterSeesThatTheReaderSleepsOrTheReaderSeesTheEntry) {
   EXPECT_EQ(BothMissed(
                 [](Place& at, uint64_t round) {
-                  const bool awake = mailbox::Ask(at.requests, {0, 0, 0, round}, {}, at.answers);
-                  Await([&] { return Load(at.answers.awake, std::memory_order_relaxed) == 0; });
-                  Store(at.answers.awake, 1, std::memory_order_relaxed);  // for the next round
-                  return awake;
+                  EXPECT_TRUE(at.writer.HasRoom(1));
+                  at.writer.Write(std::array<uint64_t, session_queue::Format::kHeaderWords>{0, round});
+                  at.writers.IsDue();
+                  return Load(at.daemon.progress.asleep, std::memory_order_relaxed) != round;
                 },
-                [](Place& at, uint64_t round) { return mailbox::FallAsleep(at.answers, at.requests, round - 1); }),
+                [](Place& at, uint64_t /*round*/) {
+                  at.readers.Announce();
+                  ThreadFence(std::memory_order_seq_cst);
+                  const bool missed = !at.reader.HasEntry();
+                  session_queue::Entry entry;
+                  Await([&] { return at.reader.Copy(entry) != 0; });
+                  at.reader.Take();
+                  return missed;
+                }),
             0u);
 }
 

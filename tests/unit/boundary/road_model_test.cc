@@ -1,8 +1,8 @@
 // Every run of a sender, a receiver and a broker that ends their road (reordering_machine.h): what was sent is received
 // once, on the road or through the broker's queue; and every run of who goes to sleep beside who has something for him,
-// which is how roads and publish rings sleep.
+// which is how roads sleep.
 //
-// The steps are those of proto/boundary/{road,ring}_layout.h. Leaving one out that the argument needs must show, or
+// The steps are those of proto/boundary/road_layout.h. Leaving one out that the argument needs must show, or
 // this would prove nothing.
 #include <gtest/gtest.h>
 

@@ -19,7 +19,7 @@ class SessionQueueTest : public ::testing::Test {
  protected:
   bool Send(uint64_t id, std::string_view payload) {
     Entry entry;
-    const uint64_t words = Encode({.verb = 5, .flags = 0, .status = 0, .bytes = 0, .id = id}, payload, entry);
+    const uint64_t words = Encode({.verb = 5, .flags = 0, .bytes = 0, .status = 0, .id = id}, payload, entry);
     if (!writer_.HasRoom(spsc::SlotsOf<Format>(words))) return false;
     writer_.Write({entry.data(), words});
     return true;
@@ -82,7 +82,7 @@ TEST_F(SessionQueueTest, ALengthThatCannotBeBreaksTheReader) {
   for (const uint64_t bytes : {uint64_t{Format::kPayloadBytesMax + 1}, uint64_t{0xFFFF}, uint64_t{200}}) {
     spsc::Reader<Format> reader(daemon_->progress, client_->progress, client_->slots);
     client_->progress.head = 1;  // one slot: 112 bytes of payload
-    client_->slots[0] = bytes << 48;
+    client_->slots[0] = bytes << 16;
     EXPECT_EQ(reader.Copy(entry_), 0u) << bytes;
     EXPECT_TRUE(reader.broken()) << bytes;
   }

@@ -58,7 +58,6 @@ TEST_F(LimitsTest, Descriptors) {
   const auto refused = broker().Allocate(alice, {"m", kHost, kPage});
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("descriptors_per_uid (8)"));
-  EXPECT_THAT(broker().OpenRing(alice, "m"), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
   EXPECT_TRUE(broker().Allocate(Open(kBob), {"m", kHost, kPage}).ok());
   ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());
   ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());

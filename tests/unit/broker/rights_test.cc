@@ -45,7 +45,6 @@ class RightsTest : public BrokerTest {
     told.push_back(broker().ExportCatalogue(session, ns).status());
     told.push_back(broker().ExportHolds(session, ns).status());
     told.push_back(broker().HoldsMapped(session, ns));
-    told.push_back(broker().OpenRing(session, ns).status());
     told.push_back(broker().OwnerOf(session, ns, Right::kRead).status());
     return told;
   }
@@ -93,7 +92,7 @@ TEST_F(RightsTest, WhoMayOnlyReadWritesNothing) {
     EXPECT_THAT(status, FailsWith(Code::kPermissionDenied, "NAMESPACE_READ_ONLY"));
     EXPECT_THAT(status.message(), HasSubstr("user 1001 may only read namespace 'team'"));
   }
-  EXPECT_EQ(refused, 7u);  // Allocate, CheckAllocate, Publish, Withdraw, both ends, the ring
+  EXPECT_EQ(refused, 6u);  // Allocate, CheckAllocate, Publish, Withdraw, both ends
   const auto rows = broker().ListNamespaces(reader, {.ns = "team", .page_size = 9});
   ASSERT_EQ(rows->rows.size(), 1u);
   EXPECT_TRUE(rows->rows[0].read_only);
@@ -233,8 +232,8 @@ TEST_F(RightsTest, WhoHasWhatIsNotForHimAnyMoreIsNamed) {
   const SessionId browses = Open(kReader);
   ASSERT_TRUE(broker().ExportCatalogue(browses, "team").ok());
   ASSERT_TRUE(broker().ExportHolds(browses, "team").ok());
-  const SessionId rings = Open(kReader);
-  ASSERT_TRUE(broker().OpenRing(rings, "team").ok());
+  const SessionId queues = Open(kReader);
+  ASSERT_TRUE(broker().OpenQueueOf(queues, "team").ok());
   const SessionId receives = Open(kReader);
   ASSERT_TRUE(broker().OpenChannel(receives, {"team", "c", ChannelRole::kReceiver, 0}).ok());
   const SessionId writes = Open(kReader);
@@ -243,10 +242,10 @@ TEST_F(RightsTest, WhoHasWhatIsNotForHimAnyMoreIsNamed) {
   EXPECT_THAT(broker().AdoptNamespaces().without_right, testing::IsEmpty());
 
   config_.namespaces["team"].access[1].right = Right::kRead;
-  EXPECT_THAT(broker().AdoptNamespaces().without_right, testing::UnorderedElementsAre(rings, receives, writes));
+  EXPECT_THAT(broker().AdoptNamespaces().without_right, testing::UnorderedElementsAre(queues, receives, writes));
   config_.namespaces["team"].access.pop_back();
   const auto adopted = broker().AdoptNamespaces();
-  EXPECT_THAT(adopted.without_right, testing::UnorderedElementsAre(leases, browses, rings, receives, writes));
+  EXPECT_THAT(adopted.without_right, testing::UnorderedElementsAre(leases, browses, queues, receives, writes));
   EXPECT_EQ(adopted.withdrawn, 0u);
   EXPECT_FALSE(broker().OwnerOf(idle, "team", Right::kRead).ok());
   EXPECT_THAT(Listed(writer), testing::ElementsAre("team/a"));

@@ -203,13 +203,13 @@ TEST(CodecTest, ReadingWithoutCalls) {
   EXPECT_EQ(table.part(), v1::BrowseRequest::CATALOGUE);
   EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kHolds)).part(),
             v1::BrowseRequest::HOLDS);
-  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kRing)).part(),
-            v1::BrowseRequest::RING);
-  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kBell)).part(),
-            v1::BrowseRequest::BELL);
-  const auto ring = Parsed<v1::MappedRequest>(codec::EncodeRingMapped());
-  EXPECT_EQ(ring.arena(), 0u);
-  EXPECT_TRUE(ring.ring());
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kQueueRequests)).part(),
+            v1::BrowseRequest::QUEUE_REQUESTS);
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kQueueCompletions)).part(),
+            v1::BrowseRequest::QUEUE_COMPLETIONS);
+  const auto queue = Parsed<v1::MappedRequest>(codec::EncodeQueueMapped());
+  EXPECT_EQ(queue.arena(), 0u);
+  EXPECT_TRUE(queue.queue());
   const auto mapped = Parsed<v1::MappedRequest>(codec::EncodeHoldsMapped("n"));
   EXPECT_EQ(mapped.arena(), 0u);
   EXPECT_EQ(mapped.holds_of(), "n");

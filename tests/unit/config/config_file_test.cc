@@ -266,8 +266,8 @@ TEST_F(ConfigFileTest, ALimitOutOfItsRangeIsRefusedWhereItStands) {
   EXPECT_EQ(Refusal(), path() + ":2:1: limit frame_bytes_max: 4095 is not between 4096 and 65536");
   Write("[limits]\nticket_lifetime = '0s'\n");
   EXPECT_EQ(Refusal(), path() + ":2:1: limit ticket_lifetime: must be more than 0");
-  Write("[limits]\nrings_per_uid = 0\nrequest_timeout_max = 0\n");
-  EXPECT_EQ(Good().limits.rings_per_uid, 0u);
+  Write("[limits]\nsession_queues_per_uid = 0\nrequest_timeout_max = 0\n");
+  EXPECT_EQ(Good().limits.session_queues_per_uid, 0u);
 }
 
 // What people write down who know the settings by name, in the words that the table does not print.

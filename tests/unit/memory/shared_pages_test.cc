@@ -13,7 +13,7 @@
 #include <string>
 
 #include "daemon/memory/holds.h"
-#include "daemon/memory/ring.h"
+#include "daemon/memory/session_queue.h"
 
 namespace arraybridge {
 namespace {
@@ -98,15 +98,14 @@ TEST(SharedPagesTest, CostNoDescriptorOnceTheirFileIsClosedAndNoMemoryOnceTheyHa
   EXPECT_EQ(Mappings("arraybridge-test"), 0);
 }
 
-TEST(SharedPagesTest, APublishRingAndAPageOfHoldsCloseTheirFilesWhenTheyAreMapped) {
+TEST(SharedPagesTest, ASessionQueueAndAPageOfHoldsCloseTheirFilesWhenTheyAreMapped) {
   const int64_t before = Descriptors();
-  const auto ring = *PublishRing::Create();
+  const auto queue = *SessionQueue::Create(1);
   const auto holds = *HoldsPage::Create();
   EXPECT_EQ(Descriptors(), before + 3);
   EXPECT_TRUE(holds->Export().ok());
-  ASSERT_TRUE(ring->Seal().ok() && holds->Seal().ok() && holds->Seal().ok());
-  EXPECT_EQ(Descriptors(), before + 1) << "the Bell's: who asks for it may ask later";
-  EXPECT_TRUE(ring->ExportBell().ok());
+  ASSERT_TRUE(queue->Seal([] {}).ok() && holds->Seal().ok() && holds->Seal().ok());
+  EXPECT_EQ(Descriptors(), before);
   EXPECT_EQ(holds->Export().status().reason(), "HOLDS_MAPPED");
   EXPECT_EQ(holds->page().version, holds::kVersion);
 }

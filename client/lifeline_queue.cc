@@ -1,0 +1,246 @@
+// Requests that go through the session's queue: from the moment that the broker takes them there, all do.
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "client/codec.h"
+#include "client/lifeline.h"
+#include "proto/boundary/pause.h"
+
+namespace arraybridge {
+namespace {
+
+using session_queue::Format;
+using std::chrono::steady_clock;
+
+constexpr uint32_t kCallsBefore = 16;     // a process that asks once needs no pages
+constexpr unsigned kPausesPerYield = 64;  // about two microseconds: longer than most answers take
+
+uint8_t FlagsOf(const FrameHeader& header) {
+  uint8_t flags = 0;
+  if ((header.flags & kFrameNoReply) != 0) flags |= session_queue::kUnwaited;
+  if ((header.flags & kFrameDeadline) != 0) flags |= session_queue::kDeadline;
+  if ((header.flags & kFrameProgress) != 0) flags |= session_queue::kProgress;
+  return flags;
+}
+
+}  // namespace
+
+void Lifeline::CountCall() {
+  if (calls_.load(std::memory_order_relaxed) > kCallsBefore) return;
+  if (calls_.fetch_add(1, std::memory_order_relaxed) == kCallsBefore) WantQueue();
+}
+
+// What a busy broker does not take now is not asked again: the socket does as well. The broker answers in order.
+void Lifeline::WantQueue() {
+  if (!queue_offered_ || queue_asked_.exchange(true, std::memory_order_relaxed)) return;
+  const Status asked = Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueueRequests),
+                           [this](Result<Answer> answer) { HaveRequests(std::move(answer)); });
+  if (!asked.ok()) return;
+  static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueueCompletions),
+                        [this](const Result<Answer>& answer) { HaveCompletions(answer); }));
+}
+
+void Lifeline::HaveRequests(Result<Answer> answer) {
+  if (answer.ok()) queue_requests_ = std::move(answer->descriptor);
+}
+
+void Lifeline::HaveCompletions(const Result<Answer>& answer) {
+  const UniqueFd requests = std::move(queue_requests_);
+  if (!answer.ok() || !requests.valid()) return;
+  auto mapped = QueuePages::Map(requests, answer->descriptor);
+  if (!mapped.ok()) return;
+  mapped_queue_ = *std::move(mapped);
+  static_cast<void>(Ask(Verb::kMapped, codec::EncodeQueueMapped(), [this](const Result<Answer>& sealed) {
+    // Under the lock: a frame that nobody waits for is sent before this, or goes through the queue.
+    const MutexLock lock(mutex_);
+    if (sealed.ok()) queue_.store(mapped_queue_.get(), std::memory_order_release);
+  }));
+}
+
+Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
+                                     const Late& late) {
+  // On several processors the daemon alone judges whether to yield: its yields are what costs there.
+  const bool skip = alone_ && backoff_.SkipTurn();
+  const uint8_t backed_off = skip || spin_.count() == 0 ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
+  const auto submitted = Submit(queue, {waiter.header, backed_off, payload, deadline, &waiter});
+  if (!submitted.ok()) return submitted.status();
+  Turn turn{steady_clock::now(), completed_.load(std::memory_order_relaxed)};
+  const bool kept_away = !skip && !Spin(queue, waiter, turn) && queue.taken() < *submitted;
+  const bool done = waiter.done.load(std::memory_order_acquire);
+  if (done && !has_late_.load(std::memory_order_relaxed)) return *std::move(waiter.answer);
+  MutexLock lock(mutex_);
+  RunLate();
+  auto answer = Await(waiter, deadline, late);
+  if (kept_away) NoteTurn(turn, steady_clock::now());
+  // A daemon that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
+  const bool has_ended = !waiter.answer && lost() && lost_by_broker_;
+  if (!has_ended || queue_.load() != &queue || queue.taken() >= *submitted) return answer;
+  return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+}
+
+// Where the queue is full, or the socket for a request that is too long for it, waits until the deadline.
+Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
+  if (request.payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(request.payload.size());
+  const bool is_long = request.payload.size() > Format::kPayloadBytesMax;
+  const std::string_view payload = is_long ? std::string_view() : request.payload;
+  const uint64_t slots = spsc::SlotsOf<Format>(Format::WordsOfPayload(payload.size()));
+  uint64_t end = 0;
+  bool doorbell_is_due = false;
+  {
+    MutexLock lock(mutex_);
+    for (;;) {
+      const bool has_pages = queue_.load(std::memory_order_relaxed) == &queue;  // not in a forked child
+      if (has_pages && queue.completions.HasEntry()) Reap(queue);
+      if (!has_pages || lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+      auto sent = SendOutcome::kAgain;
+      const bool has_room = queue.requests.HasRoom(slots);
+      if (queue.requests.broken()) Lose(Unavailable("the broker counts requests that were never made"));
+      if (has_room) sent = is_long ? SendQueued(request) : SendOutcome::kSent;
+      if (sent == SendOutcome::kSent) break;
+      if (sent != SendOutcome::kAgain) LoseByBroker(Unavailable("the connection to the broker is lost"));
+      if (lost()) continue;
+      AB_RETURN_IF_ERROR(AwaitRoom(queue, has_room ? 0 : slots, request.deadline));
+    }
+    auto flags = static_cast<uint8_t>(FlagsOf(request.header) | request.flags);
+    if (is_long) flags |= session_queue::kOnSocket;
+    const session_queue::Header header{.verb = static_cast<uint8_t>(request.header.verb),
+                                       .flags = flags,
+                                       .bytes = 0,
+                                       .status = request.header.status,
+                                       .id = request.header.request};
+    const uint64_t words = session_queue::Encode(header, payload, entry_);
+    if (request.waiter != nullptr) request.waiter->next = std::exchange(waiting_, request.waiter);
+    queue.requests.Write({entry_.data(), words});
+    end = queue.requests.filled();
+    doorbell_is_due = queue.doorbell.IsDue();
+  }
+  if (doorbell_is_due) SendDoorbell(queue, request.deadline);
+  return end;
+}
+
+// The frame first: then it is there when the daemon comes to the entry that stands for it. The lock keeps frames and
+// entries in the same order.
+SendOutcome Lifeline::SendQueued(const Request& request) {
+  FrameHeader header = request.header;
+  header.flags |= kFrameQueued;
+  return SendFrame(socket_.get(), header, request.payload, -1, false);
+}
+
+// A daemon that does not take it now has frames of ours to read, and is awake.
+void Lifeline::SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) {
+  const FrameHeader header{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
+  if (SendFrameUntil(header, {}, deadline).ok()) return;
+  MutexLock lock(mutex_);
+  queue.doorbell.Repeat();
+}
+
+Status Lifeline::AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) {
+  if (!deadline) return DeadlineExceeded("the broker has not taken earlier requests");
+  if (slots == 0) {  // of the socket
+    mutex_.unlock();
+    Status writable = AwaitWritable(*deadline);
+    mutex_.lock();
+    return writable;
+  }
+  const Status waited = ReadUntilRoom(queue, slots, *deadline);
+  if (waited.ok() || waited.code() == Code::kCancelled) return waited;
+  return DeadlineExceeded("the broker takes no request in time");
+}
+
+// All completions that stand in the queue go to the threads that wait for them.
+void Lifeline::Reap(QueuePages& queue) {
+  bool any = false;
+  for (; !lost() && queue.completions.Copy(entry_) != 0; any = true) {
+    queue.completions.Take();
+    completed_.fetch_add(1, std::memory_order_relaxed);
+    const session_queue::Header header = session_queue::HeaderOf(entry_);
+    const std::string_view payload = session_queue::PayloadOf(entry_);
+    if ((header.flags & session_queue::kOnSocket) != 0) {
+      if (Waiter* const waiter = FindWaiter(header.id)) waiter->on_socket.store(true, std::memory_order_release);
+      continue;
+    }
+    if ((header.flags & session_queue::kUnwaited) != 0) {
+      failed_.push_back({header.id, codec::DecodeError(header.status, payload)});
+      if (failed_.size() > Format::kSlots) Lose(Unavailable("the broker refused publishes that were never made"));
+      continue;
+    }
+    const bool wanted = (header.flags & session_queue::kMemoryWanted) != 0;
+    Frame frame;
+    frame.header = {header.verb, wanted ? uint16_t{kFrameMemoryWanted} : uint16_t{0}, header.status, header.id};
+    frame.payload = payload;
+    Deliver(frame);
+  }
+  if (queue.completions.broken()) Lose(Unavailable("the broker wrote a completion that cannot be"));
+  if (any && followers_ > 0) changed_.NotifyAll();
+  // The daemon may have stopped for want of room for completions.
+  if (!any || queue.taken() == queue.requests.filled() || !queue.doorbell.IsDue()) return;
+  const FrameHeader header{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
+  if (SendFrame(socket_.get(), header, {}, -1, false) != SendOutcome::kSent) queue.doorbell.Repeat();
+}
+
+// Looks for the answer, yielding, for as long as it is cheaper than to sleep. Whether it has come, or is on the socket.
+bool Lifeline::Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) {
+  for (auto now = turn.begun;;) {
+    for (unsigned i = 0; i < (alone_ ? 1 : kPausesPerYield); ++i) {
+      if (queue.completions.HasEntry() && mutex_.try_lock()) {
+        Reap(queue);
+        mutex_.unlock();
+      }
+      if (waiter.done.load(std::memory_order_acquire)) return NoteTurn(turn, now), true;
+      if (waiter.on_socket.load(std::memory_order_acquire) || lost()) return true;
+      if (!alone_) Pause();
+    }
+    // After a look: one yield may have taken milliseconds.
+    if (now - turn.begun >= spin_) return false;
+    ::sched_yield();
+    now = steady_clock::now();
+  }
+}
+
+// Of the session, not of the thread: a thread that waits for its siblings' answers is not kept from the processor by
+// others, and a gap in which several of them waited counts once.
+void Lifeline::NoteTurn(const Turn& turn, Deadline now) {
+  if (!alone_) return;
+  const auto answers = static_cast<int64_t>(completed_.load(std::memory_order_relaxed) - turn.completed);
+  const auto each = (now - turn.begun) / std::max<int64_t>(1, answers);
+  if (each > SpinBackoff::kShort) {
+    if (turn.begun.time_since_epoch().count() < noted_until_.load(std::memory_order_relaxed)) return;
+    noted_until_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+  backoff_.Waited(each);
+}
+
+// The last look happens with the lock, under which answers are delivered: what another thread reaps it has delivered.
+bool Lifeline::MaySleep(QueuePages& queue) {
+  queue.doorbell.Announce();
+  ThreadFence(std::memory_order_seq_cst);
+  if (!queue.completions.HasEntry()) return true;
+  queue.doorbell.Wake();
+  Reap(queue);
+  return false;
+}
+
+Result<Lifeline::Submitted> Lifeline::SubmitPublish(std::string_view message) {
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr || message.size() > Format::kPayloadBytesMax) return FailedPrecondition("there is no queue");
+  const FrameHeader header{static_cast<uint16_t>(Verb::kPublish), kFrameNoReply, 0, next_request_.fetch_add(1)};
+  const auto end = Submit(*queue, {header, 0, message, std::nullopt, nullptr});
+  if (!end.ok()) return end.status();
+  return Submitted{header.request, *end};
+}
+
+Lifeline::Confirmed Lifeline::TakeConfirmed() {
+  Confirmed confirmed;
+  const MutexLock lock(mutex_);
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr) return confirmed;
+  confirmed.served = queue->served();  // before its failures are read: these stand there by then
+  if (confirmed.served > queue->requests.filled()) Lose(Unavailable("the broker served requests that were never made"));
+  if (queue->completions.HasEntry()) Reap(*queue);
+  confirmed.failed = std::exchange(failed_, {});
+  return confirmed;
+}
+
+}  // namespace arraybridge

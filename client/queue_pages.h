@@ -1,0 +1,42 @@
+// QueuePages are a session's queue as this process maps it (proto/boundary/layouts/session_queue.h): the page of
+// requests writable, the page of completions read-only. Not mapped in a forked child, which must not ask for its
+// parent.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "client/own_pages.h"
+#include "proto/boundary/layouts/session_queue.h"
+#include "proto/boundary/result.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// Thread-safe as its parts are.
+class QueuePages {
+ public:
+  // FAILED_PRECONDITION: another layout, or a file that could shrink. RESOURCE_EXHAUSTED: no address space.
+  static Result<std::unique_ptr<QueuePages>> Map(const UniqueFd& requests, const UniqueFd& completions);
+  QueuePages(const QueuePages&) = delete;
+  QueuePages& operator=(const QueuePages&) = delete;
+
+  // Slots of requests that the daemon has taken; of these, the slots of unwaited publishes that are dealt with.
+  uint64_t taken() const { return Load(theirs_.progress.taken, std::memory_order_acquire); }
+  uint64_t served() const { return Load(theirs_.progress.served, std::memory_order_acquire); }
+
+ private:
+  QueuePages(OwnPages own, OwnPages theirs);
+
+  const OwnPages own_pages_;
+  const OwnPages their_pages_;
+  session_queue::Page& own_;
+  const session_queue::Page& theirs_;
+
+ public:
+  spsc::Writer<session_queue::Format> requests;
+  spsc::Reader<session_queue::Format> completions;
+  spsc::Doorbell doorbell;
+};
+
+}  // namespace arraybridge

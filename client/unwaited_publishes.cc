@@ -1,0 +1,85 @@
+#include "client/unwaited_publishes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/arena.h"
+#include "client/session.h"
+
+namespace arraybridge {
+
+bool UnwaitedPublishes::Submit(Session& session, std::string_view message, std::string_view name,
+                               const std::shared_ptr<Placement::Range>& range) {
+  return Submit(session, message, {{}, std::string(name), range->arena->id, range->offset, range}, range->arena.get());
+}
+
+bool UnwaitedPublishes::Submit(Session& session, std::string_view message, std::string_view name, uint64_t arena,
+                               uint64_t offset) {
+  return Submit(session, message, {{}, std::string(name), arena, offset, {}}, nullptr);
+}
+
+bool UnwaitedPublishes::Submit(Session& session, std::string_view message, Sent sent, const WrittenArena* arena) {
+  Lifeline& lifeline = session.lifeline();
+  if (!lifeline.has_queue() || !lifeline.alive()) return false;
+  const MutexLock lock(mutex_);
+  ConfirmLocked(session);
+  // A publish that is submitted after the others were given up would be confirmed by nobody.
+  if (given_up_ || sent_.size() >= session_queue::Format::kSlots) return false;
+  if (arena != nullptr) session.written().HoldForBroker(*arena, sent.offset);
+  const auto submitted = lifeline.SubmitPublish(message);
+  if (!submitted.ok()) {
+    if (arena != nullptr) session.written().DropForBroker(sent.arena, sent.offset);
+    return false;
+  }
+  sent.submitted = *submitted;
+  sent_.push_back(std::move(sent));
+  submitted_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void UnwaitedPublishes::Confirm(Session& session) {
+  if (submitted_.load(std::memory_order_relaxed) == 0) return;
+  const MutexLock lock(mutex_);
+  ConfirmLocked(session);
+}
+
+void UnwaitedPublishes::ConfirmLocked(Session& session) {
+  if (sent_.empty()) return;
+  Lifeline::Confirmed confirmed = session.lifeline().TakeConfirmed();
+  failed_.insert(failed_.end(), confirmed.failed.begin(), confirmed.failed.end());
+  auto failed = failed_.begin();
+  for (; !sent_.empty() && sent_.front().submitted.end <= confirmed.served; sent_.pop_front()) {
+    const Sent& first = sent_.front();
+    while (failed != failed_.end() && failed->request < first.submitted.request) ++failed;
+    if (failed != failed_.end() && failed->request == first.submitted.request) Fail(session, first, failed->why);
+  }
+  failed_.erase(failed_.begin(), failed);
+  if (sent_.empty()) failed_.clear();
+}
+
+void UnwaitedPublishes::Fail(Session& session, const Sent& sent, const Status& why) {
+  session.written().DropForBroker(sent.arena, sent.offset);
+  if (const auto range = sent.range.lock()) range->published.store(false);
+  const std::string& because = why.reason();
+  errors_->Add(sent.name,
+               Status(why.code(), Concat(CodeName(why.code()), because.empty() ? "" : ", ", because), because));
+}
+
+void UnwaitedPublishes::GiveUp(Session& session, const Status& why) {
+  if (submitted_.load(std::memory_order_relaxed) == 0) return;
+  const MutexLock lock(mutex_);
+  given_up_ = true;
+  ConfirmLocked(session);
+  // Their bytes may be read yet: the arena goes with the session, and nobody carves it again.
+  for (const Sent& sent : sent_) errors_->Add(sent.name, why);
+  sent_.clear();
+}
+
+uint64_t UnwaitedPublishes::unconfirmed(Session& session) {
+  if (submitted_.load(std::memory_order_relaxed) == 0) return 0;
+  const MutexLock lock(mutex_);
+  ConfirmLocked(session);
+  return sent_.size();
+}
+
+}  // namespace arraybridge

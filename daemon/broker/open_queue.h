@@ -1,0 +1,21 @@
+// An OpenQueue is the queue of one session, and the namespace that its unwaited publishes go to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "daemon/broker/ids.h"
+#include "daemon/memory/session_queue.h"
+
+namespace arraybridge {
+
+struct OpenQueue {
+  SessionId session{};
+  std::optional<uint32_t> owner;  // the namespace's; none: the session may not write there
+  std::string ns;
+  std::shared_ptr<SessionQueue> queue;  // never null
+};
+
+}  // namespace arraybridge

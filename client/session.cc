@@ -10,13 +10,13 @@
 #include "client/arena.h"
 #include "client/capabilities.h"
 #include "client/taken_road.h"
+#include "proto/boundary/release_limit.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr size_t kClientNameMax = 64;
-constexpr size_t kNumbersPerMessage = 4096;  // ten bytes each at most: fits into a frame
 constexpr size_t kNotesPerMessage = 64;
 constexpr std::chrono::milliseconds kArenaIdle{5000};
 constexpr uint64_t kOwnArenaBytes = 16ull << 20;
@@ -54,16 +54,20 @@ std::chrono::milliseconds AheadOf(int64_t asked_ms, int64_t broker_ms, int64_t a
 
 codec::Release TakeMessage(codec::Release& release) {
   codec::Release message;
-  message.leases = TakeSome(release.leases, kNumbersPerMessage);
-  message.arenas = TakeSome(release.arenas, kNumbersPerMessage - message.leases.size());
-  message.unmapped = TakeSome(release.unmapped, kNumbersPerMessage - message.leases.size() - message.arenas.size());
+  size_t room = kReleaseNumbersMax;
+  const auto take = [&room](std::vector<uint64_t>& from) {
+    auto some = TakeSome(from, room);
+    room -= some.size();
+    return some;
+  };
+  message.done = take(release.done);
+  message.lost = take(release.lost);
+  message.leases = take(release.leases);
+  message.arenas = take(release.arenas);
+  message.unmapped = take(release.unmapped);
+  message.roads = take(release.roads);
   message.holds = std::exchange(release.holds, false);
   message.capabilities = std::exchange(release.capabilities, std::nullopt);
-  // Few: there are only so many events.
-  message.done = std::exchange(release.done, {});
-  message.lost = std::exchange(release.lost, {});
-  message.roads = TakeSome(
-      release.roads, kNumbersPerMessage - message.leases.size() - message.arenas.size() - message.unmapped.size());
   const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
   message.notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.notes.end()));
   release.notes.erase(some, release.notes.end());

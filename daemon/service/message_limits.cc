@@ -7,6 +7,7 @@
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
+#include "proto/boundary/release_limit.h"
 #include "proto/boundary/share_limits.h"
 
 namespace arraybridge {
@@ -182,17 +183,16 @@ Status CheckSend(const PublishAsked& asked) {
   return InvalidArgument("what is sent into a channel has no name, replaces nothing and is not sealed");
 }
 
-Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request) {
-  AB_RETURN_IF_ERROR(CheckCount("leases", static_cast<uint64_t>(request.leases_size()), "limits.leases_per_session",
-                                limits.leases_per_session));
-  AB_RETURN_IF_ERROR(CheckCount("arenas", static_cast<uint64_t>(request.arenas_size()), "limits.arenas_per_session",
-                                limits.arenas_per_session));
-  AB_RETURN_IF_ERROR(CheckCount("shares", static_cast<uint64_t>(request.done_size() + request.lost_size()),
-                                "limits.shares_per_namespace", limits.shares_per_namespace));
-  AB_RETURN_IF_ERROR(CheckCount("roads", static_cast<uint64_t>(request.roads_size()), "limits.frame_bytes_max",
-                                limits.frame_bytes_max));
-  return CheckCount("unmapped arenas", static_cast<uint64_t>(request.unmapped_size()), "limits.frame_bytes_max",
-                    limits.frame_bytes_max);
+Status CheckRelease(const v1::ReleaseRequest& request) {
+  uint64_t numbers = 0;
+  for (const int size : {request.leases_size(), request.arenas_size(), request.unmapped_size(), request.done_size(),
+                         request.lost_size(), request.roads_size()}) {
+    numbers += static_cast<uint64_t>(size);
+  }
+  if (numbers <= kReleaseNumbersMax) return Ok();
+  return InvalidArgument(numbers, " leases, arenas, shares and roads in one Release (at most ", kReleaseNumbersMax,
+                         "): give them back in several requests")
+      .Because("TOO_MANY");
 }
 
 Status CheckList(const Limits& limits, const v1::ListRequest& request) {

@@ -28,7 +28,7 @@ Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request);
 // Beside CheckPublish, of a Publish into a channel.
 Status CheckSend(const PublishAsked& asked);
-Status CheckRelease(const Limits& limits, const v1::ReleaseRequest& request);
+Status CheckRelease(const v1::ReleaseRequest& request);
 Status CheckList(const Limits& limits, const v1::ListRequest& request);
 
 }  // namespace arraybridge

@@ -9,6 +9,7 @@
 
 #include "daemon/service/messages.h"
 #include "proto/boundary/frame.h"
+#include "proto/boundary/release_limit.h"
 #include "tests/unit/service/asked.h"
 
 namespace arraybridge {
@@ -180,29 +181,25 @@ TEST(MessageLimitsTest, SharesAreCountedAndNamed) {
   ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "names_per_request");
 }
 
-TEST(MessageLimitsTest, ReleasesAndListsHaveLimits) {
-  Limits limits;
-  limits.leases_per_session = 2;
-  limits.arenas_per_session = 2;
+// The broker's lock is held for as long as all of them take.
+TEST(MessageLimitsTest, OneReleaseGivesBackSoMuch) {
   v1::ReleaseRequest release;
-  for (uint64_t i = 0; i < 3; ++i) release.add_leases(i);
-  ExpectRefused(CheckRelease(limits, release), "leases_per_session");
-  release.clear_leases();
-  for (uint64_t i = 0; i < 3; ++i) release.add_arenas(i);
-  ExpectRefused(CheckRelease(limits, release), "arenas_per_session");
-  release.clear_arenas();
-  limits.shares_per_namespace = 2;
+  for (uint64_t i = 0; i < kReleaseNumbersMax - 4; ++i) release.add_leases(i);
+  release.add_arenas(1);
+  release.add_unmapped(1);
   release.add_done(1);
-  release.add_done(2);
-  EXPECT_TRUE(CheckRelease(limits, release).ok());
-  release.add_lost(3);
-  ExpectRefused(CheckRelease(limits, release), "3 shares in one request (limits.shares_per_namespace 2)");
-  release.Clear();
-  for (uint64_t i = 0; i <= limits.frame_bytes_max; ++i) release.add_unmapped(i);
-  ExpectRefused(CheckRelease(limits, release), "unmapped arenas");
-  release.Clear();
-  for (uint64_t i = 0; i <= limits.frame_bytes_max; ++i) release.add_roads(i);
-  ExpectRefused(CheckRelease(limits, release), "roads");
+  release.add_lost(1);
+  EXPECT_TRUE(CheckRelease(release).ok());
+  release.add_roads(1);
+  ExpectRefused(CheckRelease(release), "1025 leases, arenas, shares and roads in one Release (at most 1024)");
+  EXPECT_EQ(CheckRelease(release).reason(), "TOO_MANY");
+  release.clear_leases();
+  EXPECT_TRUE(CheckRelease(release).ok());
+  for (uint64_t i = 0; i <= kReleaseNumbersMax; ++i) release.add_unmapped(i);
+  EXPECT_FALSE(CheckRelease(release).ok());
+}
+
+TEST(MessageLimitsTest, ListsHaveLimits) {
   v1::ListRequest list;
   list.set_name_prefix(std::string(kLimits.name_bytes_max + 1, 'n'));
   ExpectRefused(CheckList(kLimits, list), "name_bytes_max");

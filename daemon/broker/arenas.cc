@@ -7,6 +7,13 @@
 #include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
+namespace {
+
+// Ranges looked at with the lock held once; the next call goes on. A client that gives back only what it carves no more
+// never has one that is looked at in vain.
+constexpr uint64_t kReturnedAtOnce = 1024;
+
+}  // namespace
 
 // Limits that waiting does not lift.
 Result<Broker::State::Served> Broker::State::ServedFor(SessionId session, const AllocateCall& call) const {
@@ -217,7 +224,7 @@ std::vector<RangeOfArena> Broker::TakeReturned(SessionId session, size_t most) {
   Session* const found = state.FindSession(session);
   if (found == nullptr) return {};
   std::vector<RangeOfArena> taken;
-  while (taken.size() < most && !found->returned.empty()) {
+  for (uint64_t left = kReturnedAtOnce; taken.size() < most && left > 0 && !found->returned.empty(); --left) {
     // It may have given the arena back since: then it is carved no more.
     if (state.FindWritable(*found, found->returned.front().arena) != nullptr) taken.push_back(found->returned.front());
     found->returned.pop_front();

@@ -183,6 +183,24 @@ TEST_F(ReclaimTest, RangesThatNobodyTakesAreBounded) {
   EXPECT_EQ(broker().TakeReturned(session, 99).size(), 3u);
 }
 
+// A client that gives back an arena with ranges that it has not heard of leaves them in the list.
+TEST_F(ReclaimTest, RangesOfArenasThatWereGivenBackAreSkippedSomeAtATime) {
+  const auto session = Open();
+  const auto old = Arena(session);
+  for (int i = 0; i < 5000; ++i) {
+    Publish(session, old, "a");
+    ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
+  }
+  GiveBack(session, old);
+  const auto arena = Arena(session);
+  Publish(session, arena, "b");
+  ASSERT_TRUE(Withdraw(session, {{.name = "b"}}).ok());
+  EXPECT_TRUE(broker().TakeReturned(session, 9).empty()) << "more than one call looks at";
+  size_t taken = 0;
+  for (int calls = 0; calls < 5 && taken == 0; ++calls) taken = broker().TakeReturned(session, 9).size();
+  EXPECT_EQ(taken, 1u);
+}
+
 TEST_F(ReclaimTest, TheEndOfAReaderReturnsRangesToTheWriter) {
   const auto maker = Open();
   const auto reader = Open();

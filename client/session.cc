@@ -9,6 +9,7 @@
 
 #include "client/arena.h"
 #include "client/capabilities.h"
+#include "client/clock_offset.h"
 #include "client/taken_road.h"
 #include "proto/boundary/release_limit.h"
 #include "proto/boundary/text.h"
@@ -20,6 +21,7 @@ constexpr size_t kClientNameMax = 64;
 constexpr size_t kNotesPerMessage = 64;
 constexpr std::chrono::milliseconds kArenaIdle{5000};
 constexpr uint64_t kOwnArenaBytes = 16ull << 20;
+constexpr int kClockReadings = 3;
 
 std::vector<uint64_t> TakeSome(std::vector<uint64_t>& from, size_t most) {
   const size_t count = std::min(from.size(), most);
@@ -45,11 +47,18 @@ int64_t ClockMs() {
   return std::chrono::floor<std::chrono::milliseconds>(now).count();
 }
 
-// Of the broker's clock, read between the two. Where that is not possible it is the clock of another time namespace:
-// then rather a little too few, since a request that is refused too early is only asked again.
-std::chrono::milliseconds AheadOf(int64_t asked_ms, int64_t broker_ms, int64_t answered_ms) {
-  if (asked_ms <= broker_ms && broker_ms <= answered_ms) return {};
-  return std::chrono::milliseconds(broker_ms - answered_ms);
+// Reads the broker's clock again until the offset is close enough. A reading that fails is left out: the next request
+// meets what it failed of.
+ClockOffset ReadClock(Lifeline& lifeline, ClockOffset offset, Deadline deadline) {
+  for (int more = kClockReadings - 1; more > 0 && !offset.is_close(); --more) {
+    const int64_t asked_ms = ClockMs();
+    const auto answer = lifeline.Call(Verb::kGetServerInfo, {}, deadline);
+    const int64_t answered_ms = ClockMs();
+    const auto server = answer.ok() ? codec::DecodeServer(answer->payload) : answer.status();
+    if (!server.ok()) break;
+    offset.Note(asked_ms, static_cast<int64_t>(server->clock_ms), answered_ms);
+  }
+  return offset;
 }
 
 codec::Release TakeMessage(codec::Release& release) {
@@ -94,7 +103,9 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, s
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
   if (opened->server.clock_ms != 0) {
-    (*lifeline)->StateDeadlines(AheadOf(asked_ms, static_cast<int64_t>(opened->server.clock_ms), answered_ms));
+    ClockOffset offset;
+    offset.Note(asked_ms, static_cast<int64_t>(opened->server.clock_ms), answered_ms);
+    if (const auto ahead = ReadClock(**lifeline, offset, deadline).ahead()) (*lifeline)->StateDeadlines(*ahead);
   }
   (*lifeline)->ObserveLate([outcomes, nonce = (*lifeline)->nonce()](uint64_t request, Verb verb, const auto& late) {
     outcomes->Answered({nonce, request}, verb, late);

@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
 #include <set>
 
 #include "arraybridge/v1/broker.pb.h"
+#include "client/clock_offset.h"
 #include "proto/boundary/release_limit.h"
 #include "tests/unit/client/quiet_session.h"
 
 namespace arraybridge {
 namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 std::vector<uint64_t> NumbersFrom(uint64_t first, size_t count) {
   std::vector<uint64_t> numbers(count);
@@ -41,6 +46,97 @@ TEST(SessionTest, WhatIsGivenBackComesInMessagesThatTheBrokerTakes) {
   EXPECT_EQ(leases.size(), 3 * kReleaseNumbersMax);
   EXPECT_EQ(done.size(), kReleaseNumbersMax + 1);
   EXPECT_EQ(others, 12u);
+}
+
+// A broker in another time namespace. Its first answers reach the client late, as if that was stopped meanwhile.
+class OtherClock {
+ public:
+  static constexpr milliseconds kAhead{3'600'000};
+
+  explicit OtherClock(int late) : late_(late) {
+    std::string folder = ::testing::TempDir() + "/clockXXXXXX";
+    directory_ = ::mkdtemp(folder.data());
+    const std::string path = directory_ + "/lifeline.sock";
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    EXPECT_LT(path.size(), sizeof name.sun_path);
+    path.copy(name.sun_path, path.size());
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~OtherClock() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+    std::filesystem::remove_all(directory_);
+  }
+  OtherClock(const OtherClock&) = delete;
+  OtherClock& operator=(const OtherClock&) = delete;
+
+  static int64_t ReadAt(steady_clock::time_point at) {
+    return std::chrono::floor<milliseconds>((at + kAhead).time_since_epoch()).count();
+  }
+  // The header of a List for which its caller waits until `deadline`.
+  FrameHeader HearList(steady_clock::time_point deadline) {
+    auto opened = Session::Open({.address = directory_, .spin = {}}, Reaper::Make(BurySessionRemains),
+                                std::make_shared<MapperTable>(std::vector<std::unique_ptr<MemoryMapper>>()),
+                                std::make_shared<LateErrors>(), std::make_shared<Outcomes>(), deadline);
+    EXPECT_TRUE(opened.ok()) << opened.status().ToString();
+    EXPECT_TRUE((*opened)->Call(Verb::kList, {}, deadline).ok());
+    return list_;
+  }
+  int readings() const { return readings_; }
+
+ private:
+  void Serve() {
+    const UniqueFd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::vector<std::byte> buffer(kFrameBytesMax);
+    Frame frame;
+    while (client.valid() && ReceiveFrame(client.get(), buffer, true, &frame) == ReceiveOutcome::kFrame) {
+      const FrameHeader header{frame.header.verb, 0, 0, frame.header.request};
+      EXPECT_EQ(SendFrame(client.get(), header, AnswerTo(frame.header), -1, true), SendOutcome::kSent);
+    }
+  }
+  std::string AnswerTo(const FrameHeader& asked) {
+    if (Verb{asked.verb} == Verb::kList) {
+      list_ = asked;
+      return {};
+    }
+    v1::GetServerInfoResponse info;
+    info.set_clock_ms(static_cast<uint64_t>(ReadAt(steady_clock::now())));
+    // So long the client does not hear what is on its way.
+    if (++readings_ <= late_) std::this_thread::sleep_for(milliseconds(300));
+    if (Verb{asked.verb} == Verb::kGetServerInfo) return info.SerializeAsString();
+    v1::OpenSessionResponse opened;
+    opened.set_protocol(kProtocolVersion);
+    *opened.mutable_server() = std::move(info);
+    return opened.SerializeAsString();
+  }
+
+  const int late_;
+  const UniqueFd listener_{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  std::string directory_;
+  std::atomic<int> readings_{0};
+  FrameHeader list_{};
+  std::thread thread_;
+};
+
+TEST(SessionTest, AClockThatWasHeardLateIsReadAgain) {
+  OtherClock broker(1);
+  const auto deadline = steady_clock::now() + std::chrono::minutes(1);
+  const FrameHeader list = broker.HearList(deadline);
+  EXPECT_GE(broker.readings(), 2);
+  // On a machine so slow that no reading was close it states no deadline.
+  if ((list.flags & kFrameDeadline) == 0) return;
+  const auto too_early = static_cast<int32_t>(DeadlineOnWire(OtherClock::ReadAt(deadline)) - list.status);
+  EXPECT_GE(too_early, 0) << "the broker would begin it when nobody waits any more";
+  EXPECT_LE(too_early, ClockOffset::kCloseMs + 1);
+}
+
+TEST(SessionTest, RequestsStateNoDeadlineOnAClockThatIsNotKnown) {
+  OtherClock broker(99);
+  EXPECT_EQ(broker.HearList(steady_clock::now() + std::chrono::minutes(1)).flags & kFrameDeadline, 0);
+  EXPECT_EQ(broker.readings(), 3) << "it does not ask for ever";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The Broker's verbs on sessions, and the lookups of all its verbs. Other verbs are in arenas.cc, shares.cc,
-// channels.cc, rings.cc, roads.cc and listing.cc; reclaim.cc has the ends of all of them.
+// channels.cc, session_queues.cc, roads.cc and listing.cc; reclaim.cc has the ends of all of them.
 #include <algorithm>
 #include <set>
 #include <utility>

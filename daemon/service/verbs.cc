@@ -1,12 +1,14 @@
 #include "daemon/service/verbs.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "daemon/service/message_limits.h"
 #include "daemon/service/messages.h"
 #include "daemon/service/share_wire.h"
+#include "proto/boundary/failpoint.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -14,7 +16,8 @@ namespace {
 
 // How soon to ask again for memory of which nobody tells that it came back.
 constexpr std::chrono::milliseconds kUntoldMemoryLook{100};
-constexpr size_t kReturnedMax = 64;  // ranges that one answer brings back
+constexpr size_t kReturnedMax = 64;                     // ranges that one answer brings back
+constexpr std::chrono::milliseconds kLateAnswer{4000};  // of the failpoint: longer than its test's clients wait
 
 std::span<const uint8_t> Octets(std::string_view bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
@@ -122,6 +125,7 @@ Result<Answer<v1::PublishResponse>> Verbs::Publish(const Caller& caller, const P
   ServeQueued(caller.session, asked.ns);
   auto published = Enter(caller.session, asked);
   if (!published.ok()) return published.status();
+  if (asked.fence_kind != 0 && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
   if (line_.waits_for_names()) TellWhoWaitsFor(caller.session, asked.ns, published->name);
   if (asked.replace) Reclaim();  // the name's former bytes may be nobody's now
   return Told(caller, *std::move(published));
@@ -160,7 +164,7 @@ Status Verbs::OfferAnew(const Caller& caller, const v1::ClientCapabilities& capa
 }
 
 Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v1::ReleaseRequest& request) {
-  AB_RETURN_IF_ERROR(CheckRelease(config_.limits, request));
+  AB_RETURN_IF_ERROR(CheckRelease(request));
   AB_RETURN_IF_ERROR(CheckCapabilities(request.capabilities()));
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));

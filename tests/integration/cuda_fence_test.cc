@@ -173,6 +173,23 @@ TEST_F(FenceTest, APublishThatComesTooLateIsNotServed) {
   EXPECT_EQ(pending, "0");
 }
 
+class LateAnswerTest : public FenceTest {
+ protected:
+  // The daemon publishes what has an event, and answers when its caller has given up.
+  LateAnswerTest() : FenceTest((::setenv("ARRAYBRIDGE_FAILPOINT", "late_answer:error", 1), "")) {
+    ::unsetenv("ARRAYBRIDGE_FAILPOINT");
+  }
+};
+
+// The broker has the share, and only its maker can say when the bytes have come.
+TEST_F(LateAnswerTest, AMakerThatDidNotWaitForTheAnswerLooksAfterItsShareAllTheSame) {
+  const auto writer = Client("");
+  const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
+  EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
+  EXPECT_EQ(Do(reader, "get frame"), "77") << "it waits until the bytes are said to be there";
+  WaitUntil(writer, "pending", "0");
+}
+
 // What is still being written is given to nobody else, whoever withdraws it.
 TEST_F(FenceTest, BytesOnTheirWayAreNotWrittenOver) {
   const auto writer = Client("held");

@@ -42,6 +42,7 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "acquire_64mib": ("acquire 64 MiB", "us", "<= 1.35 x ping-pong"),
     "acquire_1gib": ("acquire 1 GiB", "us", "<= 1.35 x ping-pong"),
     "acquire_first": ("new client: connect, descriptor, map, first byte", "us", "reported against connect + 3 ping-pongs"),
+    "attach_first_1gib": ("the same, 1 GiB, until its first byte is read", "us", "<= 1.5 x (connect + one ping-pong + mmap)"),
     "get_numpy": ("get 1 MiB from Python, untouched view, NumPy", "us", "<= 1 x (C++ acquire + 10 us + import); >= 5 x torch re-send"),
     "get_torch": ("the same, PyTorch (a copy-on-write mapping of its own)", "us", "as get_numpy"),
     "get_jax": ("the same, JAX", "us", "as get_numpy"),

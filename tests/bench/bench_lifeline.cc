@@ -124,13 +124,15 @@ void PutSmall(const Arguments& arguments, Echo& echo, int rounds) {
   Print("put_4kib", {{"floor", times[0]}, {"value", times[1]}});
 }
 
+void PublishEmpty(Broker& writer, const std::string& name, uint64_t size) {
+  const ArraySpec spec{{2, 32, 1}, "float32", {static_cast<int64_t>(size / 4)}, {}, 0};
+  const Placement placed = Must(writer.Empty({&spec, 1}));
+  Must(writer.Publish(placed, {.name = name, .replace = true, .sealed = false, .structure = {}, .metadata = {}}));
+}
+
 void AcquireOf(const Arguments& arguments, Echo& echo, int rounds, const std::string& id, uint64_t size) {
   Broker writer = Connect(arguments);
-  {
-    const ArraySpec spec{{2, 32, 1}, "float32", {static_cast<int64_t>(size / 4)}, {}, 0};
-    const Placement placed = Must(writer.Empty({&spec, 1}));
-    Must(writer.Publish(placed, {.name = id, .replace = true, .sealed = false, .structure = {}, .metadata = {}}));
-  }
+  PublishEmpty(writer, id, size);
   Broker reader = Connect(arguments);
   const ShareRef ref{.name = id, .id = 0, .generation = 0};
   const Acquired kept = Must(reader.Acquire(ref));  // the arena is mapped and stays mapped
@@ -165,6 +167,38 @@ void AcquireFirst(const Arguments& arguments, int rounds) {
   Print("acquire_first", {{"floor", times[0]}, {"value", times[1]}});
 }
 
+// The same of 1 GiB, until its first byte is read: what ends the connection again is not measured.
+void AttachFirst(const Arguments& arguments, int rounds) {
+  const uint64_t size = 1024 * kMiB;
+  Broker writer = Connect(arguments);
+  PublishEmpty(writer, "attached", size);
+  const ShareRef ref{.name = "attached", .id = 0, .generation = 0};
+  AwaitQuiet(writer);
+  const UniqueFd file(::memfd_create("floor", MFD_CLOEXEC));
+  if (!file.valid() || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0) Fail("memfd");
+  std::vector<double> values, floors;
+  for (int i = 0; i < 3 * rounds; ++i) {
+    double start = NowMicroseconds();
+    {
+      Echo echo(arguments.Text("echo"));
+      echo.PingPong(kRequestBytes, kAnswerBytes);
+      void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+      if (data == MAP_FAILED) Fail("mmap");
+      static_cast<void>(*static_cast<const volatile char*>(data));
+      floors.push_back(NowMicroseconds() - start);
+      ::munmap(data, size);
+    }
+    start = NowMicroseconds();
+    Broker reader(
+        {.address = arguments.Text("address"), .ns = "bench", .timeout = std::chrono::seconds(30), .client = "bench"});
+    const Acquired got = Must(reader.Acquire(ref));
+    static_cast<void>(*static_cast<const volatile char*>(got.views[0].data));
+    values.push_back(NowMicroseconds() - start);
+  }
+  Print("attach_first_1gib", {{"floor", Median(floors)}, {"value", Median(values)}});
+  Must(writer.Withdraw(ref));
+}
+
 }  // namespace
 }  // namespace arraybridge::bench
 
@@ -183,4 +217,5 @@ int main(int argc, char** argv) {
     if (wanted(id)) AcquireOf(arguments, echo, rounds, id, size);
   }
   if (wanted("acquire_first")) AcquireFirst(arguments, rounds);
+  if (wanted("attach_first_1gib")) AttachFirst(arguments, rounds);
 }

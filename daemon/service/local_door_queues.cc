@@ -13,7 +13,7 @@ constexpr int kRequestsPerTurnMax = 64;  // of one queue
 constexpr size_t kPolledMax = 32;        // queues; the sessions of the others send a doorbell for each request
 constexpr int kQuietTurnsMax = 1024;     // of the loop, after which a queue is polled no more
 constexpr int kPauses = 32;              // about a microsecond
-constexpr int kDoorbellsMax = 16;        // before the frame that an entry stands for
+constexpr int kFramesBeforeMax = 64;     // before the one that an entry stands for
 
 bool HasRequest(const Lifeline& line) { return line.queue()->queue->HasRequest(); }
 

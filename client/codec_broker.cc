@@ -4,275 +4,105 @@
 namespace arraybridge::codec {
 namespace {
 
-void ParseLimits(Reader reader, Limits& limits) {
-  while (reader.next()) {
-    switch (reader.tag_and_type()) {
-      case Varint(1):
-        limits.share.frame_bytes_max = reader.get_uint64();
-        break;
-      case Varint(2):
-        limits.share.name_bytes_max = reader.get_uint64();
-        break;
-      case Varint(3):
-        limits.share.arrays_per_share_max = reader.get_uint64();
-        break;
-      case Varint(4):
-        limits.share.rank_max = reader.get_uint64();
-        break;
-      case Varint(5):
-        limits.share.spec_bytes_max = reader.get_uint64();
-        break;
-      case Varint(6):
-        limits.share.structure_bytes_max = reader.get_uint64();
-        break;
-      case Varint(7):
-        limits.share.metadata_bytes_max = reader.get_uint64();
-        break;
-      case Varint(9):
-        limits.names_per_request_max = reader.get_uint64();
-        break;
-      case Varint(10):
-        limits.request_timeout_max_ms = reader.get_uint64();
-        break;
-      case Varint(12):
-        limits.arena_idle_ms = reader.get_uint64();
-        break;
-      case Varint(14):
-        limits.own_arena_bytes_min = reader.get_uint64();
-        break;
-      case Varint(15):
-        limits.note_bytes_max = reader.get_uint64();
-        break;
-      default:
-        reader.skip();
-    }
-  }
+// A limit that was not said is none.
+uint64_t LimitOf(uint64_t said) { return said == 0 ? ShareLimits::kNone : said; }
+
+Limits LimitsOf(const wire::Limits& said) {
+  Limits limits;
+  limits.names_per_request_max = said.names_per_request_max;
+  limits.request_timeout_max_ms = said.request_timeout_max_ms;
+  limits.arena_idle_ms = said.arena_idle_ms;
+  limits.own_arena_bytes_min = said.own_arena_bytes_min;
+  limits.note_bytes_max = said.note_bytes_max == 0 ? kNoteBytesMax : said.note_bytes_max;
+  limits.share = {.frame_bytes_max = LimitOf(said.frame_bytes_max),
+                  .name_bytes_max = LimitOf(said.name_bytes_max),
+                  .arrays_per_share_max = LimitOf(said.arrays_per_share_max),
+                  .rank_max = LimitOf(said.rank_max),
+                  .spec_bytes_max = LimitOf(said.spec_bytes_max),
+                  .structure_bytes_max = LimitOf(said.structure_bytes_max),
+                  .metadata_bytes_max = LimitOf(said.metadata_bytes_max)};
+  return limits;
 }
 
-Status ParseServer(Reader reader, Server& server) {
-  ServerInfo& info = server.info;
-  while (reader.next()) {
-    switch (reader.tag_and_type()) {
-      case Bytes(1):
-        info.version = Text(reader);
-        break;
-      case Bytes(2):
-        info.broker_id = Text(reader);
-        break;
-      case Varint(3):
-        info.protocol_min = reader.get_uint32();
-        break;
-      case Varint(4):
-        info.protocol_max = reader.get_uint32();
-        break;
-      case Varint(6):
-        info.uptime_ms = reader.get_uint64();
-        break;
-      case Bytes(7):
-        ParseLimits(reader.get_message(), server.limits);
-        break;
-      case Bytes(9): {
-        const std::string can = Text(reader);
-        server.events = server.events || can == "events";
-        break;
-      }
-      case Varint(14):
-        server.clock_ms = reader.get_uint64();
-        break;
-      default:
-        reader.skip();
-    }
+Server ServerOf(const wire::GetServerInfoResponse& said) {
+  Server server;
+  server.info = {std::string(said.version), std::string(said.broker_id), said.protocol_min, said.protocol_max,
+                 said.uptime_ms};
+  if (said.limits) server.limits = LimitsOf(*said.limits);
+  for (const std::string_view can : said.capabilities) {
+    server.events = server.events || can == "events";
   }
-  return Ok();
+  server.clock_ms = said.clock_ms;
+  return server;
+}
+
+Stats StatsOf(const wire::GetStatsResponse& said) {
+  Stats stats{.sessions = said.sessions,
+              .leases = said.leases,
+              .shares = said.shares,
+              .withdrawn_shares = said.withdrawn_shares,
+              .arenas = said.arenas,
+              .charged_bytes = said.charged_bytes,
+              .tickets = said.tickets,
+              .waiting = said.waiting,
+              .dying_arenas = said.dying_arenas,
+              .sessions_total = said.sessions_total,
+              .publishes_total = said.publishes_total,
+              .acquires_total = said.acquires_total,
+              .refusals_total = said.refusals_total,
+              .sessions_cut_total = said.sessions_cut_total,
+              .pending_fences = said.pending_fences,
+              .lost_fences_total = said.lost_fences_total,
+              .holds = said.holds,
+              .pinned_bytes = said.pinned_bytes,
+              .channels = said.channels,
+              .queued_shares = said.queued_shares,
+              .watchers = said.watchers,
+              .events_dropped_total = said.events_dropped_total};
+  for (const wire::DeviceInfo& device : said.devices) {
+    stats.capacity_bytes += device.capacity_bytes;
+    stats.allocated_bytes += device.allocated_bytes;
+    stats.cached_bytes += device.cached_bytes;
+    stats.quarantined_bytes += device.quarantined_bytes;
+  }
+  return stats;
 }
 
 }  // namespace
 
-Result<Server> DecodeServer(std::string_view message) { return Decode<Server>(message, ParseServer); }
+Result<Server> DecodeServer(std::string_view message) {
+  return Decode<wire::GetServerInfoResponse>(message,
+                                             [](const auto& said) -> Result<Server> { return ServerOf(said); });
+}
 
 Result<Opened> DecodeOpened(std::string_view message) {
-  return Decode<Opened>(message, [](Reader reader, Opened& opened) {
-    while (reader.next()) {
-      switch (reader.tag_and_type()) {
-        case Varint(1):
-          opened.session = reader.get_uint64();
-          break;
-        case Varint(3):
-          opened.protocol = reader.get_uint32();
-          break;
-        case Bytes(4):
-          AB_RETURN_IF_ERROR(ParseServer(reader.get_message(), opened.server));
-          break;
-        default:
-          reader.skip();
-      }
-    }
-    return Ok();
+  return Decode<wire::OpenSessionResponse>(message, [](const auto& said) -> Result<Opened> {
+    return Opened{said.session, said.protocol, said.server ? ServerOf(*said.server) : Server{}};
   });
 }
 
 Result<OpenedChannel> DecodeOpenedChannel(std::string_view message) {
-  return Decode<OpenedChannel>(message, [](Reader reader, OpenedChannel& opened) {
-    while (reader.next()) {
-      switch (reader.tag_and_type()) {
-        case Varint(1):
-          opened.channel = reader.get_uint64();
-          break;
-        case Varint(2):
-          opened.capacity = reader.get_uint64();
-          break;
-        default:
-          reader.skip();
-      }
-    }
-    return Ok();
+  return Decode<wire::OpenChannelResponse>(message, [](const auto& said) -> Result<OpenedChannel> {
+    return OpenedChannel{said.channel, said.capacity};
   });
 }
 
 Result<Stats> DecodeStats(std::string_view message) {
-  return Decode<Stats>(message, [](Reader reader, Stats& stats) {
-    while (reader.next()) {
-      switch (reader.tag_and_type()) {
-        case Varint(1):
-          stats.sessions = reader.get_uint64();
-          break;
-        case Varint(2):
-          stats.leases = reader.get_uint64();
-          break;
-        case Varint(3):
-          stats.shares = reader.get_uint64();
-          break;
-        case Varint(4):
-          stats.withdrawn_shares = reader.get_uint64();
-          break;
-        case Varint(5):
-          stats.arenas = reader.get_uint64();
-          break;
-        case Varint(6):
-          stats.charged_bytes = reader.get_uint64();
-          break;
-        case Varint(7):
-          stats.tickets = reader.get_uint64();
-          break;
-        case Varint(8):
-          stats.waiting = reader.get_uint64();
-          break;
-        case Varint(9):
-          stats.dying_arenas = reader.get_uint64();
-          break;
-        case Bytes(10): {
-          Reader device = reader.get_message();
-          while (device.next()) {
-            switch (device.tag_and_type()) {
-              case Varint(3):
-                stats.capacity_bytes += device.get_uint64();
-                break;
-              case Varint(4):
-                stats.allocated_bytes += device.get_uint64();
-                break;
-              case Varint(5):
-                stats.cached_bytes += device.get_uint64();
-                break;
-              case Varint(8):
-                stats.quarantined_bytes += device.get_uint64();
-                break;
-              default:
-                device.skip();
-            }
-          }
-          break;
-        }
-        case Varint(11):
-          stats.sessions_total = reader.get_uint64();
-          break;
-        case Varint(12):
-          stats.publishes_total = reader.get_uint64();
-          break;
-        case Varint(13):
-          stats.acquires_total = reader.get_uint64();
-          break;
-        case Varint(14):
-          stats.refusals_total = reader.get_uint64();
-          break;
-        case Varint(15):
-          stats.sessions_cut_total = reader.get_uint64();
-          break;
-        case Varint(16):
-          stats.holds = reader.get_uint64();
-          break;
-        case Varint(17):
-          stats.pinned_bytes = reader.get_uint64();
-          break;
-        case Varint(18):
-          stats.pending_fences = reader.get_uint64();
-          break;
-        case Varint(19):
-          stats.lost_fences_total = reader.get_uint64();
-          break;
-        case Varint(20):
-          stats.channels = reader.get_uint64();
-          break;
-        case Varint(21):
-          stats.queued_shares = reader.get_uint64();
-          break;
-        case Varint(22):
-          stats.watchers = reader.get_uint64();
-          break;
-        case Varint(23):
-          stats.events_dropped_total = reader.get_uint64();
-          break;
-        default:
-          reader.skip();
-      }
-    }
-    return Ok();
-  });
+  return Decode<wire::GetStatsResponse>(message, [](const auto& said) -> Result<Stats> { return StatsOf(said); });
 }
 
 Status DecodeError(uint32_t code, std::string_view message) {
-  struct Fields {
-    std::string text;
-    std::string reason;
-    Status::Metadata metadata;
-  };
-  auto fields = Decode<Fields>(message, [](Reader reader, Fields& found) {
-    while (reader.next()) {
-      switch (reader.tag_and_type()) {
-        case Bytes(1):
-          found.text = Text(reader);
-          break;
-        case Bytes(2):
-          found.reason = Text(reader);
-          break;
-        case Bytes(3): {
-          auto& entry = found.metadata.emplace_back();
-          Reader pair = reader.get_message();
-          while (pair.next()) {
-            switch (pair.tag_and_type()) {
-              case Bytes(1):
-                entry.first = Text(pair);
-                break;
-              case Bytes(2):
-                entry.second = Text(pair);
-                break;
-              default:
-                pair.skip();
-            }
-          }
-          break;
-        }
-        default:
-          reader.skip();
-      }
-    }
-    return Ok();
-  });
   const bool known = code != 0 && code <= static_cast<uint32_t>(Code::kUnauthenticated);
   const Code number = known ? static_cast<Code>(code) : Code::kUnknown;
-  if (!fields.ok()) return Status(number, "the broker refused, and its reason does not parse");
-  Status status(number, std::move(fields->text), std::move(fields->reason));
-  for (auto& [key, value] : fields->metadata) status = std::move(status).With(std::move(key), std::move(value));
-  return status;
+  auto error = Decode<wire::Error>(message, [number](const auto& said) -> Result<std::optional<Status>> {
+    Status status(number, std::string(said.message), std::string(said.reason));
+    for (const wire::ErrorEntry& entry : said.metadata) {
+      status = std::move(status).With(std::string(entry.key), std::string(entry.value));
+    }
+    return std::optional<Status>(std::move(status));
+  });
+  if (error.ok()) return **std::move(error);
+  return Status(number, "the broker refused, and its reason does not parse");
 }
 
 }  // namespace arraybridge::codec

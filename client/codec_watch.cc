@@ -1,141 +1,59 @@
-// What is asked and told of events, and the notes for those who trace.
+// Events: what is asked and answered.
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {
 namespace {
 
-enum EventField : uint32_t {
-  kTime = 1,
-  kKind,
-  kNamespace,
-  kName,
-  kShare,
-  kGeneration,
-  kSession,
-  kProcessId,
-  kUid,
-  kBytes,
-  kDevice,
-  kCode,
-  kReason,
-  kVerb,
-  kNote
-};
-
-constexpr uint32_t Fixed64(uint32_t tag) { return protozero::tag_and_type(tag, protozero::pbf_wire_type::fixed64); }
-
-EventKind KindOf(uint64_t number) {
-  return number <= static_cast<uint64_t>(EventKind::kQuota) ? static_cast<EventKind>(number) : EventKind::kUnknown;
+EventKind KindOf(wire::EventKind said) {
+  const bool known = said >= wire::EventKind::kUnspecified && said <= wire::EventKind::kQuota;
+  return known ? static_cast<EventKind>(said) : EventKind::kUnknown;
 }
 
-Event ParseEvent(Reader reader) {
-  Event event;
-  while (reader.next()) {
-    switch (reader.tag_and_type()) {
-      case Fixed64(kTime):
-        event.time_ns = reader.get_fixed64();
-        break;
-      case Varint(kKind):
-        event.kind = KindOf(reader.get_uint64());
-        break;
-      case Bytes(kNamespace):
-        event.ns = Text(reader);
-        break;
-      case Bytes(kName):
-        event.name = Text(reader);
-        break;
-      case Varint(kShare):
-        event.share = reader.get_uint64();
-        break;
-      case Varint(kGeneration):
-        event.generation = reader.get_uint64();
-        break;
-      case Varint(kSession):
-        event.session = reader.get_uint64();
-        break;
-      case Varint(kProcessId):
-        event.process_id = reader.get_uint64();
-        break;
-      case Varint(kUid):
-        event.uid = reader.get_uint32();
-        break;
-      case Varint(kBytes):
-        event.bytes = reader.get_uint64();
-        break;
-      case Bytes(kDevice):
-        event.device = ParseDevice(reader.get_message());
-        break;
-      case Varint(kCode):
-        event.code = static_cast<Code>(reader.get_uint32());
-        break;
-      case Bytes(kReason):
-        event.reason = Text(reader);
-        break;
-      case Bytes(kVerb):
-        event.verb = Text(reader);
-        break;
-      case Bytes(kNote):
-        event.note = Text(reader);
-        break;
-      default:
-        reader.skip();
-    }
-  }
-  return event;
+Event EventOf(const wire::Event& said) {
+  return {.time_ns = said.time_ns,
+          .kind = KindOf(said.kind),
+          .ns = std::string(said.namespace_),
+          .name = std::string(said.name),
+          .share = said.share,
+          .generation = said.generation,
+          .session = said.session,
+          .process_id = said.process_id,
+          .uid = said.uid,
+          .bytes = said.bytes,
+          .device = DeviceOf(said.device),
+          .code = static_cast<Code>(said.code),
+          .reason = std::string(said.reason),
+          .verb = std::string(said.verb),
+          .note = std::string(said.note)};
 }
 
 }  // namespace
 
 std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds) {
-  Out out;
-  Writer writer(out);
-  std::vector<uint32_t> numbers;
-  for (const EventKind kind : kinds) numbers.push_back(static_cast<uint32_t>(kind));
-  if (!numbers.empty()) writer.add_packed_uint32(2, numbers.begin(), numbers.end());
-  if (!ns.empty()) writer.add_bytes(3, ns.data(), ns.size());
-  if (!name_prefix.empty()) writer.add_bytes(4, name_prefix.data(), name_prefix.size());
-  return std::move(out).Take();
+  wire::WatchRequest request{.namespace_ = ns, .name_prefix = name_prefix};
+  for (const EventKind kind : kinds) request.kinds.push_back(static_cast<wire::EventKind>(kind));
+  return wire::Encode(request);
 }
 
 std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms) {
-  Out out;
-  Writer writer(out);
-  writer.add_uint64(1, watch);
-  if (timeout_ms != 0) writer.add_uint64(5, timeout_ms);
-  return std::move(out).Take();
+  return wire::Encode(wire::WatchRequest{.watch = watch, .timeout_ms = timeout_ms});
 }
 
-std::string EncodeCloseWatch(uint64_t watch) {
-  Out out;
-  Writer writer(out);
-  writer.add_uint64(1, watch);
-  writer.add_bool(6, true);
-  return std::move(out).Take();
-}
+std::string EncodeCloseWatch(uint64_t watch) { return wire::Encode(wire::WatchRequest{.watch = watch, .close = true}); }
 
 Result<uint64_t> DecodeWatch(std::string_view message) {
-  return Decode<uint64_t>(message, [](Reader reader, uint64_t& watch) {
-    while (reader.next()) {
-      if (reader.tag_and_type() == Varint(1)) {
-        watch = reader.get_uint64();
-      } else {
-        reader.skip();
-      }
-    }
-    return watch == 0 ? Malformed("watch") : Ok();
+  return Decode<wire::WatchResponse>(message, [](const auto& said) -> Result<uint64_t> {
+    if (said.watch == 0) return Malformed("watch");
+    return said.watch;
   });
 }
 
 Result<std::vector<Event>> DecodeEvents(std::string_view message) {
-  return Decode<std::vector<Event>>(message, [](Reader reader, std::vector<Event>& events) {
-    while (reader.next()) {
-      if (reader.tag_and_type() == Bytes(2)) {
-        events.push_back(ParseEvent(reader.get_message()));
-      } else {
-        reader.skip();
-      }
-    }
-    return Ok();
+  return Decode<wire::WatchResponse>(message, [](const auto& said) -> Result<std::vector<Event>> {
+    std::vector<Event> events;
+    events.reserve(said.events.size());
+    for (const wire::Event& event : said.events) events.push_back(EventOf(event));
+    return events;
   });
 }
 

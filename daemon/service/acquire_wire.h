@@ -1,5 +1,4 @@
-// What an Acquire asks for, read where its bytes lie, as publish_wire.h reads a Publish: a v1.AcquireRequest for
-// libprotobuf too, with the same values (tests/fuzz/acquire_fuzz.cc).
+// What an Acquire asks for, as views into its bytes: libprotobuf would copy every name.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct AcquireAsked {
   std::string_view note;
 };
 
-// INVALID_ARGUMENT: the bytes are no v1.AcquireRequest. What a share is asked for by is not looked into.
+// INVALID_ARGUMENT: the bytes are no v1.AcquireRequest. The names are checked by CheckShares.
 Result<AcquireAsked> ReadAcquire(std::string_view bytes);
 
 }  // namespace arraybridge

@@ -1,6 +1,7 @@
 #include "daemon/service/message_limits.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "daemon/broker/event.h"
 #include "daemon/broker/namespace.h"
@@ -9,6 +10,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/release_limit.h"
 #include "proto/boundary/share_limits.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 namespace {
@@ -25,13 +27,46 @@ ShareLimits ShareLimitsOf(const Limits& limits) {
           limits.spec_bytes_max,  limits.structure_bytes_max, limits.metadata_bytes_max};
 }
 
-Status CheckShape(const ShareLimits& limits, const SpecFacts& spec, uint64_t index) {
-  AB_RETURN_IF_ERROR(CheckRank(limits, spec.rank, index));
-  if (spec.strides != 0 && spec.strides != spec.rank) {
-    return InvalidArgument("array ", index, " has ", spec.strides, " strides for rank ", spec.rank);
+Status CheckShape(const ShareLimits& limits, const wire::ArraySpec& spec, uint64_t index) {
+  const size_t rank = spec.shape.size();
+  AB_RETURN_IF_ERROR(CheckRank(limits, rank, index));
+  if (!spec.strides.empty() && spec.strides.size() != rank) {
+    return InvalidArgument("array ", index, " has ", spec.strides.size(), " strides for rank ", rank);
   }
-  if (!spec.negative_extent) return Ok();
-  return InvalidArgument("array ", index, " has a negative extent ", *spec.negative_extent);
+  const auto negative = std::ranges::find_if(spec.shape, [](int64_t extent) { return extent < 0; });
+  if (negative == spec.shape.end()) return Ok();
+  return InvalidArgument("array ", index, " has a negative extent ", *negative);
+}
+
+// UINT64_MAX: that many or more. REQUIRES: no extent is negative.
+uint64_t ElementsOf(const wire::ArraySpec& spec) {
+  uint64_t elements = 1;
+  for (const int64_t extent : spec.shape) {
+    if (__builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements)) {
+      elements = UINT64_MAX;  // until an extent is 0
+    }
+  }
+  return elements;
+}
+
+// The elements that strides reach, seen from the first one, both included.
+struct Reach {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+
+// Nothing if they reach further than numbers do. REQUIRES: as many strides as extents, none of which is below 1.
+std::optional<Reach> ReachOf(const wire::ArraySpec& spec) {
+  Reach reach;
+  for (size_t i = 0; i < spec.shape.size(); ++i) {
+    int64_t steps = 0;
+    int64_t& end = spec.strides[i] < 0 ? reach.lowest : reach.highest;
+    if (__builtin_mul_overflow(spec.shape[i] - 1, spec.strides[i], &steps) ||
+        __builtin_add_overflow(end, steps, &end)) {
+      return std::nullopt;
+    }
+  }
+  return reach;
 }
 
 // REQUIRES: a width that CheckElement knows.
@@ -42,16 +77,17 @@ uint64_t ElementsIn(uint64_t bytes, uint32_t bits) {
 
 // What bits, shape and strides come to lies in the share: that is where a reader looks, whatever it was told of sizes.
 // Strided arrays are rare; the ordinary one costs a division. REQUIRES: it starts in the share, no extent is negative.
-Status CheckSpan(const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
-  if (spec.elements == 0) return Ok();
+Status CheckSpan(const wire::ArraySpec& spec, uint64_t index, uint64_t share_bytes) {
+  const uint64_t elements = ElementsOf(spec);
+  if (elements == 0) return Ok();
   const uint64_t room = ElementsIn(share_bytes - spec.offset, spec.bits);
   const auto refused = [&](auto... what) {
     return InvalidArgument("array ", index, what..., ", each of ", spec.bits, " bits, from byte ", spec.offset,
                            " of a share of ", share_bytes, " bytes");
   };
-  if (spec.elements == UINT64_MAX) return refused(" has more elements than 64 bits count");
-  if (spec.elements > room) return refused(" has ", spec.elements, " elements");
-  if (spec.strides == 0) return Ok();
+  if (elements == UINT64_MAX) return refused(" has more elements than 64 bits count");
+  if (elements > room) return refused(" has ", elements, " elements");
+  if (spec.strides.empty()) return Ok();
   const auto reach = ReachOf(spec);
   if (!reach) return refused(" has strides that reach further than 64 bits count elements");
   // -lowest and highest + 1 cannot overflow as unsigned numbers.
@@ -62,7 +98,7 @@ Status CheckSpan(const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
   return refused(" has strides that reach element ", reach->highest);
 }
 
-Status CheckSpec(const ShareLimits& limits, const SpecFacts& spec, uint64_t index, uint64_t share_bytes) {
+Status CheckSpec(const ShareLimits& limits, const wire::ArraySpec& spec, uint64_t index, uint64_t share_bytes) {
   AB_RETURN_IF_ERROR(CheckElement(spec.code, spec.bits, spec.lanes, index));
   AB_RETURN_IF_ERROR(CheckShape(limits, spec, index));
   if (spec.offset % kArrayAlignment != 0) {
@@ -129,11 +165,10 @@ Status CheckPublish(const Limits& limits, const PublishAsked& asked) {
   AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
   AB_RETURN_IF_ERROR(CheckNote(limits, asked.note));
   AB_RETURN_IF_ERROR(CheckFence(asked));
-  SpecsReader specs(asked.specs);
-  for (uint64_t index = 0; index < asked.arrays; ++index) {
-    const auto spec = specs.Next();
-    if (!spec.ok()) return spec.status();
-    AB_RETURN_IF_ERROR(CheckSpec(share_limits, *spec, index, asked.size));
+  const auto specs = wire::Decode<wire::ArraySpecs>(asked.specs);
+  if (!specs.ok()) return specs.status();
+  for (uint64_t index = 0; index < specs->arrays.size(); ++index) {
+    AB_RETURN_IF_ERROR(CheckSpec(share_limits, specs->arrays[index], index, asked.size));
   }
   return Ok();
 }

@@ -16,7 +16,7 @@ void Question(const ArraySpec& spec) {
 }
 
 void Decode(uint8_t message, std::string_view bytes) {
-  switch (message % 11) {
+  switch (message % 12) {
     case 0:
       return (void)codec::DecodeServer(bytes);
     case 1:

@@ -23,7 +23,7 @@ ELSEWHERE = Path("/tmp/elsewhere")
 PYTHON = ROOT / "build/simulated_cuda/venv"
 LENT = ("grpc", "google")
 # Of the packages that the bundle was built with.
-HIDDEN = ("/usr/include/google", "/usr/include/grpcpp", "/usr/include/protozero", "/usr/include/gtest")
+HIDDEN = ("/usr/include/google", "/usr/include/grpcpp", "/usr/include/gtest")
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax", "cupyx": "cupy"}
 # system. Angle brackets and quotes count alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
+    "proto/wire/": ["proto/wire/", "proto/boundary/"],
     "daemon/config/": [
         "daemon/config/", "daemon/access.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
@@ -40,10 +41,10 @@ MAY_INCLUDE = {
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
         "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/tls_files.h", "proto/",
-        "arraybridge/v1/", "google/protobuf/", "protozero/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
+        "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
-    "client/": ["client/", "proto/boundary/", "arraybridge/", "protozero/", "dlpack/"],
+    "client/": ["client/", "proto/boundary/", "proto/wire/", "arraybridge/", "dlpack/"],
     "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/", "openssl/"],
     "python/bindings/": ["python/bindings/", "arraybridge/", "proto/boundary/", "pybind11/", "Python.h", "dlpack/"],
 }  # fmt: skip
@@ -63,7 +64,7 @@ MUST_NOT_IMPORT = {
 }  # fmt: skip
 # What neither the C++ library nor the system owns: includes that a room has to be allowed.
 THIRD_PARTY = re.compile(
-    r"(grpc|google/|absl/|spdlog/|fmt/|CLI/|toml\+\+/|event2/|protozero/|dlpack/|pybind11/|Python\.h|openssl/|gtest/"
+    r"(grpc|google/|absl/|spdlog/|fmt/|CLI/|toml\+\+/|event2/|dlpack/|pybind11/|Python\.h|openssl/|gtest/"
     r"|gmock/|benchmark/|cuda|arraybridge/)"
 )
 
@@ -233,7 +234,7 @@ def agreement(source: Source) -> Iterator[Finding]:
         return
     above = ""
     for number, line in source.lines():
-        match = re.match(r"(\s*)(?:rpc (\w+)\(|(?:repeated |optional )?(?:[\w.]+|map<.+>) (\w+) = \d+;)", line)
+        match = re.match(r"(\s*)(?:rpc (\w+)\(|(?:repeated |optional )?(?:[\w.]+|map<.+>) (\w+) = \d+(?: \[lazy = true\])?;)", line)
         if match and "//" not in line and not above.startswith(f"{match[1]}//"):
             yield Finding(source.path, number, "agreement", f"{match[2] or match[3]} says neither unit nor meaning")
         above = line

@@ -70,26 +70,12 @@ TEST(PublishWireTest, ReadsEveryField) {
   EXPECT_EQ(asked->timeout_ms, 8u);
   EXPECT_EQ(asked->lifetime_ms, 9u);
   EXPECT_EQ(asked->note, "note");
-
-  SpecsReader specs(asked->specs);
-  for (const uint32_t bits : {8u, 64u}) {
-    const auto spec = specs.Next();
-    ASSERT_TRUE(spec.ok()) << spec.status().ToString();
-    EXPECT_EQ(spec->bits, bits);
-    EXPECT_EQ(spec->lanes, 1u);
-    EXPECT_EQ(spec->rank, 2u);
-    EXPECT_EQ(spec->strides, 2u);
-    EXPECT_EQ(spec->negative_extent, std::nullopt);
-    EXPECT_EQ(spec->offset, 512u);
-    EXPECT_EQ(spec->size, 1500u);
-  }
 }
 
 TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
   // A field that is new in the .proto and not here would be lost on the way.
   EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 16);
   EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
-  EXPECT_EQ(v1::ArraySpec::descriptor()->field_count(), 8);
 }
 
 TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
@@ -109,21 +95,6 @@ TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
   EXPECT_EQ(asked->metadata, request.metadata());
 }
 
-TEST(PublishWireTest, NumbersThatAreNotPackedAreRead) {
-  // Fields 5 and 6, each a varint of its own, as protobuf 2 wrote them; the second extent is -1.
-  const std::string minus_one = std::string(9, '\xff') + '\x01';
-  const std::string spec = "\x28\x02\x28" + minus_one + "\x30\x01\x10\x08";
-  const std::string bytes = "\x3a\x13\x0a\x11" + spec;
-  const auto asked = ReadPublish(bytes);
-  ASSERT_TRUE(asked.ok());
-  const auto facts = SpecsReader(asked->specs).Next();
-  ASSERT_TRUE(facts.ok());
-  EXPECT_EQ(facts->rank, 2u);
-  EXPECT_EQ(facts->negative_extent, -1);
-  EXPECT_EQ(facts->strides, 1u);
-  EXPECT_EQ(facts->bits, 8u);
-}
-
 TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
   v1::PublishRequest request = Everything();
   const std::string unknown =
@@ -136,14 +107,13 @@ TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
   ASSERT_TRUE(asked.ok()) << asked.status().ToString();
   EXPECT_EQ(asked->specs, specs);
   EXPECT_EQ(asked->arrays, 2u);
-  EXPECT_TRUE(SpecsReader(asked->specs).Next().ok());
 }
 
-void ExpectNone(const std::string& bytes) {
+void ExpectNone(const std::string& bytes, const std::string& what = "PublishRequest") {
   const auto asked = ReadPublish(bytes);
   ASSERT_FALSE(asked.ok());
   EXPECT_EQ(asked.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(asked.status().message(), HasSubstr("PublishRequest"));
+  EXPECT_THAT(asked.status().message(), HasSubstr("these bytes are no " + what));
 }
 
 TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
@@ -154,7 +124,7 @@ TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
   ExpectNone("\x8a\x01\x01\x80");                              // a note that is not
   ExpectNone("\x7b\x7c");                                      // groups
   ExpectNone(std::string("\xf8\x80\x80\x80\x80\x00\x01", 7));  // a tag of six bytes
-  ExpectNone("\x3a\x02\x0a\x05");                              // specs that end within a spec
+  ExpectNone("\x3a\x02\x0a\x05", "ArraySpecs");                // specs that end within a spec
   const std::string specs = "\x3a\x04\x0a\x02\x10\x08";
   EXPECT_TRUE(ReadPublish(specs).ok());
   ExpectNone(specs + specs);  // which of the two?
@@ -167,8 +137,8 @@ TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
   for (const std::string& length : {six, wide}) {
     const std::string unknown = "\x7a" + length + "abc";
     ExpectNone("\xa2\x06" + length + "abc");
-    ExpectNone("\x52" + std::string(1, static_cast<char>(unknown.size())) + unknown);  // in the fence
-    ExpectNone("\x3a" + std::string(1, static_cast<char>(unknown.size())) + unknown);  // beside the specs
+    ExpectNone("\x52" + std::string(1, static_cast<char>(unknown.size())) + unknown);                // in the fence
+    ExpectNone("\x3a" + std::string(1, static_cast<char>(unknown.size())) + unknown, "ArraySpecs");  // beside the specs
     const std::string spec = "\x10\x08\x18\x01" + unknown;
     const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
     const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;

@@ -1,0 +1,119 @@
+// Reader walks through the fields of one encoded message, for the Read functions that generate.py writes. The bytes are
+// untrusted: every length is checked against the bytes that are left. A Reader skips unknown fields, and known ones of
+// another wire type, as libprotobuf does; libprotobuf accepts every message that a Reader accepts, with the same
+// values. A lazy field is not looked into. Groups, and a lazy field that is there twice, are refused. Messages nest
+// only as deep as they are declared.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge::wire {
+
+enum class Type : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+constexpr uint32_t Tag(uint32_t field, Type type) { return field << 3 | static_cast<uint32_t>(type); }
+
+template <class T>
+concept Number = std::integral<T> || std::is_enum_v<T>;
+
+// Where a message is malformed: in a field of `part`, which is the message or nested in it.
+struct Fault {
+  std::string_view message;
+  std::string_view part;
+  uint32_t field = 0;
+};
+
+class Reader {
+ public:
+  // REQUIRES: the bytes outlive what is read from them; `fault` outlives the Reader.
+  Reader(std::string_view bytes, Fault* fault) : at_(bytes.data()), end_(at_ + bytes.size()), fault_(fault) {}
+
+  // Goes to the next field. False: there is none, or the message is malformed (End says which).
+  bool Next() {
+    if (at_ == end_ || failed_) return false;
+    const uint64_t tag = Varint(kBytesOf32Bits);
+    if (tag >> 3 == 0 || tag > UINT32_MAX) Fail();
+    tag_ = static_cast<uint32_t>(tag);
+    return !failed_;
+  }
+  uint32_t tag() const { return tag_; }
+
+  // REQUIRES for each of these: Next() said true, and the tag fits.
+  template <Number T>
+  void Get(T& value) {
+    const uint64_t number = Varint(kBytesOf64Bits);
+    if constexpr (std::is_same_v<T, bool>) {
+      value = number != 0;
+    } else {
+      value = static_cast<T>(number);  // cut to its width, as libprotobuf does
+    }
+  }
+  template <class Message>
+  void Get(Message& message) {
+    Reader inner(View(), fault_);
+    if (!Read(inner, message)) failed_ = true;
+  }
+  template <class Message>
+  void Get(std::optional<Message>& message) {
+    Get(message ? *message : message.emplace());
+  }
+  template <Number T>
+  void GetPacked(std::vector<T>& values) {
+    Reader inner(View(), fault_);
+    while (inner.at_ != inner.end_ && !inner.failed_) inner.Get(values.emplace_back());
+    if (inner.failed_) Fail();
+  }
+  void GetFixed64(uint64_t& value);
+  void GetBytes(std::string_view& bytes) { bytes = View(); }
+  void GetText(std::string_view& text);  // UTF-8, or the message is malformed
+  void GetOnce(std::string_view& message);
+  void Skip();
+
+  // REQUIRES: Next() said false. False: the message, whose name this is, is malformed.
+  bool End(std::string_view message);
+
+ private:
+  static constexpr int kBytesOf32Bits = 5;  // of a varint
+  static constexpr int kBytesOf64Bits = 10;
+
+  uint64_t Varint(int bytes_max) {
+    if (at_ != end_ && static_cast<int8_t>(*at_) >= 0) return static_cast<uint8_t>(*at_++);
+    return LongVarint(bytes_max);
+  }
+  uint64_t LongVarint(int bytes_max);
+  std::string_view View();
+  std::string_view Take(uint64_t size);
+  void Fail() { failed_ = true; }
+
+  const char* at_;
+  const char* end_;
+  Fault* fault_;
+  uint32_t tag_ = 0;
+  bool failed_ = false;
+};
+
+// INVALID_ARGUMENT: the bytes are no such message, or more than kMessageBytesMax; says which field of which message is
+// malformed. REQUIRES: the bytes outlive the message.
+Status Malformed(const Fault& fault);
+inline constexpr size_t kMessageBytesMax = INT32_MAX;  // libprotobuf's limit
+
+template <class Message>
+Result<Message> Decode(std::string_view bytes) {
+  Fault fault;
+  Message message;
+  if (bytes.size() > kMessageBytesMax) return Malformed(fault);
+  Reader in(bytes, &fault);
+  if (!Read(in, message)) return Malformed(fault);
+  return Result<Message>(std::move(message));
+}
+
+}  // namespace arraybridge::wire

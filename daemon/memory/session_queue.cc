@@ -87,6 +87,8 @@ Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, cons
     const Header header = session_queue::HeaderOf(entry);
     const bool is_publish = IsUnwaitedPublish(header);
     if (!is_publish && (others == Others::kStop || deferred_.size() >= Format::kSlots)) break;
+    // Before it is taken: a thread that finds nothing else here waits until it is served.
+    publishing_.store(is_publish);
     if (!TakeCopied()) break;
     if (!is_publish) {
       deferred_.push_back(std::make_unique<session_queue::Entry>(entry));
@@ -97,6 +99,7 @@ Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, cons
     const Status status = publish(session_queue::PayloadOf(entry));
     if (!status.ok()) Fail(header.id, status);
   }
+  publishing_.store(false);
   if (served > 0) Serve();
   if (reader_.broken()) return Broken();
   return served;

@@ -36,10 +36,11 @@ class SessionQueue {
   // and requests are taken. `send_doorbell` wakes the session, on any thread. Idempotent.
   Status Seal(std::function<void()> send_doorbell) AB_EXCLUDES(serving_);
 
-  // A request stands here and can be taken: there is room for its completion. Cheap.
+  // A request stands here and can be taken: there is room for its completion; or a publish is being served. Cheap.
   bool HasRequest() const {
-    return open_.load(std::memory_order_acquire) && (reader_.HasEntry() || deferred_any_.load()) &&
-           writer_.MayHaveRoom(kRoomToTake);
+    if (!open_.load(std::memory_order_acquire)) return false;
+    const bool stands = reader_.HasEntry() || deferred_any_.load();
+    return (stands && writer_.MayHaveRoom(kRoomToTake)) || publishing_.load();
   }
 
   // What an unwaited publish has become. `message`: a PublishRequest, a copy.
@@ -94,6 +95,7 @@ class SessionQueue {
   spsc::Reader<session_queue::Format> reader_;  // under `serving_`
   std::deque<std::unique_ptr<session_queue::Entry>> deferred_ AB_GUARDED_BY(serving_);
   std::atomic<bool> deferred_any_{false};
+  std::atomic<bool> publishing_{false};  // a publish was taken and is not served yet
   std::function<void()> send_doorbell_ AB_GUARDED_BY(serving_);
   std::atomic<bool> open_{false};  // sealed, and nothing that cannot be was found in it
   Mutex completing_;

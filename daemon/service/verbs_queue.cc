@@ -46,11 +46,12 @@ uint64_t Verbs::ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue:
 
 bool Verbs::ServeQueued(SessionId session, std::optional<std::string_view> ns) {
   if (!broker_.has_queues()) return false;
-  uint64_t served = 0;
-  for (const OpenQueue& each : broker_.PendingQueues(session, ns)) {
-    served += ServePublishes(each, session_queue::Format::kSlots, SessionQueue::Others::kDefer);
+  // Another thread may have served what stood there: then it has been served now all the same.
+  const std::vector<OpenQueue> pending = broker_.PendingQueues(session, ns);
+  for (const OpenQueue& each : pending) {
+    ServePublishes(each, session_queue::Format::kSlots, SessionQueue::Others::kDefer);
   }
-  return served > 0;
+  return !pending.empty();
 }
 
 }  // namespace arraybridge

@@ -99,7 +99,7 @@ class Reader {
 
   // On any thread; loads one shared word.
   bool HasEntry() const {
-    return Load(other_.head, std::memory_order_acquire) != taken_.load(std::memory_order_relaxed);
+    return Load(other_.head, std::memory_order_acquire) != taken_.load(std::memory_order_acquire);
   }
   // Copies the next entry. 0: there is none, or the queue is broken(); else its length in words.
   uint64_t Copy(Entry& entry) {
@@ -119,7 +119,7 @@ class Reader {
   // The writer may fill the slots of the copied entry again. REQUIRES: Copy returned its length.
   void Take() {
     const uint64_t taken = taken_.load(std::memory_order_relaxed) + copied_;
-    taken_.store(taken, std::memory_order_relaxed);
+    taken_.store(taken, std::memory_order_release);
     Store(own_.taken, taken, std::memory_order_release);
   }
   // Every entry taken so far is dealt with; what was written about it stands in the own queue.

@@ -185,13 +185,15 @@ TEST(HostileQueueTest, ASessionThatWritesWhileItIsReadSpoilsItsOwnRequestsAlone)
     QueueClient client(*queue->ExportRequests(), *queue->ExportCompletions());
     ASSERT_TRUE(queue->Seal([] {}).ok());
     std::atomic<bool> stop{false};
+    std::atomic<bool> writes{false};
     std::thread writer([&] {
-      for (uint64_t i = round; !stop; ++i) {
+      for (uint64_t i = round; !stop; ++i, writes = true) {
         const uint64_t word = i % 3 == 0 ? i << 16 : i * 0x9E3779B97F4A7C15;
         Store(client.own().slots[i % 64], word % (uint64_t{5000} << 16), std::memory_order_relaxed);
         Store(client.own().progress.head, client.taken() + i % 40, std::memory_order_release);
       }
     });
+    while (!writes) std::this_thread::yield();
     session_queue::Entry entry;
     for (int i = 0; i < 2000; ++i) {
       const auto got = queue->Take(entry);

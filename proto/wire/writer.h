@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,13 +70,13 @@ class Writer {
   }
   template <class T>
   void Put(uint32_t field, const std::vector<T>& values) {
-    for (const T& value : std::views::reverse(values)) PutOne(field, value);
+    for (auto value = values.rbegin(); value != values.rend(); ++value) PutOne(field, *value);
   }
   template <Number T>
   void Put(uint32_t field, const std::vector<T>& values) {
     if (values.empty()) return;
     const size_t before = bytes();
-    for (const T value : std::views::reverse(values)) out_.Varint(static_cast<uint64_t>(value));
+    for (auto value = values.rbegin(); value != values.rend(); ++value) out_.Varint(static_cast<uint64_t>(*value));
     Nest(field, before);
   }
   void PutFixed64(uint32_t field, uint64_t value) {

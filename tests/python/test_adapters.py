@@ -9,7 +9,7 @@ import pytest
 import simulated
 
 import arraybridge
-from arraybridge import InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory
+from arraybridge import InvalidRequest, SourceTypeMismatch, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory
 from arraybridge.adapters import jax as jax_adapter
 from arraybridge.adapters import tensorflow as tensorflow_adapter
 from arraybridge.adapters import torch as torch_adapter
@@ -170,10 +170,11 @@ def test_a_tree_without_arrays_is_refused_in_the_same_words(broker, tree):
     for ask in (
         lambda: broker.convert(tree, "numpy"),
         lambda: convert_memory(tree, None, "numpy"),
-        lambda: convert_memory(tree, "numpy", "numpy", copy=False),
     ):
         with pytest.raises(InvalidRequest, match=words):
             ask()
+    with pytest.raises(SourceTypeMismatch, match=words.removeprefix("^")):
+        convert_memory(tree, "numpy", "numpy", copy=False)
 
 
 @pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")

@@ -32,6 +32,7 @@ from arraybridge.errors import (
     FrameworkNotAvailable,
     InvalidDevice,
     InvalidMemoryType,
+    InvalidRequest,
     MemoryConversionError,
     SourceTypeMismatch,
     raised_by,
@@ -199,7 +200,8 @@ def _tree_converted(
     """The tree, with each array converted.
 
     Raises:
-        InvalidMemoryType: one of the two names is no memory type. InvalidRequest: there is no array in the tree.
+        InvalidMemoryType: one of the two names is no memory type. InvalidRequest: there is no array in the tree;
+            SourceTypeMismatch if the caller said of which type it is.
     """
     source = "tree" if source_type is None else memory_type_named(source_type, "tree")
     names = _Names(source, memory_type_named(target_type, source))
@@ -221,7 +223,12 @@ def _tree_converted(
             counts.of_process.note(chosen)
         return result
 
-    result = tree.converted(one, data, assembled)
+    try:
+        result = tree.converted(one, data, assembled)
+    except InvalidRequest as error:
+        if source_type is None or not error.args[0].startswith(tree.NO_ARRAY):
+            raise
+        raise SourceTypeMismatch(source, names.target, "detect", f"the data is not {source}: {error.args[0]}") from None
     made()
     return result
 

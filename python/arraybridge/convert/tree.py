@@ -29,7 +29,7 @@ from arraybridge.sparse_layout import Layout
 DEPTH_MAX: Final = 64
 _STEP_MAX: Final = 64  # characters of a step in an error
 _KEYS: Final = (str, int, float, bool, type(None))
-_NO_ARRAY: Final = "a tree without any array has nothing to"
+NO_ARRAY: Final = "a tree without any array has nothing to"
 _NUMBERS: Final = "make an array of numbers first (numpy.asarray)"
 _WAY_OUT: Final = "put the tree in parts, arrays of one shape as one array, long text and bytes as arrays"
 Part = TypeVar("Part")
@@ -48,7 +48,7 @@ def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> tuple[
     writer = _Writer(read)
     node = writer.run(writer.node, tree)
     if not writer.leaves:
-        raise InvalidRequest(f"{_NO_ARRAY} share: {_NUMBERS}")
+        raise InvalidRequest(f"{NO_ARRAY} share: {_NUMBERS}")
     return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), writer.leaves
 
 
@@ -93,7 +93,7 @@ def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Spa
     converter = _Converter(function, assemble)
     result = converter.run(converter.tree, tree)
     if not converter.arrays:
-        raise InvalidRequest(f"{_NO_ARRAY} convert: {_NUMBERS}")
+        raise InvalidRequest(f"{NO_ARRAY} convert: {_NUMBERS}")
     return result
 
 

@@ -14,6 +14,7 @@ namespace {
 using session_queue::Format;
 using std::chrono::steady_clock;
 
+constexpr FrameHeader kDoorbell{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
 constexpr uint32_t kCallsBefore = 16;     // a process that asks once needs no pages
 constexpr unsigned kPausesPerYield = 64;  // about two microseconds: longer than most answers take
 
@@ -130,8 +131,7 @@ SendOutcome Lifeline::SendQueued(const Request& request) {
 
 // A daemon that does not take it now has frames of ours to read, and is awake.
 void Lifeline::SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) {
-  const FrameHeader header{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
-  if (SendFrameUntil(header, {}, deadline).ok()) return;
+  if (SendFrameUntil(kDoorbell, {}, deadline).ok()) return;
   MutexLock lock(mutex_);
   queue.doorbell.Repeat();
 }
@@ -176,8 +176,7 @@ void Lifeline::Reap(QueuePages& queue) {
   if (any && followers_ > 0) changed_.NotifyAll();
   // The daemon may have stopped for want of room for completions.
   if (!any || queue.taken() == queue.requests.filled() || !queue.doorbell.IsDue()) return;
-  const FrameHeader header{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
-  if (SendFrame(socket_.get(), header, {}, -1, false) != SendOutcome::kSent) queue.doorbell.Repeat();
+  if (SendFrame(socket_.get(), kDoorbell, {}, -1, false) != SendOutcome::kSent) queue.doorbell.Repeat();
 }
 
 // Looks for the answer, yielding, for as long as it is cheaper than to sleep. Whether it has come, or is on the socket.

@@ -122,8 +122,7 @@ Result<bool> SessionQueue::Take(session_queue::Entry& entry) {
     if (reader_.broken()) return Broken();
     return false;
   }
-  if (IsUnwaitedPublish(session_queue::HeaderOf(entry)) || !TakeCopied()) return false;
-  return true;
+  return !IsUnwaitedPublish(session_queue::HeaderOf(entry)) && TakeCopied();
 }
 
 uint64_t SessionQueue::Copy(session_queue::Entry& entry) {

@@ -174,7 +174,7 @@ class Verbs {
   // What every Publish is, whichever way it came.
   Result<PublishedShare> Enter(SessionId session, const PublishAsked& asked);
   // Serves the unwaited publishes that stand in the queues of this namespace, or of all of the user's: a name is there
-  // from the moment that its request stands in one. Whether any did.
+  // from the moment that its request stands in one. False: nothing stood in any.
   bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
   // The channel is on its road: that has to end first, or to be looked at.
   static bool IsOnRoad(const Status& refusal);

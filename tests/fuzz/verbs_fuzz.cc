@@ -22,8 +22,8 @@
 #include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/road_layout.h"
-#include "tests/fuzz/hostile_queue.h"
 #include "tests/fuzz/input.h"
+#include "tests/unit/memory/queue_client.h"
 
 namespace arraybridge {
 namespace {
@@ -206,19 +206,20 @@ class Stranger {
       case 1: {
         const auto verb = input.Take<uint8_t>();
         const auto flags = input.Take<uint8_t>();
-        queue_->Submit(verb, flags, input.TakeRest());
+        const std::string_view request = input.TakeRest().substr(0, session_queue::Format::kPayloadBytesMax);
+        queue_->Submit(Verb{verb}, request, ++last_request_, flags);
         break;
       }
       case 2: {
         const uint64_t at = uint64_t{input.Take<uint16_t>()} * 4;
-        queue_->Scribble(at, input.TakeRest());
+        Scribble(at, input.TakeRest());
         break;
       }
       case 3:
         TakeRequests();
         break;
       default:
-        queue_->Reap();
+        while (queue_->Reap()) continue;
     }
     v1::AcquireRequest looks;
     looks.add_shares()->set_name("never");
@@ -234,8 +235,15 @@ class Stranger {
     const auto completions = verbs_.Browse(caller_, request);
     const auto opened = verbs_.FindQueue(caller_.session);
     if (!requests.ok() || !completions.ok() || !opened) return;
-    queue_ = std::make_unique<HostileQueue>(requests->descriptor, completions->descriptor);
+    queue_ = std::make_unique<QueueClient>(requests->descriptor, completions->descriptor);
     AB_CHECK(opened->queue->Seal([] {}).ok());
+  }
+
+  // Over any part of the page of requests.
+  void Scribble(uint64_t at, std::string_view with) {
+    session_queue::Page& page = queue_->own();
+    at %= sizeof page;
+    std::memcpy(reinterpret_cast<char*>(&page) + at, with.data(), std::min<uint64_t>(with.size(), sizeof page - at));
   }
 
   void SubmitPublish(std::string_view payload) {
@@ -245,7 +253,7 @@ class Stranger {
     if (known) request.set_arena_generation(Generation(request.arena()));
     if (known && request.ByteSizeLong() <= session_queue::Format::kPayloadBytesMax)
       message = request.SerializeAsString();
-    queue_->Submit(static_cast<uint8_t>(Verb::kPublish), session_queue::kUnwaited, message);
+    queue_->Publish(message, ++last_request_);
   }
 
   // As the local door does: publishes in order with the other requests, each of which has a completion of some length.
@@ -358,8 +366,9 @@ class Stranger {
   Verbs& verbs_;
   Caller caller_;
   WaiterId last_waiter_{};
-  std::unique_ptr<HostileQueue> queue_;  // of this session
-  std::unique_ptr<RoadPage> road_;       // that it mapped last
+  std::unique_ptr<QueueClient> queue_;  // of this session
+  uint64_t last_request_ = 0;
+  std::unique_ptr<RoadPage> road_;  // that it mapped last
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 

@@ -6,8 +6,8 @@
 
     {"array": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"arraybridge": "1"}}
 
-"arraybridge" in `__metadata__` is this format's version. What safetensors has no word for stands there as "dtype", and the
-tensor is of what holds its bits: "complex128" in F64 and "complex32" in F16 with one more dimension of 2, further kinds of
+"arraybridge" in `__metadata__` is this format's version. A dtype that safetensors has no word for stands there as "dtype",
+and the tensor is of one that holds its bits: "complex128" in F64 and "complex32" in F16 with one more dimension of 2, further kinds of
 float8 in U8, "datetime64[unit]" and "timedelta64[unit]" in I64, structured dtypes in U8 with one more dimension of an
 element's bytes, as NumPy's .npy describes them in "struct:<JSON>". Any reader of safetensors takes such bytes, and
 `from_bytes` those that others made of one tensor.

@@ -1,7 +1,6 @@
 // A session's side of its queue, which writes what it likes.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "proto/boundary/frame.h"
 #include "proto/boundary/layouts/session_queue.h"
+#include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
@@ -61,7 +61,7 @@ class QueueClient {
  private:
   static session_queue::Page* Map(const UniqueFd& file, int protection) {
     void* const base = ::mmap(nullptr, sizeof(session_queue::Page), protection, MAP_SHARED, file.get(), 0);
-    EXPECT_NE(base, MAP_FAILED);
+    AB_CHECK(base != MAP_FAILED);
     return static_cast<session_queue::Page*>(base);
   }
 

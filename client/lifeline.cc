@@ -108,7 +108,10 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
   Waiter waiter{.header = HeaderOf(verb, deadline)};
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
-    return CallByQueue(*queue, waiter, payload, deadline, late);
+    auto answer = CallByQueue(*queue, waiter, payload, deadline, late);
+    // Answers to what was asked before, that nobody waits for, are handled before this one is returned.
+    if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
+    return answer;
   }
   CountCall();
   AB_RETURN_IF_ERROR(Enter(waiter));
@@ -179,6 +182,7 @@ bool Lifeline::alive() {
 }
 
 void Lifeline::ReadArrived() {
+  has_frame_.store(false);
   pollfd look{socket_.get(), POLLIN, 0};
   while (!lost() && ::poll(&look, 1, 0) > 0) {
     MutexLock lock(mutex_);

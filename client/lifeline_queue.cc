@@ -69,10 +69,8 @@ Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::str
   if (!submitted.ok()) return submitted.status();
   Turn turn{steady_clock::now(), completed_.load(std::memory_order_relaxed)};
   const bool kept_away = !skip && !Spin(queue, waiter, turn) && queue.taken() < *submitted;
-  const bool done = waiter.done.load(std::memory_order_acquire);
-  if (done && !has_late_.load(std::memory_order_relaxed)) return *std::move(waiter.answer);
+  if (waiter.done.load(std::memory_order_acquire)) return *std::move(waiter.answer);
   MutexLock lock(mutex_);
-  RunLate();
   auto answer = Await(waiter, deadline, late);
   if (kept_away) NoteTurn(turn, steady_clock::now());
   // A daemon that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
@@ -158,7 +156,9 @@ void Lifeline::Reap(QueuePages& queue) {
     const session_queue::Header header = session_queue::HeaderOf(entry_);
     const std::string_view payload = session_queue::PayloadOf(entry_);
     if ((header.flags & session_queue::kOnSocket) != 0) {
-      if (Waiter* const waiter = FindWaiter(header.id)) waiter->on_socket.store(true, std::memory_order_release);
+      Waiter* const waiter = FindWaiter(header.id);
+      if (waiter != nullptr) waiter->on_socket.store(true, std::memory_order_release);
+      if (waiter == nullptr) has_frame_.store(true);
       continue;
     }
     if ((header.flags & session_queue::kUnwaited) != 0) {

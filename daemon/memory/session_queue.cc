@@ -159,10 +159,11 @@ Status SessionQueue::Broken() {
 SessionQueue::Written SessionQueue::Complete(const Header& header, std::string_view payload) {
   if (payload.size() > Format::kPayloadBytesMax) return Written::kNo;
   const MutexLock lock(completing_);
-  return Write(header, payload, kSpareSlots);
+  if (!Write(header, payload, kSpareSlots)) return Written::kNo;
+  return doorbell_.IsDue() ? Written::kDoorbellIsDue : Written::kYes;
 }
 
-// An Error message with the reason alone: its message is made by the client.
+// An Error message with the reason alone: its message is made by the client. Serve, which follows, wakes it.
 void SessionQueue::Fail(uint64_t id, const Status& status) {
   std::string error;
   if (!status.reason().empty()) {
@@ -174,14 +175,14 @@ void SessionQueue::Fail(uint64_t id, const Status& status) {
   Write({.verb = kPublishVerb, .flags = session_queue::kUnwaited, .bytes = 0, .status = code, .id = id}, error, 0);
 }
 
-SessionQueue::Written SessionQueue::Write(const Header& header, std::string_view payload, uint64_t spare) {
+bool SessionQueue::Write(const Header& header, std::string_view payload, uint64_t spare) {
   const uint64_t slots = spsc::SlotsOf<Format>(Format::WordsOfPayload(payload.size()));
-  if (stopped_ || !open_.load(std::memory_order_relaxed) || !writer_.HasRoom(slots + spare)) return Written::kNo;
+  if (stopped_ || !open_.load(std::memory_order_relaxed) || !writer_.HasRoom(slots + spare)) return false;
   thread_local session_queue::Entry entry;
   const uint64_t words = session_queue::Encode(header, payload, entry);
   Store(completions_.preamble.answered_id, header.id, std::memory_order_relaxed);
   writer_.Write({entry.data(), words});
-  return doorbell_.IsDue() ? Written::kDoorbellIsDue : Written::kYes;
+  return true;
 }
 
 void SessionQueue::Stop() {

@@ -84,7 +84,8 @@ class SessionQueue {
   void Fail(uint64_t id, const Status& status) AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
   // False: the queue has stopped.
   bool TakeCopied() AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
-  Written Write(const session_queue::Header& header, std::string_view payload, uint64_t spare) AB_REQUIRES(completing_);
+  // False: there is no room.
+  bool Write(const session_queue::Header& header, std::string_view payload, uint64_t spare) AB_REQUIRES(completing_);
   void Serve() AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
 
   mutable Mutex serving_;  // held while an unwaited publish is served; before `completing_`

@@ -200,6 +200,28 @@ TEST_F(LifelineQueueTest, AnAnswerWithADescriptorComesByTheSocketAndEndsTheSpin)
   CallByQueue();
 }
 
+TEST_F(LifelineQueueTest, AnAnswerOnTheSocketIsHandledBeforeOneToALaterRequestIsReturned) {
+  GiveQueue();
+  bool handled = false;
+  const auto handle = [&](const Result<Answer>& answer) { handled = answer.ok() && answer->payload == "pages"; };
+  ASSERT_TRUE(lifeline_->Ask(Verb::kBrowse, "earlier", handle).ok());
+  std::thread caller([&] {
+    EXPECT_EQ(Call("later"), "done");
+    EXPECT_TRUE(handled);
+  });
+  const Request earlier = Take();
+  const Request later = Take();
+  broker_->Answer(earlier, "pages", ::fileno(stderr));
+  queue_->Complete({.verb = static_cast<uint8_t>(earlier.header.verb),
+                    .flags = session_queue::kOnSocket,
+                    .bytes = 0,
+                    .status = 0,
+                    .id = earlier.header.request},
+                   {});
+  Reply(later, "done");
+  caller.join();
+}
+
 TEST_F(LifelineQueueTest, ARefusalIsOneThereToo) {
   GiveQueue();
   std::thread caller([&] { EXPECT_EQ(lifeline_->Call(Verb::kList, "a", Far()).status().code(), Code::kNotFound); });

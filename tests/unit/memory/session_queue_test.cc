@@ -245,6 +245,10 @@ TEST_F(DaemonQueueTest, AClientThatSleepsIsWokenOnceForEachSleep) {
   EXPECT_EQ(doorbells_, 1);
   queue_->Finish();
   EXPECT_EQ(doorbells_, 2) << "it may wait for room";
+  client_.Announce();
+  client_.Publish("refused", 5);
+  EXPECT_EQ(*Serve(), 1u);
+  EXPECT_EQ(doorbells_, 3) << "its completion is read by whoever sleeps";
 }
 
 TEST_F(DaemonQueueTest, NothingIsTakenAfterItHasStopped) {

@@ -68,12 +68,13 @@ class LifelineClient {
     EXPECT_EQ(Send(verb, message.SerializeAsString(), request), SendOutcome::kSent);
     return Receive();
   }
-  Got Hello() {
+  static v1::OpenSessionRequest HelloMessage() {
     v1::OpenSessionRequest hello;
     hello.set_protocol_min(kProtocolVersion);
     hello.set_protocol_max(kProtocolVersion);
-    return Call(Verb::kOpenSession, hello);
+    return hello;
   }
+  Got Hello() { return Call(Verb::kOpenSession, HelloMessage()); }
 
  private:
   UniqueFd socket_;

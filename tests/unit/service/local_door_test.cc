@@ -41,7 +41,7 @@ class LingeringSocket {
     EXPECT_EQ(::setsockopt(end_.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
   }
 
-  // REQUIRES: somebody else got a copy, or this would sleep.
+  // REQUIRES: somebody else has a copy and keeps it until this returns, or this would sleep.
   void GiveUp() { end_.reset(); }
   int fd() const { return end_.get(); }
 
@@ -53,9 +53,13 @@ class LingeringSocket {
 TEST_F(LocalDoorTest, ADescriptorThatSleepsWhenItIsClosedHoldsNobodyUp) {
   LingeringSocket read, unread;
   LifelineClient witness = Greeted();
-  LifelineClient first = Greeted();
+  // Nobody reads either connection before this process has given up its own copy.
+  auto [first, greeting] = LifelineClient::Pair();
+  ASSERT_EQ(first.Send(Verb::kOpenSession, LifelineClient::HelloMessage().SerializeAsString()), SendOutcome::kSent);
   ASSERT_EQ(first.Send(Verb::kGetStats, "", 1, 0, read.fd()), SendOutcome::kSent);
   read.GiveUp();
+  door_->Adopt(std::move(greeting));
+  EXPECT_EQ(first.Receive().code(), Code::kOk);
   EXPECT_EQ(first.Receive().code(), Code::kInvalidArgument);
   EXPECT_TRUE(first.Receive().closed);
 

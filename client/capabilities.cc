@@ -36,10 +36,10 @@ uint64_t ShmDevice() {
 codec::Capabilities CapabilitiesOf(const MapperTable& mappers) {
   codec::Capabilities capabilities;
   capabilities.kinds = mappers.kinds();
+  // The broker asks where a process runs only for GPU memory and events.
+  if (capabilities.kinds.size() == 1) return capabilities;
   capabilities.boot_id = BootId();
   capabilities.pid_namespace = PidNamespace();
-  // Who opens no GPU's memory waits for no GPU's events, and where it runs matters to none.
-  if (capabilities.kinds.size() == 1) return capabilities;
   capabilities.shm_device = ShmDevice();
   const cuda::Platform platform = cuda::Platform::Here();
   capabilities.wsl = platform.wsl();

@@ -1,6 +1,7 @@
 #include "client/memory/cuda_devices.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <optional>
 
@@ -16,9 +17,26 @@ using cuda::Driver;
 
 namespace {
 
-// Stays loaded: a driver does not survive being unloaded. Null if it cannot be.
+// How many libraries this process has loaded so far, unloaded ones included (dl_iterate_phdr(3)).
+uint64_t LibrariesLoaded() {
+  uint64_t loaded = 0;
+  const auto read = [](dl_phdr_info* info, size_t, void* into) {
+    *static_cast<uint64_t*>(into) = info->dlpi_adds;
+    return 1;
+  };
+  ::dl_iterate_phdr(read, &loaded);
+  return loaded;
+}
+
+// Stays loaded: a driver does not survive being unloaded. Null if it cannot be loaded. The library path is searched
+// again only after this process has loaded another library: a search takes as long as a connect to the broker.
 void* LibraryAt(const std::string& path) {
-  return ::dlopen(path.empty() ? "libcuda.so.1" : path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  static std::atomic<uint64_t> absent_at{0};
+  const uint64_t loaded = LibrariesLoaded();
+  if (path.empty() && absent_at.load(std::memory_order_relaxed) == loaded) return nullptr;
+  void* const library = ::dlopen(path.empty() ? "libcuda.so.1" : path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (path.empty() && library == nullptr) absent_at.store(loaded, std::memory_order_relaxed);
+  return library;
 }
 
 // What a call of the driver that takes no more than the place for one number says; nothing if it refuses, or is not

@@ -88,7 +88,7 @@ def chart(rows: Rows, measured: str) -> str:
             drawing.text(LABELS + length + 8, y + 16, f"{value:,.1f}")
             y += LINE
         y += 10
-    for number, (role, about) in enumerate([("ours", "arraybridge"), ("peer", "peers"), ("floor", "floor of the same run")]):
+    for number, (role, about) in enumerate([("ours", "arraybridge"), ("peer", "peers"), ("floor", "lower bound, same run")]):
         drawing.box(LABELS + 130 * number, y + 10, 12, 12, role)
         drawing.text(LABELS + 18 + 130 * number, y + 21, about, "soft", 12)
     drawing.text(LEFT, y + 48, measured, "soft", 11)

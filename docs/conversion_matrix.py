@@ -19,18 +19,19 @@ Cell = Callable[[str, str], str]
 HEAD = """\
 # The conversion matrix
 
-Which way an ordinary array goes from one framework to another: compact row-major, aligned, float32, of two dimensions.
-Written by `docs/conversion_matrix.py` from the planner, and compared with it by a test; `python -m arraybridge explain
-SOURCE TARGET` says the reasons, and `Broker.plan(array, target)` those of an array of yours.
+How an ordinary array (compact row-major, aligned, float32, two dimensions) gets from one framework to another.
+`docs/conversion_matrix.py` writes this page from the planner, and a test compares the two. `python -m arraybridge explain
+SOURCE TARGET` prints the reasons, and `Broker.plan(array, target)` returns them for an array of yours.
 
 **I** the same object · **H** shared, no copy · **P** one copy in the same kind of memory · **U** one upload · **D** one
-download (TensorFlow and JAX want what pyclesperanto pulls aligned, which is a second copy) · **–** no such device.
-A letter in parentheses is what `copy=False` gives instead.
+download (from pyclesperanto to TensorFlow and JAX a second copy aligns it) · **–** no such device.
+A letter in parentheses is the result of `copy=False`.
 
-Frameworks without a GPU of their own kind are meant where a host is spoken of: pyclesperanto has OpenCL there. Cells of
-a GPU are the planner's and have run on fakes of each framework's dialect over a simulated driver, not on a card.
-TensorFlow keeps int32 in host memory, also in tensors whose `device` is a GPU: as sources they are the host's, and
-`get_device_id` of them is None.
+In the table for the host an array lies in host memory if its framework has arrays there: CuPy's and Numba's lie on a GPU,
+pyclesperanto's in OpenCL memory; TensorFlow and JAX can use no GPU. The cells for a GPU come from the planner and have run
+with fakes of the frameworks on a simulated driver, not on a card.
+TensorFlow keeps int32 in host memory, also in tensors whose `device` is a GPU: such sources are in host memory, and
+their `get_device_id` is None.
 """
 
 
@@ -52,9 +53,9 @@ def letters(**wishes: object) -> Cell:
 
 
 def dtypes(dtype: str, framework: str) -> str:
-    """Whether an array of this dtype that nobody owns can be one of the framework's."""
+    """Whether an array of this dtype without an owner can become one of the framework's."""
     try:
-        other = "torch" if framework == "numpy" else "numpy"  # what is one already stays so
+        other = "torch" if framework == "numpy" else "numpy"  # a conversion to itself says nothing
         plan = matrix.cell(other, framework, dtype=dtype, read_only=True, shape=(4,))
     except UnsupportedDtype as refused:
         return "refused ↓" if "allow_downcast" in refused.reason else "refused"
@@ -66,21 +67,21 @@ def table(corner: str, rows: list[str], columns: list[str], cell: Cell) -> str:
 
 
 def page() -> str:
-    everybody = NAMES + MORE
+    every = NAMES + MORE
     return "\n".join(
         [
             HEAD,
             "## On the host\n",
-            table("from \\ to", everybody, everybody, letters()),
+            table("from \\ to", every, every, letters()),
             "\n## On one GPU\n",
-            table("from \\ to", everybody, everybody, letters(on_gpu=True)),
-            "\n## From a GPU to the host\n\nAsked for by `device=\"cpu\"`.\n",
-            table("from \\ to", [name for name in everybody if name not in ("numpy", "pyarrow")], everybody,
+            table("from \\ to", every, every, letters(on_gpu=True)),
+            "\n## From a GPU to the host\n\nWith `device=\"cpu\"`.\n",
+            table("from \\ to", [name for name in every if name not in ("numpy", "pyarrow")], every,
                   letters(on_gpu=True, device="cpu")),
-            "\n## Dtypes\n\nWhat a target takes. ↓: it would narrow, and does with `allow_downcast=True`, where every integer"
-            " fits. JAX is meant with\n`jax_enable_x64`; without it int64, uint64, float64 and complex128 are refused ↓ there,"
-            " too.\n",
-            table("dtype", list(CODES), everybody, dtypes),
+            "\n## Dtypes\n\nThe dtypes that a target accepts. ↓: the conversion would narrow, and does so with `allow_downcast=True` if"
+            " every integer fits.\nThe column of JAX is for `jax_enable_x64`; without it int64, uint64, float64 and complex128 are"
+            " refused ↓, too.\n",
+            table("dtype", list(CODES), every, dtypes),
             "",
         ]
     )  # fmt: skip

@@ -1,0 +1,19 @@
+"""Draws the pictures of the documents: ``python docs/pictures/draw.py``. A test compares them with the committed files.
+
+The chart has the figures of the newest file in tests/bench/results: draw again after a new one is committed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import benchmark
+import house
+
+FOLDER: Final = Path(__file__).resolve().parent
+PICTURES: Final = {"house.svg": house.picture, "benchmark.svg": benchmark.picture}
+
+if __name__ == "__main__":
+    for name, picture in PICTURES.items():
+        (FOLDER / name).write_text(picture(), encoding="utf-8")

@@ -1,0 +1,96 @@
+"""The documents' pictures are what their scripts draw; their links, and the files that they name, are there."""
+
+import fnmatch
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "pictures"))
+import benchmark
+import draw
+import svg
+from check_house import TOP_FOLDERS, files_of
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "tests").glob("*/README.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(rf"`((?:{'|'.join(sorted(TOP_FOLDERS))})/[\w{{}},./*-]+)`")
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken(page: Path) -> Iterator[str]:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A title\n[here](#a-title) [there](other.md) [nowhere](#no-title) [outside](https://example.org/)\n")
+    assert list(broken(page)) == ["other.md", "#no-title"]
+
+
+def places(root: Path) -> set[str]:
+    """Files without their endings, files as they are, and folders."""
+    files = [path.relative_to(root) for path in files_of(root)]
+    folders = {folder for file in files for folder in file.parents}
+    return {path.as_posix() for path in [*files, *(file.with_suffix("") for file in files), *folders]}
+
+
+def missing(text: str, there: set[str]) -> Iterator[str]:
+    """Names of files and folders that nothing matches. A file may lie deeper in the folder that is named."""
+    for name in NAMED.findall(text):
+        before, brace, rest = name.partition("{")
+        inside, _, after = rest.partition("}")
+        for each in [before + part + after for part in inside.split(",")] if brace else [name]:
+            folder, _, last = each.rstrip("/").rpartition("/")
+            if not (fnmatch.filter(there, f"{folder}/{last}") or fnmatch.filter(there, f"{folder}/*/{last}")):
+                yield each
+
+
+def test_files_that_the_documents_name_are_there() -> None:
+    there = places(ROOT)
+    pages = [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("architecture", "fast-path", "security"))]
+    assert {page.name: found for page in pages if (found := list(missing(page.read_text(encoding="utf-8"), there)))} == {}
+
+
+def test_a_name_without_a_file_is_found() -> None:
+    there = {"client/shares/put", "client/shares", "client"}
+    assert list(missing("`client/put`, `client/shares/`, `client/p*`, `client/{put,gone}`, `a/b`", there)) == ["client/gone"]
+
+
+@pytest.mark.parametrize("name", draw.PICTURES)
+def test_a_picture_is_what_its_script_draws(name: str) -> None:
+    assert (draw.FOLDER / name).read_text(encoding="utf-8") == draw.PICTURES[name](), "run python docs/pictures/draw.py"
+
+
+def test_a_chart_shows_what_was_measured_and_no_panel_without_ours() -> None:
+    rows = {"channel_4kib": {"value": 1.5, "floor": 1.0}, "iceoryx_4kib": {"value": None}, "plasma_get_1mib": {"value": 20.0}}
+    drawn = benchmark.chart(rows, "today")
+    assert ">1.5<" in drawn and ">1.0<" in drawn
+    assert ">iceoryx<" not in drawn and "Plasma" not in drawn
+
+
+def test_a_label_that_would_be_cut_is_refused() -> None:
+    drawing = svg.Drawing(100, 20, "narrow")
+    drawing.text(0, 10, "short")
+    with pytest.raises(ValueError, match="needs"):
+        drawing.text(0, 10, "longer than the picture is wide")

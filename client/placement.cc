@@ -82,7 +82,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
 }
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
-                                           bool own) {
+                                           bool own, Deadline deadline) {
   const auto give_back = [&] { session.Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
@@ -103,8 +103,12 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   // Only a mapping may be left when the broker seals.
   handle.descriptor.reset();
   auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
-  // Not waited for: the next Publish comes behind it on the same socket, and says what went wrong.
-  AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena)));
+  // The next Publish comes after it and says what went wrong. A waited request waits for room where other threads'
+  // unwaited publishes fill the queue.
+  const std::string mapped = codec::EncodeMapped(handle.arena);
+  Status said = session.lifeline().Post(Verb::kMapped, mapped);
+  if (said.code() == Code::kDeadlineExceeded) said = session.Call(Verb::kMapped, mapped, deadline).status();
+  if (!said.ok()) return said;
   return session.written().Add(std::move(arena), bytes);
 }
 
@@ -124,7 +128,9 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     const uint64_t wait = looks ? std::min(left, kRoadLookMs) : left;
     // The broker decides when time is up; this side only watches that it answers.
     auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
-    if (handle.ok() && handle->has_value()) return MapAndCarve(session, std::move(**handle), device, bytes, own);
+    if (handle.ok() && handle->has_value()) {
+      return MapAndCarve(session, std::move(**handle), device, bytes, own, deadline);
+    }
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kResourceExhausted && wait < left) {
       --turn;

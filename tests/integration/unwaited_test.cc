@@ -234,7 +234,8 @@ TEST_P(UnwaitedTest, ManyThreadsPublishThroughOneQueue) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 500; ++i) {
-        EXPECT_TRUE(Put(writer, "t" + std::to_string(t) + "/" + std::to_string(i), static_cast<uint8_t>(t)).ok());
+        const auto put = Put(writer, "t" + std::to_string(t) + "/" + std::to_string(i), static_cast<uint8_t>(t));
+        EXPECT_TRUE(put.ok()) << put.ToString();
       }
     });
   }

@@ -276,7 +276,7 @@ TEST_F(LocalDoorQueueTest, ASessionThatEndsWithRequestsInItLosesNothingButTheAns
 
 TEST_F(LocalDoorQueueTest, TheLoopPollsSoManyAtATimeAndServesAll) {
   constexpr std::ptrdiff_t kPolledMax = 32;  // as local_door_queues.cc has it
-  config_.spin = std::chrono::seconds(20);  // it does not sleep before the end of the test
+  config_.spin = std::chrono::seconds(20);   // it does not sleep before the end of the test
   std::vector<std::unique_ptr<Asker>> many;
   for (int i = 0; i < 50; ++i) many.push_back(Opened());
   for (uint64_t id = 10; id < 60; ++id) {

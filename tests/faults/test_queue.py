@@ -198,7 +198,8 @@ def test_impossible_entries_cut_their_session_alone(daemon: Daemon, ledger: Ledg
 
     def expect_cut(liar: HandMade) -> None:
         nonlocal liars
-        liar.send_doorbell()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the daemon still polled, and was quicker
+            liar.send_doorbell()
         assert liar.line.ended()
         liar.close()
         liars += 1

@@ -109,7 +109,7 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
     auto answer = CallByQueue(*queue, waiter, payload, deadline, late);
-    // Answers to what was asked before, that nobody waits for, are handled before this one is returned.
+    // Late answers to earlier requests are handled before this answer is returned.
     if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
     return answer;
   }

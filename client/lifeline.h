@@ -259,7 +259,7 @@ class Lifeline : public ForkParticipant {
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
   std::deque<LateAnswer> late_ AB_GUARDED_BY(mutex_);  // in order
   std::atomic<bool> has_late_{false};                  // it is not empty
-  std::atomic<bool> has_frame_{false};                 // an answer that nobody waits for stands on the socket
+  std::atomic<bool> has_frame_{false};                 // the socket has the answer to an unawaited request
   bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread is in RunLate
   session_queue::Entry entry_ AB_GUARDED_BY(mutex_){};
   std::vector<Failed> failed_ AB_GUARDED_BY(mutex_);  // unwaited publishes

@@ -31,7 +31,7 @@ uint64_t LibrariesLoaded() {
 // Stays loaded: a driver does not survive being unloaded. Null if it cannot be loaded. The library path is searched
 // again only after this process has loaded another library: a search takes as long as a connect to the broker.
 void* LibraryAt(const std::string& path) {
-  static std::atomic<uint64_t> absent_at{0};
+  static std::atomic<uint64_t> absent_at{0};  // LibrariesLoaded() when the default driver was not found
   const uint64_t loaded = LibrariesLoaded();
   if (path.empty() && absent_at.load(std::memory_order_relaxed) == loaded) return nullptr;
   void* const library = ::dlopen(path.empty() ? "libcuda.so.1" : path.c_str(), RTLD_LAZY | RTLD_LOCAL);

@@ -248,7 +248,7 @@ TEST_F(DaemonQueueTest, AClientThatSleepsIsWokenOnceForEachSleep) {
   client_.Announce();
   client_.Publish("refused", 5);
   EXPECT_EQ(*Serve(), 1u);
-  EXPECT_EQ(doorbells_, 3) << "its completion is read by whoever sleeps";
+  EXPECT_EQ(doorbells_, 3) << "a client that sleeps reads its completion";
 }
 
 TEST_F(DaemonQueueTest, NothingIsTakenAfterItHasStopped) {

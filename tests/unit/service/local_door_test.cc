@@ -41,7 +41,7 @@ class LingeringSocket {
     EXPECT_EQ(::setsockopt(end_.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
   }
 
-  // REQUIRES: somebody else has a copy and keeps it until this returns, or this would sleep.
+  // REQUIRES: another copy exists until this returns; the last close would sleep.
   void GiveUp() { end_.reset(); }
   int fd() const { return end_.get(); }
 
@@ -53,7 +53,7 @@ class LingeringSocket {
 TEST_F(LocalDoorTest, ADescriptorThatSleepsWhenItIsClosedHoldsNobodyUp) {
   LingeringSocket read, unread;
   LifelineClient witness = Greeted();
-  // Nobody reads either connection before this process has given up its own copy.
+  // The door reads each connection only after this process has given up its own copy.
   auto [first, greeting] = LifelineClient::Pair();
   ASSERT_EQ(first.Send(Verb::kOpenSession, LifelineClient::HelloMessage().SerializeAsString()), SendOutcome::kSent);
   ASSERT_EQ(first.Send(Verb::kGetStats, "", 1, 0, read.fd()), SendOutcome::kSent);

@@ -38,6 +38,10 @@ class Closer {
     while (true) {
       Next().reset();
       const MutexLock lock(mutex_);
+      if (idle_ > waiting_.size()) {  // a thread that sleeps is left for the next descriptor: one is enough
+        --threads_;
+        return;
+      }
       ++idle_;
     }
   }

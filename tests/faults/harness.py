@@ -21,7 +21,7 @@ BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
 CLIENT = BUILD / "tests/faults/fault_client"
 SIMULATED_CUDA = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
-HELPERS = 2  # threads that start when they are first needed, and stay: one closes what is slow to close
+HELPERS = 2  # threads that start when they are first needed, and stay: the closer keeps one
 PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
 
 # What an allocator may keep for itself. AddressSanitizer keeps all that is freed for a while.

@@ -50,21 +50,21 @@ Spoil = Callable[[Files, Pki, Authority], object]
     ("spoil", "told"),
     [
         (lambda files, *_: (files.folder / "cert.pem").unlink(), "cert.pem: No such file or directory"),
-        (lambda files, *_: (files.folder / "key.pem").chmod(0o644), "key.pem: everybody may read or write it (chmod o-rw)"),
-        (lambda files, *_: (files.folder / "cert.pem").chmod(0o646), "cert.pem: everybody may write it (chmod o-w)"),
+        (lambda files, *_: (files.folder / "key.pem").chmod(0o644), "key.pem: other users may read or write it (chmod o-rw)"),
+        (lambda files, *_: (files.folder / "cert.pem").chmod(0o646), "cert.pem: other users may write it (chmod o-w)"),
         (lambda files, *_: (files.folder / "client_ca.pem").write_text("-"), "client_ca.pem: holds no certificate in PEM"),
         (lambda files, *_: (files.folder / "key.pem").write_text("-"), "key.pem: holds no private key in PEM"),
         (
             lambda files, pki, _: (files.folder / "key.pem").write_bytes(pki.bob.key.read_bytes()),
-            "key.pem: the private key does not fit the certificate in ",
+            "key.pem: the private key does not match the certificate in ",
         ),
         (
             lambda files, pki, _: openssl("ec", "-in", pki.server.key, "-aes128", "-passout", "pass:x", "-out", files.folder / "key.pem"),
-            "key.pem: the private key needs a password, which nobody could give",
+            "key.pem: the private key needs a password, which the daemon cannot ask for",
         ),
         (
             lambda files, pki, _: (files.folder / "cert.pem").write_text(pki.server.cert.read_text() + "-----BEGIN CERTIFICATE-----\n"),
-            "cert.pem: what follows certificate 1 is not PEM",
+            "cert.pem: the text after certificate 1 is not PEM",
         ),
         (
             lambda files, _, authority: files.put(authority.issue_server("past", days=-1)),
@@ -100,7 +100,7 @@ def test_a_daemon_whose_certificate_has_expired_serves_its_own_host(start_remote
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "tcp://127.0.0.1:0 needs server.tls.cert, a file: over TCP there is TLS with clients' certificates alone"),
+        ("", "tcp://127.0.0.1:0 needs server.tls.cert (a file): the TCP door accepts only TLS with client certificates"),
         ('server.tls.cert = "/a"\nserver.tls.key = "/b"\n', "needs server.tls.client_ca"),
         ('server.tls.cert = "a.pem"\n', "'a.pem' is not an absolute path"),
         ('server.tls.certificate = "/a"\n', "server.tls.certificate is unknown"),
@@ -117,14 +117,14 @@ def test_no_tcp_without_tls(tmp_path: Path, text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("listen", "told"),
     [
-        ("tcp://localhost:1", "'localhost' is no address in numbers"),
-        ("tcp://::1:9443", "'::1:9443' is no HOST:PORT"),
-        ("tcp://127.0.0.1", "is no HOST:PORT"),
-        ("tcp://127.0.0.1:70000", "is no HOST:PORT"),
+        ("tcp://localhost:1", "'localhost' is not a numeric address"),
+        ("tcp://::1:9443", "'::1:9443' is not HOST:PORT"),
+        ("tcp://127.0.0.1", "is not HOST:PORT"),
+        ("tcp://127.0.0.1:70000", "is not HOST:PORT"),
         ("http://127.0.0.1:1", "is neither unix:///path nor tcp://HOST:PORT nor off"),
         ("off,tcp://127.0.0.1:1", "'off' is neither"),
         ("unix:///a,unix:///b", "'unix:///b' is a second Unix socket"),
-        ("tcp://127.0.0.1:1,tcp://127.0.0.1:1", "stands there twice"),
+        ("tcp://127.0.0.1:1,tcp://127.0.0.1:1", "is listed twice"),
     ],
 )
 def test_where_it_listens_is_checked(config: Path, listen: str, told: str) -> None:

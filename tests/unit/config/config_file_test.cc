@@ -111,9 +111,9 @@ TEST_F(ConfigFileTest, ErrorsOfPlacesNameFileLineAndColumn) {
             path() + ":2:1: server.listen names the same socket '/run/x' as server.lifeline (" + path() + ":3:1)");
   EXPECT_EQ(refusal("[server]\ndirectory = '/run/x'\nlifeline = '/run/x/admin.sock'\n"),
             path() + ":3:1: server.lifeline names the same socket '/run/x/admin.sock' as server.admin (default)");
-  EXPECT_THAT(refusal("[http]\nlisten = 'nonsense'\n"), StartsWith(path() + ":2:1: 'nonsense' is no HOST:PORT"));
+  EXPECT_THAT(refusal("[http]\nlisten = 'nonsense'\n"), StartsWith(path() + ":2:1: 'nonsense' is not HOST:PORT"));
   EXPECT_THAT(refusal("[http]\nlisten = 'localhost:9464'\n"),
-              StartsWith(path() + ":2:1: 'localhost' is no address in numbers"));
+              StartsWith(path() + ":2:1: 'localhost' is not a numeric address"));
   EXPECT_THAT(refusal("[http]\nlisten = '127.0.0.1:70000'\n"), StartsWith(path() + ":2:1: "));
   EXPECT_EQ(refusal("[memory.host]\nhugepages = 'always'\n"), path() + ":2:1: 'always' is neither auto nor never");
   EXPECT_EQ(refusal("[memory.cuda]\nevents = 'always'\n"), path() + ":2:1: 'always' is neither auto nor never");
@@ -135,7 +135,7 @@ TEST_F(ConfigFileTest, ErrorsOfWhatDependsOnOtherThingsNameFileLineAndColumn) {
     Write(text);
     return Refusal();
   };
-  EXPECT_THAT(refusal("[memory.host]\ncapacity = 0\n"), StartsWith(path() + ":2:1: no byte of host memory"));
+  EXPECT_THAT(refusal("[memory.host]\ncapacity = 0\n"), StartsWith(path() + ":2:1: the machine has no host memory"));
   EXPECT_EQ(refusal("[namespace.default]\nquota = '0%'\n"), path() + ":2:1: 0% would refuse everything");
   EXPECT_THAT(refusal("[namespace.a]\nquota = 1\n[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
               AllOf(StartsWith(path() + ":4:1: "), HasSubstr("limits.name_bytes_max 255")));
@@ -166,7 +166,7 @@ TEST_F(ConfigFileTest, WhatIsNoFileOfItsOwnersIsRefused) {
   EXPECT_EQ(Load({"--config", path()}).status().code(), Code::kNotFound);
   Write("version = 1");
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
-  EXPECT_THAT(Refusal(), HasSubstr("everybody may write it"));
+  EXPECT_THAT(Refusal(), HasSubstr("other users may write it"));
   EXPECT_EQ(Load({"--config", directory_}).status().code(), Code::kInvalidArgument);
   const std::string pipe = directory_ + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -309,11 +309,12 @@ TEST_F(ConfigFileTest, WhatIsWrongInAGpusTableIsNamed) {
     return Refusal();
   };
   EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncache = '1GiB'"), path() + ":2:1: memory." + kGpu + ".cache is unknown");
-  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncapacity = '1GiB'"), path() + ":2:1: '1GiB' is not 1% to 100%");
+  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncapacity = '1GiB'"),
+            path() + ":2:1: '1GiB' is not a percentage from 1% to 100%");
   EXPECT_EQ(refusal(std::string(kGpu) + "\"]\nkinds = ['cuda_vmm', 'memfd']"),
             path() + ":2:1: 'memfd' is neither cuda_vmm nor cuda_ipc");
   EXPECT_THAT(refusal("GPU-5A5A5A5A-5a5a-5a5a-5a5a-5a5a5a5a5a00\"]\ncapacity = '1%'"),
-              AllOf(StartsWith(path() + ":2:1: 'GPU-5A5A5A5A"), HasSubstr("is no UUID of a GPU")));
+              AllOf(StartsWith(path() + ":2:1: 'GPU-5A5A5A5A"), HasSubstr("is not the UUID of a GPU")));
   EXPECT_THAT(refusal("gpu-5\"]\ncapacity = '1%'"), HasSubstr("memory.gpu-5.capacity is unknown"));
 }
 
@@ -392,23 +393,24 @@ TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
   EXPECT_THAT(refusal("[namespace.x]\nqouta = 1\n"), HasSubstr(":2:1: namespace.x.qouta is unknown"));
   EXPECT_THAT(refusal("[namespace.default]\naccess = [\"anyone\"]\n"), HasSubstr(":2:1: 'anyone' is not same_uid"));
   EXPECT_THAT(refusal("[namespace.x]\nquota = \"0%\"\n"), HasSubstr(":2:1: 0% would refuse everything"));
-  EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota is one value, no list"));
-  EXPECT_THAT(refusal("[server]\nadmin = [\"off\", \"off\"]\n"), HasSubstr("server.admin is one value, no list"));
+  EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota takes one value, not a list"));
+  EXPECT_THAT(refusal("[server]\nadmin = [\"off\", \"off\"]\n"), HasSubstr("server.admin takes one value, not a list"));
   EXPECT_THAT(refusal("[namespace.x]\non_publisher_exit = \"stay\"\n"),
               HasSubstr("'stay' is neither keep nor withdraw"));
-  EXPECT_THAT(refusal("[namespace.x]\naccess = []\n"), HasSubstr("names at least one"));
-  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"uid:1,uid:2\", \"uid:3\"]\n"), HasSubstr("neither text"));
-  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"same_uid\", \"uid:1\"]\n"), HasSubstr("same_uid stands alone"));
-  EXPECT_THAT(refusal("[namespace.\"\"]\nquota = 1\n"), HasSubstr("cannot be a namespace's name"));
-  EXPECT_THAT(refusal("[namespace.\"a\\n\"]\nquota = 1\n"), HasSubstr("cannot be a namespace's name"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = []\n"), HasSubstr("at least one entry"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"uid:1,uid:2\", \"uid:3\"]\n"), HasSubstr("neither a text"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"same_uid\", \"uid:1\"]\n"),
+              HasSubstr("same_uid must be the only entry"));
+  EXPECT_THAT(refusal("[namespace.\"\"]\nquota = 1\n"), HasSubstr("a namespace cannot have this name"));
+  EXPECT_THAT(refusal("[namespace.\"a\\n\"]\nquota = 1\n"), HasSubstr("a namespace cannot have this name"));
   EXPECT_THAT(refusal("[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
               HasSubstr("limits.name_bytes_max 255"));
   EXPECT_THAT(refusal("[limits]\nnamespaces = 1\n[namespace.a]\nquota = 1\n[namespace.b]\nquota = 1\n"),
               HasSubstr("2 namespaces have tables (limits.namespaces 1)"));
   EXPECT_THAT(refusal("[access]\nunlisted = \"maybe\"\n"), HasSubstr("'maybe' is neither own nor refused"));
   EXPECT_THAT(of_access("same-uid"), HasSubstr("'same-uid' is neither same_uid"));
-  EXPECT_THAT(of_access("uid:me"), HasSubstr("'me' is no number"));
-  EXPECT_THAT(of_access("uid:4294967295"), HasSubstr("is no number of a user"));
+  EXPECT_THAT(of_access("uid:me"), HasSubstr("'me' is not the number"));
+  EXPECT_THAT(of_access("uid:4294967295"), HasSubstr("is not the number of a user"));
   EXPECT_THAT(of_access("@nobody-has-this-group"), HasSubstr("there is no group 'nobody-has-this-group'"));
   EXPECT_THAT(of_access("token:relative"), HasSubstr("not an absolute path"));
   EXPECT_THAT(of_access("token:" + token + ".not"), HasSubstr("No such file"));
@@ -416,7 +418,7 @@ TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
   EXPECT_THAT(of_access("token:" + token), HasSubstr("16 to 256 bytes"));
   std::ofstream(token) << "0123456789abcdef\n";
   ASSERT_EQ(::chmod(token.c_str(), 0644), 0);
-  EXPECT_THAT(of_access("token:" + token), HasSubstr("everybody may read or write it (chmod o-rw)"));
+  EXPECT_THAT(of_access("token:" + token), HasSubstr("other users may read or write it (chmod o-rw)"));
 }
 
 TEST_F(ConfigFileTest, AReloadTakesNamespacesOver) {

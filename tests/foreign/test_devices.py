@@ -187,7 +187,7 @@ def test_a_gpu_is_shared_as_its_table_says(start: Callable[..., Daemon], open_se
     assert (first.device.uuid, list(first.kinds), first.capacity_bytes) == (FIRST, [CUDA_IPC, CUDA_VMM], MEMORY * 8 // 10)
     assert (second.device.uuid, list(second.kinds), second.capacity_bytes) == (SECOND, [CUDA_VMM], MEMORY // 2)
     assert [(refusal.kind, refusal.cause) for refusal in second.refused] == [(CUDA_IPC, CONFIGURATION)]
-    assert "leaves it out" in second.refused[0].why
+    assert "does not list it" in second.refused[0].why
     doctor = subprocess.run([CTL, "-H", daemon.directory, "doctor"], capture_output=True, text=True, check=False).stdout
     (line,) = (line for line in doctor.splitlines() if line.startswith(f"cuda:{SECOND}"))
     assert "list it in memory.cuda.kinds" in line

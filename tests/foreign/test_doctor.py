@@ -30,7 +30,7 @@ def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., D
     gpu = next(finding for what, finding in found.items() if what.startswith("cuda:GPU-"))
     assert gpu["health"] == "note"
     assert gpu["finding"].startswith("shared as cuda_ipc, 0 B of ")
-    assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (WSL2 does not)")
+    assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (as under WSL2)")
     assert all_mend(found)
 
 
@@ -42,7 +42,7 @@ def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
     code, found = findings("-H", start("--cuda-driver", driver).directory)
     assert code == 0
     gpus = {what[:9]: finding["finding"] for what, finding in found.items() if what.startswith("cuda:")}
-    assert gpus["cuda:GPU-"].endswith("not as cuda_ipc: an integrated GPU has no cudaIpcMemHandle")
+    assert gpus["cuda:GPU-"].endswith("not as cuda_ipc: an integrated GPU does not support cudaIpcMemHandle")
     assert gpus["cuda:MIG-"].startswith("shared as cuda_vmm,cuda_ipc,")
 
 

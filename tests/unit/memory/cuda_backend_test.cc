@@ -176,7 +176,7 @@ TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedByDescriptorsAlone) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const Made made = Make(HandleKind::kCudaIpc, "devices=2;integrated=1");
     EXPECT_EQ(made.gpus[0]->refusals().ipc, "");
-    EXPECT_EQ(made.gpus[1]->refusals().ipc, "an integrated GPU has no cudaIpcMemHandle");
+    EXPECT_EQ(made.gpus[1]->refusals().ipc, "an integrated GPU does not support cudaIpcMemHandle");
     EXPECT_EQ(made.gpus[1]->refusals().vmm, "");
     ASSERT_EQ(made.backend->devices().size(), 1u);
     EXPECT_EQ(made.backend->devices()[0].id, 0);
@@ -191,7 +191,7 @@ TEST_F(CudaGpuTest, ATegraIsKnownByItsDeviceTree) {
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.148-tegra", machine});
     ASSERT_TRUE(gpus.ok());
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
-    EXPECT_EQ(gpus->all[0]->refusals().ipc, "an integrated GPU has no cudaIpcMemHandle");
+    EXPECT_EQ(gpus->all[0]->refusals().ipc, "an integrated GPU does not support cudaIpcMemHandle");
   });
 }
 
@@ -200,8 +200,8 @@ TEST_F(CudaGpuTest, UnderWsl2NothingOfAGpuIsShared) {
     ::setenv("SIMULATED_CUDA", "off=103", 1);
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.153.1-microsoft-standard-WSL2"});
     ASSERT_TRUE(gpus.ok());
-    EXPECT_EQ(gpus->all[0]->refusals().vmm, "the driver exports no descriptors (WSL2 does not)");
-    EXPECT_EQ(gpus->all[0]->refusals().ipc, "under WSL2 a cudaIpcMemHandle cannot be relied on");
+    EXPECT_EQ(gpus->all[0]->refusals().vmm, "the driver exports no descriptors (as under WSL2)");
+    EXPECT_EQ(gpus->all[0]->refusals().ipc, "cudaIpcMemHandle is not reliable under WSL2");
     EXPECT_TRUE(MakeCudaIpcBackend(gpus->all)->devices().empty());
     EXPECT_TRUE(MakeCudaVmmBackend(gpus->all)->devices().empty());
   });
@@ -217,7 +217,7 @@ TEST_F(CudaGpuTest, ATableSaysOtherThingsOfOneGpu) {
     EXPECT_EQ(gpus->all[0]->capacity()->bytes(), 53687091u) << "80 %";
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
     EXPECT_EQ(gpus->all[1]->capacity()->bytes(), 33554432u);
-    EXPECT_EQ(gpus->all[1]->refusals().vmm, "memory.cuda.kinds, or the table of this GPU, leaves it out");
+    EXPECT_EQ(gpus->all[1]->refusals().vmm, "memory.cuda.kinds, or this GPU's own table, does not list it");
     EXPECT_EQ(gpus->all[1]->refusals().ipc, "");
   });
 }

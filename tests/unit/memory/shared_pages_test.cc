@@ -82,7 +82,7 @@ TEST(SharedPagesTest, ADescriptionIsItsReadersOwnAndWritableBeforeTheSealAlone) 
   ASSERT_TRUE(pages->Seal().ok());
   const Status refused = pages->Export(true).status();
   EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
-  EXPECT_EQ(refused.message(), "a thing is mapped already");
+  EXPECT_EQ(refused.message(), "a thing is already mapped");
   EXPECT_EQ(mode(*pages->Export(false)), O_RDONLY);
 }
 

@@ -21,9 +21,9 @@ std::string Refusal(std::string_view bytes) {
 }
 
 TEST(WireReaderTest, SaysWhichFieldOfWhichMessageIsMalformed) {
-  EXPECT_EQ(Refusal<wire::Range>("\x08"), "these bytes are no Range: field 1 of Range is malformed");
+  EXPECT_EQ(Refusal<wire::Range>("\x08"), "these bytes are not a valid Range: field 1 of Range is malformed");
   EXPECT_EQ(Refusal<wire::AcquireRequest>("\x12\x03\x0a\x01\xff"),
-            "these bytes are no AcquireRequest: field 1 of ShareRef is malformed");
+            "these bytes are not a valid AcquireRequest: field 1 of ShareRef is malformed");
 }
 
 TEST(WireReaderTest, RefusesWhatLibprotobufRefuses) {
@@ -45,7 +45,7 @@ TEST(WireReaderTest, RefusesGroupsAndALazyFieldThatIsThereTwice) {
   const std::string share = "\x12\x02\x08\x01";
   EXPECT_TRUE(wire::Decode<wire::LeasedShare>(share).ok());
   EXPECT_EQ(Refusal<wire::LeasedShare>(share + share),
-            "these bytes are no LeasedShare: field 2 of LeasedShare is malformed");
+            "these bytes are not a valid LeasedShare: field 2 of LeasedShare is malformed");
 }
 
 TEST(WireReaderTest, SkipsUnknownFieldsAndKnownOnesOfAnotherType) {

@@ -80,7 +80,7 @@ std::string OutOfDate(const X509* one) {
 }
 
 Status ReadCertificate(const std::string& path, TlsMaterial* material, Certificate* own) {
-  auto text = ReadFile(path, S_IWOTH, "everybody may write it (chmod o-w)");
+  auto text = ReadFile(path, S_IWOTH, "other users may write it (chmod o-w)");
   if (!text.ok()) return text.status();
   auto chain = CertificatesIn(path, *text);
   if (!chain.ok()) return chain.status();
@@ -111,7 +111,7 @@ Status ReadKey(const std::string& path, const TlsFiles& files, const X509* own, 
 }
 
 Status ReadAuthorities(const std::string& path, TlsMaterial* material) {
-  auto text = ReadFile(path, S_IWOTH, "everybody may write it (chmod o-w)");
+  auto text = ReadFile(path, S_IWOTH, "other users may write it (chmod o-w)");
   if (!text.ok()) return text.status();
   const auto all = CertificatesIn(path, *text);
   if (!all.ok()) return all.status();

@@ -179,7 +179,7 @@ def test_the_second_daemon_refuses_and_a_stale_socket_is_replaced(daemon: Daemon
     """Fault 30."""
     second = subprocess.run([str(DAEMON), "--directory", str(daemon.directory)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE)
     assert second.returncode != 0
-    assert "another arraybridged serves the directory" in second.stderr + second.stdout
+    assert "another arraybridged is running in the directory" in second.stderr + second.stdout
     daemon.warden.ask("stats")  # the first one lives and keeps its sockets
     daemon.process.send_signal(signal.SIGKILL)
     daemon.process.wait()

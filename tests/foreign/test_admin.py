@@ -406,12 +406,12 @@ def test_only_administrators_are_served(place: Place, user: Callable[..., User])
     ]  # fmt: skip
     for verb, fields in requests:
         told = bob("administer", verb, **fields)
-        assert told == {"code": 7, "text": f"user {BOB} is no administrator of this broker"}, verb
+        assert told == {"code": 7, "text": f"user {BOB} is not an administrator of this broker"}, verb
         told = looks("administer", verb, **fields)
         if verb in ("List", "GetQuota", "GetConfig"):
             assert isinstance(told, bytes), verb
         else:
-            assert told == {"code": 7, "text": f"user {BOB} may look and change nothing"}, verb
+            assert told == {"code": 7, "text": f"user {BOB} may only look, not change anything"}, verb
     assert f"administration refused: uid={BOB} Shutdown" in daemon.log.read_text()
     # Who it is may change while it runs.
     place.configure(admins.replace(str(ALICE), str(BOB)))
@@ -436,7 +436,7 @@ def test_the_sockets_group_is_let_in_and_nobody_else(place: Place, user: Callabl
     # Being let in by the file is not enough.
     place.configure('[access]\nadmins = ["root"]\n')
     assert done(daemon, "reload") == "changed access.admins\n"
-    assert member("administer", "Trim") == {"code": 7, "text": f"user {ALICE} is no administrator of this broker"}
+    assert member("administer", "Trim") == {"code": 7, "text": f"user {ALICE} is not an administrator of this broker"}
 
 
 @pytest.mark.parametrize("admins", ['["token:/etc/hostname"]', '["same_uid"]', "[]", '["nobody-by-this-name"]'])

@@ -153,7 +153,7 @@ def test_explain_never_says_yes_of_a_gpu_that_a_session_does_not_see(
     assert said["mute"] == ("maybe", "if it sees that GPU: it has not said which it does")
     assert said["blind"] == ("no", f"it lies on GPU {first}, which this session does not see; it sees {second}")
     assert said["old"][0] == "no"
-    assert "cuda_ipc is refused: its driver is one of CUDA 4.0, before 4.1 none opens it" in said["old"][1]
+    assert "cuda_ipc is refused: its driver supports CUDA 4.0; this kind needs CUDA 4.1 or later" in said["old"][1]
     blind = open_session(gpu_daemon, capabilities={"kinds": [CUDA_IPC], **HERE, "gpu_uuids": [second]})
     with refused(grpc.StatusCode.FAILED_PRECONDITION, f"share 'tensor' lies on GPU {first}, which this session does not see"):
         blind.call("Acquire", namespace="default", shares=[{"name": "tensor"}])

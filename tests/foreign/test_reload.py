@@ -216,7 +216,7 @@ def test_how_much_others_may_write_into_the_log_changes(daemon: Daemon, config: 
         ("[limits]\nsessions = \n", "2:12", ""),
         ("[limits]\nshares_per_namespace = 9\nsessoins = 5\n", "3:1", "limits.sessoins is unknown"),
         ("[limits]\nshares_per_namespace = 9\nsessions = 0\n", "3:1", "limit sessions: must be more than 0"),
-        ("limits.shares_per_namespace = 9\nlog.level = 'loud'\n", "2:5", "'loud' is none of debug"),
+        ("limits.shares_per_namespace = 9\nlog.level = 'loud'\n", "2:5", "'loud' is not one of debug"),
     ],
     ids=["no TOML", "unknown key", "useless limit", "unknown word"],
 )

@@ -345,7 +345,7 @@ def test_rights_that_are_taken_end_what_was_done_with_them(place: Place, user: U
     eventually("his sessions end", lambda: "2 sessions ended" in daemon.log.read_text())
     eventually("at the gRPC door", lambda: bob("call", "grpc", "GetStats") == {
         "code": UNAUTHENTICATED,
-        "text": "metadata 'arraybridge-session' names no living session; a session ends with its stream",
+        "text": "metadata 'arraybridge-session' names no open session; a session ends with its stream",
     })  # fmt: skip
     eventually("at the local door", lambda: "text" in repr(bob("call", "lifeline", "GetStats")))
     bob = opened(user(BOB, [TEAM]))

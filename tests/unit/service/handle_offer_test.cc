@@ -95,7 +95,8 @@ TEST(HandleOffer, WhatItsDriverIsTooOldForIsRefusedWithTheReason) {
   Peer peer = Neighbour();
   OfferHandles(capabilities, kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaIpc));
-  EXPECT_THAT(peer.refused, HasSubstr("cuda_vmm is refused: its driver is one of CUDA 10.1, before 10.2"));
+  EXPECT_THAT(peer.refused,
+              HasSubstr("cuda_vmm is refused: its driver supports CUDA 10.1; this kind needs CUDA 10.2 or later"));
   capabilities.set_boot_id("other");
   OfferHandles(capabilities, kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));

@@ -76,7 +76,7 @@ TEST(ConfigTest, ASpinIsShort) {
   EXPECT_EQ(Refusal({"--spin-us", "1001"}), "--spin-us: '1001' is not 0 to 1000 microseconds");
 }
 
-TEST(ConfigTest, EmbeddedEndsWhenIdleUnlessToldOtherwise) {
+TEST(ConfigTest, AnEmbeddedDaemonExitsWhenIdleByDefault) {
   EXPECT_EQ(Good({"--embedded"}).exit_when_idle, milliseconds(10'000));
   EXPECT_EQ(Good({"--embedded=false"}).exit_when_idle, milliseconds(0));
   EXPECT_EQ(Good({"--embedded", "--exit-when-idle", "0s"}).exit_when_idle, milliseconds(0));
@@ -87,7 +87,7 @@ TEST(ConfigTest, AReloadKeepsTheCapacityThatTheDaemonHas) {
   const char* const arguments[] = {"arraybridged", "--host-capacity", "1%"};
   auto running = LoadConfig(3, arguments);
   ASSERT_TRUE(running.ok());
-  running->config.host_capacity_bytes = 400 << 20;  // when it started, 1 % was as much
+  running->config.host_capacity_bytes = 400 << 20;  // the value of 1 % when the daemon started
   ::setenv("ARRAYBRIDGED_NAMESPACE__DEFAULT__QUOTA", "25%", 1);
   const auto reloaded = ReloadConfig(3, arguments, &*running);
   ::unsetenv("ARRAYBRIDGED_NAMESPACE__DEFAULT__QUOTA");
@@ -113,7 +113,7 @@ TEST(ConfigTest, DevicesAreNamed) {
   EXPECT_EQ(Refusal({"--backend", "gpu"}), "--backend: 'gpu' is not one of auto, cuda, host");
 }
 
-TEST(ConfigTest, AGpusNumberIsItsProcessesAlone) {
+TEST(ConfigTest, TheOrdinalOfAGpuIsAcceptedOnlyAsAFlag) {
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", "cuda:0"}}),
               AllOf(HasSubstr("ARRAYBRIDGED_MEMORY__DEVICES: "), HasSubstr("'cuda:0'"), HasSubstr("by its UUID")));
 }
@@ -126,8 +126,9 @@ TEST(ConfigTest, DevicesAndBackendAgree) {
   EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));
 }
 
-TEST(ConfigTest, WithoutHostMemoryNothingIsAPercentageOfIt) {
-  EXPECT_EQ(Good({"--device", "cuda:0", "--host-capacity", "1MiB"}).namespace_quota_bytes, 0u) << "of all devices";
+TEST(ConfigTest, WithoutHostMemoryAPercentageOfItIsRefused) {
+  EXPECT_EQ(Good({"--device", "cuda:0", "--host-capacity", "1MiB"}).namespace_quota_bytes, 0u)
+      << "the capacity of all devices";
   EXPECT_EQ(Good({"--device", "cuda:0", "--namespace-quota", "1GiB"}).namespace_quota_bytes, uint64_t{1} << 30);
   EXPECT_THAT(Refusal({"--device", "cuda:0", "--namespace-quota", "50%"}),
               HasSubstr("50% is a share of host memory, which is not served"));
@@ -145,7 +146,7 @@ TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
   EXPECT_THAT(Refusal({}, said("memfd")), HasSubstr("'memfd' is neither cuda_vmm nor cuda_ipc"));
 }
 
-TEST(ConfigTest, LinesOfTheLogAreAtLeastOneASecond) {
+TEST(ConfigTest, TheLogsRateLimitIsAtLeastOneLinePerSecond) {
   EXPECT_EQ(Good({}).log_lines_per_second, 100u);
   for (const char* wrong : {"0", "many", "-1"}) {
     EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LOG__RATE_LIMIT_PER_S", wrong}}),
@@ -180,7 +181,7 @@ TEST(ConfigTest, TheAdministrationsDoorCanBeElsewhereOrOff) {
             "--admin: server.admin names the same socket '/a' as server.listen (--listen)");
 }
 
-TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
+TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndConfiguredUsers) {
   const AccessList fallback = Good({}).admins;
   EXPECT_EQ(RightOf(fallback, {.uid = 0}), Right::kWrite);
   EXPECT_EQ(RightOf(fallback, {.uid = ::geteuid()}), Right::kWrite);
@@ -192,7 +193,8 @@ TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "same_uid"}}), HasSubstr("a user or a group"));
 }
 
-// The group is the package's, and an embedded broker or a container has none; any other name is a mistake to be told.
+// The package creates the group; for an embedded broker or in a container it may be missing. A missing group of any
+// other name is an error.
 TEST(ConfigTest, TheGroupOfAdministratorsNeedNotBeThere) {
   if (::getgrnam("arraybridge-admin") != nullptr) GTEST_SKIP() << "this host has the group";
   const auto said = [](const char* admins) { return Variables{{"ARRAYBRIDGED_ACCESS__ADMINS", admins}}; };
@@ -201,7 +203,7 @@ TEST(ConfigTest, TheGroupOfAdministratorsNeedNotBeThere) {
   EXPECT_EQ(RightOf(admins, {.uid = 0}), Right::kWrite);
   EXPECT_EQ(Good({}, said("@arraybridge-admin:ro,uid:7")).admins.size(), 1u);
   EXPECT_THAT(Refusal({}, said("@arraybridge-admin")), HasSubstr("there is no group 'arraybridge-admin'"))
-      << "nobody would be left, and nobody is not the default";
+      << "the list would be empty, and an empty list does not mean the default";
   EXPECT_THAT(Refusal({}, said("root,@arraybridge-admins")), HasSubstr("there is no group 'arraybridge-admins'"));
 }
 
@@ -223,8 +225,8 @@ TEST(ConfigTest, TheDefaultNamespaceIsEveryUsersOwn) {
               AllOf(HasSubstr("ACCESS: 'anyone'"), HasSubstr("same_uid"), HasSubstr("[namespace.NAME]")));
 }
 
-// Whoever reaches it reads it: metrics know no password.
-TEST(ConfigTest, HttpIsForThisHostAloneUnlessItIsSaidToBePublic) {
+// HTTP has no password, so every host that reaches the address can read the metrics.
+TEST(ConfigTest, HttpListensOnLoopbackUnlessItIsPublic) {
   for (const char* here : {"127.0.0.1:0", "127.8.9.10:9464", "[::1]:9464", "[::ffff:127.0.0.1]:1"}) {
     EXPECT_EQ(Good({"--http", here}).http_listen, here);
   }
@@ -238,10 +240,10 @@ TEST(ConfigTest, HttpIsForThisHostAloneUnlessItIsSaidToBePublic) {
   EXPECT_EQ(Good({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "true"}}).http_listen, "0.0.0.0:1");
   EXPECT_THAT(Refusal({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "false"}}), HasSubstr("loopback"));
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_HTTP__LISTEN", "0.0.0.0:1"}}), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: "));
-  EXPECT_EQ(Good({"--http-public"}).http_listen, Good({}).http_listen) << "alone it opens nothing";
+  EXPECT_EQ(Good({"--http-public"}).http_listen, Good({}).http_listen) << "http.public alone opens no address";
 }
 
-TEST(ConfigTest, NoAddressIsNoHttp) {
+TEST(ConfigTest, WithoutAnAddressHttpIsOff) {
   EXPECT_EQ(Good({"--directory", "/run/arraybridge"}).http_listen, "127.0.0.1:9464");
   EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", "off"}).http_listen, "");
   EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", ""}).http_listen, "");

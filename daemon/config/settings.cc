@@ -184,7 +184,7 @@ std::vector<Setting> NamespaceSettings() {
        "time after publication until a share loses its name; 0s = never"},
       {"namespace.default.on_publisher_exit", "",
        OfNamespace(Choice(&Config::withdraw_on_exit, kKeepWithdraw), &Namespace::withdraw_on_exit, ReadOnPublisherExit),
-       "what happens to the shares of an ended session: keep or withdraw"},
+       "effect of the end of a session on its shares: keep or withdraw"},
       {"namespace.default.access", "",
        OfNamespace(Only(kSameUid, kDefaultAccess), &Namespace::access, ReadAccessList).List(),
        "users of a namespace: same_uid (each user has a private one); a table [namespace.NAME] shares one"},

@@ -296,7 +296,7 @@ def test_unread_completions_block_only_their_session(daemon: Daemon, ledger: Led
     ledger.settle()
 
 
-def test_an_impossible_count_of_completions_ends_the_session(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+def test_after_an_impossible_count_of_completions_no_request_is_taken(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
     liar = HandMade(daemon, messages)
     liar.set_taken(5)
     liar.submit(b"", WAITED, GET_STATS)

@@ -174,7 +174,7 @@ def test_a_missing_gpu_without_a_driver_has_a_reason(no_start: Callable[..., str
     assert "device cuda:0 is not there; there are: host; no GPU: the broker was told to use none" in said
 
 
-def test_a_gpus_table_determines_how_it_is_shared(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
+def test_a_gpus_table_determines_its_sharing(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
     absent = SECOND[:-1] + "7"
     lines = [
         f'[memory.cuda]\ndriver = "{DRIVER}"\nkinds = ["cuda_ipc", "cuda_vmm"]',

@@ -71,7 +71,7 @@ def test_the_files_page_has_the_keys_that_the_daemon_prints() -> None:
     assert "# KEYS" in before and "# FILES" in after
 
 
-def test_the_example_file_is_what_the_daemon_prints() -> None:
+def test_the_example_file_equals_the_daemons_output() -> None:
     """After a change of a setting, run ``arraybridged --print-reference toml > deploy/config/arraybridged.toml``."""
     assert (ROOT / "deploy/config/arraybridged.toml").read_text() == printed("toml")
 

@@ -174,7 +174,7 @@ TEST_F(DriverLoadedTest, AMisspeltKeyEndsTheProcess) {
 
 using ContextGuardTest = DriverFixture;
 
-TEST_F(ContextGuardTest, WhatWasCurrentIsCurrentAgain) {
+TEST_F(ContextGuardTest, ThePreviousContextIsCurrentAgain) {
   CUcontext other = nullptr;
   ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
   const auto current = [&] {

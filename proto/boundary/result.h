@@ -36,7 +36,7 @@ enum class Code : uint32_t {
   kUnauthenticated = 16,
 };
 
-// "RESOURCE_EXHAUSTED" and so on; "UNKNOWN" for a number that is no code.
+// "RESOURCE_EXHAUSTED" and so on; "UNKNOWN" for a number that is not a code.
 constexpr std::string_view CodeName(Code code) {
   constexpr std::string_view names[] = {
       "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",

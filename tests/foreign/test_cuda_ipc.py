@@ -110,7 +110,7 @@ def test_the_server_lists_its_devices(gpu_daemon: Daemon, open_session: Callable
     [
         ({"kinds": [CUDA_IPC], **HERE, "pid_namespace": 1}, "another PID namespace"),
         ({"kinds": [CUDA_IPC], **HERE, "boot_id": "another"}, "another kernel"),
-        ({"kinds": [CUDA_IPC]}, "does not say its boot id"),
+        ({"kinds": [CUDA_IPC]}, "does not state its boot id"),
         ({"kinds": [1]}, "opens memfd"),
         ({}, "opens memfd"),
     ],

@@ -89,7 +89,7 @@ def test_a_file_names_gpus_by_uuid(start: Callable[..., Daemon], open_session: C
     done = subprocess.run([DAEMON, "--config", numbered, "--check-config"], capture_output=True, text=True)
     assert done.returncode == 2
     assert f"{numbered}:1:" in done.stderr
-    assert "'cuda:1' is another GPU in another process; name it by its UUID" in done.stderr
+    assert "'cuda:1' can mean another GPU in another process; name the GPU by its UUID" in done.stderr
 
 
 def test_the_error_for_a_missing_device_lists_the_existing_ones(no_start: Callable[..., str]) -> None:

@@ -191,7 +191,7 @@ def test_calls_of_an_ended_session_are_refused(daemon: Daemon, session: Session,
     ended = open_session(daemon)
     ended.stream.cancel()
     eventually("the session ended", lambda: session.call("GetStats").sessions == 1)
-    with refused(grpc.StatusCode.UNAUTHENTICATED, "no living session"):
+    with refused(grpc.StatusCode.UNAUTHENTICATED, "no open session"):
         ended.call("GetStats")
 
 

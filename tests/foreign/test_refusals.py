@@ -25,7 +25,7 @@ def test_every_other_verb_needs_a_session(daemon: Daemon, generated: tuple[Any, 
         with refused(grpc.StatusCode.UNAUTHENTICATED, "names no session"):
             call(request)
         for token in ("", "00" * 16, "0" * 31, "zz" * 16, "00" * 17):
-            with refused(grpc.StatusCode.UNAUTHENTICATED, "no living session"):
+            with refused(grpc.StatusCode.UNAUTHENTICATED, "no open session"):
                 call(request, metadata=[("arraybridge-session", token)])
 
 

@@ -100,7 +100,7 @@ TEST(HandleOffer, WhatItsDriverIsTooOldForIsRefusedWithTheReason) {
   capabilities.set_boot_id("other");
   OfferHandles(capabilities, kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
-  EXPECT_THAT(peer.refused, HasSubstr("10.2 none opens it; cuda_ipc is refused: it runs under another kernel"));
+  EXPECT_THAT(peer.refused, HasSubstr("10.2 or later; cuda_ipc is refused: it runs under another kernel"));
   capabilities = All();
   capabilities.set_cuda_driver_version(10020);
   OfferHandles(capabilities, kHere, peer);

@@ -38,7 +38,7 @@ struct Limits {
   Live<uint64_t> namespaces = 256;
   Live<uint64_t> namespaces_per_uid = 64;
   Live<uint64_t> arenas_per_uid = 8192;
-  Live<uint64_t> descriptors_per_uid = 0;  // 0 = a quarter of the daemon's RLIMIT_NOFILE
+  Live<uint64_t> descriptors_per_uid = 0;  // 0 = a quarter of the descriptors that the daemon may open
   Live<uint64_t> bytes_per_uid = 0;        // 0 = the capacity
   Live<uint64_t> description_bytes_per_uid = 256ull << 20;
   Live<uint64_t> allocation_bytes_max = 0;  // 0 = the device's capacity
@@ -55,9 +55,8 @@ struct Limits {
   Live<uint64_t> watchers_per_uid = 16;
   Live<uint64_t> events_per_watcher = 4096;
   uint64_t frame_bytes_max = 65536;
-  uint64_t descriptors_in_flight_max = 64;  // sent, not yet read by the client
-  uint64_t descriptors_in_flight_per_uid =
-      1024;  // unread descriptors of ended lifelines included, as the kernel counts
+  uint64_t descriptors_in_flight_max = 64;        // sent, not yet read by the client
+  uint64_t descriptors_in_flight_per_uid = 1024;  // includes those of ended lifelines, as the kernel does
   Live<uint64_t> output_frames_max = 256;
   Live<uint64_t> output_bytes_max = 256 << 10;  // in addition to the bytes in the socket's buffer
   Live<uint64_t> queued_requests_per_session = 64;

@@ -72,8 +72,7 @@ UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
   Recount(socket.get(), &found->second);
   if (found->second.unread > 0) {
     epoll_event event{};
-    event.events =
-        EPOLLOUT | EPOLLET;  // edge-triggered: the socket has already hung up, and would be reported again and again
+    event.events = EPOLLOUT | EPOLLET;  // edge-triggered, because the hang-up would be reported endlessly
     event.data.u64 = kGraveTag;
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, socket.get(), &event);
     buried_.emplace(found->first, std::move(socket));

@@ -185,8 +185,7 @@ class Service final : public v1::Broker::CallbackService {
                  WaiterId (Verbs::*verb)(const Caller&, Request&, const Reply<Message>&)) {
     const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto* call =
-        new LateAnswer<Message>(verbs_, asked, context, answer);  // owned by gRPC from here on; OnDone deletes it
+    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC owns it; OnDone deletes it
     call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
     return call;
   }

@@ -24,8 +24,7 @@ inline constexpr uint32_t kVersion = 1;
 inline constexpr uint64_t kHeaderBytes = 4096;
 inline constexpr uint64_t kSlotsMax = (uint64_t{1} << 26) - 2;
 inline constexpr unsigned kGenerationBits = 38;
-inline constexpr uint64_t kGenerationMax =
-    (uint64_t{1} << kGenerationBits) - 1;  // a slot that reaches it is not reused
+inline constexpr uint64_t kGenerationMax = (uint64_t{1} << kGenerationBits) - 1;  // then its slot is not reused
 inline constexpr unsigned kIndexBitsMin = 7;
 inline constexpr unsigned kProbesMax = 64;  // a name without a place within these probes is found by a call
 inline constexpr unsigned kRetriesMax = 64;

@@ -183,7 +183,7 @@ def test_the_daemon_binds_the_sockets_that_are_not_passed(directory: Path, manag
 @pytest.mark.parametrize(
     ("names", "passed", "why"),
     [
-        ("gizmo", ["lifeline"], "a socket was passed as 'gizmo'; known are lifeline, broker, admin and http"),
+        ("gizmo", ["lifeline"], "a socket was passed as 'gizmo'; supported names are lifeline, broker, admin and http"),
         ("", ["lifeline"], "a socket was passed as ''"),
         ("lifeline", ["broker"], "'lifeline' is not a Unix socket of type seqpacket"),
         ("broker", ["lifeline"], "'broker' is not a Unix socket of type stream"),

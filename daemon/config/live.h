@@ -1,5 +1,5 @@
-// A Live value may be changed by a reload while other threads read it: each read sees the old one or the new one.
-// Values of Config that are not Live stay the same from start to end.
+// A reload may change a Live value while other threads read it: each read returns the old value or the new one. Values
+// of Config that are not Live do not change after the start.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ template <class T>
 class Live {
  public:
   Live() = default;
-  Live(T value) : value_(value) {}  // NOLINT(google-explicit-constructor): it stands for its value
+  Live(T value) : value_(value) {}  // NOLINT(google-explicit-constructor): converts like its value
   Live(const Live& other) : value_(other.get()) {}
   Live& operator=(const Live& other) { return *this = other.get(); }
   Live& operator=(T value) {
@@ -22,7 +22,7 @@ class Live {
 
   T get() const { return value_.load(std::memory_order_relaxed); }
   operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
-  // Numbers have the language's own, by conversion.
+  // Numbers need none: they compare by conversion.
   friend bool operator==(const Live& one, const T& other) requires(!std::is_arithmetic_v<T>) {
     return one.get() == other;
   }

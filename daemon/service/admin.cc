@@ -37,9 +37,9 @@ Status Admin::Check(const Peer& peer, Right right) const {
   const Right has = RightOf(admins_, peer.credentials());
   if (has >= right) return Ok();
   if (has == Right::kNone) {
-    return PermissionDenied("user ", peer.uid, " is no administrator of this broker").Because("NO_ADMINISTRATOR");
+    return PermissionDenied("user ", peer.uid, " is not an administrator of this broker").Because("NO_ADMINISTRATOR");
   }
-  return PermissionDenied("user ", peer.uid, " may look and change nothing").Because("READ_ONLY_ADMINISTRATOR");
+  return PermissionDenied("user ", peer.uid, " may only look, not change anything").Because("READ_ONLY_ADMINISTRATOR");
 }
 
 Result<v1::ListResponse> Admin::List(const v1::ListRequest& request) { return verbs_.ListEverybodys(request); }
@@ -64,7 +64,7 @@ Result<v1::AdminWithdrawResponse> Admin::Withdraw(const v1::AdminWithdrawRequest
   const std::vector<ShareKey> shares = FromMessage(request.shares());
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
   const auto withdrawn = broker_.Withdraw(Meant(request.of()), shares);
-  verbs_.LimitsChanged();  // also when one name was missing: the others are gone
+  verbs_.LimitsChanged();  // even if one name was missing, because the others were withdrawn
   if (!withdrawn.ok()) return withdrawn.status();
   v1::AdminWithdrawResponse response;
   response.set_withdrawn(*withdrawn);

@@ -1,5 +1,5 @@
-// Admin is what an operator may ask of the daemon: one function a request, like Verbs, for a door that knows who asks.
-// What belongs to the main thread (the configuration, the end) is handed to it.
+// Admin serves the requests of administrators: one function for each request, like Verbs, for a door that identifies
+// the caller. Work that belongs to the main thread (configuration, shutdown) is passed to it.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace arraybridge {
 
-// What main does. Each may answer on any thread, once, or drop its reply when the daemon ends before.
+// Functions of main. Each may answer on any thread, once, or drop its reply if the daemon shuts down first.
 struct AdminHooks {
   std::function<void(std::function<void(Result<Reloaded>)> reply)> reload;
   std::function<void(std::function<void(std::vector<ConfigValue>)> reply)> get_config;
@@ -28,12 +28,12 @@ class Admin {
   template <class Message>
   using Reply = std::function<void(Result<Message>)>;
 
-  // Everything outlives it.
+  // All arguments must outlive this object.
   Admin(const Config& config, Broker& broker, Verbs& verbs, AdminHooks hooks);
 
-  // Who may ask is another one now.
+  // Replaces the list of administrators.
   void SetAdmins(AccessList admins) AB_EXCLUDES(mutex_);
-  // PERMISSION_DENIED unless this peer may ask for so much.
+  // PERMISSION_DENIED unless this peer has the right.
   Status Check(const Peer& peer, Right right) const AB_EXCLUDES(mutex_);
 
   Result<v1::ListResponse> List(const v1::ListRequest& request);
@@ -42,7 +42,7 @@ class Admin {
   Result<v1::EndSessionResponse> EndSession(const v1::EndSessionRequest& request);
   Result<v1::AdminWithdrawResponse> Withdraw(const v1::AdminWithdrawRequest& request);
   Result<v1::DrainResponse> Drain(const v1::DrainRequest& request);
-  // After its answer.
+  // Shuts down after the answer.
   void Shutdown(const v1::ShutdownRequest& request, const Reply<v1::ShutdownResponse>& reply);
   void Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply);
   void Reload(const v1::ReloadRequest& request, const Reply<v1::ReloadResponse>& reply);

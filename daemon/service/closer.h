@@ -1,7 +1,7 @@
-// The closer closes descriptors that an untrusted peer chose: one that a client sent, or a socket that may hold one
-// unread. Closing the last reference to such a file can block for as long as its maker likes, so threads of their own
-// do it, and no other thread waits for them. Only kernels before Linux 6.16 let a client get that far
-// (Connection::takes_no_descriptors).
+// The closer closes descriptors that an untrusted client controls: a descriptor that it sent, or a socket that may hold
+// an unread one. Closing the last reference to such a file can block the closing thread for as long as the client
+// likes, so separate threads do it, and no other thread waits for them. Only kernels before Linux 6.16 allow such
+// clients (Connection::takes_no_descriptors).
 #pragma once
 
 #include "proto/boundary/unique_fd.h"

@@ -1,10 +1,10 @@
-// Four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a stream
-// whose end is the session's end (SessionStream); Watch is one that brings events (WatchStream).
+// There are four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a
+// stream whose end ends the session (SessionStream); Watch is a stream of events (WatchStream).
 //
-// Rights are bound to the session's token. A connection's credential matters once, in OpenSession, where it is found by
-// peer() = "fd:N". gRPC closes N by itself and the kernel gives N to the next connection, so a call that starts after
-// its own connection died may find its successor's credential: it opens a session whose token goes to a dead stream,
-// and which that stream's end ends. Nobody learns the token, nobody gains a right.
+// Rights are bound to the session's token. A connection's credentials matter only in OpenSession, which finds them by
+// peer() = "fd:N". gRPC closes N by itself, and the kernel reuses N for the next connection. A call that starts after
+// its connection has ended may therefore find the credentials of the next one. It then opens a session whose token goes
+// to a dead stream, and the end of that stream ends the session. No client learns the token, and none gains a right.
 #include "daemon/service/grpc_door.h"
 
 #include <grpcpp/grpcpp.h>
@@ -55,8 +55,8 @@ std::optional<Token> TokenOfHex(std::string_view hex) {
   return token;
 }
 
-// The caller may wait as long as it asked for, and less than its own gRPC deadline: an eighth of what is left is for
-// the answer's way back, so that it hears why it waited in vain and not just that it did.
+// Limits the timeout to less than the call's gRPC deadline: an eighth of the remaining time is left for the answer, so
+// that the client receives the broker's error and not only DEADLINE_EXCEEDED.
 uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_point deadline) {
   if (deadline == std::chrono::system_clock::time_point::max()) return timeout_ms;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
@@ -73,7 +73,7 @@ class Service final : public v1::Broker::CallbackService {
   using Context = grpc::CallbackServerContext;
   using Unary = grpc::ServerUnaryReactor;
 
-  // In flight for as long as it takes.
+  // Counts the call as in flight while `serve` runs.
   template <class Serve>
   auto Serving(const Asked& asked, Serve serve) {
     const auto flight = verbs_.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
@@ -97,7 +97,7 @@ class Service final : public v1::Broker::CallbackService {
     }
     const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened));
     stream->SayOpened();
-    streams_.Add(stream);  // keeps it until gRPC is done with it
+    streams_.Add(stream);  // owns the stream until gRPC is done with it
     return stream.get();
   }
   Unary* Allocate(Context* context, const v1::AllocateRequest* request, v1::AllocateResponse* answer) override {
@@ -185,7 +185,7 @@ class Service final : public v1::Broker::CallbackService {
                  WaiterId (Verbs::*verb)(const Caller&, Request&, const Reply<Message>&)) {
     const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC's from here on; OnDone deletes it
+    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC owns it; OnDone deletes it
     call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
     return call;
   }
@@ -198,7 +198,7 @@ class Service final : public v1::Broker::CallbackService {
     return reactor;
   }
 
-  // Who names no session is known by its connection, if that lives.
+  // A caller without a session is identified by its connection, if that is still open.
   void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
     if (session != SessionId{}) return verbs_.CountRefusal(session, asked.verb, status);
     const auto peer = callers_.PeerOf(context);
@@ -218,12 +218,12 @@ class Service final : public v1::Broker::CallbackService {
     return verbs_.OpenSession(request, *std::move(peer));
   }
 
-  // A caller that has given up must not find its request done later. Its own deadline does not tell, since gRPC counts
-  // that anew from the arrival of the call here; its cancellation comes behind the call.
+  // A request must not be executed after its caller has given up. gRPC restarts the caller's deadline when the call
+  // arrives here, so the deadline does not show that; the cancellation, which follows the call, does.
   Result<Caller> CallerWhoWaits(const Context& context, const Asked& asked) {
     if (IsServedLate(asked.verb) || !context.IsCancelled()) return CallerOf(context);
     return Status(Code::kCancelled,
-                  Concat("the call had ended when the broker came to this ", NameOf(asked.verb), ": nothing was done"),
+                  Concat("the call ended before the broker executed this ", NameOf(asked.verb), ": nothing was done"),
                   "NOT_SERVED");
   }
 
@@ -232,13 +232,13 @@ class Service final : public v1::Broker::CallbackService {
     const auto found = metadata.find(kSessionKey);
     if (found == metadata.end()) {
       return Status{Code::kUnauthenticated,
-                    "the call names no session: metadata 'arraybridge-session' must be the hex of OpenSession's token",
+                    "the call names no session: set metadata 'arraybridge-session' to OpenSession's token in hex",
                     "NO_SESSION"};
     }
     const auto token = TokenOfHex({found->second.data(), found->second.size()});
     const auto session = token ? broker_.SessionOf(*token) : NotFound("not a token");
     if (!session.ok()) return UnknownSession();
-    // A token that another user got hold of is no token.
+    // Another user's token is refused as an unknown token.
     const auto uid = broker_.UidOf(*session);
     const auto user = callers_.UserOf(context);
     if (!uid.ok() || !user.ok() || *user != *uid) return UnknownSession();
@@ -247,8 +247,7 @@ class Service final : public v1::Broker::CallbackService {
 
   static Status UnknownSession() {
     return {Code::kUnauthenticated,
-            "metadata 'arraybridge-session' names no living session; a session ends with its stream",
-            "UNKNOWN_SESSION"};
+            "metadata 'arraybridge-session' names no open session; a session ends with its stream", "UNKNOWN_SESSION"};
   }
 
   Broker& broker_;
@@ -257,7 +256,7 @@ class Service final : public v1::Broker::CallbackService {
   SessionStreams& streams_;
 };
 
-// The part of the door that is open over TCP.
+// The part of the door that serves TCP.
 struct Remote {
   Remote(const Config& config, Broker& broker, Verbs& verbs, SessionStreams& streams, Certificates& certificates)
       : connections(config.limits),
@@ -268,7 +267,7 @@ struct Remote {
   RemoteConnections connections;
   RemoteCallers callers;
   Service service;
-  RemoteServer server;  // dies first: its calls use all of the above
+  RemoteServer server;  // destroyed first: its calls use all of the above
 };
 
 }  // namespace
@@ -283,7 +282,7 @@ struct GrpcDoor::State {
     if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates);
   }
 
-  // REQUIRES: the lock is held, or they shut down.
+  // REQUIRES: the lock is held, or the servers are shutting down.
   std::vector<grpc::Server*> servers() {
     std::vector<grpc::Server*> all{server.get()};
     if (remote) all.push_back(&remote->server.server());
@@ -295,7 +294,8 @@ struct GrpcDoor::State {
   LocalCallers callers;
   SessionStreams streams;
   Service service;
-  std::unique_ptr<grpc::Server> server;  // it and what follows die first: their calls use all of the above
+  std::unique_ptr<grpc::Server>
+      server;  // it and the members below are destroyed first: their calls use all of the above
   std::optional<Remote> remote;
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;
@@ -314,7 +314,7 @@ GrpcDoor::~GrpcDoor() {
 }
 
 void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
-  MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
+  MutexLock lock(state_->mutex);  // a server that is shutting down must not get another connection
   if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return CloseAside(std::move(connection));
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
 }
@@ -344,7 +344,7 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
   const auto servers = state_->servers();
   for (auto* const server : servers) server->GetHealthCheckService()->SetServingStatus(false);
   state_->streams.Drain();
-  // Beside each other: who takes his time over there does not take it from those here.
+  // The servers shut down in parallel, so that a slow client of one does not use up the time of the other's clients.
   std::vector<std::thread> ending;
   ending.reserve(servers.size());
   for (auto* const server : servers) {

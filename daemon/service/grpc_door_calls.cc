@@ -30,7 +30,7 @@ void SessionStreams::Drain() {
   for (const auto& stream : open) stream->Drain();
 }
 
-// Under the lock: until it is forgotten there gRPC is not done with it.
+// Runs under the lock: gRPC is not done with a stream until Forget has removed it.
 bool SessionStreams::Cancel(SessionId session) {
   MutexLock lock(mutex_);
   for (const auto& [key, stream] : streams_) {

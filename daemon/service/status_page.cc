@@ -95,7 +95,7 @@ std::string Users(const Config& config, const std::vector<NamespaceRow>& rows) {
                        Bar(row.charged_bytes, row.quota_bytes), SizeText(row.charged_bytes), SizeText(row.quota_bytes),
                        row.shares, SizeText(row.share_bytes));
   }
-  if (sums.empty()) out += "<tr><td colspan=6>nobody holds anything\n";
+  if (sums.empty()) out += "<tr><td colspan=6>no user holds memory\n";
   return out + "</table>\n";
 }
 

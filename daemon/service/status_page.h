@@ -1,5 +1,5 @@
-// The status page is what a person sees who opens the daemon's HTTP address: the same numbers as the metrics, as HTML
-// without scripts, in bars and tables.
+// The status page is the daemon's HTTP start page: the same numbers as the metrics, as HTML without scripts, in bars
+// and tables.
 #pragma once
 
 #include <string>

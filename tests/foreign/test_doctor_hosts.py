@@ -1,5 +1,5 @@
-"""What arraybridgectl doctor says of hosts that are otherwise than this one: files of another kernel, control group or
-machine lie in a mount namespace of its own over this one's."""
+"""The output of arraybridgectl doctor for other hosts: in a separate mount namespace, files of another kernel, control group
+or machine replace those of this host."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Findings = dict[str, dict[str, str]]
 
 
 def findings(prefix: Sequence[str] = ()) -> Findings:
-    """Of this host, by a tool that finds no broker."""
+    """Findings about this host, by a tool that finds no broker."""
     done = subprocess.run([*prefix, str(CTL), "-H", "/nonexistent", "-o", "json", "doctor"], capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr  # that there is no broker is a problem
+    assert done.returncode == 1, done.stderr  # the missing broker is a problem
     return {finding["what"]: finding for finding in json.loads(done.stdout)}
 
 
 def findings_after(script: str, prefix: Sequence[str] = ()) -> Findings:
-    """Of a host on which a shell did this."""
+    """Findings about a host that a shell script has modified."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
         pytest.skip("a mount namespace needs root")
     return findings(["unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh", *prefix])
@@ -59,10 +59,10 @@ def test_an_old_kernel_lacks_something() -> None:
     ],
 )
 def test_huge_pages_of_shared_memory(tmp_path: Path, line: str, health: str, said: str, mends: bool | None) -> None:
-    """`mends` is None: no command does, and it says so."""
+    """`mends` is None: no command is a remedy, and the output says so."""
     setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
     if not Path(setting).exists():
-        pytest.skip("this kernel knows no huge pages of shared memory")
+        pytest.skip("this kernel does not support huge pages of shared memory")
     (tmp_path / "line").write_text(line + "\n")
     pages = findings_after(f"mount --bind {shlex.quote(str(tmp_path / 'line'))} {setting}")["huge pages"]
     assert pages["health"] == health and pages["finding"].startswith(said)

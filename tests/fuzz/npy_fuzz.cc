@@ -1,4 +1,4 @@
-// Heads of .npy files: whatever stands in one is an array whose size can be told, or an error.
+// Headers of .npy files: any header gives an array with a computable size, or an error.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,10 +1,10 @@
-// Two sessions that send whatever they like, in any order, through the real Verbs to a real Broker with host memory.
-// When they are gone, the ledger must be empty: no session, lease or ticket is left.
+// Two sessions send any requests in any order through the real Verbs to a real Broker with host memory. After they have
+// ended, no session, lease or ticket may be left.
 //
 // An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
-// serialised request. A generation or ticket of 0 stands for the last one that the session was told: they are random,
-// and a fuzzer would never guess them. Verbs 17 and 20 are no requests: the session writes into its page of requests,
-// and into its page of a road (see Queue, Road).
+// serialised request. A generation or ticket of 0 stands for the last one that the session received, because they are
+// random and a fuzzer would not guess them. Verbs 17 and 20 are not requests: the session writes into its submission
+// queue, and into its page of a road (see Queue, Road).
 #include <google/protobuf/stubs/logging.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -51,7 +51,7 @@ Config SmallConfig() {
   return config;
 }
 
-// What a session was told and a request may name. Replies fill it in, from other threads too.
+// Values that a session has received and may use in a request. Answers fill it in, also on other threads.
 struct Memory {
   std::mutex mutex;
   uint64_t arena = 0;
@@ -65,7 +65,7 @@ struct Memory {
   }
 };
 
-// The page of a road that its session alone writes, of either side.
+// A road's page that only its session writes, of either side.
 class RoadPage {
  public:
   explicit RoadPage(const UniqueFd& file) {
@@ -81,7 +81,7 @@ class RoadPage {
   RoadPage& operator=(const RoadPage&) = delete;
 
   uint64_t bytes() const { return bytes_; }
-  // A sender's; 0: it is a receiver's.
+  // The number of entries of a sender's page; 0 for a receiver's page.
   uint64_t entries() const { return (bytes_ - sizeof(road::SentPage)) / sizeof(road::Entry); }
   uint64_t& word(uint64_t at) { return *reinterpret_cast<uint64_t*>(base_ + at); }
   void Enter(const road::Message& said, std::string_view description) {
@@ -191,10 +191,10 @@ class Stranger {
     caller_.session = SessionId{opened->session()};
   }
 
-  // First byte 0: an unwaited publish, as a client writes it; 1: a request of the verb and with the flags that the next
-  // two bytes are; 2: what follows is written over the page of requests, at four times the next two bytes; 3: the
-  // door's turn: it takes what stands there, up to three of each kind; 4: the session reads its completions. Then, in
-  // each case, a request looks for a name.
+  // First byte 0: writes an unwaited publish, as a client does; 1: writes a request with the verb and the flags of the
+  // next two bytes; 2: overwrites the submission queue with the rest, at four times the next two bytes; 3: the door
+  // takes up to three requests of each kind; 4: the session reads its completions. After each case a request looks for
+  // a name.
   void Queue(std::string_view payload) {
     if (queue_ == nullptr && caller_.session != SessionId{}) OpenQueue();
     if (queue_ == nullptr || payload.empty()) return;
@@ -226,7 +226,7 @@ class Stranger {
     Acquire(looks);
   }
 
-  // As the local door does.
+  // Opens the queue as the local door does.
   void OpenQueue() {
     v1::BrowseRequest request;
     request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
@@ -239,7 +239,7 @@ class Stranger {
     AB_CHECK(opened->queue->Seal([] {}).ok());
   }
 
-  // Over any part of the page of requests.
+  // Overwrites any part of the submission queue.
   void Scribble(uint64_t at, std::string_view with) {
     session_queue::Page& page = queue_->own();
     at %= sizeof page;
@@ -256,7 +256,8 @@ class Stranger {
     queue_->Publish(message, ++last_request_);
   }
 
-  // As the local door does: publishes in order with the other requests, each of which has a completion of some length.
+  // Takes requests as the local door does: publishes in order with the other requests, each of which gets a completion
+  // of some length.
   void TakeRequests() {
     const auto opened = verbs_.FindQueue(caller_.session);
     if (!opened) return;
@@ -277,8 +278,8 @@ class Stranger {
     queue.Finish();
   }
 
-  // An end of a channel; then 0: its page of the road is mapped, if it is given one; 1: an entry, as a sender writes
-  // it; 2: one more is taken, or sent; 3: what follows is written over the page; else the road ends.
+  // Takes an end of a channel, then 0: maps its page of the road, if it gets one; 1: writes an entry, as a sender does;
+  // 2: takes or sends one more; 3: overwrites the page with the rest; otherwise ends the road.
   void Road(std::string_view payload) {
     Input input(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
     const auto end = input.Take<uint8_t>();
@@ -329,11 +330,11 @@ class Stranger {
     last_waiter_ = verbs_.Allocate(caller_, request, [memory = memory_](auto answer) {
       if (answer.ok()) memory->Learn(answer->message.handle(), answer->message.ticket());
     });
-    // Memory is given out on the slow thread; the next step may want to name it.
+    // Memory is allocated on the slow thread, and the next step may use it.
     verbs_.WaitIdle(Clock::now() + std::chrono::seconds(10));
   }
 
-  // As the doors do.
+  // Publishes as the doors do.
   void Publish(const v1::PublishRequest& request) {
     const std::string bytes = request.SerializeAsString();
     const auto asked = ReadPublish(bytes);
@@ -342,7 +343,7 @@ class Stranger {
     last_waiter_ = verbs_.Send(caller_, *asked, [](auto) {});
   }
 
-  // Ends are numbered through, so a fuzzer guesses them.
+  // Ends have consecutive numbers, which a fuzzer can guess.
   void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.OpenChannel(caller_, request); }
 
   void Acquire(const v1::AcquireRequest& request) {
@@ -366,9 +367,9 @@ class Stranger {
   Verbs& verbs_;
   Caller caller_;
   WaiterId last_waiter_{};
-  std::unique_ptr<QueueClient> queue_;  // of this session
+  std::unique_ptr<QueueClient> queue_;  // the queue of this session
   uint64_t last_request_ = 0;
-  std::unique_ptr<RoadPage> road_;  // that it mapped last
+  std::unique_ptr<RoadPage> road_;  // the page that it has mapped last
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 

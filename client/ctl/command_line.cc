@@ -6,9 +6,9 @@
 
 #include <arraybridge/token.h>
 
-#include "client/ctl/cdi.h"
-#include "client/ctl/config.h"
-#include "client/ctl/token.h"
+#include "client/ctl/admin/cdi.h"
+#include "client/ctl/admin/config.h"
+#include "client/ctl/admin/token.h"
 
 namespace arraybridge::ctl {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "client/ctl/admin.h"
-#include "client/ctl/bench.h"
+#include "client/ctl/admin/admin.h"
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
-#include "client/ctl/listing.h"
-#include "client/ctl/transfer.h"
+#include "client/ctl/output/listing.h"
+#include "client/ctl/shares/bench.h"
+#include "client/ctl/shares/transfer.h"
 
 namespace arraybridge::ctl {
 

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "client/ctl/child.h"
-#include "client/ctl/doctor.h"
-#include "client/ctl/print.h"
+#include "client/ctl/doctor/doctor.h"
+#include "client/ctl/output/print.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/text.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "client/ctl/connection.h"
-#include "client/ctl/json.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/json.h"
+#include "client/ctl/output/table.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {

@@ -2,7 +2,7 @@
 #include <iostream>
 #include <string>
 
-#include "client/ctl/admin.h"
+#include "client/ctl/admin/admin.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
 #include "proto/boundary/result.h"

@@ -1,4 +1,4 @@
-#include "client/ctl/npy.h"
+#include "client/ctl/shares/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

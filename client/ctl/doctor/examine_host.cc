@@ -11,8 +11,8 @@
 #include <fstream>
 #include <string_view>
 
-#include "client/ctl/doctor.h"
-#include "client/ctl/table.h"
+#include "client/ctl/doctor/doctor.h"
+#include "client/ctl/output/table.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge::ctl {

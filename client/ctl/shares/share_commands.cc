@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "client/ctl/commands.h"
-#include "client/ctl/print.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/print.h"
+#include "client/ctl/output/table.h"
 
 namespace arraybridge::ctl {
 namespace {

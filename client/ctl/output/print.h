@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/ctl/finding.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/finding.h"
+#include "client/ctl/output/table.h"
 
 namespace arraybridge::ctl {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/ctl/finding.h"
+#include "client/ctl/output/finding.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {

@@ -1,4 +1,4 @@
-#include "client/ctl/past.h"
+#include "client/ctl/shares/history.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "client/ctl/doctor.h"
+#include "client/ctl/doctor/doctor.h"
 
 #include <sys/stat.h>
 
@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "client/ctl/connection.h"
-#include "client/ctl/print.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/print.h"
+#include "client/ctl/output/table.h"
 #include "proto/boundary/environment.h"
 #include "proto/boundary/handle.h"
 

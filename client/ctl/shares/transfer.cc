@@ -1,4 +1,4 @@
-#include "client/ctl/transfer.h"
+#include "client/ctl/shares/transfer.h"
 
 #include <filesystem>
 #include <string_view>

@@ -12,7 +12,7 @@
 
 #include "arraybridge/v1/admin.grpc.pb.h"
 #include "client/ctl/commands.h"
-#include "client/ctl/listing.h"
+#include "client/ctl/output/listing.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/table.h"
 
 namespace arraybridge::ctl {
 

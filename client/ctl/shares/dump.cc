@@ -5,9 +5,9 @@
 #include <functional>
 #include <ostream>
 
-#include "client/ctl/draft.h"
-#include "client/ctl/npy.h"
-#include "client/ctl/transfer.h"
+#include "client/ctl/shares/npy.h"
+#include "client/ctl/shares/transfer.h"
+#include "client/ctl/temp_file.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge::ctl {

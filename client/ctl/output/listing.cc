@@ -1,4 +1,4 @@
-#include "client/ctl/listing.h"
+#include "client/ctl/output/listing.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <pwd.h>
@@ -11,8 +11,8 @@
 #include <set>
 #include <utility>
 
-#include "client/ctl/columns.h"
-#include "client/ctl/print.h"
+#include "client/ctl/output/columns.h"
+#include "client/ctl/output/print.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge::ctl {

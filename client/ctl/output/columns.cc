@@ -1,6 +1,6 @@
-#include "client/ctl/columns.h"
+#include "client/ctl/output/columns.h"
 
-#include "client/ctl/print.h"
+#include "client/ctl/output/print.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {

@@ -1,4 +1,4 @@
-#include "client/ctl/config.h"
+#include "client/ctl/admin/config.h"
 
 #include <unistd.h>
 

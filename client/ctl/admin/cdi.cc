@@ -1,4 +1,4 @@
-#include "client/ctl/cdi.h"
+#include "client/ctl/admin/cdi.h"
 
 #include <google/protobuf/struct.pb.h>
 

@@ -6,7 +6,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "client/ctl/admin.h"
+#include "client/ctl/admin/admin.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {

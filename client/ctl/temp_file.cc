@@ -1,4 +1,4 @@
-#include "client/ctl/draft.h"
+#include "client/ctl/temp_file.h"
 
 #include <fcntl.h>
 #include <sys/random.h>

@@ -1,4 +1,4 @@
-#include "client/ctl/bench.h"
+#include "client/ctl/shares/bench.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <ostream>
 #include <utility>
 
-#include "client/ctl/table.h"
-#include "client/ctl/transfer.h"
+#include "client/ctl/output/table.h"
+#include "client/ctl/shares/transfer.h"
 
 namespace arraybridge::ctl {
 namespace {

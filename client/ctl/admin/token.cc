@@ -1,4 +1,4 @@
-#include "client/ctl/token.h"
+#include "client/ctl/admin/token.h"
 
 #include <fcntl.h>
 #include <google/protobuf/struct.pb.h>
@@ -18,8 +18,8 @@
 #include <system_error>
 #include <vector>
 
-#include "client/ctl/draft.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/table.h"
+#include "client/ctl/temp_file.h"
 #include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
 

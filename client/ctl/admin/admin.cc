@@ -1,4 +1,4 @@
-#include "client/ctl/admin.h"
+#include "client/ctl/admin/admin.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "client/ctl/print.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/print.h"
+#include "client/ctl/output/table.h"
 
 namespace arraybridge::ctl {
 namespace {

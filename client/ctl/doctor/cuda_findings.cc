@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/ctl/doctor.h"
+#include "client/ctl/doctor/doctor.h"
 #include "proto/boundary/driver.h"
 #include "proto/boundary/driver_sharing.h"
 #include "proto/boundary/driver_uuid.h"

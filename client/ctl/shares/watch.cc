@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "client/ctl/commands.h"
-#include "client/ctl/past.h"
-#include "client/ctl/print.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/print.h"
+#include "client/ctl/output/table.h"
+#include "client/ctl/shares/history.h"
 
 namespace arraybridge::ctl {
 namespace {

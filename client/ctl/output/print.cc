@@ -1,4 +1,4 @@
-#include "client/ctl/print.h"
+#include "client/ctl/output/print.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/ctl/table.h"
+#include "client/ctl/output/table.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/text.h"

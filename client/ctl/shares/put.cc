@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "client/ctl/end_signals.h"
-#include "client/ctl/npy.h"
-#include "client/ctl/print.h"
-#include "client/ctl/transfer.h"
+#include "client/ctl/output/print.h"
+#include "client/ctl/shares/npy.h"
+#include "client/ctl/shares/transfer.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge::ctl {

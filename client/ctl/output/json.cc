@@ -1,4 +1,4 @@
-#include "client/ctl/json.h"
+#include "client/ctl/output/json.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "client/ctl/commands.h"
-#include "client/ctl/listing.h"
-#include "client/ctl/print.h"
+#include "client/ctl/output/listing.h"
+#include "client/ctl/output/print.h"
 
 namespace arraybridge::ctl {
 namespace {

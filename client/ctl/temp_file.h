@@ -1,8 +1,9 @@
-// A Draft is a file without a name until it is whole: then it takes its name in one step. Whoever opens that name
-// meanwhile finds what was there before. A draft that is never finished leaves nothing, however the command ends.
+// A TempFile is a file without a name (O_TMPFILE) that gets its name in one step when it is complete. Until then the
+// name refers to the previous file, if any. A TempFile that is not finished leaves nothing behind, however the command
+// ends.
 //
-// Where the file system has no files without names, it is one under another name, beside its own: then it takes a
-// SIGKILL to leave it there.
+// On file systems without unnamed files it has a temporary name beside its final one. There a SIGKILL leaves the file
+// behind.
 #pragma once
 
 #include <sys/types.h>
@@ -17,22 +18,22 @@
 
 namespace arraybridge::ctl {
 
-// What the system said of a file: PERMISSION_DENIED, else INTERNAL.
+// The error of a system call on a file: PERMISSION_DENIED for EACCES and EPERM, else INTERNAL.
 Status FileFailed(const std::string& path, int why);
 
-class Draft {
+class TempFile {
  public:
-  // `mode`: for whom it is, as of open(). That it cannot be made, the first of the others says.
-  Draft(std::string path, mode_t mode);
-  ~Draft();
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
+  // `mode`: as of open(). If the file cannot be made, the first call of another function returns the error.
+  TempFile(std::string path, mode_t mode);
+  ~TempFile();
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
 
   Status SetOwner(uid_t user, gid_t group);
   Status SetMode(mode_t mode);
-  // ABORTED: the user ends the command.
+  // ABORTED: the user has interrupted the command.
   Status Write(const void* bytes, uint64_t count);
-  // On the disk, and then under its name. ALREADY_EXISTS: something has that, and is not to be replaced.
+  // Writes the file to the disk and gives it its name. ALREADY_EXISTS: the name exists, and `replace` is false.
   Status Finish(bool replace);
 
  private:
@@ -41,14 +42,14 @@ class Draft {
   bool ReplaceName() const;
 
   const std::string path_;
-  const std::string draft_;        // the other name
-  std::optional<EndLater> named_;  // while it has that: who ends the command waits until it is gone
+  const std::string temp_name_;    // the temporary name
+  std::optional<EndLater> named_;  // while the temporary name exists, signals wait until it is removed
   UniqueFd file_;
-  int why_not_ = 0;  // if there is no file
+  int why_not_ = 0;  // errno, if the file could not be made
   bool finished_ = false;
 };
 
-// Until then, a name in it that is new may be lost with the system's power.
+// Writes the folder of `path` to the disk. Before that, a power failure can lose a new name in it.
 Status SyncFolderOf(const std::string& path);
 
 }  // namespace arraybridge::ctl

@@ -108,7 +108,7 @@ def test_the_answer_says_what_becomes_of_the_share(start: Callable[..., Daemon],
     assert then("brief", "--lifetime", "2min").endswith(("it is withdrawn in 119 s", "it is withdrawn in 2 min"))
     assert then("-n", "short").endswith(("it is withdrawn in 59 min", "it is withdrawn in 60 min"))
     told = refusal(daemon, ERROR, "-n", "goes", "put", file)
-    assert "on_publisher_exit" in told and "'frame' has gone with this command" in told and "--hold" in told
+    assert "on_publisher_exit" in told and "'frame' ended with this command" in told and "--hold" in told
     assert set(shares(daemon)) == {"frame", "brief"}  # of three namespaces
     told = json.loads(ctl(daemon, "-o", "json", "put", file, "as-json").stdout)
     assert (told["share"]["name"], told["goes_with_maker"], told["expires"]) == ("as-json", False, False)
@@ -237,7 +237,7 @@ def test_a_put_that_fails_after_all_leaves_nothing_or_says_so(
     words = [CTL, "-H", tmp_path / "contrary", "--timeout", timeout, "put", file, *hold]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=PATIENCE_S)
     daemon.process.send_signal(signal.SIGCONT)
-    then = "may be there still" if stops else "is withdrawn again"
+    then = "may still exist" if stops else "is withdrawn again"
     assert done.stderr == f"arraybridgectl: 'frame' was published as generation 1, and {then}: out of order\n"
     assert (done.returncode, done.stdout) == (ERROR, "")
     contrary.server.stop(None).wait()
@@ -304,8 +304,8 @@ def test_files_that_are_not_what_their_head_says(daemon: Daemon, tmp_path: Path)
     whole = save(tmp_path / "whole.npy", ARRAYS["matrix"]).read_bytes()
     broken = tmp_path / "broken.npy"
     for content, why in [
-        (b"", "no .npy file"),
-        (whole[:9], "cut off"),
+        (b"", "not a .npy file"),
+        (whole[:9], "truncated"),
         (whole[:100], "cut off: 100 bytes of 128"),
         (whole[:-1], "announces 48 bytes, and 47 follow"),
         (whole + b"\0", "announces 48 bytes, and 49 follow"),
@@ -316,9 +316,9 @@ def test_files_that_are_not_what_their_head_says(daemon: Daemon, tmp_path: Path)
     ]:
         broken.write_bytes(content)
         assert why in refusal(daemon, ERROR, "put", broken), why
-    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path)
+    assert "not a regular file" in refusal(daemon, ERROR, "put", tmp_path)
     os.mkfifo(tmp_path / "pipe.npy")
-    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
+    assert "not a regular file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
     assert "No such file" in refusal(daemon, NOT_FOUND, "put", tmp_path / "nowhere.npy")
     assert shares(daemon) == {}
 
@@ -348,11 +348,11 @@ def test_what_is_there_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     assert ctl(daemon, "put", save(tmp_path / "a.npy", ARRAYS["matrix"])).returncode == 0
     out = tmp_path / "out.npy"
     out.write_text("mine")
-    assert f"{out}: is there already" in refusal(daemon, ERROR, "dump", "a", "-f", out)
+    assert f"{out}: already exists" in refusal(daemon, ERROR, "dump", "a", "-f", out)
     assert out.read_text() == "mine"
     assert ctl(daemon, "dump", "a", "-f", out, "--force").returncode == 0
     assert (numpy.load(out) == ARRAYS["matrix"]).all()
-    assert "and no file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
+    assert "and is not a regular file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert sorted(path.name for path in tmp_path.glob("*.npy")) == ["a.npy", "out.npy"]
     assert "No such file" in refusal(daemon, ERROR, "dump", "a", "-f", tmp_path / "no" / "out.npy")
@@ -389,14 +389,14 @@ def test_a_dump_that_is_ended_leaves_nothing_where_every_file_has_a_name(
     daemon: Daemon, tmp_path: Path, by: signal.Signals, options: list[str]
 ) -> None:
     """On file systems without files that have none, which a failpoint stands for."""
-    if b"unnamed_draft" not in CTL.read_bytes():
+    if b"unnamed_temp_file" not in CTL.read_bytes():
         pytest.skip("the build has no failpoints")
     assert ctl(daemon, "put", save(tmp_path / "a.npy", numpy.zeros(MiB, "u1"))).returncode == 0
     out = tmp_path / "folder" / "out.npy"
     out.parent.mkdir()
     if options:
         out.write_text("mine")
-    named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_draft:error"}
+    named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_temp_file:error"}
     words = [str(CTL), "-H", str(daemon.directory), "dump", "a", "-f", str(out), *options]
     # Its end is said before it begins, and comes once it may.
     held = f"import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [{by:d}]); os.kill(os.getpid(), {by:d}); "
@@ -430,7 +430,7 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     )  # fmt: skip
     assert (published.generation, arena.size, len(mapping) >= arena.size) == (1, len(content), True)
     out = tmp_path / "out.npy"
-    assert "has 3 arrays: say --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
+    assert "has 3 arrays: choose one with --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
     assert "no number 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
     assert "'bfloat16'" in refusal(daemon, ERROR, "dump", "three", "-f", out, "--array", 2)
     assert ctl(daemon, "dump", "three", "-f", out, "--array", 0).returncode == 0

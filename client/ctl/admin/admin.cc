@@ -32,7 +32,7 @@ Result<uint64_t> ReadSize(std::string_view text) {
     if (number > std::numeric_limits<uint64_t>::max() >> shift) break;
     return number << shift;
   }
-  return InvalidArgument("'", text, "' is no size: 4096, 64KiB, 2MiB, 8GiB, 1TiB, or default");
+  return InvalidArgument("'", text, "' is not a size: use 4096, 64KiB, 2MiB, 8GiB, 1TiB, or default");
 }
 
 Status Print(const v1::NamespaceQuota& quota, const Options& options, std::ostream& out) {
@@ -44,7 +44,7 @@ Status Print(const v1::NamespaceQuota& quota, const Options& options, std::ostre
   return Ok();
 }
 
-// What has nothing to tell but that it was done.
+// Prints the result of a command that has no answer beyond success.
 template <class Answer>
 Status Done(const Answer& answer, const Options& options, std::string_view text, std::ostream& out) {
   if (IsJson(options)) return PrintJson(answer, options, out);
@@ -67,7 +67,7 @@ Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
   if (!path.ok()) return Status(path.status()).Because(kUsageReason);
   if (IsRemote(*path)) {
     return InvalidArgument("address '", *path,
-                           "': the administration has no door over TCP, only admin.sock on its host")
+                           "': administration is not served over TCP; use admin.sock on the broker's host")
         .Because(kUsageReason);
   }
   return AdminConnection::To(*path, options.timeout);
@@ -120,7 +120,8 @@ Status Trim(AdminConnection& connection, const Options& options, const AdminOpti
     AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::List, devices, &listed));
     const auto found =
         std::ranges::find_if(listed.devices(), [&](const auto& one) { return IsDevice(one.device(), asked.device); });
-    if (found == listed.devices().end()) return NotFound("this broker serves no device '", asked.device, "'");
+    if (found == listed.devices().end())
+      return NotFound("this broker serves no device '", asked.device, "'; see arraybridgectl ls devices");
     *request.mutable_device() = found->device();
   }
   v1::TrimResponse answer;

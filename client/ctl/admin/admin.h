@@ -1,4 +1,5 @@
-// What an operator asks of a broker through its administration's door. Whether he may is the broker's to say.
+// The commands of an operator, which go through the daemon's administration socket. The daemon decides who is allowed
+// to use them.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -17,9 +18,9 @@
 
 namespace arraybridge::ctl {
 
-// What the commands below take beside Options.
+// Arguments of the commands below, beside Options.
 struct AdminOptions {
-  std::optional<uint32_t> uid;  // whose namespace
+  std::optional<uint32_t> uid;  // the owner of the namespace
   std::string subject;          // a namespace, a share or a file
   uint64_t session = 0;
   Selection listed;
@@ -28,10 +29,10 @@ struct AdminOptions {
   bool now = false;
 };
 
-// One gRPC channel to the door. Each call ends with the deadline of the command.
+// One gRPC channel to the administration socket. Each call ends with the deadline of the command.
 class AdminConnection {
  public:
-  // UNAVAILABLE: nobody listens there. PERMISSION_DENIED: somebody does, but not to us.
+  // UNAVAILABLE: no process listens there. PERMISSION_DENIED: this user must not connect.
   static Result<std::unique_ptr<AdminConnection>> To(const std::string& path, std::chrono::milliseconds timeout);
 
   template <class Request, class Answer>
@@ -43,7 +44,7 @@ class AdminConnection {
       context.set_deadline(deadline_);
       if (!secret_.empty()) context.AddMetadata(kConnectionKey, secret_);
       status = (stub_.get()->*verb)(&context, request, answer);
-      // The first call on a connection is told what the others say.
+      // The daemon answers the first call on a connection with a secret, which later calls state.
       const auto told = context.GetServerTrailingMetadata().find(kConnectionKey);
       if (status.error_code() != grpc::StatusCode::UNAUTHENTICATED ||
           told == context.GetServerTrailingMetadata().end()) {
@@ -65,7 +66,7 @@ class AdminConnection {
   const std::chrono::system_clock::time_point deadline_;
 };
 
-// As Connect, to the administration's door.
+// As Connect, but to the administration socket.
 Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options);
 
 using AdminCommand = Status (*)(AdminConnection&, const Options&, const AdminOptions&, std::ostream&);
@@ -79,7 +80,7 @@ Status Reload(AdminConnection& connection, const Options& options, const AdminOp
 Status Drain(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-// Of everybody, what `asked.listed` says.
+// The rows of all users that `asked.listed` selects.
 Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 
 }  // namespace arraybridge::ctl

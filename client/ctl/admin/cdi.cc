@@ -31,7 +31,7 @@ Status PrintCdi(const Options& options, std::ostream& out) {
   Field(device, "name").set_string_value("host");
   Struct& edits = *Field(device, "containerEdits").mutable_struct_value();
   Field(edits, "env").mutable_list_value()->add_values()->set_string_value(Concat("ARRAYBRIDGE_ADDRESS=", kInside));
-  // The directory: a broker that is started again makes new sockets in it.
+  // The directory is mounted, not the sockets: a restarted broker makes new sockets in it.
   const std::string directory = std::filesystem::absolute(*socket).lexically_normal().parent_path();
   Struct& mount = *Field(edits, "mounts").mutable_list_value()->add_values()->mutable_struct_value();
   Field(mount, "hostPath").set_string_value(directory);

@@ -1,5 +1,5 @@
-// CDI (https://github.com/cncf-tags/container-device-interface) is how an engine is told what a container gets: here
-// the directory of a broker's sockets, and where it is then.
+// CDI (https://github.com/cncf-tags/container-device-interface) is a file format that tells a container engine what a
+// container gets. Here it gets the directory of a broker's sockets and the environment variable that names it.
 #pragma once
 
 #include <iosfwd>
@@ -9,8 +9,8 @@
 
 namespace arraybridge::ctl {
 
-// Prints a CDI file for the broker that the options name: to be put into /etc/cdi. Always JSON, whatever form was asked
-// for. INVALID_ARGUMENT: it is on another host.
+// Prints a CDI file, to be saved in /etc/cdi, for the broker that the options name. The output is always JSON, whatever
+// --output says. INVALID_ARGUMENT: the broker is on another host.
 Status PrintCdi(const Options& options, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kDaemon[] = "arraybridged";
 
-// A path, or a bare name for $PATH.
+// Returns a path, or a bare name for $PATH.
 std::string FindDaemon() {
   std::error_code failed;
   const auto beside = std::filesystem::read_symlink("/proc/self/exe", failed).replace_filename(kDaemon);
@@ -29,10 +29,10 @@ Status CheckConfig(const std::string& file, std::ostream& out) {
   if (!file.empty()) words.insert(words.end(), {"--config", file});
   const auto ended = RunChild(std::move(words));
   if (ended.status().code() == Code::kNotFound) {
-    return NotFound("there is no ", kDaemon, " beside this program or in $PATH to read it");
+    return NotFound("cannot check the configuration: there is no ", kDaemon, " beside this program or in $PATH");
   }
   if (!ended.ok()) return ended.status();
-  if (*ended != 0) return FailedPrecondition("no broker starts with this configuration");
+  if (*ended != 0) return FailedPrecondition("a broker does not start with this configuration");
   out << "ok\n";
   return Ok();
 }

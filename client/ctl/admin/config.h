@@ -1,4 +1,4 @@
-// What can be asked about a configuration without a broker: what it may say, and whether one says it rightly.
+// The commands about configuration files that need no broker: print the defaults, and check a file.
 #pragma once
 
 #include <iosfwd>
@@ -9,12 +9,12 @@
 
 namespace arraybridge::ctl {
 
-// A configuration file with every setting, its default and what it is for.
+// A configuration file with every setting, its default and its description.
 std::string_view DefaultConfig();
 
-// Has arraybridged read it, which alone knows what is right: of this file, or of where it looks itself if that is
-// empty. It is looked for beside this program, then in $PATH. Says on standard error where something is wrong:
-// FAILED_PRECONDITION. NOT_FOUND: there is no arraybridged here.
+// Runs `arraybridged --check-config` on the file or, if `file` is empty, on the files that arraybridged would read. The
+// program is looked for beside this one, then in $PATH. FAILED_PRECONDITION: the configuration is wrong, and
+// arraybridged has printed the place on standard error. NOT_FOUND: there is no arraybridged.
 Status CheckConfig(const std::string& file, std::ostream& out);
 
 }  // namespace arraybridge::ctl

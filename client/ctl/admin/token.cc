@@ -32,7 +32,7 @@ std::string FreshToken() {
   return Hex({reinterpret_cast<const char*>(random.data()), random.size()}) + "\n";
 }
 
-// One entry of one namespace's access list.
+// One token entry of the access list of one namespace.
 struct Entry {
   std::string ns;
   std::string file;
@@ -46,7 +46,7 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// "namespace.NAME.access" of the configuration, of which each value is a list with commas.
+// Reads the values of "namespace.NAME.access", which are comma-separated lists.
 std::vector<Entry> EntriesIn(const v1::GetConfigResponse& config) {
   constexpr std::string_view kBefore = "namespace.", kBehind = ".access", kToken = "token:", kReadOnly = ":ro";
   std::vector<Entry> entries;
@@ -75,20 +75,20 @@ Result<std::vector<Entry>> Entries(AdminConnection& connection) {
   return EntriesIn(config);
 }
 
-// The broker reads it at its next start or reload: whether it will find one there.
+// The state of the file, which the broker reads at its next start or reload.
 std::string StateOf(const std::string& file) {
   struct stat found {};
   if (::stat(file.c_str(), &found) != 0) return errno == ENOENT ? "is gone" : std::strerror(errno);
   return S_ISREG(found.st_mode) ? "is there" : "is no file";
 }
 
-// Whether they are one file, whatever it is called: by a link, or through one.
+// True if both paths lead to one file, through links or not.
 bool IsSameFile(const std::string& left, const struct stat& right) {
   struct stat found {};
   return ::stat(left.c_str(), &found) == 0 && found.st_dev == right.st_dev && found.st_ino == right.st_ino;
 }
 
-// Whether a broker would take what is in it for a token: what is none is not to be written over.
+// True if a broker would accept the content as a token. Other content must not be overwritten.
 bool HoldsToken(const std::string& path) {
   constexpr size_t kBytesMin = 16, kBytesMax = 256;
   std::string text(kBytesMax + 3, '\0');
@@ -99,19 +99,19 @@ bool HoldsToken(const std::string& path) {
   return text.size() >= kBytesMin && text.size() <= kBytesMax && text.find('\n') == std::string::npos;
 }
 
-// In one step: whoever reads the file meanwhile reads the old one or the new one. REQUIRES: no symbolic link.
+// Replaces the file in one step: readers see the old token or the new one. REQUIRES: `path` is no symbolic link.
 Status Replace(const std::string& path, const struct stat& old, const std::string& text) {
   if (!S_ISREG(old.st_mode)) return FailedPrecondition(path, ": is not a file");
   if (old.st_nlink != 1) {
     return FailedPrecondition(path, ": the file has ", old.st_nlink,
-                              " names (hard links), and under the others the old token would stay: leave it one");
+                              " hard links, and the others would keep the old token: remove them first");
   }
-  if (!HoldsToken(path)) return FailedPrecondition(path, ": holds no token, which is 16 to 256 bytes in one line");
-  Draft draft(path, 0600);
-  AB_RETURN_IF_ERROR(draft.SetOwner(old.st_uid, old.st_gid));
-  AB_RETURN_IF_ERROR(draft.SetMode(old.st_mode & 07777));
-  AB_RETURN_IF_ERROR(draft.Write(text.data(), text.size()));
-  return draft.Finish(true);
+  if (!HoldsToken(path)) return FailedPrecondition(path, ": holds no token (one line of 16 to 256 bytes)");
+  TempFile temp_file(path, 0600);
+  AB_RETURN_IF_ERROR(temp_file.SetOwner(old.st_uid, old.st_gid));
+  AB_RETURN_IF_ERROR(temp_file.SetMode(old.st_mode & 07777));
+  AB_RETURN_IF_ERROR(temp_file.Write(text.data(), text.size()));
+  return temp_file.Finish(true);
 }
 
 Status PrintEntries(const std::vector<Entry>& entries, const Options& options, std::ostream& out) {
@@ -141,7 +141,7 @@ Status CreateToken(const std::string& file, std::ostream& out) {
     return Ok();
   }
   const UniqueFd made(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!made.valid() && errno == EEXIST) return AlreadyExists(file, ": is there already");
+  if (!made.valid() && errno == EEXIST) return AlreadyExists(file, ": already exists");
   if (!made.valid()) return PermissionDenied(file, ": ", std::strerror(errno));
   const ssize_t written = ::write(made.get(), token.data(), token.size());
   if (written == static_cast<ssize_t>(token.size())) return Ok();
@@ -153,7 +153,7 @@ Status CreateToken(const std::string& file, std::ostream& out) {
 Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
   auto all = Entries(connection);
   if (!all.ok()) return all.status();
-  // A link stays one: what it leads to is replaced.
+  // A symbolic link is followed: its target is replaced.
   std::error_code failed;
   const std::string path = std::filesystem::weakly_canonical(asked.subject, failed);
   struct stat old {};
@@ -165,13 +165,13 @@ Status RevokeToken(AdminConnection& connection, const Options& options, const Ad
   v1::ReloadResponse reloaded;
   const Status told = connection.Ask(&v1::Admin::Stub::Reload, v1::ReloadRequest(), &reloaded);
   if (!told.ok()) {
-    return Status(told.code(), Concat("the old token opens all that it did, until the broker reloads: ", path,
-                                      " holds another one now, but the broker was not to be told: ", told.message()));
+    return Status(told.code(), Concat("the old token stays valid until the broker reloads: ", path,
+                                      " holds the new token, but the broker could not be reloaded: ", told.message()));
   }
   AB_RETURN_IF_ERROR(PrintEntries(*all, options, out));
   if (kept.ok()) return Ok();
-  return Status(kept.code(), Concat("the old token opens nothing, but may be back in the file after a power failure: ",
-                                    kept.message()));
+  return Status(kept.code(),
+                Concat("the old token is revoked, but may return to the file after a power failure: ", kept.message()));
 }
 
 Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {

@@ -1,4 +1,4 @@
-// What this process sees of the GPUs by itself. Nothing is made on them: no context, no memory.
+// Examines the GPUs that this process sees, without creating contexts or memory on them.
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +15,7 @@ using cuda::Driver;
 
 constexpr char kDriver[] = "CUDA driver";
 
-// Why a driver cannot be used, with what helps. Hosts without a GPU, and containers that were given none, are as they
-// should be.
+// Why the driver cannot be used, and the remedy. A host without a GPU, or a container without one, has no problem.
 Finding NoDriver(const Status& why) {
   struct Remedy {
     std::string_view reason;
@@ -30,14 +29,14 @@ Finding NoDriver(const Status& why) {
       {"CUDA_ERROR_NO_DEVICE", Health::kNote, "nvidia-smi -L; echo \"$CUDA_VISIBLE_DEVICES\" (it may hide them)"},
       {"CUDA_DRIVER_TOO_OLD", Health::kProblem, "sudo apt-get install nvidia-driver, a newer one, then sudo reboot"},
       {"CUDA_ERROR_STUB_LIBRARY", Health::kProblem,
-       "env -u LD_LIBRARY_PATH arraybridgectl doctor; ldconfig -p | grep libcuda.so.1 says which one is found"},
+       "env -u LD_LIBRARY_PATH arraybridgectl doctor; ldconfig -p | grep libcuda.so.1 shows which one is found"},
       {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", Health::kProblem, "sudo reboot, after an update of the driver"},
   };
   for (const Remedy& remedy : kRemedies) {
     if (why.reason() == remedy.reason) return {kDriver, remedy.health, why.message(), remedy.mend};
   }
   return {kDriver, Health::kProblem, why.message(),
-          "sudo dmesg | grep -i -e nvrm -e xid says what the kernel's part met"};
+          "sudo dmesg | grep -i -e nvrm -e xid shows the errors of the kernel module"};
 }
 
 Finding OnGpu(const Driver& driver, int index, const cuda::Platform& platform) {

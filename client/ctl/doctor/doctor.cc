@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kSystemDirectory = "/run/arraybridge";
 
-// As one word of a shell.
+// Quoted as one word of a shell.
 std::string Quoted(const std::string& text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
@@ -25,11 +25,11 @@ std::string Quoted(const std::string& text) {
   return quoted + "'";
 }
 
-// What helps the broker of an address.
+// The commands that help with the broker of an address.
 struct Remedy {
-  std::string start;  // it does not run
-  std::string again;  // it runs, and will not come back to what it should be by itself
-  std::string freed;  // it runs, and does not answer
+  std::string start;  // the broker does not run
+  std::string again;  // the broker runs, but only a restart mends it
+  std::string freed;  // the broker runs, but does not answer
   std::string log;
 };
 
@@ -51,10 +51,10 @@ Remedy RemedyOf(const std::string& address) {
   std::string start = Concat("arraybridged --directory ", directory);
   if (socket.filename() != "broker.sock") start += Concat(" --listen ", Quoted("unix://" + address));
   return {start, Concat("arraybridgectl -H ", directory, " shutdown --now, then ", start),
-          Concat("fuser --kill ", directory, "/lock, then ", start), Concat(start, " tells more on standard error")};
+          Concat("fuser --kill ", directory, "/lock, then ", start), Concat(start, " prints more on standard error")};
 }
 
-// Where the configuration decides, no hardware has to be read about.
+// A kind that the configuration excludes needs no documentation of hardware.
 std::string MendOfKind(const v1::RefusedKind& refused, const Remedy& remedy) {
   if (refused.cause() != v1::REFUSAL_CAUSE_CONFIGURATION) return WhatToReadOfKinds();
   return Concat("list it in memory.cuda.kinds (man 5 arraybridged.toml), then ", remedy.again);
@@ -66,10 +66,10 @@ Finding OnDevice(const v1::DeviceInfo& device, const Remedy& remedy) {
                         HumanSize(device.allocated_bytes()), " of ", HumanSize(device.capacity_bytes()), " in use");
   if (device.quarantined_bytes() > 0) {
     finding.text +=
-        Concat(", ", HumanSize(device.quarantined_bytes()), " of it in quarantine (somebody may map it yet)");
+        Concat(", ", HumanSize(device.quarantined_bytes()), " of it in quarantine (a process may still map it)");
   }
   for (const v1::RefusedKind& refused : device.refused()) {
-    if (refused.cause() == v1::REFUSAL_CAUSE_FAILED) continue;  // said once, not of every kind
+    if (refused.cause() == v1::REFUSAL_CAUSE_FAILED) continue;  // reported once, not for every kind
     finding.text += Concat("; not as ", KindName(refused.kind()), ": ", refused.why());
   }
   if (!device.refused().empty()) {
@@ -90,16 +90,16 @@ Finding OnDevice(const v1::DeviceInfo& device, const Remedy& remedy) {
 }
 
 constexpr char kOnePidNamespace[] =
-    "none is needed where cuda_vmm works; else podman run --pid=container:BROKER, of the broker's container";
+    "not needed where cuda_vmm works; otherwise podman run --pid=container:BROKER, with the broker's container";
 
-// Legacy handles are opened inside one PID namespace alone.
+// Legacy handles can be opened only inside the PID namespace of the broker.
 Finding PidNamespace(uint64_t of_broker) {
   struct stat here {};
   if (::stat("/proc/self/ns/pid", &here) != 0 || of_broker == 0) {
     return {"PID namespace", Health::kNote, "unknown: CUDA IPC handles are refused", kOnePidNamespace};
   }
   if (here.st_ino == of_broker) return {"PID namespace", Health::kOk, "the broker's", ""};
-  return {"PID namespace", Health::kNote, "another than the broker's: CUDA IPC handles are refused, descriptors work",
+  return {"PID namespace", Health::kNote, "different from the broker's: CUDA IPC handles are refused, descriptors work",
           kOnePidNamespace};
 }
 
@@ -112,29 +112,32 @@ Finding NoAnswer(const Status& why, const Remedy& remedy) {
         return remedy.freed;
       case Code::kPermissionDenied:
       case Code::kUnauthenticated:
-        return "id; who may is the socket's group and its directory's (ls -l), or over TCP an access list's subject";
+        return "id; the group of the socket and of its directory may connect (ls -l), over TCP the subjects of access "
+               "lists";
       case Code::kInvalidArgument:
-        return "arraybridgectl -H /run/arraybridge doctor, or another address that is one";
+        return "arraybridgectl -H /run/arraybridge doctor, or another valid address";
       default:
-        return Concat("arraybridgectl version (are both of one version?); ", remedy.log);
+        return Concat("arraybridgectl version (both versions must be equal); ", remedy.log);
     }
   };
   return {"broker", Health::kProblem, why.message(), mend()};
 }
 
-// It was told to serve none, or could not; the rows of the driver here say what this process could.
+// The broker is configured to serve no GPU, or could not; the rows of the driver say what this process could do.
 Finding NoGpu(const std::string& why, v1::RefusalCause cause, const Remedy& remedy) {
-  return {"GPUs", cause == v1::REFUSAL_CAUSE_FAILED ? Health::kProblem : Health::kNote, "none served: " + why,
-          cause == v1::REFUSAL_CAUSE_CONFIGURATION
-              ? Concat("other memory.backend, memory.devices or memory.cuda.driver (arraybridgectl config show), then ",
-                       remedy.again)
-              : Concat("nvidia-smi -L, as the broker's user; once it lists one: ", remedy.again)};
+  return {
+      "GPUs", cause == v1::REFUSAL_CAUSE_FAILED ? Health::kProblem : Health::kNote, "none served: " + why,
+      cause == v1::REFUSAL_CAUSE_CONFIGURATION
+          ? Concat("change memory.backend, memory.devices or memory.cuda.driver (arraybridgectl config show), then ",
+                   remedy.again)
+          : Concat("nvidia-smi -L, as the broker's user; once it lists one: ", remedy.again)};
 }
 
 }  // namespace
 
 std::string WhatToReadOfKinds() {
-  return "no command: hardware or driver lack it; the other kind serves, which of them man 5 arraybridged.toml tells "
+  return "no command: the hardware or the driver does not support it; the other kind works, see man 5 "
+         "arraybridged.toml "
          "(memory.cuda.kinds)";
 }
 
@@ -144,7 +147,7 @@ std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info
   std::vector<Finding> findings;
   findings.push_back(
       {"broker", info->draining() ? Health::kProblem : Health::kOk,
-       Concat(info->version(), info->draining() ? " drains" : " serves", ", up ", HumanAge(info->uptime_ms())),
+       Concat(info->version(), info->draining() ? " is draining" : " serves", ", up ", HumanAge(info->uptime_ms())),
        info->draining() ? remedy.again : ""});
   findings.push_back(PidNamespace(info->pid_namespace()));
   for (const v1::DeviceInfo& device : info->devices()) findings.push_back(OnDevice(device, remedy));

@@ -1,5 +1,4 @@
-// What this host, this process and the broker can share, and why not the rest: one finding a line, with what
-// mends it.
+// doctor examines what this host, this process and the broker can share. Each Finding is one line and names its remedy.
 #pragma once
 
 #include <string>
@@ -11,15 +10,17 @@
 
 namespace arraybridge::ctl {
 
-// What can be seen without a broker: of the host, of the broker's socket and the lifeline's beside it. `socket`: the
-// path of the first, empty if nobody knows.
+// Examines the host, the broker's socket and the lifeline socket beside it, without a broker. `socket`: the path of the
+// broker's socket, empty if unknown.
 std::vector<Finding> ExamineHost(const std::string& socket);
-// What this process sees of the GPUs, whatever a broker serves. `which`: auto, the system's driver; none; or a library.
+// Examines the GPUs that this process sees, independent of those that a broker serves. `which`: auto (the system's
+// driver), none, or a library.
 std::vector<Finding> ExamineDriver(const std::string& which);
-// What the broker says, or why it does not. `address`: its socket or its URI, empty if nobody knows.
+// Examines the answer of the broker, or the error instead of an answer. `address`: socket or URI of the broker, empty
+// if unknown.
 std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info, const std::string& address);
 
-// Of a kind of handle that hardware or driver do not have.
+// The remedy for a kind of handle that the hardware or the driver does not support.
 std::string WhatToReadOfKinds();
 
 }  // namespace arraybridge::ctl

@@ -1,4 +1,4 @@
-// What can be seen of this host without asking a broker. Paths are those of Linux; what is missing is said to be.
+// Examines this host without a broker. The paths are those of Linux; a missing file is reported.
 #include <grp.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -36,14 +36,14 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// What each version of Linux brought that is used where it is there.
+// Features of later Linux versions that the broker uses if they exist.
 struct Gain {
   Version since;
   const char* what;
 };
 constexpr std::array<Gain, 3> kGains{{
     {{5, 14}, "memory populated ahead of demand"},
-    {{6, 1}, "huge pages whatever shmem_enabled says"},
+    {{6, 1}, "huge pages independent of shmem_enabled"},
     {{6, 7}, "private mappings kept between two gets"},
 }};
 
@@ -58,19 +58,18 @@ Finding Kernel() {
     lacks += Concat(lacks.empty() ? "" : ", ", gain.what, " (", gain.since.major, ".", gain.since.minor, ")");
   }
   if (lacks.empty()) return {"kernel", Health::kOk, Concat("Linux ", version.major, ".", version.minor), ""};
-  return {"kernel", Health::kNote, Concat("Linux ", version.major, ".", version.minor, " is without ", lacks),
-          "sudo apt-get install linux-image-amd64 (6.7 and later: of bookworm-backports), then sudo reboot"};
+  return {"kernel", Health::kNote, Concat("Linux ", version.major, ".", version.minor, " lacks ", lacks),
+          "sudo apt-get install linux-image-amd64 (6.7 and later: from bookworm-backports), then sudo reboot"};
 }
 
 Finding HugePages() {
-  // "always within_size [advise] never": what stands in brackets.
+  // "always within_size [advise] never": the value in brackets is in effect.
   const std::string line = FirstLine(std::string(kSharedHugePages));
   const auto open = line.find('[');
   const auto close = line.find(']');
   if (open == std::string::npos || close < open)
-    return {
-        "huge pages", Health::kNote, "this kernel has none for shared memory",
-        "no command: it takes a kernel that was built with them; grep TRANSPARENT_HUGEPAGE /boot/config-$(uname -r)"};
+    return {"huge pages", Health::kNote, "this kernel has no huge pages for shared memory",
+            "no command: the kernel must be built with them; grep TRANSPARENT_HUGEPAGE /boot/config-$(uname -r)"};
   const std::string chosen = line.substr(open + 1, close - open - 1);
   if (chosen == "deny")
     return {"huge pages", Health::kNote, "denied to shared memory: first puts cost more",
@@ -93,14 +92,14 @@ Finding Descriptors() {
 }
 
 Finding LockedMemory() {
-  constexpr rlim_t kEnough = 8 << 20;  // of a broker that has many sessions
+  constexpr rlim_t kEnough = 8 << 20;  // enough for a broker with many sessions
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   if (limit.rlim_cur == RLIM_INFINITY) return {"locked memory", Health::kOk, "not limited", ""};
   const std::string text = Concat("a process here may lock ", HumanSize(limit.rlim_cur));
   if (limit.rlim_cur >= kEnough) return {"locked memory", Health::kOk, text, ""};
-  return {"locked memory", Health::kNote, text + "; what a broker here could not lock of its tables may be paged out",
-          "LimitMEMLOCK=infinity in the unit, as in the one that is shipped, or ulimit -l unlimited"};
+  return {"locked memory", Health::kNote, text + "; tables that a broker here cannot lock may be paged out",
+          "LimitMEMLOCK=infinity in the unit, as in the shipped unit, or ulimit -l unlimited"};
 }
 
 Finding AddressSpace() {
@@ -108,11 +107,11 @@ Finding AddressSpace() {
   ::getrlimit(RLIMIT_AS, &limit);
   if (limit.rlim_cur == RLIM_INFINITY) return {"address space", Health::kOk, "not limited", ""};
   return {"address space", Health::kNote,
-          Concat("limited to ", HumanSize(limit.rlim_cur), ": every arena that is read is mapped as a whole"),
+          Concat("limited to ", HumanSize(limit.rlim_cur), ": a client maps every arena that it reads as a whole"),
           "ulimit -v unlimited"};
 }
 
-// The group's own limit; those above it may be lower.
+// The limit of this control group itself; limits of its parents may be lower.
 Finding MemoryLimit() {
   std::ifstream groups("/proc/self/cgroup");
   std::string line;
@@ -130,18 +129,18 @@ Finding MemoryLimit() {
     }
     const std::string limit = FirstLine(folder + "/" + limit_file);
     if (limit.empty()) continue;
-    constexpr uint64_t kUnlimited = 1ull << 60;  // as version 1 says it: more than there is
+    constexpr uint64_t kUnlimited = 1ull << 60;  // version 1 expresses "unlimited" by a huge number
     const uint64_t bytes = limit == "max" ? kUnlimited : std::strtoull(limit.c_str(), nullptr, 10);
-    if (bytes >= kUnlimited) return {"memory limit", Health::kOk, "none of this control group's own", ""};
+    if (bytes >= kUnlimited) return {"memory limit", Health::kOk, "this control group has no limit", ""};
     const uint64_t used = std::strtoull(FirstLine(folder + "/" + usage_file).c_str(), nullptr, 10);
     return {"memory limit", Health::kOk,
             Concat("this control group may use ", HumanSize(bytes), ", ", HumanSize(used),
-                   " in use; a broker here counts half of what is left as its own"),
+                   " in use; a broker here takes half of the rest as its capacity"),
             ""};
   }
   return {
-      "memory limit", Health::kNote, "no control group of memory is to be seen",
-      "no command: what cat /proc/self/cgroup names is not below /sys/fs/cgroup here; memory.host.capacity says what a "
+      "memory limit", Health::kNote, "no memory control group is visible",
+      "no command: the group in /proc/self/cgroup is not below /sys/fs/cgroup here; memory.host.capacity sets what a "
       "broker may take"};
 }
 
@@ -160,17 +159,16 @@ Finding Socket(const std::filesystem::path& path) {
   if (::stat(path.c_str(), &info) != 0) {
     const bool hidden = errno == EACCES;
     if (!hidden) {
-      return {name, Health::kProblem, "is not there: no broker serves this directory",
+      return {name, Health::kProblem, "does not exist: no broker serves this directory",
               directory == "/run/arraybridge" ? "sudo systemctl start arraybridged.socket arraybridged-lifeline.socket"
                                               : Concat("arraybridged --directory ", directory)};
     }
-    return {name, Health::kProblem, "this user may not look into its directory",
-            "run as the user that the broker serves"};
+    return {name, Health::kProblem, "this user must not read its directory", "run as the user that the broker serves"};
   }
-  if (!S_ISSOCK(info.st_mode)) return {name, Health::kProblem, "is no socket", Concat("rm ", path.string())};
+  if (!S_ISSOCK(info.st_mode)) return {name, Health::kProblem, "is not a socket", Concat("rm ", path.string())};
   if (::access(path.c_str(), R_OK | W_OK) == 0) return {name, Health::kOk, "this user may connect", ""};
   const std::string group = GroupOf(info.st_gid);
-  return {name, Health::kProblem, Concat("this user is not of its group, ", group),
+  return {name, Health::kProblem, Concat("this user is not in its group, ", group),
           Concat("sudo usermod -aG ", group, " \"$USER\"")};
 }
 
@@ -178,16 +176,16 @@ Finding DeviceNodes() {
   if (::access("/dev/nvidiactl", F_OK) != 0) {
     const bool loaded = std::filesystem::exists("/proc/driver/nvidia/version");
     return {"device nodes", Health::kNote,
-            "no /dev/nvidiactl: no NVIDIA driver here, or this container was not given it",
+            "no /dev/nvidiactl: no NVIDIA driver here, or this container has no access to it",
             loaded ? "sudo nvidia-modprobe -c 0 -u"
                    : "where there is an NVIDIA GPU: sudo apt-get install nvidia-driver; for a container: podman run "
                      "--device nvidia.com/gpu=all, or docker run --gpus all"};
   }
   if (::access("/dev/nvidiactl", R_OK | W_OK) == 0)
-    return {"device nodes", Health::kOk, "/dev/nvidiactl may be used", ""};
+    return {"device nodes", Health::kOk, "/dev/nvidiactl is accessible", ""};
   struct stat info {};
   ::stat("/dev/nvidiactl", &info);
-  return {"device nodes", Health::kProblem, "/dev/nvidiactl may not be used by this user",
+  return {"device nodes", Health::kProblem, "/dev/nvidiactl is not accessible to this user",
           Concat("sudo usermod -aG ", GroupOf(info.st_gid), " \"$USER\"")};
 }
 

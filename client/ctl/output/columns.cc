@@ -17,7 +17,7 @@ using v1::ShareInfo;
 
 constexpr bool kWide = true;
 
-// "float32[3,4]", and how many more there are; all of them where there is room.
+// "float32[3,4]", and how many more arrays there are; in wide tables all of them.
 std::string Arrays(const v1::ArraySpecs& specs, bool wide) {
   std::string text;
   for (int i = 0; i < specs.arrays_size(); ++i) {

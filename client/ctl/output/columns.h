@@ -1,5 +1,5 @@
-// Columns are what the rows of a list have to show and to be sorted by; a Kind is a list's columns, and what else its
-// rows can be chosen by.
+// A Column is a named value of a row, shown and sorted by. A Kind is one kind of list: its columns, and the values by
+// which its rows can be selected and grouped.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,7 @@ namespace arraybridge::ctl {
 
 struct Cell {
   enum class Is : uint8_t { kText, kNumber, kSize, kAge };
-  std::string text;  // of a kText
+  std::string text;  // if kText
   uint64_t number = 0;
   Is is = Is::kText;
 
@@ -35,7 +35,7 @@ struct Cell {
 template <class Row>
 struct Column {
   std::string name;   // as in the header
-  bool wide = false;  // shown only where there is room, and to programs
+  bool wide = false;  // shown in wide tables, CSV and JSON only
   std::function<Cell(const Row& row, bool wide)> cell;
 };
 
@@ -44,12 +44,12 @@ struct Kind {
   v1::ListRequest::Kind kind{};
   std::function<google::protobuf::RepeatedPtrField<Row>*(v1::ListResponse* answer)> rows;
   std::vector<Column<Row>> columns;
-  // Empty: these rows have no such thing.
+  // Empty: the rows of this kind have no such value.
   std::function<std::optional<uint32_t>(const Row& row)> owner = {};
   std::function<uint64_t(const Row& row)> process_id = {};
   std::function<const v1::Device&(const Row& row)> device = {};
   std::function<uint64_t(const Row& row)> age_ms = {};
-  // Where rows may be put into groups: by what, and what is summed there.
+  // The values by which rows can be grouped, and the bytes that are added up in a group.
   std::function<Cell(const Row& row)> session = {};
   std::function<std::string(const Row& row)> ns = {};
   std::function<uint64_t(const Row& row)> bytes = {};
@@ -62,7 +62,7 @@ Kind<v1::NamespaceInfo> NamespaceKind();
 Kind<v1::DeviceInfo> DeviceKind();
 Kind<v1::ChannelInfo> ChannelKind();
 
-// What `act` makes of the kind that is called `what`; of shares for any other word.
+// Calls `act` with the kind called `what`, or with shares for any other word.
 template <class Act>
 auto WithKind(const std::string& what, const Act& act) {
   if (what == "sessions") return act(SessionKind());

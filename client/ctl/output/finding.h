@@ -1,4 +1,4 @@
-// A Finding is one line of doctor: whether host, process and broker can share memory in one respect, and a remedy.
+// A Finding is one line of doctor: whether host, process and broker can share memory in one respect, and the remedy.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct Finding {
   std::string what;
   Health health = Health::kOk;
   std::string text;
-  std::string mend;  // the command that helps, or what to read where none does; empty: nothing is wrong
+  std::string mend;  // a command that helps, or else what to read; empty: nothing is wrong
 };
 
 }  // namespace arraybridge::ctl

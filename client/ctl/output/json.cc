@@ -20,7 +20,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Type = FieldDescriptor::CppType;
 
-constexpr int kDepthMax = 16;  // of messages in messages; a type that contains itself has no end
+constexpr int kDepthMax = 16;  // of nested messages; a type that contains itself would have no end
 
 template <class Number>
 void AppendNumber(Number number, std::string* out) {
@@ -37,7 +37,7 @@ void AppendQuoted(Number number, std::string* out) {
   out->push_back('"');
 }
 
-// Printable ASCII without the characters that protobuf's printer escapes, also for HTML's sake.
+// Printable ASCII without the characters that protobuf's printer escapes, some of them for the sake of HTML.
 bool IsPlain(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>';
@@ -50,7 +50,7 @@ void AppendText(const std::string& text, std::string* out) {
     out->push_back('"');
     return;
   }
-  // Which characters are escaped, and how invalid UTF-8 is shown, is protobuf's decision.
+  // Protobuf decides which characters are escaped and how invalid UTF-8 is shown.
   google::protobuf::Value value;
   value.set_string_value(text);
   std::string json;
@@ -79,7 +79,7 @@ void AppendEnum(const FieldDescriptor& field, int number, std::string* out) {
 
 }  // namespace
 
-// One message being written: where to, and how deep it is indented.
+// The state of writing one message: the destination and the depth of indentation.
 class JsonLayout::Writing {
  public:
   Writing(bool whitespace, std::string* out) : whitespace_(whitespace), out_(*out) {}
@@ -102,7 +102,7 @@ class JsonLayout::Writing {
   }
 
  private:
-  // A field that knows whether it was set is shown if it was; any other always.
+  // A field with presence is shown if it is set; any other field is always shown.
   static bool IsShown(const Reflection& of, const Message& message, const FieldDescriptor& field) {
     return !field.has_presence() || of.HasField(message, &field);
   }
@@ -190,7 +190,7 @@ class JsonLayout::Writing {
   std::string& out_;
   std::string scratch_{};
   int depth_ = 0;
-  bool empty_ = true;  // so far, what was opened last
+  bool empty_ = true;  // whether the object or list that was opened last is empty so far
 };
 
 std::optional<JsonLayout> JsonLayout::Of(const Descriptor& type) { return AtDepth(type, 0); }
@@ -210,7 +210,7 @@ std::optional<JsonLayout> JsonLayout::AtDepth(const Descriptor& type, int depth)
     }
     layout.fields_.push_back(std::move(own));
   }
-  // Protobuf's printer has no default for members of a oneof, `optional` fields among them, and adds them at the end.
+  // Protobuf's printer has no default for members of a oneof, `optional` fields among them, and writes them at the end.
   std::stable_partition(layout.fields_.begin(), layout.fields_.end(),
                         [](const Field& field) { return field.descriptor->containing_oneof() == nullptr; });
   return layout;

@@ -18,14 +18,14 @@
 namespace arraybridge::ctl {
 namespace {
 
-// What the rows of one group come to.
+// The sums of one group of rows.
 struct Group {
   Cell key;
   uint64_t rows = 0;
   uint64_t bytes = 0;
 };
 
-// As it is said on the command line: "expires-in" for "EXPIRES IN".
+// The form on the command line: "expires-in" for "EXPIRES IN".
 std::string Spoken(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](char c) {
     if (c == ' ') return '-';
@@ -71,14 +71,14 @@ Status CheckSort(const std::vector<Column<Row>>& columns, const std::string& sor
   if (sort.empty() || ColumnCalled(columns, sort) != nullptr) return Ok();
   std::string names;
   for (const auto& column : columns) names += (names.empty() ? "" : ", ") + Spoken(column.name);
-  return InvalidArgument("--sort ", sort, ": there is no such column; there are ", names);
+  return InvalidArgument("--sort ", sort, ": there is no such column; choose one of ", names);
 }
 
 template <class Row>
 Status CheckAgainst(const Kind<Row>& kind, const Selection& selection) {
   const auto has = [&](bool said, bool there, std::string_view option) {
     if (!said || there) return Ok();
-    return InvalidArgument(selection.what, " have nothing that ", option, " could choose by");
+    return InvalidArgument(selection.what, " cannot be selected by ", option);
   };
   AB_RETURN_IF_ERROR(has(!selection.owner.empty(), kind.owner != nullptr, "--owner"));
   AB_RETURN_IF_ERROR(has(selection.process_id.has_value(), kind.process_id != nullptr, "--pid"));
@@ -92,7 +92,7 @@ Status CheckAgainst(const Kind<Row>& kind, const Selection& selection) {
   return CheckSort(kind.columns, selection.sort);
 }
 
-// REQUIRES: CheckAgainst said OK.
+// REQUIRES: CheckAgainst returned OK.
 template <class Row>
 bool IsSelected(const Kind<Row>& kind, const Selection& selection, std::optional<uint32_t> owner, const Row& row) {
   if (owner && kind.owner(row) != owner) return false;
@@ -138,7 +138,7 @@ Cell KeyOf(const Kind<Row>& kind, const std::string& by, const Row& row) {
   return Cell::Text(kind.ns(row));
 }
 
-// There is no message of the protocol for these, so the objects are ours: numbers as strings, as protobuf writes them.
+// The protocol has no message for groups, so the objects are our own, with numbers as strings as protobuf writes them.
 Status PrintGroupsAsJson(const std::vector<Column<Group>>& columns, const std::vector<Group>& groups,
                          const Options& options, std::ostream& out) {
   google::protobuf::ListValue list;
@@ -190,12 +190,12 @@ Status PrintSelected(const Kind<Row>& kind, const Selection& selection, std::vec
   return PrintJson(answer, options, out);
 }
 
-// True if rows can be printed page by page: no row's place or text depends on those after it.
+// True if rows can be printed page by page: no row's place or text depends on later rows.
 bool IsStreamed(const Selection& selection, const Options& options) {
   return options.output == Output::kJsonl && selection.sort.empty() && !selection.reverse && selection.group_by.empty();
 }
 
-// REQUIRES: CheckAgainst said OK.
+// REQUIRES: CheckAgainst returned OK.
 template <class Row>
 Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Options& options, const AskPage& ask,
                   std::ostream& out) {

@@ -1,5 +1,5 @@
-// A listing is what `ls` shows: which rows of the broker's answer, in which order, in which columns, or what they come
-// to in groups.
+// A listing is the output of `ls`: the selected rows of the broker's answer in order and in columns, or their sums in
+// groups.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace arraybridge::ctl {
 
-// Which rows of a list, and how. What is empty was not said.
+// Selects and orders the rows of a list. An empty member was not given.
 struct Selection {
   std::string what = "shares";
-  std::string owner{};  // a user's number or name
+  std::string owner{};  // user ID or user name
   std::optional<uint64_t> process_id{};
   std::string device{};  // "cpu", "cuda:0", "cuda:GPU-...", "GPU-..."
   std::optional<uint64_t> older_than_ms{};
@@ -25,19 +25,19 @@ struct Selection {
   std::string group_by{};  // "session", "device", "namespace"
 };
 
-// What may be listed, and by what rows are put into groups.
+// The kinds of lists, and the values by which rows can be grouped.
 const std::vector<std::string>& ListedKinds();
 const std::vector<std::string>& Groupings();
-// What may be sorted by, of any kind of list: for completions.
+// The columns of all kinds of lists by which rows can be sorted, for completion.
 std::vector<std::string> SortColumns();
 
-// INVALID_ARGUMENT: what is listed has no such thing, or nobody is called so.
+// INVALID_ARGUMENT: the kind of list has no such column or value, or the user does not exist.
 Status CheckSelection(const Selection& selection);
-// True if the device is the one that a user means by `text`.
+// True if `text` names the device.
 bool IsDevice(const v1::Device& device, const std::string& text);
 
-// Asks for page after page and prints what is selected of them as one: JSON lines that are not sorted as each page
-// comes, everything else after the last. INVALID_ARGUMENT: as CheckSelection.
+// Requests page after page and prints the selected rows as one list: unsorted JSON lines page by page, everything else
+// after the last page. INVALID_ARGUMENT: as CheckSelection.
 using AskPage = std::function<Status(const v1::ListRequest& request, v1::ListResponse* page)>;
 Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out);
 Status Ls(Connection& connection, const Options& options, const Selection& selection, std::ostream& out);

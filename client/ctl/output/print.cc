@@ -19,7 +19,7 @@ namespace {
 
 using std::to_string;
 
-// Nothing, of a device that serves.
+// Empty for a device in service.
 std::string OutOfService(const v1::DeviceInfo& device) {
   if (!device.out_of_service()) return {};
   const std::string why = WhyOutOfService(device);
@@ -182,7 +182,7 @@ void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& ear
              per_second(stats.publishes_total(), earlier.publishes_total()),
              per_second(stats.acquires_total(), earlier.acquires_total()),
              per_second(stats.refusals_total(), earlier.refusals_total())});
-  // Of a stream of rows the first has the header.
+  // In a stream of rows, only the first table has a header.
   table.Print(out, style.form == Form::kPeople || earlier.sessions_total() == 0);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kGap = 2;
 
-// Of characters, not bytes: continuation bytes of UTF-8 take no column.
+// In characters, not bytes: continuation bytes of UTF-8 take no column.
 size_t Width(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
@@ -28,7 +28,7 @@ void PrintRow(std::ostream& out, const std::vector<std::string>& cells, const st
   out << '\n';
 }
 
-// RFC 4180, but for its line ends.
+// RFC 4180, except for its line ends.
 void PrintCsv(std::ostream& out, const std::vector<std::string>& cells) {
   for (size_t i = 0; i < cells.size(); ++i) {
     if (i > 0) out << ',';

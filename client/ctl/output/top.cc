@@ -13,7 +13,7 @@
 namespace arraybridge::ctl {
 namespace {
 
-// `interval`: since `before`, which is this round's then.
+// Prints one round. `interval`: time since `before`, which is then set to the statistics of this round.
 Status ShowRound(Connection& connection, const Options& options, std::chrono::milliseconds interval,
                  v1::GetStatsResponse* before, std::ostream& out) {
   const auto stats = connection.GetStats();

@@ -34,7 +34,7 @@ struct Row {
   uint64_t bytes_per_second() const { return median_ns == 0 ? 0 : bytes * 1'000'000'000 / median_ns; }
 };
 
-// `once`: the thing itself. One that is not counted comes first: it meets what later ones find warm.
+// `once` is the measured operation. It runs once before the measurement, to warm up.
 Result<Row> Time(Row row, const BenchWishes& wishes, const std::function<Status()>& once) {
   AB_RETURN_IF_ERROR(once());
   std::vector<uint64_t> times;
@@ -78,7 +78,7 @@ class Bencher {
     return timed.status();
   }
 
-  // A name that nobody else has, and for no longer than the command runs should it be killed.
+  // A name that is unique on this host, with a lifetime in case the command is killed.
   Broker::PublishOptions Named() const {
     Broker::PublishOptions how;
     how.name = Concat("arraybridgectl-bench-", ::getpid());
@@ -91,14 +91,14 @@ class Bencher {
       auto broker = ClientOf(options_);
       if (!broker.ok()) return broker.status();
       const ArraySpec spec = BytesOf(size);
-      AB_RETURN_IF_ERROR(Add({"allocate", "of an arena that is there", size}, [&] {
+      AB_RETURN_IF_ERROR(Add({"allocate", "in an existing arena", size}, [&] {
         return broker->Empty({&spec, 1}).status();
       }));
     }
     return Ok();
   }
 
-  // By a call, and without one where this process has found the share before.
+  // Acquires by a call, and without one, which needs a share that this process has acquired before.
   Status Acquire() {
     auto maker = ClientOf(options_);
     auto caller = ClientOf(options_, false);

@@ -1,4 +1,4 @@
-// What a client of this broker may expect on this host: how long its verbs take, and how fast bytes go in.
+// A benchmark of a broker on this host: how long its verbs take, and how fast bytes are copied in.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace arraybridge::ctl {
 const std::vector<std::string>& BenchKinds();  // "allocate", "acquire", "copy"
 
 struct BenchWishes {
-  std::string what;      // empty: all of them
-  uint64_t count = 200;  // of each
+  std::string what;      // empty: all kinds
+  uint64_t count = 200;  // repetitions of each kind
 };
-// One row each: the median and what 99 of 100 stay below, in nanoseconds in CSV and JSON. The shares it makes are gone
-// when it ends, however it ends.
+// Prints one row for each kind and size: the median and the 99th percentile, in nanoseconds in CSV and JSON. The shares
+// that it makes are withdrawn when it ends, also after an error.
 Status Bench(const Options& options, const BenchWishes& wishes, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -13,32 +13,32 @@
 namespace arraybridge::ctl {
 namespace {
 
-// Of the file that is replaced; of a new one as everybody's.
+// The mode of the file that is replaced; for a new file the default of open().
 mode_t ModeOf(const std::string& path) {
   struct stat found {};
   return ::lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? found.st_mode & 0777 : 0666;
 }
 
-// ALREADY_EXISTS: something has the name, and is not to be replaced, or is no file.
+// ALREADY_EXISTS: the name exists and `force` is false, or it is not a regular file.
 Status CheckName(const std::string& path, bool force) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return Ok();
-  if (!force) return AlreadyExists(path, ": is there already (--force replaces it)");
-  return S_ISREG(found.st_mode) ? Ok() : AlreadyExists(path, ": is there already, and no file");
+  if (!force) return AlreadyExists(path, ": already exists (--force replaces it)");
+  return S_ISREG(found.st_mode) ? Ok() : AlreadyExists(path, ": already exists and is not a regular file");
 }
 
-// Who could not read what was there does not read what comes in its place.
-Status Finish(Draft& draft, const DumpWishes& wishes) {
+// A user who could not read the old file must not be able to read the new one.
+Status Finish(TempFile& temp_file, const DumpWishes& wishes) {
   struct stat before {};
   if (wishes.force && ::lstat(wishes.file.c_str(), &before) == 0) {
-    AB_RETURN_IF_ERROR(draft.SetMode(before.st_mode & 0777));
+    AB_RETURN_IF_ERROR(temp_file.SetMode(before.st_mode & 0777));
   }
-  return draft.Finish(wishes.force);
+  return temp_file.Finish(wishes.force);
 }
 
 using TakeBytes = std::function<Status(const void* bytes, uint64_t count)>;
 
-// Where the bytes are not this process's to read as they lie, a copy of a piece of them.
+// Copies the piece first if this process cannot read the bytes where they lie.
 Status TakePiece(const View& piece, const TakeBytes& take) {
   if (piece.device.type == kDeviceCpu && piece.compact()) return take(piece.data, piece.nbytes());
   const auto copied = CopyToHeap(piece);
@@ -55,7 +55,7 @@ View BytesOf(const View& view, uint64_t at, uint64_t count) {
   return piece;
 }
 
-// In row-major order: of a compact array so many bytes, of any other so many of its first index.
+// In row-major order: pieces of kPieceBytes of a compact array, slices of the first index of any other.
 Status ForEachPiece(const View& view, const TakeBytes& take) {
   const uint64_t bytes = view.nbytes();
   if (bytes == 0) return Ok();
@@ -81,9 +81,11 @@ Status ForEachPiece(const View& view, const TakeBytes& take) {
 Result<size_t> IndexIn(const Share& share, const std::optional<uint64_t>& wished) {
   const size_t count = share.arrays.size();
   if (!wished && count == 1) return size_t{0};
-  if (!wished) return InvalidArgument("'", share.name, "' has ", count, " arrays: say --array 0 to ", count - 1);
+  if (!wished)
+    return InvalidArgument("'", share.name, "' has ", count, " arrays: choose one with --array 0 to ", count - 1);
   if (*wished < count) return static_cast<size_t>(*wished);
-  return NotFound("'", share.name, "' has ", count, count == 1 ? " array" : " arrays", " and no number ", *wished);
+  return NotFound("'", share.name, "' has ", count, count == 1 ? " array" : " arrays", " but none with index ",
+                  *wished);
 }
 
 Status Tell(const Share& share, const ArraySpec& array, uint64_t bytes, const Options& options,
@@ -123,11 +125,12 @@ Status Dump(const Options& options, const DumpWishes& wishes, std::ostream& out)
   const auto head = NpyHead(share.arrays[*index]);
   if (!head.ok()) return head.status();
   AB_RETURN_IF_ERROR(CheckName(wishes.file, wishes.force));
-  Draft draft(wishes.file, ModeOf(wishes.file));
-  AB_RETURN_IF_ERROR(draft.Write(head->data(), head->size()));
+  TempFile temp_file(wishes.file, ModeOf(wishes.file));
+  AB_RETURN_IF_ERROR(temp_file.Write(head->data(), head->size()));
   const View& view = acquired->views[*index];
-  AB_RETURN_IF_ERROR(ForEachPiece(view, [&](const void* bytes, uint64_t count) { return draft.Write(bytes, count); }));
-  AB_RETURN_IF_ERROR(Finish(draft, wishes));
+  AB_RETURN_IF_ERROR(
+      ForEachPiece(view, [&](const void* bytes, uint64_t count) { return temp_file.Write(bytes, count); }));
+  AB_RETURN_IF_ERROR(Finish(temp_file, wishes));
   return Tell(share, share.arrays[*index], view.nbytes(), options, wishes, out);
 }
 

@@ -44,8 +44,8 @@ v1::Event PublishOf(const v1::ShareInfo& info) {
 
 }  // namespace
 
-Result<Past> Past::Since(std::chrono::milliseconds age, const v1::WatchRequest& watch, Connection& connection) {
-  Past past;
+Result<History> History::Since(std::chrono::milliseconds age, const v1::WatchRequest& watch, Connection& connection) {
+  History history;
   const auto age_ms = static_cast<uint64_t>(age.count());
   v1::ListRequest request;
   if (Wants(watch, v1::EVENT_KIND_PUBLISH)) {
@@ -55,7 +55,7 @@ Result<Past> Past::Since(std::chrono::milliseconds age, const v1::WatchRequest& 
     const auto listed = connection.List(request);
     if (!listed.ok()) return listed.status();
     for (const v1::ShareInfo& info : listed->shares()) {
-      if (info.age_ms() <= age_ms) past.events_.push_back(PublishOf(info));
+      if (info.age_ms() <= age_ms) history.events_.push_back(PublishOf(info));
     }
   }
   if (Wants(watch, v1::EVENT_KIND_SESSION_BEGIN) && watch.name_prefix().empty()) {
@@ -65,12 +65,12 @@ Result<Past> Past::Since(std::chrono::milliseconds age, const v1::WatchRequest& 
     if (!listed.ok()) return listed.status();
     for (const v1::SessionInfo& info : listed->sessions()) {
       const bool own = info.session() == connection.session();
-      if (info.age_ms() <= age_ms && !own) past.events_.push_back(BeginOf(info));
+      if (info.age_ms() <= age_ms && !own) history.events_.push_back(BeginOf(info));
     }
   }
-  for (const v1::Event& event : past.events_) past.begun_.insert(BeginningOf(event));
-  std::ranges::stable_sort(past.events_, {}, &v1::Event::time_ns);
-  return past;
+  for (const v1::Event& event : history.events_) history.begun_.insert(BeginningOf(event));
+  std::ranges::stable_sort(history.events_, {}, &v1::Event::time_ns);
+  return history;
 }
 
 }  // namespace arraybridge::ctl

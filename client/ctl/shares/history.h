@@ -1,5 +1,5 @@
-// The Past is what is known of the time before a watch: sessions that are open and shares that have their names, each
-// as the event that it began with. A broker keeps no events, so of what has ended since nothing is known.
+// A History is the sessions and named shares that exist when a watch begins, each as the event that it began with. A
+// broker stores no events, so the history has nothing that has already ended.
 #pragma once
 
 #include <chrono>
@@ -13,19 +13,19 @@
 
 namespace arraybridge::ctl {
 
-class Past {
+class History {
  public:
-  // Of what `watch` asks for, and is no older than this. REQUIRES: that watch is open, so that nothing is missed
-  // between.
-  static Result<Past> Since(std::chrono::milliseconds age, const v1::WatchRequest& watch, Connection& connection);
+  // Returns the events that `watch` selects and that are at most `age` old. REQUIRES: that watch is open, so that no
+  // event is missed in between.
+  static Result<History> Since(std::chrono::milliseconds age, const v1::WatchRequest& watch, Connection& connection);
 
-  // The oldest first.
+  // Oldest first.
   const std::vector<v1::Event>& events() const { return events_; }
-  // The watch tells again what happened while this was asked for.
+  // True if the history has the event: the watch repeats the events that occurred while the history was fetched.
   bool Has(const v1::Event& event) const { return begun_.contains(BeginningOf(event)); }
 
  private:
-  using Beginning = std::pair<v1::EventKind, uint64_t>;  // and the number of what began
+  using Beginning = std::pair<v1::EventKind, uint64_t>;  // kind, and the number of the session or share
   static Beginning BeginningOf(const v1::Event& event) {
     return {event.kind(), event.kind() == v1::EVENT_KIND_PUBLISH ? event.share() : event.session()};
   }

@@ -1,5 +1,6 @@
-// The head of a .npy file: what stands before the bytes of one array. Read strictly, by
-// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: a file from anywhere may be anything.
+// The head of a .npy file: the bytes before the data of its one array, in the format of
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. The reader is strict, because a file can come
+// from an untrusted peer.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +15,21 @@
 
 namespace arraybridge::ctl {
 
-// Enough of a file to say how long its head is.
+// So many bytes of a file suffice to tell the length of its head.
 inline constexpr size_t kNpyStartBytes = 12;
-// The longest head that is read: what NumPy itself takes unless told otherwise, and the words before it.
+// The longest head that is read: NumPy's own default limit, plus the fixed start.
 inline constexpr size_t kNpyHeadBytesMax = 10'000 + kNpyStartBytes;
 
-// Of the versions 1.0, 2.0 and 3.0. `start`: the file's first kNpyStartBytes, fewer if it has no more.
-// INVALID_ARGUMENT: it is no such file, or its head is longer than kNpyHeadBytesMax.
+// Returns the length of the head, for versions 1.0, 2.0 and 3.0. `start`: the first kNpyStartBytes of the file, or
+// fewer if the file is shorter. INVALID_ARGUMENT: not a .npy file, or the head is longer than kNpyHeadBytesMax.
 Result<size_t> NpyHeadBytes(std::string_view start);
 
-// The one array of a file: C-contiguous, little-endian numbers or truth values. `head`: NpyHeadBytes of it.
-// INVALID_ARGUMENT names what is wrong; UNIMPLEMENTED names what the file may rightly be, and a share made here is not:
-// another byte or memory order, structures, texts, times, objects.
+// Returns the description of the array: C-contiguous, little-endian numbers or booleans. `head`: the first NpyHeadBytes
+// of the file. INVALID_ARGUMENT: the head is malformed; the message names the place. UNIMPLEMENTED: the head is valid,
+// but this program cannot share the array: another byte or memory order, structures, texts, times, objects.
 Result<ArraySpec> ReadNpyHead(std::string_view head);
 
-// The head, of version 1.0, of such an array. UNIMPLEMENTED: such files have no name for the type.
+// Returns a head of version 1.0 for the array. UNIMPLEMENTED: the format has no name for the type.
 Result<std::string> NpyHead(const ArraySpec& array);
 
 }  // namespace arraybridge::ctl

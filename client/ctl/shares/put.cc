@@ -21,12 +21,12 @@ namespace {
 
 struct Source {
   UniqueFd file;
-  uint64_t begin = 0;  // of the array's bytes in it
+  uint64_t begin = 0;  // where the array's bytes begin in the file
   uint64_t bytes = 0;
   ArraySpec array;
 };
 
-// As much of [offset, offset + bytes) as there is.
+// Reads [offset, offset + bytes) as far as the file reaches. Returns the number of bytes read.
 Result<uint64_t> ReadAt(const UniqueFd& file, char* to, uint64_t bytes, uint64_t offset) {
   uint64_t got = 0;
   while (got < bytes) {
@@ -62,15 +62,15 @@ Result<Source> OpenSource(const std::string& path) {
     return MakeStatus(code, std::strerror(why));
   }
   struct stat found {};
-  if (::fstat(source.file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument("it is not a file");
+  if (::fstat(source.file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument("not a regular file");
   const auto head = HeadOf(source.file);
   if (!head.ok()) return head.status();
   auto array = ReadNpyHead(*head);
   if (!array.ok()) return array.status();
   source.array = *std::move(array);
   source.begin = head->size();
-  source.bytes = *source.array.compact_bytes();  // ReadNpyHead has seen that there is one
-  // Before any memory is asked for: a head may say anything.
+  source.bytes = *source.array.compact_bytes();  // ReadNpyHead has checked that it has a value
+  // Checked before memory is allocated, because the head is untrusted.
   const uint64_t there = static_cast<uint64_t>(found.st_size) - source.begin;
   if (there == source.bytes) return source;
   return InvalidArgument("its head announces ", source.bytes, " bytes, and ", there, " follow");
@@ -81,14 +81,14 @@ Status Fill(const Source& source, std::byte* to) {
     const uint64_t piece = std::min(kPieceBytes, source.bytes - at);
     const auto got = ReadAt(source.file, reinterpret_cast<char*>(to) + at, piece, source.begin + at);
     if (!got.ok()) return got.status();
-    if (*got < piece) return MakeStatus(Code::kAborted, "it became shorter while it was read");
+    if (*got < piece) return MakeStatus(Code::kAborted, "the file became shorter while it was read");
     at += piece;
   }
   return Ok();
 }
 
-// For Hold to take; what threads are made later inherit it, and those of the client take none. Before this they end the
-// command as any: its session ends with it, and nothing is left.
+// Blocks the signals, for Hold to take. Threads made later inherit the mask, and the threads of the client library take
+// no signals. Before this call, a signal ends the command and its session, and leaves no share.
 void KeepEndSignals() {
   const sigset_t signals = EndSignals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -108,7 +108,7 @@ Result<Share> PutSource(Broker& broker, const Source& source, const PutWishes& w
   return broker.Publish(*placed, how);
 }
 
-// Of the very share that was published: its name may have gone to another since.
+// Inspects the share that was published, by its generation: another share may have its name by now.
 Result<v1::ShareInfo> InfoOf(const Options& options, const Share& share) {
   const auto connection = Connect(options);
   if (!connection.ok()) return connection.status();
@@ -139,16 +139,16 @@ Status Tell(const v1::ShareInfo& info, const Options& options, const PutWishes& 
   return Ok();
 }
 
-// What fails once the share is there: an error leaves none, or says that it may have.
+// An error after the share was published: withdraws the share, and says so or that it may still exist.
 Status TakenBack(Broker& broker, const Share& share, const Status& why) {
   const Status gone = broker.Withdraw({.name = share.name, .generation = share.generation});
   const std::string_view now =
-      gone.ok() || gone.code() == Code::kNotFound ? "and is withdrawn again" : "and may be there still";
+      gone.ok() || gone.code() == Code::kNotFound ? "and is withdrawn again" : "and may still exist";
   return Status(why.code(), Concat("'", share.name, "' was published as generation ", share.generation, ", ", now, ": ",
                                    why.message()));
 }
 
-// Until it is told to end, or the share has gone. REQUIRES: EndSignals are kept.
+// Waits for a signal, or until the share is gone. REQUIRES: EndSignals are blocked.
 Status Hold(Broker& broker, const Share& share) {
   constexpr timespec kLookEvery{0, 500'000'000};
   const sigset_t signals = EndSignals();
@@ -171,7 +171,7 @@ Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
   if (!source.ok()) return Status(source.status().code(), Concat(wishes.file, ": ", source.status().message()));
   auto broker = ClientOf(options);
   if (!broker.ok()) return broker.status();
-  std::signal(SIGPIPE, SIG_IGN);  // nobody reads the answer: said by flush()
+  std::signal(SIGPIPE, SIG_IGN);  // a closed output is reported by flush()
   const auto share = PutSource(*broker, *source, wishes);
   if (!share.ok()) return share.status();
   const auto info = InfoOf(options, *share);
@@ -179,7 +179,7 @@ Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
   if (info->goes_with_maker() && !wishes.hold) {
     AB_RETURN_IF_ERROR(broker->Withdraw({.name = share->name, .generation = share->generation}));
     return FailedPrecondition("namespace '", share->ns, "' withdraws a share when its maker's session ends ",
-                              "(on_publisher_exit), so '", share->name, "' has gone with this command: say --hold");
+                              "(on_publisher_exit), so '", share->name, "' ended with this command: use --hold");
   }
   const Status told = Tell(*info, options, wishes, out);
   if (!told.ok() || !out.flush()) {

@@ -1,4 +1,4 @@
-// The commands that ask about one share. Each shows its part of one answer.
+// The commands about one share. Each prints its part of the answer to Inspect.
 #include <ctime>
 #include <map>
 #include <ostream>
@@ -27,7 +27,7 @@ Result<v1::InspectResponse> Inspect(Connection& connection, const Options& optio
   return connection.Inspect(request);
 }
 
-// A rather short story: as JSON the broker's answer itself, else a table of a part of it.
+// Prints the whole answer as JSON, or the table that `table_of` makes of it.
 template <class TableOf>
 Status Tell(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out,
             TableOf table_of) {
@@ -64,9 +64,9 @@ Table Facts(const v1::InspectResponse& found, const Style& style) {
   return table;
 }
 
-// Who leases it, as far as the asker may know: fewer than there are leases, maybe.
+// Adds the sessions with leases, as far as this user may see them: possibly fewer than the share has.
 void AddHolders(Table& table, uint64_t share, const v1::ListResponse& leases) {
-  std::map<uint64_t, std::pair<uint64_t, uint64_t>> sessions;  // process, and how many
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> sessions;  // by session: process, and number of leases
   for (const v1::LeaseInfo& lease : leases.leases()) {
     if (lease.share() != share) continue;
     auto& [process, count] = sessions[lease.session()];
@@ -91,7 +91,7 @@ Table Visits(const v1::InspectResponse& found, const Style& style) {
   AddVisit(table, "made", found.maker(), style);
   for (const v1::Visit& visit : found.readers()) AddVisit(table, "read", visit, style);
   if (found.readers_forgotten() > 0) {
-    table.Add({"read", "", Concat(found.readers_forgotten(), " readers were forgotten"), "", "", "", "", ""});
+    table.Add({"read", "", Concat(found.readers_forgotten(), " older readers are not recorded"), "", "", "", "", ""});
   }
   return table;
 }
@@ -101,24 +101,25 @@ Table Offers(const v1::InspectResponse& found, const Style& style) {
   const std::string own = KindName(handle.kind());
   const std::string device = DeviceName(handle.device());
   Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, style);
-  table.Add({device, "", "", own, "yes", "how this share is shared"});
+  table.Add({device, "", "", own, "yes", "the kind of this share"});
   for (const int kind : found.kinds()) {
-    if (kind != handle.kind()) table.Add({device, "", "", KindName(kind), "no", "other shares of this device may be"});
+    if (kind != handle.kind()) table.Add({device, "", "", KindName(kind), "no", "used by other shares of this device"});
   }
   for (const v1::RefusedKind& refused : found.refused()) {
     table.Add({device, "", "", KindName(refused.kind()), "no", refused.why()});
   }
   for (const v1::Offer& offer : found.offers()) {
     const bool offered = offer.why_not().empty();
-    std::string why = offer.waits() ? "once its bytes are there: no events between it and the maker" : "";
+    std::string why =
+        offer.waits() ? "after its bytes are complete: the session and the maker cannot exchange events" : "";
     if (offer.gpus_unsaid())
-      why += Concat(why.empty() ? "" : "; ", "if it sees that GPU: it has not said which it does");
+      why += Concat(why.empty() ? "" : "; ", "if it sees that GPU: it has not reported its GPUs");
     const char* const answer = !offered ? "no" : offer.gpus_unsaid() ? "maybe" : "yes";
     table.Add({Concat("session ", offer.session()), offer.client(), to_string(offer.process_id()), own, answer,
                offered ? why : offer.why_not()});
   }
   if (found.offers_left_out() > 0) {
-    table.Add({Concat(found.offers_left_out(), " more sessions"), "", "", "", "", "they did not fit into the answer"});
+    table.Add({Concat(found.offers_left_out(), " more sessions"), "", "", "", "", "left out: the answer is full"});
   }
   return table;
 }

@@ -9,7 +9,7 @@ Result<Broker> ClientOf(const Options& options, bool holds) {
   const auto socket = FindBroker(options.address);
   if (!socket.ok()) return socket.status();
   if (socket->find("://") != std::string::npos) {
-    return InvalidArgument("'", *socket, "': bytes go by the lifeline, which is on the broker's own host");
+    return InvalidArgument("'", *socket, "': arrays are transferred only on the broker's own host");
   }
   Broker::Options its;
   its.address = std::filesystem::path(*socket).parent_path() / "lifeline.sock";

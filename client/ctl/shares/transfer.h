@@ -1,5 +1,5 @@
-// One array of a share, in from a .npy file or out to one. The bytes go by the client library, as those of every
-// program: from the file into broker memory, and from there into the file, piece by piece, and nowhere else.
+// Copies one array between a .npy file and a share. The bytes go through the client library, piece by piece, from the
+// file into broker memory or back, and through no other buffer.
 #pragma once
 
 #include <chrono>
@@ -15,33 +15,33 @@
 
 namespace arraybridge::ctl {
 
-// The bytes of a big array are moved so many at a time.
+// Large arrays are copied in pieces of this size.
 inline constexpr uint64_t kPieceBytes = 16 << 20;
 
-// A client of the broker that the options name, by the lifeline beside its gRPC socket. INVALID_ARGUMENT: it is on
-// another host. `holds`: shares that it has found before it gets without a call.
+// Returns a client of the broker that the options name, on the lifeline socket beside its gRPC socket.
+// INVALID_ARGUMENT: the broker is on another host. `holds`: the client gets shares that it knows without a call.
 Result<Broker> ClientOf(const Options& options, bool holds = true);
 
 struct PutWishes {
   std::string file;
-  std::string name;  // empty: the file's, without its ending
+  std::string name;  // empty: the name of the file without its ending
   bool replace = false;
-  std::chrono::milliseconds lifetime{0};  // 0: what the namespace says
-  bool hold = false;                      // the share is there as long as the command runs
+  std::chrono::milliseconds lifetime{0};  // 0: the default of the namespace
+  bool hold = false;                      // the share exists as long as the command runs
 };
-// Tells what becomes of the share once the command has ended. FAILED_PRECONDITION: it has gone with the command, since
-// its namespace withdraws the shares of sessions that end; `hold` is for that. INVALID_ARGUMENT and UNIMPLEMENTED: the
-// file is not one array that can be shared as it is.
+// Publishes the array and prints how long the share will exist. FAILED_PRECONDITION: the share ended with this command,
+// because its namespace withdraws the shares of sessions that end; use `hold` there. INVALID_ARGUMENT, UNIMPLEMENTED:
+// the file is not one array that can be shared as it is.
 Status Put(const Options& options, const PutWishes& wishes, std::ostream& out);
 
 struct DumpWishes {
   std::string share;
   uint64_t generation = 0;        // 0: the newest
-  std::optional<uint64_t> array;  // of a share of several
+  std::optional<uint64_t> array;  // index in a share of several arrays
   std::string file;
-  bool force = false;  // a file of this name may be replaced
+  bool force = false;  // replaces a file of this name
 };
-// The file is there when all of it is, and not before. ALREADY_EXISTS: something is, and `force` was not said.
+// The file appears under its name when it is complete. ALREADY_EXISTS: the name exists, and `force` is false.
 Status Dump(const Options& options, const DumpWishes& wishes, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -1,4 +1,4 @@
-// Events as they come: a line each, flushed, so that a pipe sees them at once.
+// Prints events as they arrive, one line each, flushed so that a pipe sees them at once.
 #include <algorithm>
 #include <ostream>
 #include <utility>
@@ -24,7 +24,7 @@ std::string KindText(v1::EventKind kind) {
   return name;
 }
 
-// REQUIRES: it is one of EventKinds.
+// REQUIRES: `text` is one of EventKinds.
 v1::EventKind KindOf(const std::string& text) {
   const auto* const kinds = v1::EventKind_descriptor();
   for (int i = 0; i < kinds->value_count(); ++i) {
@@ -57,7 +57,7 @@ std::vector<std::string> CellsOf(const v1::Event& event, const Table& table, con
           Details(event)};
 }
 
-// Lines that come one by one cannot wait for the widest.
+// Fixed widths, because each line is printed before later, wider ones are known.
 const std::vector<size_t> kWidths = {12, 13, 7, 7, 9, 24, 5, 9, 0};
 const std::vector<std::string> kHeader = {"TIME", "KIND", "SESSION", "PID", "NAMESPACE", "NAME", "GEN", "SIZE", "WHAT"};
 
@@ -102,19 +102,20 @@ Status Watch(Connection& connection, const Options& options, const WatchWishes& 
   for (const std::string& kind : wishes.kinds) request.add_kinds(KindOf(kind));
   Printer printer(options, out);
   uint64_t seen = 0;
-  Past past;
+  History history;
   const auto print = [&](const v1::Event& event) {
     printer.Print(event);
     return out.good() && ++seen != wishes.count;
   };
-  const auto tell_past = [&]() -> Result<bool> {
+  const auto print_history = [&]() -> Result<bool> {
     if (wishes.since.count() == 0) return true;
-    auto known = Past::Since(wishes.since, request, connection);
+    auto known = History::Since(wishes.since, request, connection);
     if (!known.ok()) return known.status();
-    past = *std::move(known);
-    return std::ranges::all_of(past.events(), print);
+    history = *std::move(known);
+    return std::ranges::all_of(history.events(), print);
   };
-  return connection.Watch(request, tell_past, [&](const v1::Event& event) { return past.Has(event) || print(event); });
+  return connection.Watch(request, print_history,
+                          [&](const v1::Event& event) { return history.Has(event) || print(event); });
 }
 
 }  // namespace arraybridge::ctl

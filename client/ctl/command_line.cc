@@ -192,7 +192,7 @@ void CommandLine::DeclareAdministration() {
     each->add_option("NAMESPACE", asked_.subject, "name of the namespace")->required();
     add_uid(each);
   }
-  set->add_option("--bytes", asked_.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; " default ": as configured")->required();
+  set->add_option("--bytes", asked_.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; default: the configured quota")->required();
   AddAdmin(app_, "end", "end a session", EndSession)
       ->add_option("SESSION", asked_.session, "its number, from ls sessions --all")
       ->required();

@@ -146,7 +146,7 @@ void CommandLine::DeclareOptions() {
 
 void CommandLine::DeclareLooking() {
   Add(app_, "ping", "check that the broker serves; prints ok", Ping);
-  Add(app_, "info", "version, state, devices, limits", Info);
+  Add(app_, "info", "print version, state, devices and limits", Info);
   Add(app_, "stats", "print totals: sessions, shares, fences, bytes by device", ShowStats);
   auto* const doctor =
       AddLocal(app_, "doctor", "examine what this host and the broker can share",
@@ -184,7 +184,7 @@ void CommandLine::DeclareAdministration() {
   const auto add_uid = [this](CLI::App* to) {
     to->add_option("--uid", asked_.uid, "owner of the namespace; not for shared namespaces");
   };
-  auto* const quota = app_.add_subcommand("quota", "quota of a namespace");
+  auto* const quota = app_.add_subcommand("quota", "print or change the quota of a namespace");
   quota->require_subcommand(1);
   auto* const get = AddAdmin(*quota, "get", "print the quota", GetQuota);
   auto* const set = AddAdmin(*quota, "set", "change the quota until the broker restarts", SetQuota);
@@ -228,7 +228,7 @@ void CommandLine::DeclareTop() {
 }
 
 void CommandLine::DeclareTokens() {
-  auto* const token = app_.add_subcommand("token", "tokens, which open namespaces");
+  auto* const token = app_.add_subcommand("token", "create, revoke and list tokens, which open namespaces");
   token->require_subcommand(1);
   AddLocal(*token, "create", "create a token: print it, or write it into a new file",
            [this](const Options&, std::ostream& out) { return CreateToken(asked_.subject, out); })

@@ -306,7 +306,7 @@ def test_files_that_are_not_what_their_head_says(daemon: Daemon, tmp_path: Path)
     for content, why in [
         (b"", "not a .npy file"),
         (whole[:9], "truncated"),
-        (whole[:100], "cut off: 100 bytes of 128"),
+        (whole[:100], "truncated: 100 bytes of 128"),
         (whole[:-1], "announces 48 bytes, and 47 follow"),
         (whole + b"\0", "announces 48 bytes, and 49 follow"),
         (whole.replace(b"(3, 4)", b"(3<<62"), "without a comma"),

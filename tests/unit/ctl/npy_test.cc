@@ -95,12 +95,12 @@ TEST(ReadNpyHead, SaysWhatItCouldNotShareAsItIs) {
 TEST(ReadNpyHead, SaysWhatIsWrong) {
   EXPECT_THAT(WhyNot(""), HasSubstr("not a .npy file"));
   EXPECT_THAT(WhyNot("PK\x03\x04 is a zip"), HasSubstr("not a .npy file"));
-  EXPECT_THAT(WhyNot(Head(Dictionary("'<f4'", "(3,)"), 4)), HasSubstr("version 4.0"));
+  EXPECT_THAT(WhyNot(Head(Dictionary("'<f4'", "(3,)"), 4)), HasSubstr("format is 4.0"));
   std::string minor = Head(Dictionary("'<f4'", "(3,)"));
   minor[7] = 1;
-  EXPECT_THAT(WhyNot(minor), HasSubstr("version 1.1"));
-  EXPECT_THAT(WhyNot(Head(std::string(kNpyHeadBytesMax, ' '))), HasSubstr("10012 at most"));
-  EXPECT_THAT(WhyNot(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12)), HasSubstr("at most"));
+  EXPECT_THAT(WhyNot(minor), HasSubstr("format is 1.1"));
+  EXPECT_THAT(WhyNot(Head(std::string(kNpyHeadBytesMax, ' '))), HasSubstr("the limit is 10012"));
+  EXPECT_THAT(WhyNot(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12)), HasSubstr("the limit is"));
   for (const auto& [dictionary, why] : std::vector<std::pair<std::string, std::string>>{
            {"", "not a dictionary"},
            {"[1]", "not a dictionary"},

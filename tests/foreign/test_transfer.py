@@ -311,8 +311,8 @@ def test_files_that_are_not_what_their_head_says(daemon: Daemon, tmp_path: Path)
         (whole + b"\0", "announces 48 bytes, and 49 follow"),
         (whole.replace(b"(3, 4)", b"(3<<62"), "without a comma"),
         (whole.replace(b"(3, 4), }           ", b"(4611686018427387,)}"), "announces 18446744073709548 bytes, and 48 follow"),
-        (whole.replace(b"\x01\0", b"\x09\0", 1), "version 9.0"),
-        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "10012 at most"),
+        (whole.replace(b"\x01\0", b"\x09\0", 1), "format is 9.0"),
+        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "the limit is 10012"),
     ]:
         broken.write_bytes(content)
         assert why in refusal(daemon, ERROR, "put", broken), why

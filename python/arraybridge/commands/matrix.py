@@ -20,7 +20,7 @@ from arraybridge.planner import CODES, Caps, Description, Plan
 SHAPE: Final = (480, 640)
 _ADDRESS: Final = 1 << 20
 _GPUS: Final = ("GPU-0",)  # the assumed GPU
-_FOREIGN: Final = ("no_foreign_memory: nobody else can address it",)
+_FOREIGN: Final = ("no_foreign_memory: no other library can address it",)
 
 
 def caps_of(framework: str, on_gpu: bool = False) -> Caps:

@@ -28,7 +28,7 @@ def warn() -> None:
     if others:
         import warnings
 
-        warnings.warn(_told(others), stacklevel=3)
+        warnings.warn(_warning(others), stacklevel=3)
 
 
 def refuse_mixed() -> None:
@@ -36,10 +36,10 @@ def refuse_mixed() -> None:
     ImportError: the package is another distribution's, and the caller is a file of this one that was left beside it.
     """
     if getattr(sys.modules[_PACKAGE], "_DISTRIBUTION", None) != DISTRIBUTION:
-        raise ImportError(_told(_beside() or [f"{_PACKAGE} (unknown version)"]))
+        raise ImportError(_warning(_beside() or [f"{_PACKAGE} (unknown version)"]))
 
 
-def _told(others: list[str]) -> str:
+def _warning(others: list[str]) -> str:
     return f"{finding(others)}. {mend([each.partition(' ')[0] for each in others])}"
 
 

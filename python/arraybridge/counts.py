@@ -35,17 +35,17 @@ class _Tally:
     for the fast path.
     """
 
-    __slots__ = ("_looked", "conversions", "copied_bytes", "copies", "free")
+    __slots__ = ("_reads", "conversions", "copied_bytes", "copies", "free")
 
     def __init__(self) -> None:
         self.conversions = self.copies = self.copied_bytes = 0  # counted by `Counts.note`
         self.free: Iterator[int] = itertools.count()
-        self._looked = 0
+        self._reads = 0
 
     def freely(self) -> int:
         """The number of steps of `free`. REQUIRES: one thread at a time."""
-        found = next(self.free) - self._looked  # reading it advances it, too
-        self._looked += 1
+        found = next(self.free) - self._reads  # reading it advances it, too
+        self._reads += 1
         return found
 
 

@@ -218,9 +218,9 @@ class _Call:
 
         with self._cleaned():
             if self._image is None:
-                return self._given(body(*self._args, **self._kwargs))
+                return self._returned(body(*self._args, **self._kwargs))
             planes = _planes(self._image)
-            return self._given(planes.restacked([body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)]))
+            return self._returned(planes.restacked([body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)]))
 
     async def awaited(self) -> Any:
         """`result` for a coroutine function; slices are processed one after the other."""
@@ -233,9 +233,9 @@ class _Call:
 
         with self._cleaned():
             if self._image is None:
-                return self._given(await body(*self._args, **self._kwargs))
+                return self._returned(await body(*self._args, **self._kwargs))
             planes = _planes(self._image)
-            return self._given(
+            return self._returned(
                 planes.restacked([await body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)])
             )
 
@@ -260,7 +260,7 @@ class _Call:
             else:
                 yield self._args, {**self._kwargs, str(place): plane}
 
-    def _given(self, result: Any) -> Any:
+    def _returned(self, result: Any) -> Any:
         """The function's result, converted for its caller."""
         options = self._options
         main = _finished(result[0] if _is_pair(result) else result, self._dtype, options, self._policy)

@@ -101,7 +101,7 @@ def _plain(tensor: Any) -> View:
         raise UnsupportedArray("torch", "any", "hand_over", "the tensor is not an ordinary one")
     # The storage may have been made smaller; it was not if the whole tensor begins at its start and fits into it.
     if tensor.untyped_storage().nbytes() < tensor.nbytes or tensor.storage_offset():
-        form = _cut(tensor)
+        form = _with_cut_storage(tensor)
         if form is not None:
             raise UnsupportedArray("torch", "any", "hand_over", form)
     return _core.wrap(tensor)
@@ -177,7 +177,7 @@ def _refuse_formless(tensor: Any) -> None:
     elif tensor.device.type not in ("cpu", "cuda"):
         form = f"a tensor on {tensor.device}"
     else:
-        form = _without_memory(tensor) or _cut(tensor) or _refusing_itself(tensor)
+        form = _without_memory(tensor) or _with_cut_storage(tensor) or _refusing_itself(tensor)
     if form is not None:
         raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be shared")
 
@@ -195,7 +195,7 @@ def _without_memory(tensor: Any) -> str | None:
     return f"a wrapper subclass ({type(tensor).__name__})" if wrapper else "a tensor with freed storage"
 
 
-def _cut(tensor: Any) -> str | None:
+def _with_cut_storage(tensor: Any) -> str | None:
     """The name of a tensor whose storage was made smaller than the tensor. Reading its last elements may end the
     process; torch does not check it.
     """

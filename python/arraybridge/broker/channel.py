@@ -108,7 +108,7 @@ class Channel:
         self._workers: dict[Role, Worker] = {}
         # Arrays that were received for cancelled tasks.
         self._unclaimed: deque[Future[Acquired]] = deque()
-        self._end = weakref.finalize(self, _let_go, self._ends, self._workers)
+        self._end = weakref.finalize(self, _end_calls, self._ends, self._workers)
 
     @property
     def name(self) -> str:
@@ -195,7 +195,7 @@ class Channel:
             BrokerTimeout: nothing arrived in time. Errors of `Broker.get` about the arrays; these are lost then.
         """
         wanted = Wanted.of(framework, access, **wishes)
-        return self._given(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
+        return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
 
     async def areceive(
         self,
@@ -210,7 +210,7 @@ class Channel:
         """`receive` for an event loop. An array that arrives for a cancelled task is kept for the next call."""
         wanted = Wanted.of(framework, access, **wishes)
         received = await self._areceived(wanted.private, _Due.after(timeout))
-        return self._given(received, wanted, metadata, explain)
+        return self._result_of(received, wanted, metadata, explain)
 
     def receiver(
         self,
@@ -285,7 +285,7 @@ class Channel:
                         del self._ends[role]
             raise from_status(status) from None
 
-    def _given(self, received: Acquired, wanted: Wanted, metadata: bool, explain: bool = False) -> Any:
+    def _result_of(self, received: Acquired, wanted: Wanted, metadata: bool, explain: bool = False) -> Any:
         """A received message in the form that the caller requested."""
         array = self._broker._delivery.granted(received, wanted, explain)
         return Received(array, received[0].metadata) if metadata else array
@@ -321,7 +321,7 @@ class Channel:
 
     def _received(self, private: bool, due: _Due) -> Acquired:
         if self._unclaimed:
-            coming = self._coming(private)
+            coming = self._next_received(private)
             try:
                 done = wait([coming], due.left()).done
             except BaseException:
@@ -331,7 +331,7 @@ class Channel:
         return self._on("receiver", lambda end: end.receive(private, due.left()))
 
     async def _areceived(self, private: bool, due: _Due) -> Acquired:
-        coming = self._coming(private)
+        coming = self._next_received(private)
         try:
             done, _ = await asyncio.wait({told(coming)}, timeout=due.left())
         except asyncio.CancelledError:
@@ -345,7 +345,7 @@ class Channel:
         self._unclaimed.append(coming)
         raise BrokerTimeout(f"no array arrived in channel {self._name!r} in time", 4, "CHANNEL_EMPTY")
 
-    def _coming(self, private: bool) -> Future[Acquired]:
+    def _next_received(self, private: bool) -> Future[Acquired]:
         """An array that was received for a cancelled task, or the next one."""
         self._opened("receiver")
         try:
@@ -405,17 +405,17 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
             received = self._channel._received(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopIteration from None
-        return self._channel._given(received, self._wanted, self._metadata)
+        return self._channel._result_of(received, self._wanted, self._metadata)
 
     async def __anext__(self) -> Any:
         try:
             received = await self._channel._areceived(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopAsyncIteration from None
-        return self._channel._given(received, self._wanted, self._metadata)
+        return self._channel._result_of(received, self._wanted, self._metadata)
 
 
-def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
+def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
     """Cleans up after a Channel that was garbage-collected without `close`; the ends abandon themselves."""
     for worker in workers.values():
         worker.stop()

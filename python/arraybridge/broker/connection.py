@@ -140,7 +140,7 @@ class Connection:
         try:
             return call(core)
         except _core.StatusError as status:
-            self._forgive(status, core)
+            self._check_repeatable(status, core)
         try:
             return call(self.core())
         except _core.StatusError as status:
@@ -156,7 +156,7 @@ class Connection:
         try:
             return core.put(view, name, note)
         except _core.StatusError as status:
-            self._forgive(status, core)
+            self._check_repeatable(status, core)
         return self.ask(lambda core: core.put(view, name, note))
 
     def acquire(
@@ -182,7 +182,7 @@ class Connection:
         try:
             return core.acquire(name, id, generation, private, wait_s, broker_id, note)
         except _core.StatusError as status:
-            self._forgive(status, core)
+            self._check_repeatable(status, core)
         return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note))
 
     def settle(self) -> None:
@@ -239,7 +239,7 @@ class Connection:
         if self.known_core is None:
             self._found, self._end = None, None
 
-    def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
+    def _check_repeatable(self, status: _core.StatusError, core: _core.Core) -> None:
         """Returns if the call can be repeated: it was not executed, or an embedded daemon has ended."""
         found = self._found
         embedded = status.code == UNAVAILABLE and found is not None and found.embedded

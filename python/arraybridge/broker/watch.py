@@ -93,7 +93,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         self._workers: list[Worker] = []
         # Events that arrived for cancelled tasks.
         self._unclaimed: deque[Future[Event]] = deque()
-        self._end = weakref.finalize(self, _let_go, self._open, self._workers)
+        self._end = weakref.finalize(self, _end_calls, self._open, self._workers)
 
     @property
     def closed(self) -> bool:
@@ -115,7 +115,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         self._opened()
         if not self._unclaimed:
             return self._next(timeout)
-        coming = self._coming()
+        coming = self._next_event()
         try:
             done = wait([coming], timeout).done
         except BaseException:
@@ -129,7 +129,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
     async def anext(self, timeout: float | None = None) -> Event:
         """`next` for an event loop. An event that arrives for a cancelled task is kept for the next call."""
         timeout = None if timeout is None else check_seconds(timeout, "timeout")
-        coming = self._coming()
+        coming = self._next_event()
         try:
             done, _ = await asyncio.wait({told(coming)}, timeout=timeout)
         except asyncio.CancelledError:
@@ -168,7 +168,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             ends, workers = list(self._open), list(self._workers)
             self._open.clear()
             self._workers.clear()
-        _let_go(ends, workers)
+        _end_calls(ends, workers)
 
     def __enter__(self) -> Watch:
         return self
@@ -207,7 +207,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
                 raise WatchClosed("this watch was closed", 5, "WATCH_NOT_OPEN") from None
             raise from_status(status) from None
 
-    def _coming(self) -> Future[Event]:
+    def _next_event(self) -> Future[Event]:
         """The request of a cancelled task, or a new one."""
         self._opened()
         try:
@@ -221,7 +221,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         return worker.submit(lambda: self._next(None))
 
 
-def _let_go(ends: list[_core.WatchEnd], workers: list[Worker]) -> None:
+def _end_calls(ends: list[_core.WatchEnd], workers: list[Worker]) -> None:
     """Ends the calls that wait in it."""
     for worker in workers:
         worker.stop()

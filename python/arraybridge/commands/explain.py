@@ -37,7 +37,7 @@ def run(wishes: argparse.Namespace) -> int:
     for said, copy in (("", None), ("copy=False: ", False), ("copy=True: ", True)):
         try:
             plan = matrix.cell(wishes.source, wishes.target, copy=copy, allow_downcast=wishes.allow_downcast, **array)
-            told.append((said, _told(plan)))
+            told.append((said, _explained(plan)))
         except MemoryConversionError as error:
             refused += 1
             told.append((said, f"refused: {error.reason}"))
@@ -50,7 +50,7 @@ def run(wishes: argparse.Namespace) -> int:
     return 1 if never else 0
 
 
-def _told(plan: Plan) -> str:
+def _explained(plan: Plan) -> str:
     return "\n  ".join([str(plan).partition(" (")[0], *(f"because {why}" for why in plan.reasons), *plan.notes])
 
 

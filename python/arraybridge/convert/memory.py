@@ -179,12 +179,12 @@ def converted(
         return _tree_converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
-    caps = _asked(target.caps, names)
+    caps = _guarded(target.caps, names)
     device = _device(gpu_id, target, caps, names)
     batch = Uploads() if uploads is None else uploads
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, via, batch, names, sole)
     if uploads is None:
-        _asked(batch.make, names, "place")
+        _guarded(batch.make, names, "place")
     counts.of_process.note(chosen)
     if wishes is not None and device == "cpu":
         _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
@@ -211,7 +211,7 @@ def _tree_converted(
     uploads = Uploads()
 
     def made() -> None:
-        _asked(uploads.make, names, "place")
+        _guarded(uploads.make, names, "place")
 
     def one(leaf: Any) -> Any:
         return converted(leaf, source_type, target_type, gpu_id, copy, allow_downcast, via, uploads, trees=False)
@@ -245,7 +245,7 @@ def values_of(array: Any, target_type: str) -> Any:
     """
     values = converted(array, None, "numpy", None, trees=False)
     if values is array:
-        _asked(lambda: numpy_adapter.refuse_masked(array), _Names("numpy", target_type))
+        _guarded(lambda: numpy_adapter.refuse_masked(array), _Names("numpy", target_type))
     return values
 
 
@@ -287,7 +287,7 @@ def _moved(
     sole: bool = False,
 ) -> tuple[Any, Plan]:
     """The result of the full path, and its plan."""
-    source = _asked(lambda: source_of(data, names.target, private=caps.private and not copy), names)
+    source = _guarded(lambda: source_of(data, names.target, private=caps.private and not copy), names)
     if sole and caps.read_only == "immutable":
         source = source._replace(description=replace(source.description, read_only=True, may_change=""))
     gpus = [""] * (device + 1) if isinstance(device, int) else ()
@@ -296,7 +296,7 @@ def _moved(
     )
     if chosen.route == "identity":
         return source.array, chosen
-    return _asked(lambda: _placed(source, chosen, target, caps, uploads), names, chosen.route), chosen
+    return _guarded(lambda: _placed(source, chosen, target, caps, uploads), names, chosen.route), chosen
 
 
 def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, uploads: Uploads) -> Any:
@@ -335,7 +335,7 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
     if caps.own is not None:
         usable = range(caps.own.number)
     elif devices.CUDA in caps.devices:
-        usable = _asked(target.gpus, names, "device")
+        usable = _guarded(target.gpus, names, "device")
     if usable:
         _without_gpu.discard(names.target)
     if number is not None and number in usable:
@@ -369,7 +369,7 @@ def _ordinal(gpu_id: object, names: _Names) -> int | None:
     return number
 
 
-def _asked(question: Callable[[], _T], names: _Names, method: str = "hand_over") -> _T:
+def _guarded(question: Callable[[], _T], names: _Names, method: str = "hand_over") -> _T:
     """The result of `question`; any exception becomes a MemoryConversionError with source and target."""
     try:
         return question()

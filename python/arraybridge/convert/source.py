@@ -99,7 +99,7 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
     framework = framework_of(type(array))
     if framework is not None:
         adapter = adapters.named(framework)
-        return Source(array, adapter, _asked(adapter, framework, array), target)
+        return Source(array, adapter, _description_of(adapter, framework, array), target)
     adapter = adapters.protocols()
     if is_keras_variable(type(array)):
         return source_of(array.value, target, private)
@@ -108,7 +108,7 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         view = adapter.export(array)
     except MemoryConversionError as refusal:
         alone = refusal.with_traceback(None)
-        return Source(array, adapter, Description.refused(_stranger(type(array)), alone), target)
+        return Source(array, adapter, Description.refused(_unknown_name(type(array)), alone), target)
     return Source(view, adapter, described(view, "view"), target)
 
 
@@ -120,12 +120,12 @@ def _of_view(view: _core.View, target: str, private: bool) -> Source:
     return Source(view, adapters.protocols(), described(view, "view"), target)
 
 
-def _stranger(kind: type) -> str:
+def _unknown_name(kind: type) -> str:
     """The name in errors of a class without a framework; never equal to a framework's name."""
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in adapters.NAMES else kind.__name__
 
 
-def _asked(adapter: adapters.Adapter, framework: str, array: Any) -> Description:
+def _description_of(adapter: adapters.Adapter, framework: str, array: Any) -> Description:
     """The adapter's description of an array. Arrays may run code of users, which raises any exception."""
     try:
         return adapter.describe(array)

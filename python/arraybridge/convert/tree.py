@@ -128,7 +128,7 @@ class _Walk:
             return visit(root)
         except BrokerError as error:
             if self._steps:
-                error.at("".join(map(_said, self._steps)))
+                error.at("".join(map(_step_text, self._steps)))
             raise
 
     def below(self, step: Any, visit: Callable[[Part], Any], part: Part) -> Any:
@@ -141,7 +141,7 @@ class _Walk:
         return made
 
 
-def _said(step: Any) -> str:
+def _step_text(step: Any) -> str:
     text = f".{step[0]}" if type(step) is tuple else f"[{step!r}]"
     return text if len(text) <= _STEP_MAX else f"{text[:_STEP_MAX]}..."
 

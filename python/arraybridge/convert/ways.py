@@ -64,12 +64,12 @@ def _by_host(source: Description, target: Caps, copy: bool | None, wishes: dict[
     if _keeps_gradient(source, target):
         return _by_its_framework("host", chosen, copy)
     if {source.device[0], devices.of(chosen.device)[0]} != {devices.CUDA}:
-        return _asked("host", chosen, copy, chosen.copies, chosen.copied_bytes)
+        return _with_way("host", chosen, copy, chosen.copies, chosen.copied_bytes)
     to_host = planner.plan(source, MEMORY, copy=True, device="cpu")
     # Narrowed on the host, then uploaded.
     more = 1 + (chosen.dtype != source.dtype)
     nbytes = to_host.copied_bytes + more * _nbytes(source, chosen.dtype)
-    return _asked("host", chosen, copy, to_host.copies + more, nbytes)
+    return _with_way("host", chosen, copy, to_host.copies + more, nbytes)
 
 
 def _by_bytes(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
@@ -81,7 +81,7 @@ def _by_bytes(source: Description, target: Caps, copy: bool | None, wishes: dict
     narrowed_first = chosen.dtype != source.dtype and devices.of(chosen.device) != devices.HOST
     out = 1 + narrowed_first
     nbytes = to_host.copied_bytes + source.nbytes + out * _nbytes(source, chosen.dtype)
-    return _asked("serialize", chosen, copy, to_host.copies + 1 + out, nbytes)
+    return _with_way("serialize", chosen, copy, to_host.copies + 1 + out, nbytes)
 
 
 _PLANNERS: Final[dict[str, Callable[[Description, Caps, bool | None, dict[str, Any]], Plan]]] = {
@@ -91,7 +91,7 @@ _PLANNERS: Final[dict[str, Callable[[Description, Caps, bool | None, dict[str, A
 }
 
 
-def _asked(via: Way, chosen: Plan, copy: bool | None, copies: int, nbytes: int) -> Plan:
+def _with_way(via: Way, chosen: Plan, copy: bool | None, copies: int, nbytes: int) -> Plan:
     """The plan with this way, which copies.
 
     Raises:

@@ -34,7 +34,7 @@ Result<std::string> SocketOf(const std::string& address, const std::string& sock
     return address;
   }
   if (address.find("://") != std::string::npos) {
-    return InvalidArgument("address '", address, "': a directory, unix:///path or tcp://HOST:PORT is understood");
+    return InvalidArgument("address '", address, "': expected a directory, unix:///path or tcp://HOST:PORT");
   }
   return SocketIn(address, socket);
 }
@@ -74,7 +74,7 @@ Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
   auto socket = ConnectTo(path);
   if (!socket.ok()) return socket.status();
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
+  arguments.SetMaxReceiveMessageSize(-1);  // unlimited: the pages come from our own broker, which limits them
   return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
 }
 
@@ -93,7 +93,7 @@ Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::syst
 Connection::~Connection() {
   if (stream_ == nullptr) return;
   stream_context_.TryCancel();
-  static_cast<void>(stream_->Finish());  // CANCELLED: we said so
+  static_cast<void>(stream_->Finish());  // CANCELLED, by ourselves
 }
 
 Result<v1::GetServerInfoResponse> Connection::GetServerInfo() {
@@ -130,14 +130,14 @@ Result<v1::WithdrawResponse> Connection::Withdraw(const v1::WithdrawRequest& req
 
 Status Connection::Watch(const v1::WatchRequest& request, const std::function<Result<bool>()>& opened,
                          const std::function<bool(const v1::Event&)>& take) {
-  if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // in time
+  if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // within the deadline
   AB_RETURN_IF_ERROR(OpenSession(true));
   grpc::ClientContext context;
   context.AddMetadata("arraybridge-session", session_);
   const auto stream = stub_->Watch(&context, request);
   v1::WatchResponse response;
   Result<bool> wanted = true;
-  // The first answer has no events: it is open.
+  // The first answer has no events; it means that the stream is open.
   for (bool first = true; wanted.ok() && *wanted && stream->Read(&response); first = false) {
     if (first) wanted = opened();
     for (int i = 0; wanted.ok() && *wanted && i < response.events_size(); ++i) wanted = take(response.events(i));
@@ -181,10 +181,10 @@ Status Connection::OpenSession(bool lasting) {
     session_number_ = event.opened().session();
     return Ok();
   }
-  stream_context_.TryCancel();  // if it said something else; a refusal has ended it already
+  stream_context_.TryCancel();  // in case of an unexpected answer; a refusal has ended the stream already
   const auto status = stream_->Finish();
   stream_ = nullptr;
-  return status.ok() ? Unavailable("the broker drains") : FromGrpc(status);
+  return status.ok() ? Unavailable("the broker is draining") : FromGrpc(status);
 }
 
 void Connection::Prepare(grpc::ClientContext& context) const {

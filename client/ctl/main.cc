@@ -1,8 +1,9 @@
-// arraybridgectl asks a running broker through its public door, or its administration's. It never starts one.
+// arraybridgectl sends requests to a running broker through its public socket or its administration socket. It never
+// starts a broker.
 #include <iostream>
 #include <string>
 
-#include "client/ctl/admin.h"
+#include "client/ctl/admin/admin.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
 #include "proto/boundary/result.h"
@@ -12,7 +13,7 @@
 namespace arraybridge::ctl {
 namespace {
 
-// What scripts branch on.
+// Exit statuses, for scripts.
 enum ExitCode : int {
   kDone = 0,
   kError = 1,

@@ -98,7 +98,7 @@ def test_a_quota_may_be_set_for_one_user(daemon: Daemon, session: Session) -> No
     full = ctl(daemon, "quota", "set", "fourth", "--uid", me, "--bytes", "1TiB")
     assert (full.returncode, "limit namespaces (3) is reached" in full.stderr) == (EXHAUSTED, True)
     for wrong in ("1 MiB", "99999999TiB", "-1", "much"):
-        assert "is no size" in ctl(daemon, "quota", "set", "own", "--uid", me, f"--bytes={wrong}").stderr
+        assert "is not a size" in ctl(daemon, "quota", "set", "own", "--uid", me, f"--bytes={wrong}").stderr
 
 
 @pytest.mark.parametrize("door", ["grpc", "lifeline"])
@@ -263,7 +263,7 @@ def test_a_revocation_that_the_daemon_cannot_load_is_reported(start: Callable[..
     config.write_text(config.read_text() + "nonsense = 1\n")
     told = ctl(daemon, "token", "revoke", file)
     assert told.returncode == ERROR
-    assert "the old token opens all that it did" in told.stderr and f"{config}:3:1" in told.stderr
+    assert "the old token stays valid until the broker reloads" in told.stderr and f"{config}:3:1" in told.stderr
     file.unlink()
     assert [row["state"] for row in answered(daemon, "token", "ls")] == ["is gone"]
     told = ctl(daemon, "token", "revoke", file)
@@ -314,7 +314,7 @@ def test_a_token_with_hard_links_is_not_revoked(start: Callable[..., Daemon], to
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@pytest.mark.parametrize(("when", "why"), [(1, "Input/output error"), (2, "may be back in the file after a power failure")])
+@pytest.mark.parametrize(("when", "why"), [(1, "Input/output error"), (2, "may return to the file after a power failure")])
 def test_a_revocation_is_on_the_disk(start: Callable[..., Daemon], tokens: Path, when: int, why: str) -> None:
     """The file is synced first, then its folder; a disk error is reported."""
     daemon = start("--config", str(tokens.parent / "config.toml"))
@@ -338,7 +338,7 @@ def test_a_token_is_created(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = file.read_text()
     again = subprocess.run([CTL, "token", "create", file], capture_output=True, text=True)
-    assert (again.returncode, again.stderr) == (ERROR, f"arraybridgectl: {file}: is there already\n")
+    assert (again.returncode, again.stderr) == (ERROR, f"arraybridgectl: {file}: already exists\n")
     assert file.read_text() == before
     assert subprocess.run([CTL, "token", "create", tmp_path / "no" / "token"], capture_output=True).returncode == PERMISSION
 

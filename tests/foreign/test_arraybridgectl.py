@@ -171,7 +171,7 @@ def test_version(address: Path, tmp_path: Path) -> None:
     assert told == {"version": own, "protocol": 1, "broker": {"version": own, "protocol_min": 1, "protocol_max": 1}}
     alone = ctl("-H", tmp_path, "version")
     assert (alone.returncode, alone.stdout.split()[:5]) == (0, ["WHAT", "VERSION", "PROTOCOL", "arraybridgectl", own])
-    assert "no broker answers: cannot connect" in alone.stdout
+    assert "the broker does not answer: cannot connect" in alone.stdout
     assert "broker" not in json.loads(ctl("-H", tmp_path, "-o", "json", "version").stdout)
 
 

@@ -14,7 +14,7 @@ import pytest
 from cuda_program import DRIVER, CudaProgram
 from foreign_client import CTL, Daemon, eventually
 
-UNSAID = "if it sees that GPU: it has not said which it does"
+UNSAID = "if it sees that GPU: it has not reported its GPUs"
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_explain_denies_a_share_on_a_gpu_that_the_session_does_not_see(
     rows = csv.DictReader(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
     said = {row["CLIENT"]: (row["OFFERED"], row["WHY"]) for row in rows}
     assert said["seeing"] == ("yes", "")
-    assert said["mute"] == ("maybe", "if it sees that GPU: it has not said which it does")
+    assert said["mute"] == ("maybe", "if it sees that GPU: it has not reported its GPUs")
     assert said["blind"] == ("no", f"it lies on GPU {first}, which this session does not see; it sees {second}")
     assert said["old"][0] == "no"
     assert "cuda_ipc is refused: its driver supports CUDA 4.0; this kind needs CUDA 4.1 or later" in said["old"][1]

@@ -16,7 +16,7 @@ from foreign_client import CTL
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 GAINS = {
     (5, 14): "memory populated ahead of demand (5.14)",
-    (6, 1): "huge pages whatever shmem_enabled says (6.1)",
+    (6, 1): "huge pages independent of shmem_enabled (6.1)",
     (6, 7): "private mappings kept between two gets (6.7)",
 }
 Findings = dict[str, dict[str, str]]
@@ -42,9 +42,9 @@ def test_an_old_kernel_lacks_something() -> None:
     kernel = findings()["kernel"]
     said = "Linux " + ".".join(map(str, version))
     assert kernel["health"] == ("note" if lacks else "ok")
-    assert kernel["finding"] == (f"{said} is without {', '.join(lacks)}" if lacks else said)
+    assert kernel["finding"] == (f"{said} lacks {', '.join(lacks)}" if lacks else said)
     old = findings(["setarch", "--uname-2.6"])["kernel"]
-    assert old["health"] == "note" and old["finding"] == f"Linux 2.6 is without {', '.join(GAINS.values())}"
+    assert old["health"] == "note" and old["finding"] == f"Linux 2.6 lacks {', '.join(GAINS.values())}"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_an_old_kernel_lacks_something() -> None:
         ("[always] within_size advise never deny force", "ok", "shared memory: always", False),
         ("always within_size advise [never] deny force", "ok", "shared memory: never; a broker makes its own", False),
         ("always within_size advise never [deny] force", "note", "denied to shared memory", True),
-        ("", "note", "this kernel has none", None),
-        ("always ] never [", "note", "this kernel has none", None),
+        ("", "note", "this kernel has no huge pages", None),
+        ("always ] never [", "note", "this kernel has no huge pages", None),
     ],
 )
 def test_huge_pages_of_shared_memory(tmp_path: Path, line: str, health: str, said: str, mends: bool | None) -> None:
@@ -79,16 +79,16 @@ MEMORY_MAX = {"memory.max": 1 << 30, "memory.current": 256 << 20}
     ("group", "files", "health", "said"),
     [
         ("0::/a/b", MEMORY_MAX, "ok", "this control group may use 1 GiB, 256 MiB in use"),
-        ("0::/a/b", {"memory.max": "max", "memory.current": 1}, "ok", "none of this control group's own"),
-        ("0::/a/b", {}, "note", "no control group of memory is to be seen"),
+        ("0::/a/b", {"memory.max": "max", "memory.current": 1}, "ok", "this control group has no limit"),
+        ("0::/a/b", {}, "note", "no memory control group is visible"),
         (
             "3:cpu:/c\n4:memory:/a/b\n0::/",
             {"memory.limit_in_bytes": 1 << 30, "memory.usage_in_bytes": 256 << 20},
             "ok",
             "this control group may use 1 GiB, 256 MiB in use",
         ),
-        ("4:memory:/a/b", {"memory.limit_in_bytes": (1 << 63) - 4096}, "ok", "none of this control group's own"),
-        ("3:cpu:/c", MEMORY_MAX, "note", "no control group of memory is to be seen"),
+        ("4:memory:/a/b", {"memory.limit_in_bytes": (1 << 63) - 4096}, "ok", "this control group has no limit"),
+        ("3:cpu:/c", MEMORY_MAX, "note", "no memory control group is visible"),
     ],
 )
 def test_the_limit_of_a_control_group(
@@ -115,8 +115,8 @@ DRIVER = "mount -t tmpfs -o mode=755 tmpfs /proc/driver\nmkdir /proc/driver/nvid
     [
         (NODE, (), "note", "no /dev/nvidiactl", INSTALL),
         (NODE + DRIVER, (), "note", "no /dev/nvidiactl", "sudo nvidia-modprobe -c 0 -u"),
-        (NODE + "mknod -m 666 /dev/nvidiactl c 1 3", NOBODY, "ok", "/dev/nvidiactl may be used", ""),
-        (NODE + "mknod -m 660 /dev/nvidiactl c 1 3", NOBODY, "problem", "/dev/nvidiactl may not", 'sudo usermod -aG root "$USER"'),
+        (NODE + "mknod -m 666 /dev/nvidiactl c 1 3", NOBODY, "ok", "/dev/nvidiactl is accessible", ""),
+        (NODE + "mknod -m 660 /dev/nvidiactl c 1 3", NOBODY, "problem", "/dev/nvidiactl is not accessible", 'sudo usermod -aG root "$USER"'),
     ],
 )
 def test_device_nodes(script: str, user: Sequence[str], health: str, said: str, mend: str) -> None:

@@ -129,7 +129,7 @@ def test_channels_are_listed(listed: Listed) -> None:
     assert [row["CHANNEL"] for row in listed.rows("channels", "--all", "--sort", "queued")] == ["other", "frames"]
     assert listed.rows("channels", "--owner", os.getuid() + 1) == []
     refused = listed.ls("channels", "--pid", 1)
-    assert (refused.returncode, "channels have nothing that --pid could choose by" in refused.stderr) == (USAGE, True)
+    assert (refused.returncode, "channels cannot be selected by --pid" in refused.stderr) == (USAGE, True)
 
 
 def test_channels_with_the_longest_names_are_paged(daemon: Daemon, open_session: Callable[..., Session]) -> None:

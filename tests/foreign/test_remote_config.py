@@ -190,7 +190,7 @@ def test_the_tool_reports_why_it_was_refused(remote: RemoteDaemon, pki: Pki, tmp
         code, text = told(*who.flags(ca=pki.authority.cert))
         assert (code, "refuses this certificate" in text) == (PERMISSION, True), text
     code, text = told(*pki.alice.flags(ca=pki.other.cert))
-    assert (code, "its certificate is not to be believed" in text) == (CANNOT_CONNECT, True), text
+    assert (code, "its certificate is not trusted" in text) == (CANNOT_CONNECT, True), text
     code, text = told(*pki.alice.flags(), "--tls-name", "another.test")
     assert (code, "hostname mismatch" in text) == (CANNOT_CONNECT, True), text
     with socket.create_server(("127.0.0.1", 0)) as nobody_speaks:
@@ -206,10 +206,10 @@ def test_invalid_tls_arguments_are_a_usage_error(remote: RemoteDaemon, pki: Pki,
     empty.touch()
     flags = pki.alice.flags()
     for wrong, text in (
-        ([], "--tls-cert (or $ARRAYBRIDGE_TLS_CERT) names a file that is needed"),
+        ([], "--tls-cert (or $ARRAYBRIDGE_TLS_CERT) must name a file"),
         (flags[:4], "--tls-ca (or $ARRAYBRIDGE_TLS_CA)"),
-        (["--tls-cert", empty, *flags[2:]], "holds no certificate in PEM"),
-        ([*flags[:2], "--tls-key", empty, *flags[4:]], "holds no private key in PEM"),
+        (["--tls-cert", empty, *flags[2:]], "contains no certificate in PEM"),
+        ([*flags[:2], "--tls-key", empty, *flags[4:]], "contains no private key in PEM"),
         ([*flags[:2], "--tls-key", pki.bob.key, *flags[4:]], "does not fit the certificate"),
         (["--tls-cert", tmp_path / "nowhere", *flags[2:]], "nowhere: No such file"),
     ):
@@ -218,4 +218,4 @@ def test_invalid_tls_arguments_are_a_usage_error(remote: RemoteDaemon, pki: Pki,
     assert ctl("-H", "tcp://127.0.0.1", *flags, "ping").returncode == USAGE
     for command in (["reload"], ["ls", "--all"], ["quota", "get", "lab"]):
         done = ctl("-H", address, *flags, *command)
-        assert (done.returncode, "no door over TCP" in done.stderr) == (USAGE, True), done.stderr
+        assert (done.returncode, "not served over TCP" in done.stderr) == (USAGE, True), done.stderr

@@ -108,7 +108,7 @@ def test_the_answer_describes_the_lifetime_of_the_share(start: Callable[..., Dae
     assert then("brief", "--lifetime", "2min").endswith(("it is withdrawn in 119 s", "it is withdrawn in 2 min"))
     assert then("-n", "short").endswith(("it is withdrawn in 59 min", "it is withdrawn in 60 min"))
     told = refusal(daemon, ERROR, "-n", "goes", "put", file)
-    assert "on_publisher_exit" in told and "'frame' has gone with this command" in told and "--hold" in told
+    assert "on_publisher_exit" in told and "'frame' ended with this command" in told and "--hold" in told
     assert set(shares(daemon)) == {"frame", "brief"}  # the shares of three namespaces
     told = json.loads(ctl(daemon, "-o", "json", "put", file, "as-json").stdout)
     assert (told["share"]["name"], told["goes_with_maker"], told["expires"]) == ("as-json", False, False)
@@ -237,7 +237,7 @@ def test_a_late_failure_of_a_put_leaves_nothing_or_is_reported(
     words = [CTL, "-H", tmp_path / "contrary", "--timeout", timeout, "put", file, *hold]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=PATIENCE_S)
     daemon.process.send_signal(signal.SIGCONT)
-    then = "may be there still" if stops else "is withdrawn again"
+    then = "may still exist" if stops else "is withdrawn again"
     assert done.stderr == f"arraybridgectl: 'frame' was published as generation 1, and {then}: out of order\n"
     assert (done.returncode, done.stdout) == (ERROR, "")
     contrary.server.stop(None).wait()
@@ -304,21 +304,21 @@ def test_files_that_contradict_their_header_are_refused(daemon: Daemon, tmp_path
     whole = save(tmp_path / "whole.npy", ARRAYS["matrix"]).read_bytes()
     broken = tmp_path / "broken.npy"
     for content, why in [
-        (b"", "no .npy file"),
-        (whole[:9], "cut off"),
-        (whole[:100], "cut off: 100 bytes of 128"),
+        (b"", "not a .npy file"),
+        (whole[:9], "truncated"),
+        (whole[:100], "truncated: 100 bytes of 128"),
         (whole[:-1], "announces 48 bytes, and 47 follow"),
         (whole + b"\0", "announces 48 bytes, and 49 follow"),
         (whole.replace(b"(3, 4)", b"(3<<62"), "without a comma"),
         (whole.replace(b"(3, 4), }           ", b"(4611686018427387,)}"), "announces 18446744073709548 bytes, and 48 follow"),
-        (whole.replace(b"\x01\0", b"\x09\0", 1), "version 9.0"),
-        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "10012 at most"),
+        (whole.replace(b"\x01\0", b"\x09\0", 1), "format is 9.0"),
+        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "the limit is 10012"),
     ]:
         broken.write_bytes(content)
         assert why in refusal(daemon, ERROR, "put", broken), why
-    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path)
+    assert "not a regular file" in refusal(daemon, ERROR, "put", tmp_path)
     os.mkfifo(tmp_path / "pipe.npy")
-    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
+    assert "not a regular file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
     assert "No such file" in refusal(daemon, NOT_FOUND, "put", tmp_path / "nowhere.npy")
     assert shares(daemon) == {}
 
@@ -348,11 +348,11 @@ def test_an_existing_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> Non
     assert ctl(daemon, "put", save(tmp_path / "a.npy", ARRAYS["matrix"])).returncode == 0
     out = tmp_path / "out.npy"
     out.write_text("mine")
-    assert f"{out}: is there already" in refusal(daemon, ERROR, "dump", "a", "-f", out)
+    assert f"{out}: already exists" in refusal(daemon, ERROR, "dump", "a", "-f", out)
     assert out.read_text() == "mine"
     assert ctl(daemon, "dump", "a", "-f", out, "--force").returncode == 0
     assert (numpy.load(out) == ARRAYS["matrix"]).all()
-    assert "and no file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
+    assert "and is not a regular file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert sorted(path.name for path in tmp_path.glob("*.npy")) == ["a.npy", "out.npy"]
     assert "No such file" in refusal(daemon, ERROR, "dump", "a", "-f", tmp_path / "no" / "out.npy")
@@ -389,14 +389,14 @@ def test_an_interrupted_dump_leaves_nothing_without_unnamed_files(
     daemon: Daemon, tmp_path: Path, by: signal.Signals, options: list[str]
 ) -> None:
     """On file systems that do not support unnamed files, which a failpoint simulates."""
-    if b"unnamed_draft" not in CTL.read_bytes():
+    if b"unnamed_temp_file" not in CTL.read_bytes():
         pytest.skip("the build has no failpoints")
     assert ctl(daemon, "put", save(tmp_path / "a.npy", numpy.zeros(MiB, "u1"))).returncode == 0
     out = tmp_path / "folder" / "out.npy"
     out.parent.mkdir()
     if options:
         out.write_text("mine")
-    named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_draft:error"}
+    named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_temp_file:error"}
     words = [str(CTL), "-H", str(daemon.directory), "dump", "a", "-f", str(out), *options]
     # The signal is sent before it starts, and takes effect when it is unblocked.
     held = f"import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [{by:d}]); os.kill(os.getpid(), {by:d}); "
@@ -430,7 +430,7 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     )  # fmt: skip
     assert (published.generation, arena.size, len(mapping) >= arena.size) == (1, len(content), True)
     out = tmp_path / "out.npy"
-    assert "has 3 arrays: say --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
+    assert "has 3 arrays: choose one with --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
     assert "no number 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
     assert "'bfloat16'" in refusal(daemon, ERROR, "dump", "three", "-f", out, "--array", 2)
     assert ctl(daemon, "dump", "three", "-f", out, "--array", 0).returncode == 0

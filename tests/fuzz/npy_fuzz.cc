@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "client/ctl/npy.h"
+#include "client/ctl/shares/npy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
   using namespace arraybridge;

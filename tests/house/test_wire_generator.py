@@ -1,4 +1,4 @@
-"""What proto/wire/generate.py refuses. What it makes of the agreement is compared with libprotobuf in tests/unit/wire."""
+"""Refusals of proto/wire/generate.py. tests/unit/wire compares its output with libprotobuf."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Placing: the one copy of an array into broker memory, where it lies when it is published or sent."""
+"""Placing: the one copy of an array into broker memory, from where it is published or sent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from arraybridge.errors import InvalidRequest
 
 
 def source_of_share(array: Any) -> Source:
-    """The Source of an array that is to be carried to other processes.
+    """The Source of an array that is published or sent.
 
     Raises:
-        UnsupportedArray, UnsupportedDtype: nobody could read it.
+        UnsupportedArray, UnsupportedDtype: no framework could read it.
     """
     found = source_of(array, "share")
     if found.description.refusal is not None:
@@ -27,14 +27,14 @@ def source_of_share(array: Any) -> Source:
 
 
 def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
-    """Where the arrays were born, if that is one placement in broker memory that nobody has published."""
+    """The unpublished placement in broker memory in which all these arrays were born; None: there is none."""
     if any(source.description.fill for source in sources):
         return None
     return core.placement_of([source.view() for source in sources])
 
 
 class Purpose(NamedTuple):
-    """What arrays are placed for: what is known already of the publish that will follow."""
+    """The known arguments of the publish that will follow."""
 
     own: bool = False
     name: str = ""
@@ -49,30 +49,30 @@ def placed(
     device: Device | None = None,
     progress: Progress | None = None,
 ) -> _core.Placement:
-    """The arrays in broker memory after the one copy; what could not be published is refused before. `own`: in an
-    arena of their own. `device`: None: where they are. `progress` is told of the bytes.
+    """Copies the arrays into broker memory; refuses first what could not be published. `own`: in an arena of their own.
+    `device`: None: the device of the arrays. `progress` is called with the bytes.
 
     Raises:
-        InvalidRequest: they are on several devices.
+        InvalidRequest: they lie on several devices.
     """
-    # What nobody else can address comes by way of the host.
+    # Memory that only its framework can address is copied through the host.
     found = {devices.HOST if each.description.pull else each.description.device for each in sources}
     if len(found) > 1:
         names = " and ".join(sorted(map(devices.named, found)))
-        raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
+        raise InvalidRequest(f"the arrays of one share must lie on one device, not on {names}")
     on_host = found == {devices.HOST} and device in (None, devices.HOST)
     if any(source.description.fill for source in sources) or (progress is not None and on_host):
         there = found.pop()
         if on_host:
             return _filled(core, sources, purpose, there, progress)
         filled = _filled(core, sources, purpose, there)
-        # A framework fills memory where its arrays are.
+        # A framework fills memory on the device of its arrays.
         return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
     return core.place([source.view() for source in sources], *purpose, device=device)
 
 
 def freeze(sources: Sequence[Source]) -> None:
-    """Makes the NumPy arrays among them read-only: from now on their bytes are those of a published share."""
+    """Makes the NumPy arrays among them read-only: their bytes are now those of a published share."""
     for source in sources:
         if source.description.framework == "numpy":
             numpy_adapter.freeze(source.array)

@@ -1,4 +1,4 @@
-"""A Publication is what somebody wants put: the arrays, the name that they are to have, and what is said about them."""
+"""A Publication is a put before its execution: the arrays, their name and description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUT_ALIKE: Final = notes.of_put("array", False, False)
 
 
 class Publication(NamedTuple):
-    """A value: nothing is asked of anybody before `entered`."""
+    """A value: sends no request before `entered`."""
 
     sources: list[Source]
     purpose: Purpose
@@ -38,34 +38,34 @@ class Publication(NamedTuple):
         waits: bool = True,
         lifetime: float | None = None,
     ) -> Publication:
-        """As Broker.put takes them.
+        """The arguments of Broker.put.
 
         Raises:
-            UnsupportedArray, UnsupportedDtype: nobody could read it.
-            InvalidRequest: a name, a tree or metadata that cannot be.
+            UnsupportedArray, UnsupportedDtype: no framework could read it.
+            InvalidRequest: an invalid name, tree or metadata.
         """
         if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
+            raise InvalidRequest("a name must be a non-empty str; None lets the broker choose one")
         check_text(name or "", "a name")
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):
-                raise InvalidRequest(f"{word} is True or False, not {wish!r}")
+                raise InvalidRequest(f"{word} must be True or False, not {wish!r}")
         said = checked_metadata(metadata)
         if not waits and name is None:
-            raise InvalidRequest("a share that nobody waits for needs a name: nobody could find it")
+            raise InvalidRequest("wait=False needs a name: no process could find the share without one")
         lifetime_s = 0.0 if lifetime is None else check_seconds(lifetime, "lifetime")
         if lifetime is not None and lifetime_s < 0.001:
-            raise InvalidRequest(f"a lifetime is at least a millisecond, not {lifetime!r} seconds")
+            raise InvalidRequest(f"a lifetime must be at least 0.001 seconds, not {lifetime!r}")
         structure, sources = tree.flatten(array, source_of_share)
         purpose = Purpose(sealed, name or "", structure, said)
         return cls(sources, purpose, replace, waits, lifetime_s)
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
-        """Places the arrays, unless they were born in broker memory, and enters them under their name. None: without a
-        word from the broker, since nobody waits for it.
+        """Places the arrays, unless they were born in broker memory, and enters them under their name. Returns None if
+        it did not wait for the broker.
 
         Raises:
-            ShareExists, OutOfMemory, BrokerUnavailable, PermissionDenied, InvalidRequest: as Broker.put does.
+            ShareExists, OutOfMemory, BrokerUnavailable, PermissionDenied, InvalidRequest: as Broker.put.
         """
         try:
             return connection.ask(lambda core: self._entered(core, progress))
@@ -73,7 +73,7 @@ class Publication(NamedTuple):
             raise tree.with_way_out(refusal, self.purpose.structure) from None
 
     def _entered(self, core: _core.Core, progress: Progress | None) -> _core.ShareInfo | None:
-        # Both in one: after a broker's end the bytes have to be placed anew, too.
+        # Both steps in one call: if the broker has restarted, the bytes must be placed again, too.
         sealed, name, structure, metadata = self.purpose
         born_there = None if sealed else placement_of(core, self.sources)
         placement = born_there or placed(core, self.sources, self.purpose, progress=progress)
@@ -86,8 +86,7 @@ class Publication(NamedTuple):
 
 
 def entered_alike(connection: Connection, array: Any, name: str | None) -> bool:
-    """The short way of a put of an ordinary array that nobody waits for. False: take the careful way, which says what is
-    wrong.
+    """The fast path of a put without waiting of an ordinary array. False: take the full path, which reports errors.
     """
     if not isinstance(name, str) or not name:
         return False

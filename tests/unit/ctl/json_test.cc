@@ -1,5 +1,5 @@
 // JsonLayout beside protobuf's own printer: the same characters for every message of the protocol.
-#include "client/ctl/json.h"
+#include "client/ctl/output/json.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>

@@ -48,7 +48,7 @@ inline void Clear(Page& page, uint32_t index) { Store(page.words[index], 0, std:
 // Client, with `seen` as Find gave it. True: the record and the bytes that it names stay as they are until Clear.
 // REQUIRES: hold `index` is 0 and this process's alone.
 template <class Order = Ordering>
-bool Claim(Page& page, uint32_t index, uint32_t slot, uint64_t seen, const uint64_t& state) {
+bool Claim(Page& page, uint32_t index, uint64_t slot, uint64_t seen, const uint64_t& state) {
   if (index >= Load(page.high, std::memory_order_relaxed)) Store(page.high, index + 1, std::memory_order_relaxed);
   if constexpr (Order::kHolds) {
     Store(page.words[index], WordOf(slot, catalogue::GenerationOf(seen)), std::memory_order_release);

@@ -47,8 +47,8 @@ class Connection {
                const std::function<bool(const v1::Event&)>& take);
   // Every page, as one answer.
   Result<v1::ListResponse> List(v1::ListRequest request);
-  // The page at the request's token.
-  Result<v1::ListResponse> ListPage(const v1::ListRequest& request);
+  // The page at the request's token, which may lie in an arena.
+  Status ListPage(const v1::ListRequest& request, v1::ListResponse* page);
   // Its number; 0: none is open yet.
   uint64_t session() const { return session_number_; }
 
@@ -60,6 +60,10 @@ class Connection {
   template <class Request, class Response>
   Result<Response> Ask(grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
                        const Request& request);
+  template <class Request, class Response>
+  Status AskInto(Response* response,
+                 grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
+                 const Request& request);
 
   const std::unique_ptr<v1::Broker::Stub> stub_;
   const std::chrono::system_clock::time_point deadline_;  // of everything this command does

@@ -26,7 +26,11 @@ class JsonLayout {
  private:
   struct Field {
     const google::protobuf::FieldDescriptor* descriptor;
-    std::string key;                     // with its quotes and colon
+    google::protobuf::FieldDescriptor::CppType type;
+    bool repeated;
+    bool has_presence;  // shown if it was set; any other field always
+    bool bytes;
+    std::string key;                     // with its comma, quotes and colon
     std::unique_ptr<JsonLayout> inside;  // of a message
   };
   class Writing;

@@ -43,6 +43,7 @@ Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostr
 inline Status PrintJson(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
   return PrintJson(message, options.output == Output::kJsonl, out);
 }
+inline constexpr size_t kWrittenAtOnce = 65536;  // about what a pipe takes
 template <class Rows>
 Status PrintJsonLines(const Rows& rows, std::ostream& out) {
   const auto layout = JsonLayout::Of(*Rows::value_type::descriptor());
@@ -54,6 +55,10 @@ Status PrintJsonLines(const Rows& rows, std::ostream& out) {
     }
     layout->Append(row, false, &lines);
     lines.push_back('\n');
+    if (lines.size() >= kWrittenAtOnce) {
+      out << lines;
+      lines.clear();
+    }
   }
   out << lines;
   return Ok();

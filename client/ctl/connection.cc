@@ -109,13 +109,20 @@ template <class Request, class Response>
 Result<Response> Connection::Ask(grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&,
                                                                         Response*),
                                  const Request& request) {
+  Response response;
+  AB_RETURN_IF_ERROR(AskInto(&response, verb, request));
+  return response;
+}
+
+template <class Request, class Response>
+Status Connection::AskInto(Response* response,
+                           grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
+                           const Request& request) {
   if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
   grpc::ClientContext context;
   Prepare(context);
-  Response response;
-  const auto status = (stub_.get()->*verb)(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response;
+  const auto status = (stub_.get()->*verb)(&context, request, response);
+  return status.ok() ? Ok() : FromGrpc(status);
 }
 
 Result<v1::GetStatsResponse> Connection::GetStats() { return Ask(&v1::Broker::Stub::GetStats, v1::GetStatsRequest()); }
@@ -150,18 +157,18 @@ Status Connection::Watch(const v1::WatchRequest& request, const std::function<Re
                                                                            : FromGrpc(status);
 }
 
-Result<v1::ListResponse> Connection::ListPage(const v1::ListRequest& request) {
-  return Ask(&v1::Broker::Stub::List, request);
+Status Connection::ListPage(const v1::ListRequest& request, v1::ListResponse* page) {
+  return AskInto(page, &v1::Broker::Stub::List, request);
 }
 
 Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
   v1::ListResponse all;
   for (;;) {
-    auto page = ListPage(request);
-    if (!page.ok()) return page.status();
-    request.set_page_token(page->next_page_token());
-    page->clear_next_page_token();
-    all.MergeFrom(*page);
+    v1::ListResponse page;
+    AB_RETURN_IF_ERROR(ListPage(request, &page));
+    request.set_page_token(page.next_page_token());
+    page.clear_next_page_token();
+    all.MergeFrom(page);
     if (request.page_token().empty()) return all;
   }
 }

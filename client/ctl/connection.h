@@ -49,8 +49,8 @@ class Connection {
                const std::function<bool(const v1::Event&)>& take);
   // Fetches all pages and returns them as one answer.
   Result<v1::ListResponse> List(v1::ListRequest request);
-  // Fetches the page at the request's token.
-  Result<v1::ListResponse> ListPage(const v1::ListRequest& request);
+  // Fetches the page at the request's token. `page` may lie in an arena.
+  Status ListPage(const v1::ListRequest& request, v1::ListResponse* page);
   // The number of the session; 0: none is open.
   uint64_t session() const { return session_number_; }
 
@@ -62,6 +62,10 @@ class Connection {
   template <class Request, class Response>
   Result<Response> Ask(grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
                        const Request& request);
+  template <class Request, class Response>
+  Status AskInto(Response* response,
+                 grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
+                 const Request& request);
 
   const std::unique_ptr<v1::Broker::Stub> stub_;
   const std::chrono::system_clock::time_point deadline_;  // of the whole command

@@ -118,35 +118,39 @@ inline bool HasHash(const Record& record, const Hash128& hash) {
          Load(record.hash_high, std::memory_order_relaxed) == hash.high;
 }
 
+// A slot and its state, or nothing. A function returns two words in registers; an optional would be returned through
+// memory, which costs as much as the rest of the search.
 struct Found {
-  uint32_t slot = 0;
-  uint64_t state = 0;  // live when it was read
+  uint64_t slot = 0;
+  uint64_t state = 0;  // live when it was read; 0: nothing was found
+
+  explicit operator bool() const { return state != 0; }
 };
 
 // Searches one index. The record may change as soon as this returns: only a confirmed hold keeps it.
-inline std::optional<Found> FindIn(const Table& table, unsigned bits, const Hash128& hash) {
+inline Found FindIn(const Table& table, unsigned bits, const Hash128& hash) {
   const uint64_t* const index = table.index(bits);
   const uint64_t mask = (uint64_t{1} << bits) - 1;
   for (unsigned probe = 0; probe < kProbesMax; ++probe) {
     const uint64_t word = Load(index[(hash.low + probe) & mask], std::memory_order_acquire);
-    if (word == kEmpty) return std::nullopt;
+    if (word == kEmpty) return {};
     if (word == kTombstone || !HasTag(word, hash) || SlotOf(word) >= table.extent.capacity) continue;
     const Record& record = table.record(SlotOf(word));
     const uint64_t state = Load(record.state, std::memory_order_acquire);
-    if (IsLive(state) && HasHash(record, hash)) return Found{static_cast<uint32_t>(SlotOf(word)), state};
+    if (IsLive(state) && HasHash(record, hash)) return {SlotOf(word), state};
   }
-  return std::nullopt;
+  return {};
 }
 
-// Searches the current index. nullopt can also mean that the name has no place in the table.
-inline std::optional<Found> Find(const Table& table, const Hash128& hash) {
+// Searches the current index. Nothing can also mean that the name has no place in the table.
+inline Found Find(const Table& table, const Hash128& hash) {
   for (unsigned retry = 0; retry < kRetriesMax; ++retry) {
     const uint64_t bits = Load(table.header().index_bits, std::memory_order_acquire);
-    if (bits < kIndexBitsMin || bits > table.extent.index_bits_max()) return std::nullopt;
+    if (bits < kIndexBitsMin || bits > table.extent.index_bits_max()) return {};
     if (const auto found = FindIn(table, static_cast<unsigned>(bits), hash)) return found;
-    if (Load(table.header().index_bits, std::memory_order_acquire) == bits) return std::nullopt;
+    if (Load(table.header().index_bits, std::memory_order_acquire) == bits) return {};
   }
-  return std::nullopt;
+  return {};
 }
 
 // The content of a record. REQUIRES: the record is held.

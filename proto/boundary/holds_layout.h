@@ -49,7 +49,7 @@ inline void Clear(Page& page, uint32_t index) { Store(page.words[index], 0, std:
 // Client. `seen` is the state that Find returned. True: the record and the bytes that it names stay unchanged until
 // Clear. REQUIRES: hold `index` is 0, and only this process uses it.
 template <class Order = Ordering>
-bool Claim(Page& page, uint32_t index, uint32_t slot, uint64_t seen, const uint64_t& state) {
+bool Claim(Page& page, uint32_t index, uint64_t slot, uint64_t seen, const uint64_t& state) {
   if (index >= Load(page.high, std::memory_order_relaxed)) Store(page.high, index + 1, std::memory_order_relaxed);
   if constexpr (Order::kHolds) {
     Store(page.words[index], WordOf(slot, catalogue::GenerationOf(seen)), std::memory_order_release);

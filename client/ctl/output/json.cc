@@ -4,6 +4,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <string_view>
@@ -22,59 +23,10 @@ using Type = FieldDescriptor::CppType;
 
 constexpr int kDepthMax = 16;  // of nested messages; a type that contains itself would have no end
 
-template <class Number>
-void AppendNumber(Number number, std::string* out) {
-  char text[std::numeric_limits<Number>::digits10 + 2];
-  const auto [end, error] = std::to_chars(std::begin(text), std::end(text), number);
-  AB_CHECK(error == std::errc());
-  out->append(text, end);
-}
-
-template <class Number>
-void AppendQuoted(Number number, std::string* out) {
-  out->push_back('"');
-  AppendNumber(number, out);
-  out->push_back('"');
-}
-
 // Printable ASCII without the characters that protobuf's printer escapes, some of them for the sake of HTML.
 bool IsPlain(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>';
-}
-
-void AppendText(const std::string& text, std::string* out) {
-  if (std::all_of(text.begin(), text.end(), IsPlain)) {
-    out->push_back('"');
-    out->append(text);
-    out->push_back('"');
-    return;
-  }
-  // Protobuf decides which characters are escaped and how invalid UTF-8 is shown.
-  google::protobuf::Value value;
-  value.set_string_value(text);
-  std::string json;
-  AB_CHECK(google::protobuf::util::MessageToJsonString(value, &json).ok());
-  out->append(json);
-}
-
-// Base64 with padding, RFC 4648.
-void AppendBytes(std::string_view bytes, std::string* out) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  out->push_back('"');
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - at);
-    uint32_t group = 0;
-    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < count ? static_cast<uint8_t>(bytes[at + i]) : 0);
-    for (size_t i = 0; i < 4; ++i) out->push_back(i <= count ? kDigits[group >> (18 - 6 * i) & 63] : '=');
-  }
-  out->push_back('"');
-}
-
-void AppendEnum(const FieldDescriptor& field, int number, std::string* out) {
-  const auto* const value = field.enum_type()->FindValueByNumber(number);
-  if (value == nullptr) return AppendNumber(number, out);  // of a broker newer than this program
-  out->append(1, '"').append(value->name()).push_back('"');
 }
 
 }  // namespace
@@ -83,16 +35,17 @@ void AppendEnum(const FieldDescriptor& field, int number, std::string* out) {
 class JsonLayout::Writing {
  public:
   Writing(bool whitespace, std::string* out) : whitespace_(whitespace), out_(*out) {}
+  ~Writing() { Flush(); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
 
   void Object(const JsonLayout& layout, const Message& message) {
     const Reflection& of = *message.GetReflection();
     Open('{');
     for (const Field& field : layout.fields_) {
-      if (!IsShown(of, message, *field.descriptor)) continue;
-      Next();
-      out_ += field.key;
-      if (whitespace_) out_ += ' ';
-      if (field.descriptor->is_repeated()) {
+      if (field.has_presence && !of.HasField(message, field.descriptor)) continue;
+      Key(field);
+      if (field.repeated) {
         List(of, message, field);
       } else {
         One(of, message, field);
@@ -102,11 +55,6 @@ class JsonLayout::Writing {
   }
 
  private:
-  // A field with presence is shown if it is set; any other field is always shown.
-  static bool IsShown(const Reflection& of, const Message& message, const FieldDescriptor& field) {
-    return !field.has_presence() || of.HasField(message, &field);
-  }
-
   void List(const Reflection& of, const Message& message, const Field& field) {
     Open('[');
     const int count = of.FieldSize(message, field.descriptor);
@@ -119,21 +67,21 @@ class JsonLayout::Writing {
 
   void One(const Reflection& of, const Message& message, const Field& field) {
     const auto* const what = field.descriptor;
-    switch (what->cpp_type()) {
+    switch (field.type) {
       case Type::CPPTYPE_INT32:
-        return AppendNumber(of.GetInt32(message, what), &out_);
+        return Number(of.GetInt32(message, what));
       case Type::CPPTYPE_UINT32:
-        return AppendNumber(of.GetUInt32(message, what), &out_);
+        return Number(of.GetUInt32(message, what));
       case Type::CPPTYPE_INT64:
-        return AppendQuoted(of.GetInt64(message, what), &out_);
+        return Quoted(of.GetInt64(message, what));
       case Type::CPPTYPE_UINT64:
-        return AppendQuoted(of.GetUInt64(message, what), &out_);
+        return Quoted(of.GetUInt64(message, what));
       case Type::CPPTYPE_BOOL:
         return Boolean(of.GetBool(message, what));
       case Type::CPPTYPE_ENUM:
-        return AppendEnum(*what, of.GetEnumValue(message, what), &out_);
+        return Enum(*what, of.GetEnumValue(message, what));
       case Type::CPPTYPE_STRING:
-        return Text(*what, of.GetStringReference(message, what, &scratch_));
+        return Text(field, of.GetStringReference(message, what, &scratch_));
       default:
         return Object(*field.inside, of.GetMessage(message, what));
     }
@@ -141,56 +89,128 @@ class JsonLayout::Writing {
 
   void OneOf(const Reflection& of, const Message& message, const Field& field, int i) {
     const auto* const what = field.descriptor;
-    switch (what->cpp_type()) {
+    switch (field.type) {
       case Type::CPPTYPE_INT32:
-        return AppendNumber(of.GetRepeatedInt32(message, what, i), &out_);
+        return Number(of.GetRepeatedInt32(message, what, i));
       case Type::CPPTYPE_UINT32:
-        return AppendNumber(of.GetRepeatedUInt32(message, what, i), &out_);
+        return Number(of.GetRepeatedUInt32(message, what, i));
       case Type::CPPTYPE_INT64:
-        return AppendQuoted(of.GetRepeatedInt64(message, what, i), &out_);
+        return Quoted(of.GetRepeatedInt64(message, what, i));
       case Type::CPPTYPE_UINT64:
-        return AppendQuoted(of.GetRepeatedUInt64(message, what, i), &out_);
+        return Quoted(of.GetRepeatedUInt64(message, what, i));
       case Type::CPPTYPE_BOOL:
         return Boolean(of.GetRepeatedBool(message, what, i));
       case Type::CPPTYPE_ENUM:
-        return AppendEnum(*what, of.GetRepeatedEnumValue(message, what, i), &out_);
+        return Enum(*what, of.GetRepeatedEnumValue(message, what, i));
       case Type::CPPTYPE_STRING:
-        return Text(*what, of.GetRepeatedStringReference(message, what, i, &scratch_));
+        return Text(field, of.GetRepeatedStringReference(message, what, i, &scratch_));
       default:
         return Object(*field.inside, of.GetRepeatedMessage(message, what, i));
     }
   }
 
-  void Boolean(bool is) { out_ += is ? "true" : "false"; }
+  void Boolean(bool is) { Put(is ? "true" : "false"); }
 
-  void Text(const FieldDescriptor& field, const std::string& text) {
-    if (field.type() == FieldDescriptor::TYPE_BYTES) return AppendBytes(text, &out_);
-    AppendText(text, &out_);
+  template <class Integer>
+  void Number(Integer number) {
+    if (Room() < std::numeric_limits<Integer>::digits10 + 2) Flush();
+    const auto [end, error] = std::to_chars(at_, piece_.data() + piece_.size(), number);
+    AB_CHECK(error == std::errc());
+    at_ = end;
+  }
+  template <class Integer>
+  void Quoted(Integer number) {
+    Put('"');
+    Number(number);
+    Put('"');
+  }
+
+  void Enum(const FieldDescriptor& field, int number) {
+    const auto* const value = field.enum_type()->FindValueByNumber(number);
+    if (value == nullptr) return Number(number);  // of a broker newer than this program
+    Put('"');
+    Put(value->name());
+    Put('"');
+  }
+
+  void Text(const Field& field, const std::string& text) {
+    if (field.bytes) return Bytes(text);
+    if (std::all_of(text.begin(), text.end(), IsPlain)) {
+      Put('"');
+      Put(text);
+      return Put('"');
+    }
+    // Which characters are escaped, and how invalid UTF-8 is shown, is protobuf's decision.
+    google::protobuf::Value value;
+    value.set_string_value(text);
+    std::string json;
+    AB_CHECK(google::protobuf::util::MessageToJsonString(value, &json).ok());
+    Put(json);
+  }
+
+  // Base64 with padding, RFC 4648.
+  void Bytes(std::string_view bytes) {
+    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    Put('"');
+    for (size_t at = 0; at < bytes.size(); at += 3) {
+      const size_t count = std::min<size_t>(3, bytes.size() - at);
+      uint32_t group = 0;
+      for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < count ? static_cast<uint8_t>(bytes[at + i]) : 0);
+      for (size_t i = 0; i < 4; ++i) Put(i <= count ? kDigits[group >> (18 - 6 * i) & 63] : '=');
+    }
+    Put('"');
   }
 
   void Open(char bracket) {
-    out_ += bracket;
+    Put(bracket);
     empty_ = true;
     ++depth_;
   }
-  void Next() {
-    if (!std::exchange(empty_, false)) out_ += ',';
+  void Key(const Field& field) {
+    const std::string_view key = field.key;
+    const bool first = std::exchange(empty_, false);
+    if (!whitespace_) return Put(first ? key.substr(1) : key);
+    if (!first) Put(',');
     NewLine();
+    Put(key.substr(1));
+    Put(' ');
+  }
+  void Next() {
+    if (!std::exchange(empty_, false)) Put(',');
+    if (whitespace_) NewLine();
   }
   void Close(char bracket) {
     --depth_;
-    if (!std::exchange(empty_, false)) NewLine();
-    out_ += bracket;
+    if (!std::exchange(empty_, false) && whitespace_) NewLine();
+    Put(bracket);
   }
   void NewLine() {
-    if (whitespace_) out_.append(1, '\n').append(static_cast<size_t>(depth_), ' ');
+    Put('\n');
+    for (int i = 0; i < depth_; ++i) Put(' ');
+  }
+
+  size_t Room() const { return static_cast<size_t>(piece_.data() + piece_.size() - at_); }
+  void Flush() {
+    out_.append(piece_.data(), at_);
+    at_ = piece_.data();
+  }
+  void Put(char c) {
+    if (Room() == 0) Flush();
+    *at_++ = c;
+  }
+  void Put(std::string_view text) {
+    if (text.size() > Room()) Flush();
+    if (text.size() > Room()) return static_cast<void>(out_.append(text));
+    at_ = std::copy(text.begin(), text.end(), at_);
   }
 
   bool whitespace_;
   std::string& out_;
   std::string scratch_{};
   int depth_ = 0;
-  bool empty_ = true;  // whether the object or list that was opened last is empty so far
+  bool empty_ = true;            // whether the object or list that was opened last is empty so far
+  std::array<char, 512> piece_;  // not yet appended to `out_`: an append to a string costs more than most values
+  char* at_ = piece_.data();
 };
 
 std::optional<JsonLayout> JsonLayout::Of(const Descriptor& type) { return AtDepth(type, 0); }
@@ -202,7 +222,13 @@ std::optional<JsonLayout> JsonLayout::AtDepth(const Descriptor& type, int depth)
     const FieldDescriptor* const field = type.field(i);
     const Type kind = field->cpp_type();
     if (field->is_map() || kind == Type::CPPTYPE_FLOAT || kind == Type::CPPTYPE_DOUBLE) return std::nullopt;
-    Field own{field, "\"" + field->name() + "\":", nullptr};
+    Field own{field,
+              kind,
+              field->is_repeated(),
+              field->has_presence(),
+              field->type() == FieldDescriptor::TYPE_BYTES,
+              ",\"" + field->name() + "\":",
+              nullptr};
     if (kind == Type::CPPTYPE_MESSAGE) {
       auto inside = AtDepth(*field->message_type(), depth + 1);
       if (!inside) return std::nullopt;

@@ -26,7 +26,11 @@ class JsonLayout {
  private:
   struct Field {
     const google::protobuf::FieldDescriptor* descriptor;
-    std::string key;                     // with its quotes and colon
+    google::protobuf::FieldDescriptor::CppType type;
+    bool repeated;
+    bool has_presence;  // shown if it is set; any other field is always shown
+    bool bytes;
+    std::string key;                     // with its comma, quotes and colon
     std::unique_ptr<JsonLayout> inside;  // if the field is a message
   };
   class Writing;

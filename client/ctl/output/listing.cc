@@ -1,11 +1,13 @@
 #include "client/ctl/output/listing.h"
 
+#include <google/protobuf/arena.h>
 #include <google/protobuf/struct.pb.h>
 #include <pwd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <ostream>
 #include <set>
@@ -210,16 +212,23 @@ Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Optio
   request.set_namespace_(options.ns);
   std::vector<Row> rows;
   do {
-    v1::ListResponse page;
+    // Rows that stay would have to be copied out of an arena.
+    google::protobuf::Arena arena;
+    v1::ListResponse kept;
+    auto* const streamed = google::protobuf::Arena::CreateMessage<v1::ListResponse>(&arena);
+    v1::ListResponse& page = IsStreamed(selection, options) ? *streamed : kept;
     AB_RETURN_IF_ERROR(ask(request, &page));
     request.set_page_token(page.next_page_token());
-    for (Row& row : *kind.rows(&page)) {
-      if (IsSelected(kind, selection, owner, row)) rows.push_back(std::move(row));
+    auto& listed = *kind.rows(&page);
+    const auto unselected = [&](const Row& row) { return !IsSelected(kind, selection, owner, row); };
+    listed.erase(std::remove_if(listed.begin(), listed.end(), unselected), listed.end());
+    if (IsStreamed(selection, options)) {
+      AB_RETURN_IF_ERROR(PrintJsonLines(listed, out));
+    } else {
+      std::move(listed.begin(), listed.end(), std::back_inserter(rows));
     }
-    if (!IsStreamed(selection, options)) continue;
-    AB_RETURN_IF_ERROR(PrintJsonLines(rows, out));
-    rows.clear();
   } while (!request.page_token().empty());
+  if (IsStreamed(selection, options)) return Ok();
   return PrintSelected(kind, selection, std::move(rows), options, out);
 }
 
@@ -262,11 +271,8 @@ Status PrintListed(const Selection& selection, const Options& options, const Ask
 }
 
 Status Ls(Connection& connection, const Options& options, const Selection& selection, std::ostream& out) {
-  const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) -> Status {
-    auto answer = connection.ListPage(request);
-    if (!answer.ok()) return answer.status();
-    *page = *std::move(answer);
-    return Ok();
+  const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) {
+    return connection.ListPage(request, page);
   };
   return PrintListed(selection, options, ask, out);
 }

@@ -37,7 +37,8 @@ class Reader {
 
   const catalogue::Table& table() const { return table_; }
   std::optional<catalogue::Found> Find(std::string_view name) const {
-    return catalogue::Find(table_, SipHash128(table_.header().key, name));
+    const auto found = catalogue::Find(table_, SipHash128(table_.header().key, name));
+    return found ? std::optional(found) : std::nullopt;
   }
   // 0 if the name is not found.
   uint64_t ShareOf(std::string_view name) const {

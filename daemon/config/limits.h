@@ -1,4 +1,4 @@
-// The rows of [limits]; a limit that is Live changes on a reload.
+// The rows of [limits]; a limit that is Reloadable changes on a reload.
 #pragma once
 
 #include <vector>

@@ -121,7 +121,7 @@ def test_an_import_cycle_is_named_even_where_functions_import(tmp_path: Path) ->
 def test_a_limit_without_a_test_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "daemon/config").mkdir(parents=True)
     (tmp_path / "daemon/config/config.h").write_text(
-        "// C.\n#pragma once\nstruct Limits {\n  Live<uint64_t> sessions = 1;\n  std::chrono::milliseconds patience{5};  // ms\n};\nint other = 1;\n"
+        "// C.\n#pragma once\nstruct Limits {\n  Reloadable<uint64_t> sessions = 1;\n  std::chrono::milliseconds patience{5};  // ms\n};\nint other = 1;\n"
     )
     test = tmp_path / "tests/unit/session_test.py"
     test.parent.mkdir(parents=True)

@@ -1,0 +1,39 @@
+// A Reloadable value may be changed by a reload while other threads read it: each read sees the old one or the new one.
+// Values of Config that are not Reloadable stay the same from start to end.
+#pragma once
+
+#include <atomic>
+#include <type_traits>
+
+namespace arraybridge {
+
+template <class T>
+class Reloadable {
+ public:
+  Reloadable() = default;
+  Reloadable(T value) : value_(value) {}  // NOLINT(google-explicit-constructor): it stands for its value
+  Reloadable(const Reloadable& other) : value_(other.get()) {}
+  Reloadable& operator=(const Reloadable& other) { return *this = other.get(); }
+  Reloadable& operator=(T value) {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  ~Reloadable() = default;
+
+  T get() const { return value_.load(std::memory_order_relaxed); }
+  operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
+  // Numbers have the language's own, by conversion.
+  friend bool operator==(const Reloadable& one, const T& other) requires(!std::is_arithmetic_v<T>) {
+    return one.get() == other;
+  }
+
+ private:
+  std::atomic<T> value_{};
+};
+
+template <class T>
+inline constexpr bool kIsReloadable = false;
+template <class T>
+inline constexpr bool kIsReloadable<Reloadable<T>> = true;
+
+}  // namespace arraybridge

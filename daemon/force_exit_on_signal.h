@@ -1,6 +1,6 @@
-// From a moment after it was made, and as long as it lives, a SIGTERM or SIGINT ends the process at once: who asks
-// twice waits no longer. Those that come within the moment are the first one once more: timeout(1) sends its own to the
-// process, and then to the group that the process is in.
+// A ForceExitOnSignal makes a second SIGTERM or SIGINT end the process at once. Signals within 200 ms of its
+// construction are treated as repetitions of the first one: timeout(1) signals the process and then the group of the
+// process.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 
 namespace arraybridge {
 
-// REQUIRES: both signals are blocked in all threads, and nobody else takes them any more.
-class Impatience {
+// REQUIRES: both signals are blocked in all threads, and no other thread takes them.
+class ForceExitOnSignal {
  public:
-  Impatience() : thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+  ForceExitOnSignal() : thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
  private:
   static constexpr auto kTogether = std::chrono::milliseconds(200);
@@ -30,7 +30,7 @@ class Impatience {
     const auto until = std::chrono::steady_clock::now() + kTogether;
     while (!stop.stop_requested() && std::chrono::steady_clock::now() < until) ::sigtimedwait(&ends, nullptr, &kStep);
     if (stop.stop_requested()) return;
-    ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // of this thread: the process has one that takes them
+    ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // one thread that takes them is enough
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any().wait(lock, stop, [] { return false; });

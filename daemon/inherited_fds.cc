@@ -1,4 +1,4 @@
-#include "daemon/starter.h"
+#include "daemon/inherited_fds.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,13 +11,13 @@
 namespace arraybridge {
 namespace {
 
-// sd_listen_fds(3): so many from 3 on. Whether they are for this process is asked by who takes them.
+// sd_listen_fds(3): LISTEN_FDS descriptors from 3 on. PassedSockets checks LISTEN_PID.
 bool IsListeningSocket(int fd) {
   const auto count = NumberFromManager("LISTEN_FDS");
   return count && fd > STDERR_FILENO && fd - STDERR_FILENO <= *count;
 }
 
-// The descriptors of a program that has just begun are those that were passed to it.
+// A descriptor that is open when the program begins was inherited.
 Status CheckOpen(std::string_view flag, int fd) {
   if (fd < 0) return Ok();
   if (::fcntl(fd, F_GETFD) < 0) return InvalidArgument(flag, ": ", fd, " is no descriptor that is open");
@@ -27,7 +27,7 @@ Status CheckOpen(std::string_view flag, int fd) {
 
 }  // namespace
 
-Status CheckStarter(const Config& config) {
+Status CheckInheritedFds(const Config& config) {
   AB_RETURN_IF_ERROR(CheckOpen("--ready-fd", config.ready_fd));
   AB_RETURN_IF_ERROR(CheckOpen("--life-fd", config.life_fd));
   if (config.ready_fd == STDERR_FILENO) {
@@ -37,16 +37,16 @@ Status CheckStarter(const Config& config) {
   return InvalidArgument("--life-fd: ", config.life_fd, " is said for --ready-fd, too");
 }
 
-bool TellStarter(const Config& config) {
+bool WriteReadyLine(const Config& config) {
   if (config.ready_fd < 0) return true;
   constexpr std::string_view ready = "ready\n";
-  UniqueFd starter(config.ready_fd);
-  const bool told = ::write(starter.get(), ready.data(), ready.size()) >= 0;
-  if (starter.get() > STDERR_FILENO) return told;
-  // Never free: what is opened next would be standard input or output.
+  UniqueFd ready_fd(config.ready_fd);
+  const bool written = ::write(ready_fd.get(), ready.data(), ready.size()) >= 0;
+  if (ready_fd.get() > STDERR_FILENO) return written;
+  // /dev/null takes its place: otherwise the next descriptor that is opened would be standard input or output.
   const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  ::dup2(nothing.get(), starter.release());
-  return told;
+  ::dup2(nothing.get(), ready_fd.release());
+  return written;
 }
 
 }  // namespace arraybridge

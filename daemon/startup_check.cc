@@ -1,4 +1,4 @@
-#include "daemon/room_to_start.h"
+#include "daemon/startup_check.h"
 
 #include <fcntl.h>
 
@@ -15,10 +15,10 @@
 namespace arraybridge {
 namespace {
 
-// What a daemon has that serves nobody yet, beside the standard descriptors and the first thread.
+// Of an idle daemon, beside the standard descriptors and the main thread.
 constexpr size_t kDescriptors = 20;
 constexpr size_t kOwnThreads = 15;
-// gRPC's pool has one a processor, within these bounds.
+// gRPC's pool has one thread a processor, within these bounds.
 constexpr size_t kPoolMin = 4;
 constexpr size_t kPoolMax = 16;
 
@@ -51,7 +51,7 @@ Status CheckThreads() {
 
 }  // namespace
 
-Status CheckRoomToStart() {
+Status CheckStartup() {
   AB_RETURN_IF_ERROR(CheckDescriptors());
   return CheckThreads();
 }

@@ -1,4 +1,4 @@
-// Errands are what other threads ask of the main thread, which waits for their descriptor beside its own.
+// A MainThreadQueue holds tasks that other threads post to the main thread. The main thread polls its descriptor.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -13,28 +13,28 @@
 
 namespace arraybridge {
 
-class Errands {
+class MainThreadQueue {
  public:
-  Errands() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { AB_CHECK(wake_.valid()); }
+  MainThreadQueue() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { AB_CHECK(wake_.valid()); }
 
-  // Thread-safe. Dropped without being run if nobody runs errands any more.
-  void Post(std::function<void()> errand) AB_EXCLUDES(mutex_) {
+  // Thread-safe. A task that is posted after Close is dropped.
+  void Post(std::function<void()> task) AB_EXCLUDES(mutex_) {
     {
       const MutexLock lock(mutex_);
       if (closed_) return;
-      waiting_.push_back(std::move(errand));
+      waiting_.push_back(std::move(task));
     }
     ::eventfd_write(wake_.get(), 1);
   }
-  // Readable while something waits.
+  // Readable while a task waits.
   int descriptor() const { return wake_.get(); }
-  // Of the main thread.
+  // The main thread calls this.
   void Run() AB_EXCLUDES(mutex_) {
     eventfd_t count = 0;
     ::eventfd_read(wake_.get(), &count);
-    for (const auto& errand : Taken(false)) errand();
+    for (const auto& task : Taken(false)) task();
   }
-  // Nobody runs them any more: what waits is dropped.
+  // Drops the tasks that wait and those that are posted later.
   void Close() AB_EXCLUDES(mutex_) { Taken(true); }
 
  private:

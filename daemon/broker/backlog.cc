@@ -142,12 +142,6 @@ bool Broker::State::ClearSome(Clock::time_point now) {
   return std::ranges::find(left, uint64_t{0}) != left.end();
 }
 
-bool Broker::State::WantsTrim() {
-  if (!heap.is_slack()) return false;
-  heap.Trimmed();
-  return true;
-}
-
 std::optional<Clock::time_point> Broker::State::NextDue() const {
   std::optional<Clock::time_point> next;
   if (!expiring.empty()) next = expiring.begin()->first;
@@ -163,7 +157,6 @@ Broker::Swept Broker::SweepOn(Clock::time_point now) {
   const MutexLock lock(state.mutex);
   swept.unfinished = state.ClearSome(now);
   swept.next = state.NextDue();
-  swept.trim = state.WantsTrim();
   cleared.swap(state.cleared);
   dropped.swap(state.dropped);
   return swept;

@@ -359,7 +359,6 @@ class Broker {
     bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
     bool unfinished = false;  // more has ended than may be cleared away at once: SweepOn, soon
     std::optional<Clock::time_point> next;  // the next share expires, or is an orphan no more
-    bool trim = false;                      // the heap has much that is free: give it back to the system
   };
   Swept Sweep(Clock::time_point now);
   // The next slice of what has ended. Short.

@@ -27,7 +27,6 @@ bool Broker::State::EndLease(Session& session, LeaseId lease) {
   --share.leases;
   --leases;
   --session.account->leases;
-  heap.Drop(kLeaseBytes);
   if (share.orphan_until.has_value() && !share.withdrawn) {
     orphans.emplace(*share.orphan_until, &share);
     sweep_wanted.store(true);
@@ -81,8 +80,6 @@ void Broker::State::Drop(const Share& share) {
   Account& account = *accounts.at(share.maker_uid);
   --account.shares;
   account.description_bytes -= DescriptionBytes(share);
-  heap.Drop(kShareBytes + share.facts->description.size() + share.note.size());
-  if (heap.is_slack()) sweep_wanted.store(true);
   share.ns->Remove(share);
 }
 
@@ -300,7 +297,6 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   cleared.swap(state.cleared);
   dropped.swap(state.dropped);
   swept.next = state.NextDue();
-  swept.trim = state.WantsTrim();
   swept.more_later =
       !state.dying.empty() || !state.to_enforce.empty() || !state.orphans.empty() || !state.lingering.empty();
   return swept;

@@ -46,11 +46,6 @@ struct Share {
   std::optional<std::chrono::steady_clock::time_point> expires;
 };
 
-// That a share takes in the daemon's heap, beside what is said of it: about, as measured of the smallest ones.
-// limits.shares_per_uid bounds it.
-inline constexpr uint64_t kShareBytes = 700;
-inline constexpr uint64_t kLeaseBytes = 96;  // and a lease
-
 // What its user's limits.description_bytes_per_uid pays for.
 inline uint64_t DescriptionBytes(const Share& share) {
   const uint64_t history = share.history == nullptr ? 0 : share.history->bytes();

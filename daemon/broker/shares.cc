@@ -202,7 +202,6 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   Share* const old = sent ? nullptr : ns.FindByName(name);
   found->account->description_bytes += said;
   ++found->account->shares;
-  state.heap.Add(kShareBytes + said);
   facts->id = ShareId{++state.last_share};
   facts->generation = ++state.last_generation;
   share->facts = std::move(facts);
@@ -236,7 +235,6 @@ LeasedShare Broker::State::Lease(Session& session, Share& share) {
   session.leases.emplace_hint(session.leases.end(), id, &share);
   ++session.uses[share.arena].leases;
   ++session.account->leases;
-  heap.Add(kLeaseBytes);
   ++share.leases;
   ++leases;
   LeasedShare leased{id,

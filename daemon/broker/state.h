@@ -20,7 +20,6 @@
 #include "daemon/broker/broker.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/flows.h"
-#include "daemon/broker/heap_use.h"
 #include "daemon/broker/namespace.h"
 #include "daemon/broker/road_table.h"
 #include "daemon/broker/session.h"
@@ -251,8 +250,6 @@ struct Broker::State {
   void DropLingering(Clock::time_point now, uint64_t* steps) AB_REQUIRES(mutex);
   // One slice of all that is due. True: more is.
   bool ClearSome(Clock::time_point now) AB_REQUIRES(mutex);
-  // True: free heap is to be given back to the system; it is told once.
-  bool WantsTrim() AB_REQUIRES(mutex);
   std::optional<Clock::time_point> NextDue() const AB_REQUIRES(mutex);
 
   // The end that its namespace and its maker set to a share. True: it is the first of all to come.
@@ -326,7 +323,6 @@ struct Broker::State {
   uint64_t tickets_redeemed_total AB_GUARDED_BY(mutex) = 0;
   uint64_t tickets_expired_total AB_GUARDED_BY(mutex) = 0;
   uint64_t tickets_refused_total AB_GUARDED_BY(mutex) = 0;
-  HeapUse heap AB_GUARDED_BY(mutex);  // of shares and leases
   Flows flows AB_GUARDED_BY(mutex);
   const uint64_t descriptors_max;
   // On whose account arenas go for as long as the lock is held; kRelease between verbs.

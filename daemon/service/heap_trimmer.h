@@ -14,7 +14,7 @@ class HeapTrimmer {
   // Its work runs on `worker`, which outlives it or is stopped before it.
   explicit HeapTrimmer(Worker& worker) : worker_(worker) {}
 
-  // Something was freed, or soon will be: looks after kPause. Many calls within it are one.
+  // Memory was freed, or soon will be: the heap is looked at after kPause. Calls within the pause count as one. Cheap.
   void Freed();
 
  private:

@@ -38,9 +38,8 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       no_gpu_(std::move(no_gpu)),
       line_(config.limits),
       sweeper_(
-          broker, slow_,
+          broker, slow_, heap_,
           [this] {
-            heap_.Freed();
             ServeMemory(Lane::kShort);
             if (line_.waits_for_memory()) ServeMemorySoon(Lane::kLong);
           },
@@ -208,6 +207,7 @@ Result<Answer<v1::WithdrawResponse>> Verbs::Withdraw(const Caller& caller, const
   ServeQueued(caller.session, request.namespace_());
   const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), shares);
   Reclaim();  // also when one name was missing: the others are gone
+  heap_.Freed();
   if (!withdrawn.ok()) return withdrawn.status();
   Answer<v1::WithdrawResponse> answer;
   answer.message.set_withdrawn(*withdrawn);

@@ -1,42 +1,46 @@
-// What one user has, and how many of the daemon's descriptors it may take: others find the rest.
+#include "daemon/broker/accounts.h"
+
 #include <sys/resource.h>
 
-#include "daemon/broker/state.h"
+#include "daemon/at_limit.h"
+#include "daemon/broker/session.h"
 
 namespace arraybridge {
 namespace {
 
-// Of the process's descriptors one user may take one part of so many, unless the operator says otherwise.
+// One user may take a quarter of the process's descriptors, unless the operator says otherwise.
 constexpr uint64_t kPartOfDescriptors = 4;
 
-}  // namespace
-
-const std::shared_ptr<Account>& Broker::State::AccountOf(uint32_t uid) {
-  std::shared_ptr<Account>& account = accounts[uid];
-  if (account == nullptr) account = std::make_shared<Account>();
-  return account;
-}
-
-void Broker::State::DropUnusedAccounts() {
-  std::erase_if(accounts, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->unused(); });
-}
-
 // An embedded daemon has one user.
-uint64_t Broker::State::DescriptorsMax(const Config& config) {
+uint64_t DescriptorsMax(const Config& config) {
   rlimit limit{};
   if (config.embedded || ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
   return limit.rlim_cur / kPartOfDescriptors;
 }
 
-uint64_t Broker::State::DescriptorsOf(uint32_t uid, const Account& account) const {
-  return kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
-         kDescriptorsOfRoad * roads.CountOf(uid) + account.unmapped_hold_pages + account.catalogues;
+}  // namespace
+
+Accounts::Accounts(const Config& config, const RoadTable& roads)
+    : config_(config), roads_(roads), descriptors_max_(DescriptorsMax(config)) {}
+
+const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
+  std::shared_ptr<Account>& account = accounts_[uid];
+  if (account == nullptr) account = std::make_shared<Account>();
+  return account;
 }
 
-Status Broker::State::CheckDescriptors(const Session& session, uint64_t more) const {
-  const uint64_t chosen = config.limits.descriptors_per_uid;
-  const uint64_t most = chosen != 0 ? chosen : descriptors_max;
-  if (DescriptorsOf(session.peer.uid, *session.account) + more <= most) return Ok();
+void Accounts::DropUnused() {
+  std::erase_if(accounts_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->unused(); });
+}
+
+Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {
+  const Account& account = *session.account;
+  const uint64_t open = kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
+                        kDescriptorsOfRoad * roads_.CountOf(session.peer.uid) + account.unmapped_hold_pages +
+                        account.catalogues;
+  const uint64_t chosen = config_.limits.descriptors_per_uid;
+  const uint64_t most = chosen != 0 ? chosen : descriptors_max_;
+  if (open + more <= most) return Ok();
   return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
 }
 

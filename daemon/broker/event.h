@@ -35,7 +35,7 @@ inline uint64_t NowNs() {
 }
 
 struct Event {
-  uint64_t time_ns = 0;  // since 1970; Events::Tell fills it in
+  uint64_t time_ns = 0;  // since 1970; Events::Emit fills it in
   EventKind kind{};
   uint32_t owner = 0;  // the user who may see it; kSharedByUsers: who may read the namespace
   std::string ns;

@@ -5,6 +5,10 @@
 #include <utility>
 
 #include "daemon/at_limit.h"
+#include "daemon/broker/arena.h"
+#include "daemon/broker/namespace.h"
+#include "daemon/broker/session.h"
+#include "daemon/broker/share.h"
 #include "daemon/broker/snapshot.h"
 
 namespace arraybridge {
@@ -12,19 +16,74 @@ namespace {
 
 Status NotOpen() { return NotFound("this watch is not open").Because("WATCH_NOT_OPEN"); }
 
+Event EventOf(EventKind kind, const Session* who, uint32_t owner) {
+  Event event;
+  event.kind = kind;
+  event.owner = owner;
+  if (who == nullptr) return event;
+  event.session = who->id;
+  event.process_id = who->peer.process_id;
+  event.uid = who->peer.uid;
+  return event;
+}
+
+// Users who share a namespace see the names of each other's shares, not each other's processes.
+void HideProcess(Event* event) {
+  if (event->owner != kSharedByUsers) return;
+  event->session = {};
+  event->process_id = 0;
+}
+
 }  // namespace
 
-void Events::Tell(Event event) {
+void Events::Emit(Event event) {
   if (!watched()) return;
   event.time_ns = NowNs();
   const auto shared = std::make_shared<const Event>(std::move(event));
   const MutexLock lock(mutex_);
   for (auto& [id, watcher] : watchers_) {
-    if (watcher.Sees(*shared) && watcher.filter.Wants(*shared)) Give(id, watcher, shared);
+    if (watcher.Sees(*shared) && watcher.filter.Wants(*shared)) Deliver(id, watcher, shared);
   }
 }
 
-void Events::Give(WatcherId id, Watcher& watcher, const std::shared_ptr<const Event>& event) {
+void Events::Emit(EventKind kind, const Session* who, const Share& share, std::string_view text) {
+  if (!watched()) return;
+  Event event = EventOf(kind, who, share.ns->uid());
+  HideProcess(&event);
+  event.ns = share.facts->ns;
+  event.name = share.facts->name;
+  event.share = share.facts->id;
+  event.generation = share.facts->generation;
+  event.bytes = share.size;
+  event.device = share.arena->device();
+  (kind == EventKind::kWithdraw ? event.reason : event.note) = text;
+  Emit(std::move(event));
+}
+
+void Events::EmitSession(EventKind kind, const Session& session) {
+  if (!watched()) return;
+  Event event = EventOf(kind, &session, session.peer.uid);
+  event.note = session.peer.client;
+  Emit(std::move(event));
+}
+
+void Events::EmitAllocate(const Session& session, const Arena& arena) {
+  if (!watched()) return;
+  Event event = EventOf(EventKind::kAllocate, &session, arena.ns()->uid());
+  HideProcess(&event);
+  event.ns = arena.ns()->name();
+  event.bytes = arena.footprint();
+  event.device = arena.device();
+  Emit(std::move(event));
+}
+
+void Events::EmitRelease(const Session& session, LeaseId lease) {
+  if (!watched()) return;
+  const auto found = session.leases.find(lease);
+  if (found != session.leases.end()) Emit(EventKind::kRelease, &session, *found->second, {});
+}
+
+void Events::Deliver(WatcherId id, Watcher& watcher, const std::shared_ptr<const Event>& event) {
   if (watcher.lost > 0 || watcher.queue.size() >= limits_.events_per_watcher) {
     ++watcher.lost;
     dropped_total_.fetch_add(1, std::memory_order_relaxed);

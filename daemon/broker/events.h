@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +21,10 @@
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
+
+class Arena;
+struct Session;
+struct Share;
 
 // Thread-safe. Its mutex is the innermost: taken with the broker's held, never the other way round.
 class Events {
@@ -32,7 +37,14 @@ class Events {
 
   // Whether there is anybody to be told. Who asks makes no event otherwise.
   bool watched() const { return watchers_open_.load(std::memory_order_relaxed) > 0; }
-  void Tell(Event event) AB_EXCLUDES(mutex_);
+  void Emit(Event event) AB_EXCLUDES(mutex_);
+  // Makes an event, if a watcher is there to read it. The broker's lock guards the sessions, shares and arenas. `who`:
+  // null for the broker's own doing. `text`: the cause of a withdrawal, else the note.
+  void Emit(EventKind kind, const Session* who, const Share& share, std::string_view text) AB_EXCLUDES(mutex_);
+  void EmitSession(EventKind kind, const Session& session) AB_EXCLUDES(mutex_);
+  void EmitAllocate(const Session& session, const Arena& arena) AB_EXCLUDES(mutex_);
+  // The lease is about to end. No event if the session has no such lease.
+  void EmitRelease(const Session& session, LeaseId lease) AB_EXCLUDES(mutex_);
 
   // Of this user's namespaces, and of these that users share. RESOURCE_EXHAUSTED: limits.watchers,
   // limits.watchers_per_uid.
@@ -67,7 +79,7 @@ class Events {
   };
   using Watchers = std::unordered_map<WatcherId, Watcher>;
 
-  void Give(WatcherId id, Watcher& watcher, const std::shared_ptr<const Event>& event) AB_REQUIRES(mutex_);
+  void Deliver(WatcherId id, Watcher& watcher, const std::shared_ptr<const Event>& event) AB_REQUIRES(mutex_);
   void Forget(Watchers::iterator watcher) AB_REQUIRES(mutex_);
 
   const Limits& limits_;

@@ -58,7 +58,7 @@ Holding::Page Holding::Drop(const Session& session) {
   return dropped;
 }
 
-void Holding::Enter(Share& share) {
+void Holding::Insert(Share& share) {
   if (catalogue == nullptr || share.entry.has_value() || share.withdrawn || !share.fence.done()) return;
   const ShareFacts& facts = *share.facts;
   share.entry = catalogue->Put({.name = facts.name,

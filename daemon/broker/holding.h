@@ -56,7 +56,7 @@ class Holding {
   Page Drop(const Session& session);
 
   // The share is found without a call from now on, if there is a catalogue and room in it.
-  void Enter(Share& share);
+  void Insert(Share& share);
   // No new hold is taken on it. Idempotent.
   void Retire(Share& share);
   // Its record may be written again. REQUIRES: retired, and not held.

@@ -18,10 +18,10 @@ RoadSide SideOf(ChannelRole role) { return role == ChannelRole::kSender ? RoadSi
 Result<ChannelRoad> Broker::State::PlanRoad(const Channel& channel) const {
   ChannelRoad planned{.channel = channel.id(), .ns = channel.ns()->name(), .road = nullptr};
   for (const Channel::Member& member : channel.members()) {
-    const Session* const session = FindSession(member.session);
+    const Session* const session = sessions.Find(member.session);
     if (session == nullptr) return NoRoad("an end is being closed");
     if (session->peer.door != Door::kLifeline) return NoRoad("an end is not at a lifeline");
-    AB_RETURN_IF_ERROR(CheckDescriptors(*session, kDescriptorsOfRoad));
+    AB_RETURN_IF_ERROR(accounts.CheckDescriptors(*session, kDescriptorsOfRoad));
     const bool sends = member.role == ChannelRole::kSender;
     (sends ? planned.sender : planned.receiver) = member.session;
     (sends ? planned.sending : planned.receiving) = member.end;
@@ -44,7 +44,7 @@ Result<UniqueFd> Broker::ExportRoad(SessionId session, ChannelEndId id, RoadPart
     uint64_t number = 0;
     {
       const MutexLock lock(state.mutex);
-      const Session* const found = state.FindSession(session);
+      const Session* const found = state.sessions.Find(session);
       if (found == nullptr) return NoSession();
       const auto end = found->ends.find(id);
       if (end == found->ends.end()) return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN");
@@ -81,20 +81,20 @@ Result<ChannelId> Broker::RoadMapped(SessionId session, ChannelEndId end) {
   if (of == nullptr) return NoRoad("it has ended");
   AB_RETURN_IF_ERROR(of->road->Seal(of->sending == end ? RoadSide::kSender : RoadSide::kReceiver));
   const MutexLock lock(state.mutex);
-  const auto channel = state.channels.find(of->channel);
-  if (channel == state.channels.end() || channel->second->road != of) return NoRoad("it has ended");
-  ChannelRoad& road = *channel->second->road;
+  Channel* const channel = state.channels.Find(of->channel);
+  if (channel == nullptr || channel->road != of) return NoRoad("it has ended");
+  ChannelRoad& road = *channel->road;
   if (road.open || !road.road->sealed()) return of->channel;
-  const Session* const receiver = state.FindSession(road.receiver);
+  const Session* const receiver = state.sessions.Find(road.receiver);
   AB_CHECK(receiver != nullptr);  // with it the road had ended
-  road.road->Open(receiver->ends.at(road.receiving).received + channel->second->queued());
+  road.road->Open(receiver->ends.at(road.receiving).received + channel->queued());
   road.open = true;
   return of->channel;
 }
 
 std::shared_ptr<const ChannelRoad> Broker::RoadOf(SessionId session, ChannelEndId end) const {
   const MutexLock lock(state_->mutex);
-  const Session* const found = state_->FindSession(session);
+  const Session* const found = state_->sessions.Find(session);
   if (found == nullptr) return nullptr;
   const auto open = found->ends.find(end);
   return open == found->ends.end() ? nullptr : open->second.channel->road;
@@ -103,10 +103,10 @@ std::shared_ptr<const ChannelRoad> Broker::RoadOf(SessionId session, ChannelEndI
 std::shared_ptr<const ChannelRoad> Broker::RoadIn(SessionId session, std::string_view ns,
                                                   std::string_view channel) const {
   const MutexLock lock(state_->mutex);
-  const Session* const found = state_->FindSession(session);
+  const Session* const found = state_->sessions.Find(session);
   if (found == nullptr) return nullptr;
-  const auto key = state_->KeyOf(*found, ns, Right::kWrite);
-  const Namespace* const owner = key.ok() ? state_->FindNamespace(*key) : nullptr;
+  const auto key = state_->rights.KeyOf(found->peer, ns, Right::kWrite);
+  const Namespace* const owner = key.ok() ? state_->namespaces.Find(*key) : nullptr;
   if (owner == nullptr) return nullptr;
   const auto known = owner->channels.find(channel);
   return known == owner->channels.end() ? nullptr : known->second->road;
@@ -121,10 +121,10 @@ std::vector<std::shared_ptr<const ChannelRoad>> Broker::RoadsOf(SessionId sessio
 void Broker::RoadEnded(const ChannelRoad& road, bool complete) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto found = state.channels.find(road.channel);
-  if (found == state.channels.end() || found->second->road.get() != &road) return;
-  if (!complete) found->second->MissSome();
-  const std::shared_ptr<ChannelRoad> its = std::exchange(found->second->road, nullptr);
+  Channel* const found = state.channels.Find(road.channel);
+  if (found == nullptr || found->road.get() != &road) return;
+  if (!complete) found->MissSome();
+  const std::shared_ptr<ChannelRoad> its = std::exchange(found->road, nullptr);
   state.roads.End(*its);
   if (!its->open) state.roads.Remove(*its);  // else its sender says when it waits for nothing more
 }

@@ -11,11 +11,12 @@
 
 #include "daemon/broker/account.h"
 #include "daemon/broker/arena.h"
-#include "daemon/broker/broker.h"
+#include "daemon/broker/calls.h"
 #include "daemon/broker/channel.h"
 #include "daemon/broker/holding.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/open_queue.h"
+#include "daemon/broker/peer.h"
 #include "daemon/broker/share.h"
 #include "daemon/broker/ticket.h"
 

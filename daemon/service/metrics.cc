@@ -272,7 +272,7 @@ std::string Metrics::Text() const {
   AddTickets(page, snapshot);
   AddDevices(page, broker_.Devices());
   AddFlows(page, snapshot.flows);
-  AddNamespaces(page, config_, broker_.Namespaces());
+  AddNamespaces(page, config_, broker_.NamespaceRows());
   AddTraffic(page, verbs_.traffic());
   AddTallies(page, verbs_.tallies());
   AddLog(page);

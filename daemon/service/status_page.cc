@@ -131,7 +131,7 @@ std::string StatusPage(const Config& config, const Broker& broker, const Verbs& 
   page += fmt::format("<h1>arraybridged <small>{}, up {}{}</small></h1>\n", ARRAYBRIDGE_VERSION,
                       Age(Clock::now() - verbs.started()), verbs.draining() ? ", draining" : "");
   page += Devices(broker.Devices());
-  page += Users(config, broker.Namespaces());
+  page += Users(config, broker.NamespaceRows());
   page += Counts(verbs.Stats());
   page += Requests(verbs.traffic().Rows());
   return page + "</body></html>\n";

@@ -133,13 +133,13 @@ Result<Answer<v1::InspectResponse>> Verbs::Inspect(const Caller& caller, const v
 void Verbs::CountRefusal(SessionId session, Verb verb, const Status& refusal) {
   CountRefusal();
   tallies_.CountRefusal(verb, refusal);
-  broker_.TellRefusal(session, NameOf(verb), refusal);
+  broker_.EmitRefusal(session, NameOf(verb), refusal);
 }
 
 void Verbs::CountRefusal(const Peer& peer, Verb verb, const Status& refusal) {
   CountRefusal();
   tallies_.CountRefusal(verb, refusal);
-  broker_.TellRefusal(peer, NameOf(verb), refusal);
+  broker_.EmitRefusal(peer, NameOf(verb), refusal);
 }
 
 }  // namespace arraybridge

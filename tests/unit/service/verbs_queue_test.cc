@@ -86,8 +86,8 @@ TEST_F(VerbsQueueTest, ItsNamespaceIsTheQueues) {
   DrainOwn(writer);
   EXPECT_EQ(writer.CodeOf(0), Code::kOk);
   EXPECT_EQ(writer.CodeOf(1), Code::kOk);
-  EXPECT_EQ(broker_->Namespaces().size(), 1u);
-  EXPECT_EQ(broker_->Namespaces().front().shares, 2u);
+  EXPECT_EQ(broker_->NamespaceRows().size(), 1u);
+  EXPECT_EQ(broker_->NamespaceRows().front().shares, 2u);
 }
 
 TEST_F(VerbsQueueTest, APublishThatMaySleepOrWaitNeedsAWaitedRequest) {

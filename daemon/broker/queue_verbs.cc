@@ -1,15 +1,9 @@
-// The Broker's part in session queues: which session has one, and in which of them something waits.
-#include <algorithm>
+// The Broker's verbs on session queues.
 #include <utility>
 
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
-namespace {
-
-Status NoQueue() { return NotFound("the session has no queue").Because("NO_QUEUE"); }
-
-}  // namespace
 
 Result<UniqueFd> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
   State& state = *state_;
@@ -20,56 +14,44 @@ Result<UniqueFd> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
   const std::shared_ptr<SessionQueue> queue = *std::move(made);
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.FindSession(session);
+    Session* const found = state.sessions.Find(session);
     if (found == nullptr) return NoSession();
     if (found->queue != nullptr) {
       return FailedPrecondition("session ", Number(session), " has a queue already").Because("QUEUE_TAKEN");
     }
     const uint64_t most = state.config.limits.session_queues_per_uid;
     if (found->account->queues >= most) return AtLimit("TOO_MANY_QUEUES", "session_queues_per_uid", most);
-    ++found->account->queues;
-    found->queue = queue;
     OpenQueue open{session, std::nullopt, std::string(name), queue};
-    if (const auto key = state.KeyOf(*found, name, Right::kWrite); key.ok()) open.owner = key->uid;
-    state.queues.push_back(std::move(open));
-    state.has_queues.store(true, std::memory_order_release);
+    if (const auto key = state.rights.KeyOf(found->peer, name, Right::kWrite); key.ok()) open.owner = key->uid;
+    state.sessions.AddQueue(*found, std::move(open));
   }
   return queue->ExportRequests();
 }
 
 Result<UniqueFd> Broker::ExportCompletions(SessionId session) const {
   const auto found = QueueOf(session);
-  return found ? found->queue->ExportCompletions() : NoQueue();
+  if (!found) return NotFound("the session has no queue").Because("NO_QUEUE");
+  return found->queue->ExportCompletions();
 }
 
-bool Broker::has_queues() const { return state_->has_queues.load(std::memory_order_acquire); }
+bool Broker::has_queues() const { return state_->flags.has_queues.load(std::memory_order_acquire); }
 
 std::optional<OpenQueue> Broker::QueueOf(SessionId session) const {
   const MutexLock lock(state_->mutex);
-  const auto found = std::ranges::find(state_->queues, session, &OpenQueue::session);
-  if (found == state_->queues.end()) return std::nullopt;
-  return *found;
+  return state_->sessions.FindQueue(session);
 }
 
 std::vector<OpenQueue> Broker::PendingQueues(SessionId session, std::optional<std::string_view> ns) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.FindSession(session);
+  const Session* const found = state.sessions.Find(session);
   std::vector<OpenQueue> pending;
   if (found == nullptr) return pending;
-  for (const OpenQueue& each : state.queues) {
+  for (const OpenQueue& each : state.sessions.queues()) {
     if (!each.owner || (ns && each.ns != NamespaceNameOf(*ns))) continue;
-    if (each.queue->HasRequest() && state.MayList(found->peer, {*each.owner, each.ns})) pending.push_back(each);
+    if (each.queue->HasRequest() && state.rights.MayList(found->peer, {*each.owner, each.ns})) pending.push_back(each);
   }
   return pending;
-}
-
-void Broker::State::DropQueue(Session& session) {
-  if (session.queue == nullptr) return;
-  --session.account->queues;
-  std::erase_if(queues, [&](const OpenQueue& each) { return each.session == session.id; });
-  has_queues.store(!queues.empty(), std::memory_order_release);
-  dropped.push_back(std::exchange(session.queue, nullptr));
 }
 
 }  // namespace arraybridge

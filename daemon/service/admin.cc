@@ -42,7 +42,7 @@ Status Admin::Check(const Peer& peer, Right right) const {
   return PermissionDenied("user ", peer.uid, " may look and change nothing").Because("READ_ONLY_ADMINISTRATOR");
 }
 
-Result<v1::ListResponse> Admin::List(const v1::ListRequest& request) { return verbs_.ListEverybodys(request); }
+Result<v1::ListResponse> Admin::List(const v1::ListRequest& request) { return verbs_.lists.ListEverybodys(request); }
 
 Result<v1::NamespaceQuota> Admin::GetQuota(const v1::GetQuotaRequest& request) {
   return ToMessage(request.of(), broker_.QuotaOf(Meant(request.of())));
@@ -51,12 +51,12 @@ Result<v1::NamespaceQuota> Admin::GetQuota(const v1::GetQuotaRequest& request) {
 Result<v1::NamespaceQuota> Admin::SetQuota(const v1::SetQuotaRequest& request) {
   const auto bytes = request.has_bytes() ? std::optional<uint64_t>(request.bytes()) : std::nullopt;
   auto quota = ToMessage(request.of(), broker_.SetQuota(Meant(request.of()), bytes));
-  if (quota.ok()) verbs_.LimitsChanged();
+  if (quota.ok()) verbs_.reclaimer().sweeper().Soon();
   return quota;
 }
 
 Result<v1::EndSessionResponse> Admin::EndSession(const v1::EndSessionRequest& request) {
-  AB_RETURN_IF_ERROR(verbs_.CutSession(SessionId{request.session()}, "an administrator ended it"));
+  AB_RETURN_IF_ERROR(verbs_.sessions.CutSession(SessionId{request.session()}, "an administrator ended it"));
   return v1::EndSessionResponse();
 }
 
@@ -64,7 +64,7 @@ Result<v1::AdminWithdrawResponse> Admin::Withdraw(const v1::AdminWithdrawRequest
   const std::vector<ShareKey> shares = FromMessage(request.shares());
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
   const auto withdrawn = broker_.Withdraw(Meant(request.of()), shares);
-  verbs_.LimitsChanged();  // also when one name was missing: the others are gone
+  verbs_.reclaimer().sweeper().Soon();  // also when one name was missing: the others are gone
   if (!withdrawn.ok()) return withdrawn.status();
   v1::AdminWithdrawResponse response;
   response.set_withdrawn(*withdrawn);
@@ -84,7 +84,7 @@ void Admin::Shutdown(const v1::ShutdownRequest& request, const Reply<v1::Shutdow
 void Admin::Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply) {
   std::optional<Device> only;
   if (request.has_device()) only = FromMessage(request.device());
-  verbs_.Trim(std::move(only), [reply](const Result<uint64_t>& freed_bytes) {
+  verbs_.reclaimer().Trim(std::move(only), [reply](const Result<uint64_t>& freed_bytes) {
     if (!freed_bytes.ok()) return reply(freed_bytes.status());
     v1::TrimResponse response;
     response.set_freed_bytes(*freed_bytes);

@@ -266,15 +266,15 @@ std::string Metrics::Text() const {
               1);
   page.Only("arraybridge_ready", "gauge", "1 while the doors are open, 0 while draining.", verbs_.draining() ? 0 : 1);
   const Snapshot snapshot = broker_.TakeSnapshot();
-  AddCounters(page, verbs_.Stats(snapshot));
+  AddCounters(page, verbs_.lists.Stats(snapshot));
   page.Only("arraybridge_withdrawals_total", "counter", "Names ever taken away, by whomever or by time.",
             snapshot.withdrawals_total);
   AddTickets(page, snapshot);
   AddDevices(page, broker_.Devices());
   AddFlows(page, snapshot.flows);
   AddNamespaces(page, config_, broker_.NamespaceRows());
-  AddTraffic(page, verbs_.traffic());
-  AddTallies(page, verbs_.tallies());
+  AddTraffic(page, verbs_.counts().traffic);
+  AddTallies(page, verbs_.counts().tallies);
   AddLog(page);
   page.Only("arraybridge_watchdog_pings_total", "counter", "Times the service manager was told that the daemon works.",
             watchdog_pings_.load());
@@ -285,7 +285,7 @@ std::string Metrics::Text() const {
   page.Sample("result=\"refused\"", reloads_refused_.load());
   page.Only("arraybridge_config_last_reload_success_timestamp_seconds", "gauge",
             "When the configuration that holds was read.", last_reload_.load());
-  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.started());
+  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.lists.started());
   const double started = NowSeconds() - up.count();
   page.Only("arraybridge_start_time_seconds", "gauge", "When it began to serve, in seconds since 1970.", started);
   AddProcess(page, started);

@@ -3,9 +3,10 @@
 // ends it; so does a receiver that asks.
 #include <utility>
 
+#include "daemon/service/channel_turns.h"
+#include "daemon/service/channel_verbs.h"
 #include "daemon/service/message_limits.h"
 #include "daemon/service/share_wire.h"
-#include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -26,10 +27,10 @@ Result<PublishAsked> AskedBy(const ChannelRoad& of, const road::Message& entry) 
 
 }  // namespace
 
-bool Verbs::IsOnRoad(const Status& refusal) { return refusal.reason() == "CHANNEL_ON_ROAD"; }
+bool ChannelVerbs::IsOnRoad(const Status& refusal) { return refusal.reason() == "CHANNEL_ON_ROAD"; }
 
 // What was sent is published even if the broker drains: it was sent before.
-bool Verbs::Enter(const ChannelRoad& of, const road::Message& entry) {
+bool ChannelVerbs::Enter(const ChannelRoad& of, const road::Message& entry) {
   const auto asked = AskedBy(of, entry);
   if (!asked.ok()) return false;
   const Clock::time_point begun = Clock::now();
@@ -39,24 +40,24 @@ bool Verbs::Enter(const ChannelRoad& of, const road::Message& entry) {
     call.from_road = true;
     return broker_.Publish(of.sender, std::move(call));
   }();
-  traffic_.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
-                 Clock::now() - begun);
+  counts_.traffic.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
+                        Clock::now() - begun);
   if (published.ok()) return true;
-  CountRefusal();
+  counts_.CountRefusal();
   const RangeOfArena range{ArenaId{entry.arena}, entry.offset, entry.size};
   broker_.KeepReturned(of.sender, {&range, 1});
   return false;
 }
 
-void Verbs::EndRoad(const std::shared_ptr<const ChannelRoad>& of) {
+void ChannelVerbs::EndRoad(const std::shared_ptr<const ChannelRoad>& of) {
   if (of == nullptr) return;
   of->road->Revoke([&](const road::Message& entry) { return Enter(*of, entry); },
                    [&](bool complete) { broker_.RoadEnded(*of, complete); });
-  ServeChannel(of->channel);
+  ServeChannel(line_, of->channel);
 }
 
 // Until it is refused no more: another thread may be ending it, or the ends have made another one meanwhile.
-Result<PublishedShare> Verbs::PublishInto(const Caller& caller, const PublishCall& call) {
+Result<PublishedShare> ChannelVerbs::PublishInto(const Caller& caller, const PublishCall& call) {
   while (true) {
     auto published = broker_.Publish(caller.session, call);
     if (published.ok() || !IsOnRoad(published.status())) return published;
@@ -64,10 +65,10 @@ Result<PublishedShare> Verbs::PublishInto(const Caller& caller, const PublishCal
   }
 }
 
-Result<Answer<v1::MappedResponse>> Verbs::RoadMapped(const Caller& caller, ChannelEndId end) {
+Result<Answer<v1::MappedResponse>> ChannelVerbs::RoadMapped(const Caller& caller, ChannelEndId end) {
   const auto channel = broker_.RoadMapped(caller.session, end);
   if (!channel.ok()) return channel.status();
-  ServeChannel(*channel);  // who waits to receive looks at the road from now on
+  ServeChannel(line_, *channel);  // who waits to receive looks at the road from now on
   return Answer<v1::MappedResponse>{};
 }
 

@@ -1,25 +1,21 @@
-// The verbs of channels. A channel has two queues of those who wait, its senders' and its receivers', each first come
-// first served; whatever changes the channel serves both, until nobody is left whose turn it is.
+#include "daemon/service/channel_verbs.h"
+
 #include <utility>
 
+#include "daemon/service/channel_turns.h"
 #include "daemon/service/message_limits.h"
 #include "daemon/service/share_wire.h"
-#include "daemon/service/verbs.h"
 
 namespace arraybridge {
 namespace {
 
-uint64_t QueueOf(ChannelId channel, ChannelRole role) {
-  return 2 * Number(channel) + (role == ChannelRole::kReceiver ? 1 : 0);
-}
-
 bool IsFull(const Status& refusal) { return refusal.reason() == "CHANNEL_FULL"; }
 bool IsEmpty(const Status& refusal) { return refusal.reason() == "CHANNEL_EMPTY"; }
 
-// Until it was its own turn once.
+// Until it was the request's own turn once.
 Status OthersWait() { return ResourceExhausted("others wait to send into the channel").Because("CHANNEL_FULL"); }
 
-// What the broker refuses now and may grant later, once nobody waits any more.
+// The final answer where the broker refuses now what it may grant later.
 Status InTime(const Status& refusal) {
   if (!IsFull(refusal) && !IsEmpty(refusal)) return refusal;
   return DeadlineExceeded(refusal.message()).Because(refusal.reason());
@@ -27,9 +23,9 @@ Status InTime(const Status& refusal) {
 
 }  // namespace
 
-Result<Answer<v1::OpenChannelResponse>> Verbs::OpenChannel(const Caller& caller,
-                                                           const v1::OpenChannelRequest& request) {
-  AB_RETURN_IF_ERROR(CheckNotDraining());
+Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& caller,
+                                                                  const v1::OpenChannelRequest& request) {
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckOpenChannel(config_.limits, request));
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
   const OpenChannelCall call{request.namespace_(), request.name(), role, request.capacity()};
@@ -39,15 +35,15 @@ Result<Answer<v1::OpenChannelResponse>> Verbs::OpenChannel(const Caller& caller,
     opened = broker_.OpenChannel(caller.session, call);
   }
   if (!opened.ok()) return opened.status();
-  ServeChannel(opened->channel);  // it may have more room now
+  ServeChannel(line_, opened->channel);  // it may have more room now
   Answer<v1::OpenChannelResponse> answer;
   answer.message.set_channel(Number(opened->end));
   answer.message.set_capacity(opened->capacity);
   return answer;
 }
 
-Result<Answer<v1::CloseChannelResponse>> Verbs::CloseChannel(const Caller& caller,
-                                                             const v1::CloseChannelRequest& request) {
+Result<Answer<v1::CloseChannelResponse>> ChannelVerbs::CloseChannel(const Caller& caller,
+                                                                    const v1::CloseChannelRequest& request) {
   const ChannelEndId end{request.channel()};
   auto closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
   while (!closed.ok() && IsOnRoad(closed.status())) {
@@ -55,14 +51,14 @@ Result<Answer<v1::CloseChannelResponse>> Verbs::CloseChannel(const Caller& calle
     closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
   }
   if (!closed.ok()) return closed.status();
-  ServeChannel(*closed);
-  Reclaim();
+  ServeChannel(line_, *closed);
+  reclaimer_.Reclaim();
   return Answer<v1::CloseChannelResponse>{};
 }
 
-WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply) {
+WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply) {
   const auto check = [&]() -> Result<ChannelId> {
-    AB_RETURN_IF_ERROR(CheckNotDraining());
+    AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
     AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
     AB_RETURN_IF_ERROR(CheckSend(asked));
     return broker_.ChannelOf(caller.session, ChannelEndId{asked.channel}, ChannelRole::kSender);
@@ -82,8 +78,8 @@ WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Repl
   const auto attempt = [this, caller, wait, channel = *channel]() -> Result<Answer<v1::PublishResponse>> {
     auto published = PublishInto(caller, wait->call);
     if (!published.ok()) return published.status();
-    ServeChannel(channel);
-    return Told(caller, *std::move(published));
+    ServeChannel(line_, channel);
+    return handover_.AnswerOf(caller, *std::move(published));
   };
   const uint64_t queue = QueueOf(*channel, ChannelRole::kSender);
   if (!line_.waits_in(queue)) {
@@ -94,12 +90,12 @@ WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Repl
     }
     wait->full = sent.status();
   }
-  auto waits = WaiterOf(caller, asked.bytes.size());
+  auto waits = admission_.WaiterOf(caller, asked.bytes.size());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
   Waiter waiter = *std::move(waits);
-  waiter.deadline = DeadlineOf(asked.timeout_ms);
+  waiter.deadline = admission_.DeadlineOf(asked.timeout_ms);
   waiter.retry = [this, caller, wait](bool) -> Deliver {
-    if (draining()) return nullptr;
+    if (admission_.draining()) return nullptr;
     auto published = PublishInto(caller, wait->call);
     if (!published.ok() && IsFull(published.status())) {
       wait->full = published.status();
@@ -108,21 +104,22 @@ WaiterId Verbs::Send(const Caller& caller, const PublishAsked& asked, const Repl
     const auto result = std::make_shared<Result<PublishedShare>>(std::move(published));
     return [this, caller, wait, result] {
       if (!result->ok()) return wait->reply(result->status());
-      wait->reply(Told(caller, std::move(**result)));
+      wait->reply(handover_.AnswerOf(caller, std::move(**result)));
     };
   };
   waiter.expire = [this, wait] {
-    const Status draining = CheckNotDraining();
+    const Status draining = admission_.CheckNotDraining();
     wait->reply(draining.ok() ? InTime(wait->full) : draining);
   };
   const auto place = line_.WaitInQueue(queue, std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
-  ServeChannel(*channel);
+  ServeChannel(line_, *channel);
   return *place;
 }
 
-Result<PassedFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveRequest& request, std::string* response) {
-  AB_RETURN_IF_ERROR(CheckNotDraining());
+Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::ReceiveRequest& request,
+                                          std::string* response) {
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   if (!caller.hears) return InvalidArgument("who receives wants an answer");
   const ChannelEndId end{request.channel()};
   const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
@@ -135,63 +132,55 @@ Result<PassedFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveReq
   }
   auto received = broker_.Receive(caller.session, end, caller.door == Door::kLifeline);
   if (!received.ok()) return waits ? received.status() : InTime(received.status());
-  ServeChannel(*channel);
-  return Told(caller, *std::move(received), response);
+  ServeChannel(line_, *channel);
+  return handover_.EncodeLeases(caller, *std::move(received), response);
 }
 
-bool Verbs::MayArrive(const Status& refusal) { return refusal.code() == Code::kNotFound && IsEmpty(refusal); }
+bool ChannelVerbs::MayArrive(const Status& refusal) { return refusal.code() == Code::kNotFound && IsEmpty(refusal); }
 
-Result<Answer<v1::AcquireResponse>> Verbs::ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request) {
+Result<Answer<v1::AcquireResponse>> ChannelVerbs::ReceiveMessage(const Caller& caller,
+                                                                 const v1::ReceiveRequest& request) {
   auto received = broker_.Receive(caller.session, ChannelEndId{request.channel()}, caller.door == Door::kLifeline);
   if (!received.ok()) return received.status();
   std::string bytes;
-  auto descriptor = Told(caller, *std::move(received), &bytes);
+  auto descriptor = handover_.EncodeLeases(caller, *std::move(received), &bytes);
   if (!descriptor.ok()) return descriptor.status();
-  return ReadAgain(caller, bytes, *std::move(descriptor));
+  return handover_.DecodeLeases(caller, bytes, *std::move(descriptor));
 }
 
-WaiterId Verbs::Receive(const Caller& caller, const v1::ReceiveRequest& request,
-                        const Reply<v1::AcquireResponse>& reply) {
+WaiterId ChannelVerbs::Receive(const Caller& caller, const v1::ReceiveRequest& request,
+                               const Reply<v1::AcquireResponse>& reply) {
   std::string bytes;
-  auto received = ReceiveAtOnce(caller, request, &bytes);
-  if (received.ok()) return reply(ReadAgain(caller, bytes, *std::move(received))), WaiterId{};
+  auto received = TryReceive(caller, request, &bytes);
+  if (received.ok()) return reply(handover_.DecodeLeases(caller, bytes, *std::move(received))), WaiterId{};
   if (!MayArrive(received.status())) return reply(received.status()), WaiterId{};
   return ReceiveLater(caller, request, reply);
 }
 
-WaiterId Verbs::ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
-                             const Reply<v1::AcquireResponse>& reply) {
+WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
+                                    const Reply<v1::AcquireResponse>& reply) {
   const auto channel = broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kReceiver);
   if (!channel.ok()) return reply(channel.status()), WaiterId{};
-  auto waits = WaiterOf(caller, request.ByteSizeLong());
+  auto waits = admission_.WaiterOf(caller, request.ByteSizeLong());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
   Waiter waiter = *std::move(waits);
-  waiter.deadline = DeadlineOf(request.timeout_ms());
+  waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, request, reply](bool) -> Deliver {
-    if (draining()) return nullptr;
+    if (admission_.draining()) return nullptr;
     auto received = ReceiveMessage(caller, request);
     if (!received.ok() && IsEmpty(received.status())) return nullptr;
     const auto result = std::make_shared<Result<Answer<v1::AcquireResponse>>>(std::move(received));
     return [reply, result] { reply(std::move(*result)); };
   };
   waiter.expire = [this, reply] {
-    const Status draining = CheckNotDraining();
+    const Status draining = admission_.CheckNotDraining();
     reply(draining.ok() ? DeadlineExceeded("nothing was sent into the channel in time").Because("CHANNEL_EMPTY")
                         : draining);
   };
   const auto place = line_.WaitInQueue(QueueOf(*channel, ChannelRole::kReceiver), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
-  ServeChannel(*channel);
+  ServeChannel(line_, *channel);
   return *place;
-}
-
-// What a receiver takes makes room for a sender, and what that one sends is there for a receiver: in turn, and not one
-// out of the other, which would go as deep as there are waiters.
-void Verbs::ServeChannel(ChannelId channel) {
-  for (bool more = true; more && line_.waits_in_queues();) {
-    more = line_.ServeQueue(QueueOf(channel, ChannelRole::kReceiver));
-    more |= line_.ServeQueue(QueueOf(channel, ChannelRole::kSender));
-  }
 }
 
 }  // namespace arraybridge

@@ -1,19 +1,18 @@
-// Watching and inspecting. A watcher asks for what has come and waits if nothing has: it never gets more than it takes,
-// and its answers are none in front of which others wait. At the gRPC door the stream asks, each time the client has
-// taken what was written before.
+#include "daemon/service/watch_verbs.h"
+
 #include <pthread.h>
 
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "daemon/service/message_limits.h"
 #include "daemon/service/messages.h"
-#include "daemon/service/verbs.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr uint64_t kWatchQueues = 1ull << 63;  // channels have the small numbers
-constexpr size_t kOfferOverhead = 64;          // of one row in a message, beside its texts
 
 uint64_t QueueOf(WatcherId watcher) { return kWatchQueues | Number(watcher); }
 
@@ -33,7 +32,15 @@ v1::WatchResponse Opened(WatcherId watcher) {
 
 }  // namespace
 
-Result<v1::WatchResponse> Verbs::TakeEvents(const Caller& caller, WatcherId watcher) {
+WatchVerbs::WatchVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line)
+    : config_(config), broker_(broker), admission_(admission), line_(line), news_([this] { SpreadNews(); }) {}
+
+void WatchVerbs::Stop() {
+  broker_.events().Stop();
+  news_.join();
+}
+
+Result<v1::WatchResponse> WatchVerbs::TakeEvents(const Caller& caller, WatcherId watcher) {
   const auto taken = broker_.events().Take(caller.session, watcher, AnswerBytesMax(config_.limits));
   if (!taken.ok()) return taken.status();
   v1::WatchResponse answer = Opened(watcher);
@@ -41,7 +48,7 @@ Result<v1::WatchResponse> Verbs::TakeEvents(const Caller& caller, WatcherId watc
   return answer;
 }
 
-Result<v1::WatchResponse> Verbs::OpenOrClose(const Caller& caller, const v1::WatchRequest& request) {
+Result<v1::WatchResponse> WatchVerbs::OpenOrClose(const Caller& caller, const v1::WatchRequest& request) {
   const WatcherId watcher{request.watch()};
   if (request.close()) {
     if (CloseWatch(caller, watcher)) return Opened(watcher);
@@ -52,33 +59,33 @@ Result<v1::WatchResponse> Verbs::OpenOrClose(const Caller& caller, const v1::Wat
   return Opened(*opened);
 }
 
-// Who waits on it hears that it is closed.
-bool Verbs::CloseWatch(const Caller& caller, WatcherId watcher) {
+bool WatchVerbs::CloseWatch(const Caller& caller, WatcherId watcher) {
   if (!broker_.events().Close(caller.session, watcher)) return false;
   line_.ServeQueue(QueueOf(watcher));
   return true;
 }
 
-WaiterId Verbs::Watch(const Caller& caller, const v1::WatchRequest& request, const Reply<v1::WatchResponse>& reply) {
+WaiterId WatchVerbs::Watch(const Caller& caller, const v1::WatchRequest& request,
+                           const Reply<v1::WatchResponse>& reply) {
   const auto answered = [&](Result<v1::WatchResponse> message) {
     if (!message.ok()) return reply(message.status()), WaiterId{};
     return reply(Answer<v1::WatchResponse>{*std::move(message), {}}), WaiterId{};
   };
   if (!caller.hears && !request.close()) return answered(InvalidArgument("who watches wants an answer"));
-  if (const Status draining = CheckNotDraining(); !draining.ok()) return answered(draining);
+  if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return answered(draining);
   if (const Status wrong = CheckWatch(config_.limits, request); !wrong.ok()) return answered(wrong);
   if (request.watch() == 0 || request.close()) return answered(OpenOrClose(caller, request));
   const WatcherId watcher{request.watch()};
   auto taken = TakeEvents(caller, watcher);
   if (!taken.ok() || taken->events_size() > 0 || request.timeout_ms() == 0) return answered(std::move(taken));
 
-  auto waits = WaiterOf(caller, request.ByteSizeLong());
+  auto waits = admission_.WaiterOf(caller, request.ByteSizeLong());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
   Waiter waiter = *std::move(waits);
   // A stream's wait ends with the client's call.
-  if (caller.door == Door::kLifeline) waiter.deadline = DeadlineOf(request.timeout_ms());
+  if (caller.door == Door::kLifeline) waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, watcher, reply](bool) -> Deliver {
-    if (draining()) return nullptr;
+    if (admission_.draining()) return nullptr;
     auto events = TakeEvents(caller, watcher);
     if (events.ok() && events->events_size() == 0) return nullptr;
     if (!events.ok()) return [reply, why = std::make_shared<Status>(events.status())] { reply(std::move(*why)); };
@@ -87,7 +94,7 @@ WaiterId Verbs::Watch(const Caller& caller, const v1::WatchRequest& request, con
     return [reply, answer] { reply(std::move(*answer)); };
   };
   waiter.expire = [this, watcher, reply] {
-    if (const Status draining = CheckNotDraining(); !draining.ok()) return reply(draining);
+    if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return reply(draining);
     reply(Answer<v1::WatchResponse>{Opened(watcher), {}});
   };
   const auto place = line_.WaitInQueue(QueueOf(watcher), std::move(waiter));
@@ -95,51 +102,14 @@ WaiterId Verbs::Watch(const Caller& caller, const v1::WatchRequest& request, con
   return *place;
 }
 
-// The one thread that waits for what happens: whoever makes it happen only leaves word.
-void Verbs::SpreadNews() {
+// The thread that waits for events; the thread that causes one only queues it.
+void WatchVerbs::SpreadNews() {
   ::pthread_setname_np(::pthread_self(), "ab-events");
   for (;;) {
     const std::vector<WatcherId> news = broker_.events().WaitForNews();
     if (news.empty()) return;
     for (const WatcherId watcher : news) line_.ServeQueue(QueueOf(watcher));
   }
-}
-
-Result<Answer<v1::InspectResponse>> Verbs::Inspect(const Caller& caller, const v1::InspectRequest& request) {
-  if (!caller.hears) return Answer<v1::InspectResponse>{};
-  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  const ShareKey share = FromMessage(request.share());
-  AB_RETURN_IF_ERROR(CheckShares(config_.limits, {&share, 1}));
-  ServeQueued(caller.session, request.namespace_());
-  const auto inspected = broker_.Inspect(caller.session, request.namespace_(), share);
-  if (!inspected.ok()) return inspected.status();
-  Answer<v1::InspectResponse> answer;
-  v1::InspectResponse& message = answer.message;
-  Fill(&message, *inspected);
-  size_t bytes = message.ByteSizeLong() + kOfferOverhead;
-  for (const OfferRow& row : inspected->offers) {
-    v1::Offer offer;
-    Fill(&offer, row);
-    bytes += offer.ByteSizeLong() + kOfferOverhead;
-    if (bytes > AnswerBytesMax(config_.limits)) {
-      message.set_offers_left_out(message.offers_left_out() + 1);
-    } else {
-      *message.add_offers() = std::move(offer);
-    }
-  }
-  return answer;
-}
-
-void Verbs::CountRefusal(SessionId session, Verb verb, const Status& refusal) {
-  CountRefusal();
-  tallies_.CountRefusal(verb, refusal);
-  broker_.EmitRefusal(session, NameOf(verb), refusal);
-}
-
-void Verbs::CountRefusal(const Peer& peer, Verb verb, const Status& refusal) {
-  CountRefusal();
-  tallies_.CountRefusal(verb, refusal);
-  broker_.EmitRefusal(peer, NameOf(verb), refusal);
 }
 
 }  // namespace arraybridge

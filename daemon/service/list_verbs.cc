@@ -1,11 +1,11 @@
-// The verbs that only tell: of the broker itself, of what it has, and how much it does.
+#include "daemon/service/list_verbs.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "daemon/service/message_limits.h"
 #include "daemon/service/messages.h"
-#include "daemon/service/verbs.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -13,10 +13,11 @@ namespace {
 
 constexpr size_t kPageTokenBytes = 512;
 constexpr uint32_t kPageRowsMax = 512;
+constexpr size_t kOfferOverhead = 64;  // of one row in a message, beside its texts
 
 }  // namespace
 
-v1::GetServerInfoResponse Verbs::GetServerInfo() const {
+v1::GetServerInfoResponse ListVerbs::GetServerInfo() const {
   v1::GetServerInfoResponse info;
   info.set_version(ARRAYBRIDGE_VERSION);
   const Token& broker_id = broker_.broker_id();
@@ -31,45 +32,46 @@ v1::GetServerInfoResponse Verbs::GetServerInfo() const {
   for (const DeviceFacts& device : broker_.Devices()) Fill(info.add_devices(), device);
   info.add_capabilities("tickets");
   if (config_.cuda_events) info.add_capabilities("events");
-  info.set_draining(draining());
+  info.set_draining(admission_.draining());
   info.set_pid_namespace(here_.pid_namespace);
   info.set_no_gpu(no_gpu_.why);
   if (!no_gpu_.why.empty()) info.set_no_gpu_cause(static_cast<v1::RefusalCause>(no_gpu_.cause));
   return info;
 }
 
-Result<Answer<v1::GetStatsResponse>> Verbs::GetStats(const Caller& caller, const v1::GetStatsRequest&) {
+Result<Answer<v1::GetStatsResponse>> ListVerbs::GetStats(const Caller& caller, const v1::GetStatsRequest&) {
   if (!caller.hears) return Answer<v1::GetStatsResponse>{};
   return Answer<v1::GetStatsResponse>{Stats(), {}};
 }
 
-v1::GetStatsResponse Verbs::Stats(const Snapshot& snapshot) const {
+v1::GetStatsResponse ListVerbs::Stats(const Snapshot& snapshot) const {
   v1::GetStatsResponse stats;
   Fill(&stats, snapshot);
   stats.set_waiting(line_.waiting());
   for (const DeviceFacts& device : broker_.Devices()) Fill(stats.add_devices(), device);
-  stats.set_refusals_total(refusals_.load(std::memory_order_relaxed));
-  stats.set_sessions_cut_total(cuts_.load(std::memory_order_relaxed));
+  stats.set_refusals_total(counts_.refusals());
+  stats.set_sessions_cut_total(counts_.cuts());
   return stats;
 }
 
-Result<Answer<v1::ListResponse>> Verbs::List(const Caller& caller, const v1::ListRequest& request) {
+Result<Answer<v1::ListResponse>> ListVerbs::List(const Caller& caller, const v1::ListRequest& request) {
   if (!caller.hears) return Answer<v1::ListResponse>{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
-  ServeQueued(caller.session,
-              request.namespace_().empty() ? std::nullopt : std::optional<std::string_view>(request.namespace_()));
-  auto listed = Listed(caller.session, false, request);
+  publishes_.ServeQueued(caller.session, request.namespace_().empty()
+                                             ? std::nullopt
+                                             : std::optional<std::string_view>(request.namespace_()));
+  auto listed = ListPage(caller.session, false, request);
   if (!listed.ok()) return listed.status();
   return Answer<v1::ListResponse>{*std::move(listed), {}};
 }
 
-Result<v1::ListResponse> Verbs::ListEverybodys(const v1::ListRequest& request) {
+Result<v1::ListResponse> ListVerbs::ListEverybodys(const v1::ListRequest& request) {
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
-  return Listed(SessionId{}, true, request);
+  return ListPage(SessionId{}, true, request);
 }
 
 // A page has as many rows as fit into one answer: the broker adds their bytes up, and only those become messages.
-Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const v1::ListRequest& request) {
+Result<v1::ListResponse> ListVerbs::ListPage(SessionId session, bool everybody, const v1::ListRequest& request) {
   ListFilter filter;
   filter.everybody = everybody;
   filter.ns = request.namespace_();
@@ -108,6 +110,31 @@ Result<v1::ListResponse> Verbs::Listed(SessionId session, bool everybody, const 
   }
   AB_RETURN_IF_ERROR(filled);
   return list;
+}
+
+Result<Answer<v1::InspectResponse>> ListVerbs::Inspect(const Caller& caller, const v1::InspectRequest& request) {
+  if (!caller.hears) return Answer<v1::InspectResponse>{};
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
+  const ShareKey share = FromMessage(request.share());
+  AB_RETURN_IF_ERROR(CheckShares(config_.limits, {&share, 1}));
+  publishes_.ServeQueued(caller.session, request.namespace_());
+  const auto inspected = broker_.Inspect(caller.session, request.namespace_(), share);
+  if (!inspected.ok()) return inspected.status();
+  Answer<v1::InspectResponse> answer;
+  v1::InspectResponse& message = answer.message;
+  Fill(&message, *inspected);
+  size_t bytes = message.ByteSizeLong() + kOfferOverhead;
+  for (const OfferRow& row : inspected->offers) {
+    v1::Offer offer;
+    Fill(&offer, row);
+    bytes += offer.ByteSizeLong() + kOfferOverhead;
+    if (bytes > AnswerBytesMax(config_.limits)) {
+      message.set_offers_left_out(message.offers_left_out() + 1);
+    } else {
+      *message.add_offers() = std::move(offer);
+    }
+  }
+  return answer;
 }
 
 }  // namespace arraybridge

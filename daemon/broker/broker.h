@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "daemon/broker/calls.h"
-#include "daemon/broker/channel_road.h"
-#include "daemon/broker/events.h"
+#include "daemon/broker/channels/channel_road.h"
+#include "daemon/broker/events/events.h"
 #include "daemon/broker/ids.h"
-#include "daemon/broker/peer.h"
+#include "daemon/broker/sessions/peer.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/memory_backend.h"

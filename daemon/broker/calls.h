@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/broker/channel.h"
-#include "daemon/broker/history.h"
+#include "daemon/broker/channels/channel.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/shares/history.h"
 #include "daemon/broker/snapshot.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "daemon/broker/channel_road.h"
+#include "daemon/broker/channels/channel_road.h"
 #include "daemon/broker/state.h"
 
 namespace arraybridge {

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "daemon/broker/arena_sweep.h"
+#include "daemon/broker/arenas/arena_sweep.h"
 #include "daemon/broker/state.h"
 
 namespace arraybridge {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "daemon/broker/channel.h"
+#include "daemon/broker/channels/channel.h"
 #include "daemon/broker/ids.h"
 #include "daemon/service/waiting_line.h"
 

@@ -10,7 +10,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
-#include "daemon/broker/open_queue.h"
+#include "daemon/broker/sessions/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/service/admission.h"
 #include "daemon/service/caller.h"

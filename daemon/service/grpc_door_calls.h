@@ -12,7 +12,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/status_grpc.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {

@@ -8,7 +8,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/grpc_door_calls.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {

@@ -23,7 +23,7 @@
 #include "daemon/service/lifeline.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/log_throttle.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/spin_backoff.h"
 

@@ -10,8 +10,8 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/service/heap_trimmer.h"
-#include "daemon/service/session_cuts.h"
 #include "daemon/service/sweeper.h"
+#include "daemon/service/verbs/session_cuts.h"
 #include "daemon/service/waiting_line.h"
 #include "daemon/service/worker.h"
 #include "proto/boundary/result.h"

@@ -19,7 +19,7 @@
 #include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/session_queue.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/road_layout.h"
 #include "tests/fuzz/input.h"

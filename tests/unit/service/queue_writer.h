@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "tests/unit/memory/queue_client.h"
 
 namespace arraybridge {

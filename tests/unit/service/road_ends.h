@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/road_layout.h"
 
 namespace arraybridge {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "daemon/memory/host_backend.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "tests/unit/broker/fake_backend.h"
 #include "tests/unit/service/asked.h"
 

@@ -1,10 +1,10 @@
-#include "daemon/service/channel_verbs.h"
+#include "daemon/service/verbs/channel_verbs.h"
 
 #include <utility>
 
-#include "daemon/service/channel_turns.h"
 #include "daemon/service/message_limits.h"
 #include "daemon/service/share_wire.h"
+#include "daemon/service/verbs/channel_turns.h"
 
 namespace arraybridge {
 namespace {

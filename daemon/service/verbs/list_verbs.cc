@@ -1,4 +1,4 @@
-#include "daemon/service/list_verbs.h"
+#include "daemon/service/verbs/list_verbs.h"
 
 #include <algorithm>
 #include <optional>

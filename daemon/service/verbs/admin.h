@@ -8,7 +8,7 @@
 #include "arraybridge/v1/admin.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 

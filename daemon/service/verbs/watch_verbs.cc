@@ -1,4 +1,4 @@
-#include "daemon/service/watch_verbs.h"
+#include "daemon/service/verbs/watch_verbs.h"
 
 #include <pthread.h>
 

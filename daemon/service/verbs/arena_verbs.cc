@@ -1,4 +1,4 @@
-#include "daemon/service/arena_verbs.h"
+#include "daemon/service/verbs/arena_verbs.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "daemon/service/share_verbs.h"
+#include "daemon/service/verbs/share_verbs.h"
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/caller.h"
+#include "daemon/service/verbs/caller.h"
 #include "daemon/service/waiting_line.h"
 #include "proto/boundary/result.h"
 

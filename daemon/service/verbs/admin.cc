@@ -1,4 +1,4 @@
-#include "daemon/service/admin.h"
+#include "daemon/service/verbs/admin.h"
 
 #include <utility>
 

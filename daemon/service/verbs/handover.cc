@@ -1,12 +1,12 @@
-#include "daemon/service/handover.h"
+#include "daemon/service/verbs/handover.h"
 
 #include <utility>
 #include <vector>
 
-#include "daemon/service/channel_turns.h"
 #include "daemon/service/message_limits.h"
 #include "daemon/service/messages.h"
 #include "daemon/service/share_wire.h"
+#include "daemon/service/verbs/channel_turns.h"
 
 namespace arraybridge {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/service/publish_verbs.h"
+#include "daemon/service/verbs/publish_verbs.h"
 
 #include <chrono>
 #include <memory>

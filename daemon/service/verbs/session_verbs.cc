@@ -1,9 +1,9 @@
-#include "daemon/service/session_verbs.h"
+#include "daemon/service/verbs/session_verbs.h"
 
 #include <utility>
 
-#include "daemon/service/channel_turns.h"
 #include "daemon/service/message_limits.h"
+#include "daemon/service/verbs/channel_turns.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {

@@ -1,6 +1,6 @@
 // Config holds every setting that an operator may choose, as plain validated values; settings.cc says what each key
-// means. Each limit is checked in one verb or door and has a test that reaches it. A reload changes the Live values,
-// and the values that only the main thread reads.
+// means. Each limit is checked in one verb or door and has a test that reaches it. A reload changes the Reloadable
+// values, and the values that only the main thread reads.
 #pragma once
 
 #include <chrono>
@@ -10,38 +10,38 @@
 #include <vector>
 
 #include "daemon/access.h"
-#include "daemon/config/live.h"
+#include "daemon/config/reloadable.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge {
 
-// docs/security.md says which account each resource is charged to. Durations and values that are not Live hold until a
-// restart.
+// docs/security.md says which account each resource is charged to. Durations and values that are not Reloadable hold
+// until a restart.
 struct Limits {
-  Live<uint64_t> sessions = 1024;
-  Live<uint64_t> sessions_per_uid = 256;
-  Live<uint64_t> leases_per_session = 65536;
+  Reloadable<uint64_t> sessions = 1024;
+  Reloadable<uint64_t> sessions_per_uid = 256;
+  Reloadable<uint64_t> leases_per_session = 65536;
   uint64_t catalogue_shares = 65536;
-  Live<uint64_t> pinned_bytes_per_session = 0;  // 0 = half of the device's capacity
-  Live<uint64_t> leases_per_uid = 1 << 20;
-  Live<uint64_t> hold_pages_per_uid = 1024;  // 4 KiB of locked memory each; a session without one reads by calls
-  Live<uint64_t> arenas_per_session = 1024;
-  Live<uint64_t> shares_per_namespace = 65536;
-  Live<uint64_t> shares_per_uid = 131072;  // each takes about 1 KiB of the daemon's heap
-  Live<uint64_t> channels_per_namespace = 256;
-  Live<uint64_t> channel_capacity_max = 1024;
-  Live<uint64_t> members_per_channel = 64;
-  Live<uint64_t> channel_ends_per_session = 512;
-  Live<uint64_t> channel_ends_per_uid = 4096;
-  Live<uint64_t> session_queues_per_uid = 256;  // 72 KiB each; further sessions send their requests by socket
-  Live<uint64_t> roads_per_uid = 64;            // 256 bytes for each entry of the channel
-  Live<uint64_t> namespaces = 256;
-  Live<uint64_t> namespaces_per_uid = 64;
-  Live<uint64_t> arenas_per_uid = 8192;
-  Live<uint64_t> descriptors_per_uid = 0;  // 0 = a quarter of the descriptors that the daemon may open
-  Live<uint64_t> bytes_per_uid = 0;        // 0 = the capacity
-  Live<uint64_t> description_bytes_per_uid = 256ull << 20;
-  Live<uint64_t> allocation_bytes_max = 0;  // 0 = the device's capacity
+  Reloadable<uint64_t> pinned_bytes_per_session = 0;  // 0 = half of the device's capacity
+  Reloadable<uint64_t> leases_per_uid = 1 << 20;
+  Reloadable<uint64_t> hold_pages_per_uid = 1024;  // 4 KiB of locked memory each; a session without one reads by calls
+  Reloadable<uint64_t> arenas_per_session = 1024;
+  Reloadable<uint64_t> shares_per_namespace = 65536;
+  Reloadable<uint64_t> shares_per_uid = 131072;  // each takes about 1 KiB of the daemon's heap
+  Reloadable<uint64_t> channels_per_namespace = 256;
+  Reloadable<uint64_t> channel_capacity_max = 1024;
+  Reloadable<uint64_t> members_per_channel = 64;
+  Reloadable<uint64_t> channel_ends_per_session = 512;
+  Reloadable<uint64_t> channel_ends_per_uid = 4096;
+  Reloadable<uint64_t> session_queues_per_uid = 256;  // 72 KiB each; further sessions send their requests by socket
+  Reloadable<uint64_t> roads_per_uid = 64;            // 256 bytes for each entry of the channel
+  Reloadable<uint64_t> namespaces = 256;
+  Reloadable<uint64_t> namespaces_per_uid = 64;
+  Reloadable<uint64_t> arenas_per_uid = 8192;
+  Reloadable<uint64_t> descriptors_per_uid = 0;  // 0 = a quarter of the descriptors that the daemon may open
+  Reloadable<uint64_t> bytes_per_uid = 0;        // 0 = the capacity
+  Reloadable<uint64_t> description_bytes_per_uid = 256ull << 20;
+  Reloadable<uint64_t> allocation_bytes_max = 0;  // 0 = the device's capacity
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;
   uint64_t arrays_per_share_max = 1024;
@@ -50,19 +50,19 @@ struct Limits {
   uint64_t structure_bytes_max = 32768;
   uint64_t metadata_bytes_max = 16384;
   uint64_t note_bytes_max = 64;
-  Live<uint64_t> history_bytes_per_share = 4096;  // charged to description_bytes_per_uid
-  Live<uint64_t> watchers = 64;
-  Live<uint64_t> watchers_per_uid = 16;
-  Live<uint64_t> events_per_watcher = 4096;
+  Reloadable<uint64_t> history_bytes_per_share = 4096;  // charged to description_bytes_per_uid
+  Reloadable<uint64_t> watchers = 64;
+  Reloadable<uint64_t> watchers_per_uid = 16;
+  Reloadable<uint64_t> events_per_watcher = 4096;
   uint64_t frame_bytes_max = 65536;
   uint64_t descriptors_in_flight_max = 64;        // sent, not yet read by the client
   uint64_t descriptors_in_flight_per_uid = 1024;  // includes those of ended lifelines, as the kernel does
-  Live<uint64_t> output_frames_max = 256;
-  Live<uint64_t> output_bytes_max = 256 << 10;  // in addition to the bytes in the socket's buffer
-  Live<uint64_t> queued_requests_per_session = 64;
-  Live<uint64_t> queued_requests_per_uid = 4096;
-  Live<uint64_t> queued_bytes_per_uid = 16ull << 20;
-  Live<uint64_t> tickets_per_session_max = 64;
+  Reloadable<uint64_t> output_frames_max = 256;
+  Reloadable<uint64_t> output_bytes_max = 256 << 10;  // in addition to the bytes in the socket's buffer
+  Reloadable<uint64_t> queued_requests_per_session = 64;
+  Reloadable<uint64_t> queued_requests_per_uid = 4096;
+  Reloadable<uint64_t> queued_bytes_per_uid = 16ull << 20;
+  Reloadable<uint64_t> tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;
   uint64_t connections_per_uid = 512;         // includes connections that have not sent their hello
   uint64_t tcp_connections = 512;             // a new connection replaces the oldest one that has made no call
@@ -72,8 +72,8 @@ struct Limits {
   uint64_t subject_bytes_max = 4096;
   std::chrono::milliseconds tcp_keepalive{30000};
   std::chrono::milliseconds hello_timeout{5000};
-  Live<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
-  Live<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
+  Reloadable<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
+  Reloadable<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
 };
 
 // Files of the gRPC door over TCP, in PEM.
@@ -123,22 +123,22 @@ struct Config {
   bool huge_pages = true;            // used where the kernel allows them
   std::string cuda_driver = "auto";  // auto: the system's libcuda.so.1; none; or a library's path
   GpuTable gpus;
-  bool cuda_events = true;                   // a share may be published with an event before its bytes are written
-  Live<uint64_t> namespace_quota_bytes = 0;  // 0 = the capacity of all devices
+  bool cuda_events = true;  // a share may be published with an event before its bytes are written
+  Reloadable<uint64_t> namespace_quota_bytes = 0;  // 0 = the capacity of all devices
   std::chrono::milliseconds arena_idle{5000};
-  Live<std::chrono::milliseconds> orphan_grace{std::chrono::milliseconds(60000)};
-  Live<std::chrono::milliseconds> share_lifetime{std::chrono::milliseconds(0)};  // 0 = unlimited
-  Live<bool> withdraw_on_exit = false;
-  Live<bool> unlisted_namespaces = true;  // false: only "default" and names with a table are accepted
-  AccessList admins;                      // the admin door copies it on a reload
+  Reloadable<std::chrono::milliseconds> orphan_grace{std::chrono::milliseconds(60000)};
+  Reloadable<std::chrono::milliseconds> share_lifetime{std::chrono::milliseconds(0)};  // 0 = unlimited
+  Reloadable<bool> withdraw_on_exit = false;
+  Reloadable<bool> unlisted_namespaces = true;  // false: only "default" and names with a table are accepted
+  AccessList admins;                            // the admin door copies it on a reload
   // By name; each policy is complete. The broker reads them when it is constructed and when it is told to adopt them,
   // on the thread that changes them.
   NamespacePolicies namespaces;
   uint64_t own_arena_bytes_min = 16ull << 20;
 
-  std::string http_listen;              // HOST:PORT; empty: off
-  std::vector<std::string> http_hosts;  // accepted in a request's Host, in addition to localhost and addresses
-  Live<bool> http_namespaces = false;   // metrics and the status page show namespaces by name
+  std::string http_listen;                   // HOST:PORT; empty: off
+  std::vector<std::string> http_hosts;       // accepted in a request's Host, in addition to localhost and addresses
+  Reloadable<bool> http_namespaces = false;  // metrics and the status page show namespaces by name
 
   Limits limits;
   std::string log_level = "info";

@@ -1,4 +1,4 @@
-// The settings of [limits]. A reload changes those that are Live.
+// The settings of [limits]. A reload changes those that are Reloadable.
 #pragma once
 
 #include <vector>

@@ -41,7 +41,7 @@ Value Into(Place place, Read read, std::string fallback) {
 template <class Field>
 Value Adopting(Field field, Value value) {
   value.adopt = [field](const Config& from, Config& to) { std::invoke(field, to) = std::invoke(field, from); };
-  value.reloads = kIsLive<std::remove_cvref_t<std::invoke_result_t<Field, Config&>>>;
+  value.reloads = kIsReloadable<std::remove_cvref_t<std::invoke_result_t<Field, Config&>>>;
   return value;
 }
 

@@ -76,14 +76,14 @@ class Service final : public v1::Broker::CallbackService {
   // Counts the call as in flight while `serve` runs.
   template <class Serve>
   auto Serving(const Asked& asked, Serve serve) {
-    const auto flight = verbs_.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
+    const auto flight = verbs_.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
     return serve();
   }
 
   Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
     const Asked asked{Verb::kGetServerInfo};
     if (const Status may = callers_.CheckMayAsk(*context); !may.ok()) return Finished(context, asked, may);
-    *answer = Serving(asked, [&] { return verbs_.GetServerInfo(); });
+    *answer = Serving(asked, [&] { return verbs_.lists.GetServerInfo(); });
     return Finished(context, asked, Ok());
   }
   grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(Context* context,
@@ -101,28 +101,28 @@ class Service final : public v1::Broker::CallbackService {
     return stream.get();
   }
   Unary* Allocate(Context* context, const v1::AllocateRequest* request, v1::AllocateResponse* answer) override {
-    return Late(context, {Verb::kAllocate}, *request, answer, &Verbs::Allocate);
+    return Late(context, {Verb::kAllocate}, *request, answer, verbs_.arenas, &ArenaVerbs::Allocate);
   }
   Unary* Acquire(Context* context, const v1::AcquireRequest* request, v1::AcquireResponse* answer) override {
     const std::string bytes = request->SerializeAsString();
     auto asked = ReadAcquire(bytes);
     if (!asked.ok()) return Finished(context, {Verb::kAcquire}, asked.status());
     asked->timeout_ms = CappedTimeout(asked->timeout_ms, context->deadline());
-    return Started(context, {Verb::kAcquire}, std::as_const(*asked), answer, &Verbs::Acquire);
+    return Started(context, {Verb::kAcquire}, std::as_const(*asked), answer, verbs_.shares, &ShareVerbs::Acquire);
   }
   Unary* OpenChannel(Context* context, const v1::OpenChannelRequest* request,
                      v1::OpenChannelResponse* answer) override {
-    return AtOnce(context, {Verb::kOpenChannel}, *request, answer, &Verbs::OpenChannel);
+    return AtOnce(context, {Verb::kOpenChannel}, *request, answer, verbs_.channels, &ChannelVerbs::OpenChannel);
   }
   Unary* CloseChannel(Context* context, const v1::CloseChannelRequest* request,
                       v1::CloseChannelResponse* answer) override {
-    return AtOnce(context, {Verb::kCloseChannel}, *request, answer, &Verbs::CloseChannel);
+    return AtOnce(context, {Verb::kCloseChannel}, *request, answer, verbs_.channels, &ChannelVerbs::CloseChannel);
   }
   Unary* Receive(Context* context, const v1::ReceiveRequest* request, v1::AcquireResponse* answer) override {
-    return Late(context, {Verb::kReceive}, *request, answer, &Verbs::Receive);
+    return Late(context, {Verb::kReceive}, *request, answer, verbs_.channels, &ChannelVerbs::Receive);
   }
   Unary* Mapped(Context* context, const v1::MappedRequest* request, v1::MappedResponse* answer) override {
-    return AtOnce(context, {Verb::kMapped}, *request, answer, &Verbs::Mapped);
+    return AtOnce(context, {Verb::kMapped}, *request, answer, verbs_.arenas, &ArenaVerbs::Mapped);
   }
   Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
     const std::string bytes = request->SerializeAsString();
@@ -130,24 +130,26 @@ class Service final : public v1::Broker::CallbackService {
     if (!read.ok()) return Finished(context, {Verb::kPublish}, read.status());
     read->timeout_ms = CappedTimeout(read->timeout_ms, context->deadline());
     const PublishAsked& asked = *read;
-    if (asked.channel != 0) return Started(context, {Verb::kPublish}, asked, answer, &Verbs::Send);
-    if (asked.sealed) return Started(context, {Verb::kPublish}, asked, answer, &Verbs::PublishSealed);
-    return AtOnce(context, {Verb::kPublish}, asked, answer, &Verbs::Publish);
+    if (asked.channel != 0)
+      return Started(context, {Verb::kPublish}, asked, answer, verbs_.channels, &ChannelVerbs::Send);
+    if (asked.sealed)
+      return Started(context, {Verb::kPublish}, asked, answer, verbs_.publishes, &PublishVerbs::PublishSealed);
+    return AtOnce(context, {Verb::kPublish}, asked, answer, verbs_.publishes, &PublishVerbs::Publish);
   }
   Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
-    return AtOnce(context, {Verb::kExport}, *request, answer, &Verbs::Export);
+    return AtOnce(context, {Verb::kExport}, *request, answer, verbs_.arenas, &ArenaVerbs::Export);
   }
   Unary* Release(Context* context, const v1::ReleaseRequest* request, v1::ReleaseResponse* answer) override {
-    return AtOnce(context, {Verb::kRelease}, *request, answer, &Verbs::Release);
+    return AtOnce(context, {Verb::kRelease}, *request, answer, verbs_.shares, &ShareVerbs::Release);
   }
   Unary* Withdraw(Context* context, const v1::WithdrawRequest* request, v1::WithdrawResponse* answer) override {
-    return AtOnce(context, {Verb::kWithdraw}, *request, answer, &Verbs::Withdraw);
+    return AtOnce(context, {Verb::kWithdraw}, *request, answer, verbs_.shares, &ShareVerbs::Withdraw);
   }
   Unary* List(Context* context, const v1::ListRequest* request, v1::ListResponse* answer) override {
-    return AtOnce(context, {Verb::kList}, *request, answer, &Verbs::List);
+    return AtOnce(context, {Verb::kList}, *request, answer, verbs_.lists, &ListVerbs::List);
   }
   Unary* GetStats(Context* context, const v1::GetStatsRequest* request, v1::GetStatsResponse* answer) override {
-    return AtOnce(context, {Verb::kGetStats}, *request, answer, &Verbs::GetStats);
+    return AtOnce(context, {Verb::kGetStats}, *request, answer, verbs_.lists, &ListVerbs::GetStats);
   }
 
   grpc::ServerWriteReactor<v1::WatchResponse>* Watch(Context* context, const v1::WatchRequest* request) override {
@@ -159,34 +161,34 @@ class Service final : public v1::Broker::CallbackService {
     return new RefusedStream<v1::WatchResponse>(ToGrpc(caller.status()));
   }
   Unary* Inspect(Context* context, const v1::InspectRequest* request, v1::InspectResponse* answer) override {
-    return AtOnce(context, {Verb::kInspect}, *request, answer, &Verbs::Inspect);
+    return AtOnce(context, {Verb::kInspect}, *request, answer, verbs_.lists, &ListVerbs::Inspect);
   }
 
-  template <class Request, class Message>
-  Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer,
-                Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
+  template <class Request, class Message, class Noun>
+  Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer, Noun& noun,
+                Result<Answer<Message>> (Noun::*verb)(const Caller&, Request&)) {
     const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto result = Serving(asked, [&] { return (verbs_.*verb)(*caller, request); });
+    auto result = Serving(asked, [&] { return (noun.*verb)(*caller, request); });
     if (!result.ok()) return Finished(context, asked, result.status(), caller->session);
     *answer = std::move(result->message);
     return Finished(context, asked, Ok());
   }
 
-  template <class Request, class Message>
-  Unary* Late(Context* context, Asked asked, Request request, Message* answer,
-              WaiterId (Verbs::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
+  template <class Request, class Message, class Noun>
+  Unary* Late(Context* context, Asked asked, Request request, Message* answer, Noun& noun,
+              WaiterId (Noun::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
     request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
-    return Started(context, asked, std::as_const(request), answer, verb);
+    return Started(context, asked, std::as_const(request), answer, noun, verb);
   }
 
-  template <class Request, class Message>
-  Unary* Started(Context* context, Asked asked, Request& request, Message* answer,
-                 WaiterId (Verbs::*verb)(const Caller&, Request&, const Reply<Message>&)) {
+  template <class Request, class Message, class Noun>
+  Unary* Started(Context* context, Asked asked, Request& request, Message* answer, Noun& noun,
+                 WaiterId (Noun::*verb)(const Caller&, Request&, const Reply<Message>&)) {
     const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
     auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC owns it; OnDone deletes it
-    call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
+    call->WaitsAs((noun.*verb)(*caller, request, call->MakeReply(*caller)));
     return call;
   }
 
@@ -200,14 +202,14 @@ class Service final : public v1::Broker::CallbackService {
 
   // A caller without a session is identified by its connection, if that is still open.
   void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
-    if (session != SessionId{}) return verbs_.CountRefusal(session, asked.verb, status);
+    if (session != SessionId{}) return verbs_.counts().CountRefusal(session, asked.verb, status);
     const auto peer = callers_.PeerOf(context);
-    if (peer.ok()) return verbs_.CountRefusal(*peer, asked.verb, status);
-    verbs_.CountRefusal();
+    if (peer.ok()) return verbs_.counts().CountRefusal(*peer, asked.verb, status);
+    verbs_.counts().CountRefusal();
   }
 
   void Count(const Asked& asked, Code code) {
-    verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
+    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
   }
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
@@ -215,7 +217,7 @@ class Service final : public v1::Broker::CallbackService {
     AB_RETURN_IF_ERROR(callers_.CheckMayAsk(context));
     auto peer = callers_.PeerOf(context);
     if (!peer.ok()) return peer.status();
-    return verbs_.OpenSession(request, *std::move(peer));
+    return verbs_.sessions.OpenSession(request, *std::move(peer));
   }
 
   // A request must not be executed after its caller has given up. gRPC restarts the caller's deadline when the call
@@ -303,13 +305,13 @@ struct GrpcDoor::State {
 
 GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates)
     : state_(std::make_unique<State>(config, broker, verbs, certificates)) {
-  verbs.SetCut(Door::kGrpc, [this](SessionId session, std::string_view why) {
+  verbs.cuts().Set(Door::kGrpc, [this](SessionId session, std::string_view why) {
     if (state_->streams.Cancel(session)) log::Warn("session ended: session={} {}", Number(session), why);
   });
 }
 
 GrpcDoor::~GrpcDoor() {
-  state_->verbs.SetCut(Door::kGrpc, {});
+  state_->verbs.cuts().Set(Door::kGrpc, {});
   Drain(Clock::now());
 }
 

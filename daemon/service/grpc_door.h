@@ -10,7 +10,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/certificates.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {

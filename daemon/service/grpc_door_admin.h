@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "daemon/config/config.h"
-#include "daemon/service/admin.h"
+#include "daemon/service/verbs/admin.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {

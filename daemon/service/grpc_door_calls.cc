@@ -52,7 +52,7 @@ void SessionStream::Step(bool SessionStream::*happened) {
     over = over_;
     if (over) cause = cut_ ? EndCause::kLimit : EndCause::kClean;
   }
-  verbs_.EndSession(session_, cause);
+  verbs_.sessions.EndSession(session_, cause);
   if (over) return Finish(grpc::Status::CANCELLED);
   event_.set_draining(true);
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);

@@ -11,7 +11,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/status_grpc.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -31,7 +31,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
         asked_(asked),
         context_(context),
         message_(message),
-        flight_(verbs.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))) {}
+        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))) {}
 
   // Answers exactly once: when the reply is called or, if the verb drops it (cancelled, session ended), when it is
   // destroyed.
@@ -63,10 +63,10 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
 
   void Deliver(const Caller& caller, Result<Answer<Message>> result) {
     flight_.End();
-    verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
-                           Clock::now() - asked_.begun);
+    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
+                                  Clock::now() - asked_.begun);
     if (!result.ok()) {
-      verbs_.CountRefusal(caller.session, asked_.verb, result.status());
+      verbs_.counts().CountRefusal(caller.session, asked_.verb, result.status());
       return Finish(ToGrpc(result.status()));
     }
     if (context_->IsCancelled()) {

@@ -49,7 +49,7 @@ void WatchStream::Ask() {
   }
   const auto promise = std::make_shared<Promise>(self);
   const Reply<v1::WatchResponse> reply = [promise](auto answer) { promise->Keep(std::move(answer)); };
-  const WaiterId waiter = verbs_.Watch(caller_, request_, reply);
+  const WaiterId waiter = verbs_.watches.Watch(caller_, request_, reply);
   bool cancelled = false;
   {
     const MutexLock lock(mutex_);
@@ -91,9 +91,10 @@ void WatchStream::OnCancel() {
 
 void WatchStream::End(const Status& status) {
   flight_.End();
-  verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(), Clock::now() - asked_.begun);
-  if (status.code() != Code::kCancelled) verbs_.CountRefusal(caller_.session, asked_.verb, status);
-  if (request_.watch() != 0) verbs_.CloseWatch(caller_, WatcherId{request_.watch()});
+  verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(),
+                                Clock::now() - asked_.begun);
+  if (status.code() != Code::kCancelled) verbs_.counts().CountRefusal(caller_.session, asked_.verb, status);
+  if (request_.watch() != 0) verbs_.watches.CloseWatch(caller_, WatcherId{request_.watch()});
   Finish(ToGrpc(status));
 }
 

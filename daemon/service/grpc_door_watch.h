@@ -8,7 +8,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/grpc_door_calls.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -21,7 +21,7 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
   WatchStream(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request)
       : verbs_(verbs),
         asked_(asked),
-        flight_(verbs.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
+        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
         caller_(caller),
         request_(request) {}
 

@@ -26,7 +26,7 @@ uint64_t ResidentBytes() {
 }  // namespace
 
 void HeapTrimmer::Freed() {
-  if (posted_.exchange(true)) return;
+  if (posted_.load(std::memory_order_relaxed) || posted_.exchange(true)) return;
   worker_.PostAt(std::chrono::steady_clock::now() + kPause, [this] {
     posted_.store(false);
     Trim();

@@ -14,7 +14,7 @@ class HeapTrimmer {
   // The trimming runs on `worker`, which must outlive this object or be stopped before it is destroyed.
   explicit HeapTrimmer(Worker& worker) : worker_(worker) {}
 
-  // Memory was freed or soon will be: checks the heap after kPause. Calls during the pause count as one.
+  // Memory was freed or soon will be: checks the heap after kPause. Calls during the pause count as one. Cheap.
   void Freed();
 
  private:

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/broker/open_queue.h"
+#include "daemon/broker/sessions/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"

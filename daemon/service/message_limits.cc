@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "daemon/broker/event.h"
-#include "daemon/broker/namespace.h"
+#include "daemon/broker/events/event.h"
+#include "daemon/broker/quota/namespace.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"

@@ -265,15 +265,15 @@ std::string Metrics::Text() const {
               1);
   page.Only("arraybridge_ready", "gauge", "1 while the doors are open, 0 while draining.", verbs_.draining() ? 0 : 1);
   const Snapshot snapshot = broker_.TakeSnapshot();
-  AddCounters(page, verbs_.Stats(snapshot));
+  AddCounters(page, verbs_.lists.Stats(snapshot));
   page.Only("arraybridge_withdrawals_total", "counter", "Names withdrawn since the start, by clients or by a lifetime.",
             snapshot.withdrawals_total);
   AddTickets(page, snapshot);
   AddDevices(page, broker_.Devices());
   AddFlows(page, snapshot.flows);
-  AddNamespaces(page, config_, broker_.Namespaces());
-  AddTraffic(page, verbs_.traffic());
-  AddTallies(page, verbs_.tallies());
+  AddNamespaces(page, config_, broker_.NamespaceRows());
+  AddTraffic(page, verbs_.counts().traffic);
+  AddTallies(page, verbs_.counts().tallies);
   AddLog(page);
   page.Only("arraybridge_watchdog_pings_total", "counter", "Watchdog notifications sent to the service manager.",
             watchdog_pings_.load());
@@ -284,7 +284,7 @@ std::string Metrics::Text() const {
   page.Sample("result=\"refused\"", reloads_refused_.load());
   page.Only("arraybridge_config_last_reload_success_timestamp_seconds", "gauge",
             "Time at which the configuration in force was read.", last_reload_.load());
-  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.started());
+  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.lists.started());
   const double started = NowSeconds() - up.count();
   page.Only("arraybridge_start_time_seconds", "gauge",
             "Time at which the daemon began to serve, in seconds since 1970.", started);

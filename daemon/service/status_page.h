@@ -6,7 +6,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 
 namespace arraybridge {
 

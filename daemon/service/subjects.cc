@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/broker/namespace.h"
+#include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/snapshot.h"
 
 namespace arraybridge {

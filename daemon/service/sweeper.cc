@@ -1,14 +1,17 @@
 #include "daemon/service/sweeper.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <utility>
 
 namespace arraybridge {
 
-Sweeper::Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool(Look)> look_at_holds)
-    : broker_(broker), worker_(worker), swept_(std::move(swept)), look_at_holds_(std::move(look_at_holds)) {}
+Sweeper::Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
+                 std::function<bool(Look)> look_at_holds)
+    : broker_(broker),
+      worker_(worker),
+      heap_(heap),
+      swept_(std::move(swept)),
+      look_at_holds_(std::move(look_at_holds)) {}
 
 void Sweeper::Soon() {
   {
@@ -105,7 +108,7 @@ Broker::Swept Sweeper::SweepNow() {
 void Sweeper::Plan(const Broker::Swept& swept) {
   if (swept.next) At(*swept.next);
   WatchHolds();  // a share without a lease or name may still be held
-  if (swept.trim) ::malloc_trim(0);
+  heap_.Freed();
   if (!swept.unfinished || sweeps_on_.exchange(true)) return;
   worker_.PostAt(Clock::now() + kSlicePause, [this] {
     sweeps_on_.store(false);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "daemon/broker/broker.h"
+#include "daemon/service/heap_trimmer.h"
 #include "daemon/service/worker.h"
 #include "proto/boundary/mutex.h"
 
@@ -20,7 +21,8 @@ class Sweeper {
   enum class Look { kAll, kOn };
   // `swept` runs on the worker after each sweep. `look_at_holds` runs there while shares wait for holds to end; it
   // returns true if there is more to check. The worker must have stopped before the sweeper is destroyed.
-  Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool(Look)> look_at_holds);
+  Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
+          std::function<bool(Look)> look_at_holds);
 
   // Sweeps on the worker as soon as it is free.
   void Soon();
@@ -55,6 +57,7 @@ class Sweeper {
 
   Broker& broker_;
   Worker& worker_;
+  HeapTrimmer& heap_;
   const std::function<void()> swept_;
   const std::function<bool(Look)> look_at_holds_;
   std::atomic<bool> posted_{false};

@@ -69,6 +69,8 @@ class WaitingLine {
   ~WaitingLine();
   WaitingLine(const WaitingLine&) = delete;
   WaitingLine& operator=(const WaitingLine&) = delete;
+  // Its thread for deadlines ends: no retry or expiry runs on it any more. Not thread-safe.
+  void Stop() { timers_.Stop(); }
 
   // Enqueues the waiter behind all others of (uid, ns); ServeMemory tries it. RESOURCE_EXHAUSTED:
   // queued_requests_per_session, queued_requests_per_uid or queued_bytes_per_uid.

@@ -20,7 +20,7 @@ def documented() -> dict[str, str]:
 
 def in_code() -> dict[str, int]:
     struct = (ROOT / "daemon/config/config.h").read_text().split("struct Limits {")[1].split("\n};")[0]
-    field = re.compile(r"^  (?:Live<)?[\w:]+>? (\w+)(?: = |\{)(.+?)\}?;", re.MULTILINE)
+    field = re.compile(r"^  (?:Reloadable<)?[\w:]+>? (\w+)(?: = |\{)(.+?)\}?;", re.MULTILINE)
     found = {}
     for name, value in field.findall(struct):
         number = re.search(r"(\d+)(?:ull)?(?: << (\d+))?", value.replace("std::chrono::milliseconds(", ""))

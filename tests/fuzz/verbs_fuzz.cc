@@ -19,7 +19,7 @@
 #include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/session_queue.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/road_layout.h"
 #include "tests/fuzz/input.h"
@@ -112,11 +112,11 @@ class Stranger {
       case 0:
         return Ask<v1::OpenSessionRequest>(payload, [&](auto& request) { Open(request); });
       case 1:
-        return (void)verbs_.GetServerInfo();
+        return (void)verbs_.lists.GetServerInfo();
       case 2:
         return Ask<v1::AllocateRequest>(payload, [&](auto& request) { Allocate(request); });
       case 3:
-        return Ask<v1::MappedRequest>(payload, [&](auto& request) { (void)verbs_.Mapped(caller_, request); });
+        return Ask<v1::MappedRequest>(payload, [&](auto& request) { (void)verbs_.arenas.Mapped(caller_, request); });
       case 4:
         return Ask<v1::PublishRequest>(payload, [&](auto& request) {
           if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
@@ -127,44 +127,45 @@ class Stranger {
       case 6:
         return Ask<v1::ExportRequest>(payload, [&](auto& request) {
           if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
-          (void)verbs_.Export(caller_, request);
+          (void)verbs_.arenas.Export(caller_, request);
         });
       case 7:
-        return Ask<v1::ReleaseRequest>(payload, [&](auto& request) { (void)verbs_.Release(caller_, request); });
+        return Ask<v1::ReleaseRequest>(payload, [&](auto& request) { (void)verbs_.shares.Release(caller_, request); });
       case 8:
-        return Ask<v1::WithdrawRequest>(payload, [&](auto& request) { (void)verbs_.Withdraw(caller_, request); });
+        return Ask<v1::WithdrawRequest>(payload,
+                                        [&](auto& request) { (void)verbs_.shares.Withdraw(caller_, request); });
       case 9:
-        return Ask<v1::ListRequest>(payload, [&](auto& request) { (void)verbs_.List(caller_, request); });
+        return Ask<v1::ListRequest>(payload, [&](auto& request) { (void)verbs_.lists.List(caller_, request); });
       case 10:
-        return Ask<v1::GetStatsRequest>(payload, [&](auto& request) { (void)verbs_.GetStats(caller_, request); });
+        return Ask<v1::GetStatsRequest>(payload, [&](auto& request) { (void)verbs_.lists.GetStats(caller_, request); });
       case 11:
         return Ask<v1::RedeemRequest>(payload, [&](auto& request) {
           if (request.token().empty()) request.set_token(Ticket());
-          (void)verbs_.Redeem(caller_, request);
+          (void)verbs_.arenas.Redeem(caller_, request);
         });
       case 12:
         return verbs_.Cancel(last_waiter_);
       case 14:
         return Ask<v1::OpenChannelRequest>(payload, [&](auto& request) { OpenChannel(request); });
       case 15:
-        return Ask<v1::CloseChannelRequest>(payload,
-                                            [&](auto& request) { (void)verbs_.CloseChannel(caller_, request); });
+        return Ask<v1::CloseChannelRequest>(
+            payload, [&](auto& request) { (void)verbs_.channels.CloseChannel(caller_, request); });
       case 16:
         return Ask<v1::ReceiveRequest>(
-            payload, [&](auto& request) { last_waiter_ = verbs_.Receive(caller_, request, [](auto) {}); });
+            payload, [&](auto& request) { last_waiter_ = verbs_.channels.Receive(caller_, request, [](auto) {}); });
       case 17:
         return Queue(payload);
       case 20:
         return Road(payload);
       case 18:
         return Ask<v1::WatchRequest>(
-            payload, [&](auto& request) { last_waiter_ = verbs_.Watch(caller_, request, [](auto) {}); });
+            payload, [&](auto& request) { last_waiter_ = verbs_.watches.Watch(caller_, request, [](auto) {}); });
       case 19:
-        return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.Inspect(caller_, request); });
+        return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.lists.Inspect(caller_, request); });
       case 13:
         return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
           // The one queue of a session is for verb 17.
-          if (request.part() != v1::BrowseRequest::QUEUE_REQUESTS) (void)verbs_.Browse(caller_, request);
+          if (request.part() != v1::BrowseRequest::QUEUE_REQUESTS) (void)verbs_.arenas.Browse(caller_, request);
         });
       default:
         End();
@@ -185,7 +186,8 @@ class Stranger {
     Peer peer;
     peer.client = request.client();
     peer.door = caller_.door;
-    const auto opened = request.join().empty() ? verbs_.OpenSession(request, peer) : verbs_.Join(request, peer);
+    const auto opened =
+        request.join().empty() ? verbs_.sessions.OpenSession(request, peer) : verbs_.sessions.Join(request, peer);
     if (!opened.ok()) return;
     End();
     caller_.session = SessionId{opened->session()};
@@ -230,10 +232,10 @@ class Stranger {
   void OpenQueue() {
     v1::BrowseRequest request;
     request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-    const auto requests = verbs_.Browse(caller_, request);
+    const auto requests = verbs_.arenas.Browse(caller_, request);
     request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-    const auto completions = verbs_.Browse(caller_, request);
-    const auto opened = verbs_.FindQueue(caller_.session);
+    const auto completions = verbs_.arenas.Browse(caller_, request);
+    const auto opened = verbs_.publishes.FindQueue(caller_.session);
     if (!requests.ok() || !completions.ok() || !opened) return;
     queue_ = std::make_unique<QueueClient>(requests->descriptor, completions->descriptor);
     AB_CHECK(opened->queue->Seal([] {}).ok());
@@ -259,7 +261,7 @@ class Stranger {
   // Takes requests as the local door does: publishes in order with the other requests, each of which gets a completion
   // of some length.
   void TakeRequests() {
-    const auto opened = verbs_.FindQueue(caller_.session);
+    const auto opened = verbs_.publishes.FindQueue(caller_.session);
     if (!opened) return;
     SessionQueue& queue = *opened->queue;
     session_queue::Entry entry;
@@ -267,7 +269,7 @@ class Stranger {
       const auto taken = queue.Take(entry);
       if (!taken.ok()) return;
       if (!*taken) {
-        verbs_.ServePublishes(*opened, 3, SessionQueue::Others::kStop);
+        verbs_.publishes.ServePublishes(*opened, 3, SessionQueue::Others::kStop);
         continue;
       }
       const session_queue::Header header = session_queue::HeaderOf(entry);
@@ -289,7 +291,7 @@ class Stranger {
       v1::ReceiveRequest leaves;
       leaves.set_channel(end);
       leaves.set_off_road(true);
-      last_waiter_ = verbs_.Receive(caller_, leaves, [](auto) {});
+      last_waiter_ = verbs_.channels.Receive(caller_, leaves, [](auto) {});
       return;
     }
     if (road_ == nullptr) return;
@@ -311,23 +313,23 @@ class Stranger {
     v1::BrowseRequest asks;
     asks.set_channel(end);
     asks.set_part(v1::BrowseRequest::ROAD_OWN);
-    const auto own = verbs_.Browse(caller_, asks);
+    const auto own = verbs_.arenas.Browse(caller_, asks);
     if (!own.ok()) return;
     road_ = std::make_unique<RoadPage>(own->descriptor);
     v1::MappedRequest mapped;
     mapped.set_road_of(end);
-    (void)verbs_.Mapped(caller_, mapped);
+    (void)verbs_.arenas.Mapped(caller_, mapped);
   }
 
   void End() {
     queue_.reset();
     road_.reset();
-    if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session);
+    if (caller_.session != SessionId{}) verbs_.sessions.EndSession(caller_.session);
     caller_.session = {};
   }
 
   void Allocate(v1::AllocateRequest& request) {
-    last_waiter_ = verbs_.Allocate(caller_, request, [memory = memory_](auto answer) {
+    last_waiter_ = verbs_.arenas.Allocate(caller_, request, [memory = memory_](auto answer) {
       if (answer.ok()) memory->Learn(answer->message.handle(), answer->message.ticket());
     });
     // Memory is allocated on the slow thread, and the next step may use it.
@@ -339,18 +341,18 @@ class Stranger {
     const std::string bytes = request.SerializeAsString();
     const auto asked = ReadPublish(bytes);
     if (!asked.ok()) return;
-    if (asked->channel == 0) return (void)verbs_.Publish(caller_, *asked);
-    last_waiter_ = verbs_.Send(caller_, *asked, [](auto) {});
+    if (asked->channel == 0) return (void)verbs_.publishes.Publish(caller_, *asked);
+    last_waiter_ = verbs_.channels.Send(caller_, *asked, [](auto) {});
   }
 
   // Ends have consecutive numbers, which a fuzzer can guess.
-  void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.OpenChannel(caller_, request); }
+  void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.channels.OpenChannel(caller_, request); }
 
   void Acquire(const v1::AcquireRequest& request) {
     const std::string bytes = request.SerializeAsString();
     const auto asked = ReadAcquire(bytes);
     if (!asked.ok()) return;
-    last_waiter_ = verbs_.Acquire(caller_, *asked, [memory = memory_](auto answer) {
+    last_waiter_ = verbs_.shares.Acquire(caller_, *asked, [memory = memory_](auto answer) {
       if (answer.ok() && answer->message.tickets_size() > 0) memory->Learn({}, answer->message.tickets(0));
     });
   }

@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "daemon/config/": [
         "daemon/config/", "daemon/access.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
-    "daemon/config/config.h": ["daemon/access.h", "daemon/config/live.h", "proto/boundary/"],
+    "daemon/config/config.h": ["daemon/access.h", "daemon/config/reloadable.h", "proto/boundary/"],
     "daemon/config/setting_file": ["daemon/config/setting_file.h", "proto/boundary/"],
     "daemon/config/tls_files": [
         "daemon/config/tls_files.h", "daemon/config/config.h", "daemon/config/setting_file.h", "proto/boundary/", "openssl/",

@@ -13,10 +13,10 @@ VIOLATIONS = [
     ("proto/boundary/frame.cc", "#include <spdlog/spdlog.h>", "must not include spdlog"),
     ("daemon/broker/broker.cc", '#include "daemon/memory/host_backend.h"', "must not include daemon/memory/host_backend.h"),
     ("daemon/broker/broker.cc", '#include "arraybridge/v1/broker.pb.h"', "must not include arraybridge/v1"),
-    ("daemon/broker/broker.cc", '#include "daemon/service/verbs.h"', "must not include daemon/service"),
+    ("daemon/broker/broker.cc", '#include "daemon/service/verbs/verbs.h"', "must not include daemon/service"),
     ("daemon/memory/memfd.cc", '#include "daemon/broker/broker.h"', "must not include daemon/broker"),
-    ("daemon/service/verbs.cc", '#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
-    ("daemon/service/verbs.cc", '#include "client/lifeline.h"', "must not include client"),
+    ("daemon/service/verbs/verbs.cc", '#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
+    ("daemon/service/verbs/verbs.cc", '#include "client/lifeline.h"', "must not include client"),
     ("client/broker.cc", '#include "daemon/config/config.h"', "must not include daemon"),
     ("daemon/config/config.h", '// C.\n#pragma once\n#include "daemon/memory/memfd.h"', "must not include daemon/memory"),
     ("client/broker.cc", "#include <google/protobuf/message.h>", "must not include google"),
@@ -25,7 +25,7 @@ VIOLATIONS = [
     ("daemon/main.cc", '#include "tests/unit/fake.h"', "only tests include tests"),
     ("daemon/main.cc", '#include "config.h"', "not written from the repository root"),
     ("client/view.cc", "void F() {\n  cuMemCreate();", "cuMemCreate"),
-    ("daemon/service/verbs.cc", "CUresult status;", "CUresult"),
+    ("daemon/service/verbs/verbs.cc", "CUresult status;", "CUresult"),
     ("daemon/service/local_door.cc", "grpc::Status status;", "grpc::"),
     ("client/lifeline.cc", "int level = SCM_RIGHTS;", "SCM_RIGHTS"),
     ("client/view.cc", "bool is_gpu = false;", "is_gpu"),
@@ -128,7 +128,7 @@ def test_an_import_cycle_is_named_even_where_functions_import(tmp_path: Path) ->
 def test_a_limit_without_a_test_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "daemon/config").mkdir(parents=True)
     (tmp_path / "daemon/config/config.h").write_text(
-        "// C.\n#pragma once\nstruct Limits {\n  Live<uint64_t> sessions = 1;\n  std::chrono::milliseconds patience{5};  // ms\n};\nint other = 1;\n"
+        "// C.\n#pragma once\nstruct Limits {\n  Reloadable<uint64_t> sessions = 1;\n  std::chrono::milliseconds patience{5};  // ms\n};\nint other = 1;\n"
     )
     test = tmp_path / "tests/unit/session_test.py"
     test.parent.mkdir(parents=True)

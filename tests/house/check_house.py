@@ -71,13 +71,13 @@ THIRD_PARTY = re.compile(
 # Units (a header with its source file) that may still reach each other by includes; what is left of a set may, too.
 KNOWN_CYCLES = [
     {"client/arena", "client/holds", "client/roads", "client/sent_road", "client/session", "client/unwaited_publishes"},
-    {"daemon/service/local_door", "daemon/service/local_door_requests"},
+    {"daemon/service/lifeline/local_door", "daemon/service/lifeline/local_door_requests"},
 ]
 
 # Words of C++ code (comments aside) → where alone they may stand.
 WORDS = {
     "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/(simulated_cuda|gpu)/"),
-    "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/(grpc_|status_grpc)|^client/ctl/|^tests/"),
+    "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/grpc/|^client/ctl/|^tests/"),
     "descriptors and credentials of sockets": (
         r"\b(SCM_RIGHTS|SO_PEERCRED|SO_PEERPIDFD)\b", r"^proto/boundary/frame|^daemon/service/|^tests/",
     ),

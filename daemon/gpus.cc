@@ -7,7 +7,7 @@
 #include "daemon/memory/broken_backend.h"
 #include "daemon/memory/cuda_ipc_backend.h"
 #include "daemon/memory/cuda_vmm_backend.h"
-#include "daemon/service/log.h"
+#include "daemon/service/telemetry/log.h"
 
 namespace arraybridge {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "daemon/service/notify.h"
+#include "daemon/service/system/notify.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {

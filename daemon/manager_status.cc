@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "daemon/service/notify.h"
-#include "daemon/service/size_text.h"
+#include "daemon/service/system/notify.h"
+#include "daemon/service/telemetry/size_text.h"
 
 namespace arraybridge {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/service/log.h"
-#include "daemon/service/notify.h"
+#include "daemon/service/system/notify.h"
+#include "daemon/service/telemetry/log.h"
 
 namespace arraybridge {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "daemon/config/load.h"
 #include "daemon/manager_status.h"
-#include "daemon/service/certificates.h"
-#include "daemon/service/metrics.h"
+#include "daemon/service/system/certificates.h"
+#include "daemon/service/telemetry/metrics.h"
 #include "daemon/service/verbs/admin.h"
 #include "daemon/service/verbs/verbs.h"
 

@@ -16,7 +16,7 @@ import pytest
 from foreign_client import DAEMON, PATIENCE_S, ROOT, Daemon
 
 CATALOG = ROOT / "deploy/systemd/journal.catalog"
-TOPICS = ROOT / "daemon/service/log_topic.h"
+TOPICS = ROOT / "daemon/service/telemetry/log_topic.h"
 Fields = dict[str, str]
 
 

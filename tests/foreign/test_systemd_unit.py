@@ -71,7 +71,7 @@ def read(path: Path) -> configparser.ConfigParser:
 
 @pytest.mark.parametrize("folder", ["", "user"])
 def test_the_daemon_supports_the_names_of_the_units_sockets(folder: str) -> None:
-    source = (UNITS.parents[1] / "daemon/service/passed_sockets.h").read_text()
+    source = (UNITS.parents[1] / "daemon/service/system/passed_sockets.h").read_text()
     kinds = {}
     for path in (UNITS / folder).glob("*.socket"):
         section = read(path)["Socket"]

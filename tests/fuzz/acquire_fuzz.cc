@@ -1,7 +1,7 @@
 // ReadAcquire, which reads an Acquire in place, must return the same values as libprotobuf for the same bytes.
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/service/acquire_wire.h"
-#include "daemon/service/message_limits.h"
+#include "daemon/service/wire/acquire_wire.h"
+#include "daemon/service/wire/message_limits.h"
 #include "tests/fuzz/input.h"
 
 namespace arraybridge {

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/service/message_limits.h"
-#include "daemon/service/publish_wire.h"
-#include "daemon/service/share_wire.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/publish_wire.h"
+#include "daemon/service/wire/share_wire.h"
 #include "proto/wire/messages.h"
 #include "tests/fuzz/input.h"
 

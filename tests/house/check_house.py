@@ -72,7 +72,7 @@ THIRD_PARTY = re.compile(
 # Units (a header with its source file) that still reach each other by includes; subsets of a set are also accepted.
 KNOWN_CYCLES = [
     {"client/arena", "client/holds", "client/roads", "client/sent_road", "client/session", "client/unwaited_publishes"},
-    {"daemon/service/local_door", "daemon/service/local_door_requests"},
+    {"daemon/service/lifeline/local_door", "daemon/service/lifeline/local_door_requests"},
 ]
 
 # Production code, without the folders whose comments still have sentences that do not name their subject.
@@ -81,7 +81,7 @@ NAMES_SUBJECTS = re.compile(r"(?!daemon/|client/(?!ctl/|include/|memory/)|proto/
 # Words of C++ code (without comments) → the only paths where they may occur.
 WORDS = {
     "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/(simulated_cuda|gpu)/"),
-    "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/(grpc_|status_grpc)|^client/ctl/|^tests/"),
+    "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/grpc/|^client/ctl/|^tests/"),
     "descriptors and credentials of sockets": (
         r"\b(SCM_RIGHTS|SO_PEERCRED|SO_PEERPIDFD)\b", r"^proto/boundary/frame|^daemon/service/|^tests/",
     ),

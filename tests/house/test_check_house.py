@@ -26,7 +26,7 @@ VIOLATIONS = [
     ("daemon/main.cc", '#include "config.h"', "not written from the repository root"),
     ("client/view.cc", "void F() {\n  cuMemCreate();", "cuMemCreate"),
     ("daemon/service/verbs/verbs.cc", "CUresult status;", "CUresult"),
-    ("daemon/service/local_door.cc", "grpc::Status status;", "grpc::"),
+    ("daemon/service/lifeline/local_door.cc", "grpc::Status status;", "grpc::"),
     ("client/lifeline.cc", "int level = SCM_RIGHTS;", "SCM_RIGHTS"),
     ("client/view.cc", "bool is_gpu = false;", "is_gpu"),
     ("client/view.cc", "#ifdef ARRAYBRIDGE_CUDA", "CUDA as a build option"),
@@ -77,7 +77,7 @@ def test_a_violation_is_named_with_file_and_line(tmp_path: Path, path: str, text
 
 
 ALLOWED = [
-    ("daemon/service/grpc_door.cc", "#include <grpcpp/grpcpp.h>\ngrpc::Status status;"),
+    ("daemon/service/grpc/grpc_door.cc", "#include <grpcpp/grpcpp.h>\ngrpc::Status status;"),
     ("daemon/broker/broker.cc", '#include "daemon/memory/memory_backend.h"\n#include <vector>'),
     ("client/broker.cc", "#include <arraybridge/broker.h>\n#include <sys/mman.h>"),
     ("client/view.cc", "// is_gpu and cuMemCreate are words of other rooms"),

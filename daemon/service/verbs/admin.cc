@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/messages.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/messages.h"
 
 namespace arraybridge {
 namespace {

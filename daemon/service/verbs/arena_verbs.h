@@ -7,12 +7,12 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/reclaimer.h"
+#include "daemon/service/reclaim/reclaimer.h"
+#include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
 #include "daemon/service/verbs/handover.h"
-#include "daemon/service/waiting_line.h"
 
 namespace arraybridge {
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "daemon/broker/broker.h"
-#include "daemon/service/passed_fd.h"
+#include "daemon/service/lifeline/passed_fd.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

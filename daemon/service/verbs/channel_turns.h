@@ -6,7 +6,7 @@
 
 #include "daemon/broker/channels/channel.h"
 #include "daemon/broker/ids.h"
-#include "daemon/service/waiting_line.h"
+#include "daemon/service/reclaim/waiting_line.h"
 
 namespace arraybridge {
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/share_wire.h"
 #include "daemon/service/verbs/channel_turns.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/share_wire.h"
 
 namespace arraybridge {
 namespace {

@@ -7,13 +7,13 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/publish_wire.h"
-#include "daemon/service/reclaimer.h"
-#include "daemon/service/service_counts.h"
+#include "daemon/service/reclaim/reclaimer.h"
+#include "daemon/service/reclaim/waiting_line.h"
+#include "daemon/service/telemetry/service_counts.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/handover.h"
-#include "daemon/service/waiting_line.h"
+#include "daemon/service/wire/publish_wire.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/messages.h"
-#include "daemon/service/share_wire.h"
 #include "daemon/service/verbs/channel_turns.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/messages.h"
+#include "daemon/service/wire/share_wire.h"
 
 namespace arraybridge {
 namespace {

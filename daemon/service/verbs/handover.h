@@ -9,9 +9,9 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/reclaimer.h"
+#include "daemon/service/reclaim/reclaimer.h"
+#include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/verbs/caller.h"
-#include "daemon/service/waiting_line.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/messages.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/messages.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {

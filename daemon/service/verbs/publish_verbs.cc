@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/share_wire.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/share_wire.h"
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/frame.h"
 

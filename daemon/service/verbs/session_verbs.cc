@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "daemon/service/message_limits.h"
 #include "daemon/service/verbs/channel_turns.h"
+#include "daemon/service/wire/message_limits.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {

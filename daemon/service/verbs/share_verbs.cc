@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/messages.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/messages.h"
 #include "proto/boundary/fence.h"
 
 namespace arraybridge {

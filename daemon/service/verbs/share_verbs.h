@@ -7,14 +7,14 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/acquire_wire.h"
-#include "daemon/service/handle_offer.h"
-#include "daemon/service/reclaimer.h"
+#include "daemon/service/reclaim/reclaimer.h"
+#include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/handover.h"
 #include "daemon/service/verbs/publish_verbs.h"
-#include "daemon/service/waiting_line.h"
+#include "daemon/service/wire/acquire_wire.h"
+#include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

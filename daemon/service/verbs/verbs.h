@@ -7,9 +7,9 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/handle_offer.h"
-#include "daemon/service/reclaimer.h"
-#include "daemon/service/service_counts.h"
+#include "daemon/service/reclaim/reclaimer.h"
+#include "daemon/service/reclaim/waiting_line.h"
+#include "daemon/service/telemetry/service_counts.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/arena_verbs.h"
 #include "daemon/service/verbs/caller.h"
@@ -21,7 +21,7 @@
 #include "daemon/service/verbs/session_verbs.h"
 #include "daemon/service/verbs/share_verbs.h"
 #include "daemon/service/verbs/watch_verbs.h"
-#include "daemon/service/waiting_line.h"
+#include "daemon/service/wire/handle_offer.h"
 
 namespace arraybridge {
 

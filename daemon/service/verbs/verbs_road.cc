@@ -3,10 +3,10 @@
 // ends it; so does a receiver that asks.
 #include <utility>
 
-#include "daemon/service/message_limits.h"
-#include "daemon/service/share_wire.h"
 #include "daemon/service/verbs/channel_turns.h"
 #include "daemon/service/verbs/channel_verbs.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/share_wire.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {

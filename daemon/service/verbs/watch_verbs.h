@@ -8,9 +8,9 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
+#include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
-#include "daemon/service/waiting_line.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -1,4 +1,4 @@
-#include "daemon/service/grpc_door_connections.h"
+#include "daemon/service/grpc/grpc_door_connections.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/status_grpc.h"
+#include "daemon/service/grpc/status_grpc.h"
 
 #include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>

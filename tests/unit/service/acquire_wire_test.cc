@@ -1,4 +1,4 @@
-#include "daemon/service/acquire_wire.h"
+#include "daemon/service/wire/acquire_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/service/acquire_wire.h"
-#include "daemon/service/publish_wire.h"
+#include "daemon/service/wire/acquire_wire.h"
+#include "daemon/service/wire/publish_wire.h"
 
 namespace arraybridge {
 

@@ -1,4 +1,4 @@
-#include "daemon/service/handle_offer.h"
+#include "daemon/service/wire/handle_offer.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Heap memory that ended requests used goes back to the system.
-#include "daemon/service/heap_trimmer.h"
+#include "daemon/service/reclaim/heap_trimmer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/http.h"
+#include "daemon/service/http/http.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/service/listener.h"
+#include "daemon/service/system/listener.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {

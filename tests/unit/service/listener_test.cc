@@ -1,4 +1,4 @@
-#include "daemon/service/listener.h"
+#include "daemon/service/system/listener.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

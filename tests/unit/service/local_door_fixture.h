@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "daemon/memory/host_backend.h"
-#include "daemon/service/local_door.h"
+#include "daemon/service/lifeline/local_door.h"
 #include "tests/unit/service/lifeline_client.h"
 
 namespace arraybridge {

@@ -1,4 +1,4 @@
-#include "daemon/service/local_door.h"
+#include "daemon/service/lifeline/local_door.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/log.h"
+#include "daemon/service/telemetry/log.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/log_throttle.h"
+#include "daemon/service/telemetry/log_throttle.h"
 
 #include <gtest/gtest.h>
 

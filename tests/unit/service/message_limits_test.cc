@@ -1,4 +1,4 @@
-#include "daemon/service/message_limits.h"
+#include "daemon/service/wire/message_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/service/messages.h"
+#include "daemon/service/wire/messages.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/release_limit.h"
 #include "tests/unit/service/asked.h"

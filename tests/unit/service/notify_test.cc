@@ -1,4 +1,4 @@
-#include "daemon/service/notify.h"
+#include "daemon/service/system/notify.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

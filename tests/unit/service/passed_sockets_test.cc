@@ -1,4 +1,4 @@
-#include "daemon/service/passed_sockets.h"
+#include "daemon/service/system/passed_sockets.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/publish_wire.h"
+#include "daemon/service/wire/publish_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/service/message_limits.h"
-#include "daemon/service/share_wire.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/share_wire.h"
 
 namespace arraybridge {
 namespace {

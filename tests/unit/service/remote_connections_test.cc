@@ -1,4 +1,4 @@
-#include "daemon/service/remote_connections.h"
+#include "daemon/service/system/remote_connections.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/share_wire.h"
+#include "daemon/service/wire/share_wire.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/service/subjects.h"
+#include "daemon/service/system/subjects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/tallies.h"
+#include "daemon/service/telemetry/tallies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/service/traffic.h"
+#include "daemon/service/telemetry/traffic.h"
 
 #include <gtest/gtest.h>
 

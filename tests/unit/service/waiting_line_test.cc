@@ -1,4 +1,4 @@
-#include "daemon/service/waiting_line.h"
+#include "daemon/service/reclaim/waiting_line.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/service/watchdog.h"
+#include "daemon/service/system/watchdog.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/service/worker.h"
+#include "daemon/service/reclaim/worker.h"
 
 namespace arraybridge {
 namespace {

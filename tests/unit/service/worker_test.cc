@@ -1,4 +1,4 @@
-#include "daemon/service/worker.h"
+#include "daemon/service/reclaim/worker.h"
 
 #include <gtest/gtest.h>
 

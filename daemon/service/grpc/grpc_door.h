@@ -1,0 +1,52 @@
+// The GrpcDoor is the public gRPC door: every verb except Redeem, health and reflection, for clients in any language.
+// gRPC does not listen: the listener passes each accepted connection in, from a Unix socket or TCP. An answer that
+// would carry a descriptor carries a Ticket instead.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/system/certificates.h"
+#include "daemon/service/verbs/verbs.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+
+// Thread-safe. `config`, `broker`, `verbs` and the objects that answer for `verbs` (waiting line, worker) must outlive
+// it.
+class GrpcDoor {
+ public:
+  // `certificates`: the certificates of the TCP door, or null if the TCP door is closed.
+  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates = nullptr);
+  // Drains with a deadline of now.
+  ~GrpcDoor();
+  GrpcDoor(const GrpcDoor&) = delete;
+  GrpcDoor& operator=(const GrpcDoor&) = delete;
+
+  // Takes over an accepted, non-blocking stream socket and its peer. Refuses (closes) it if the uid already has
+  // limits.connections_per_uid connections here, or while draining. Closes a connection without a call for
+  // limits.hello_timeout; gRPC clients reconnect automatically.
+  void Adopt(UniqueFd connection, const Peer& peer);
+
+  // Takes over an accepted, non-blocking TCP socket: RemoteServer::Adopt. REQUIRES: certificates were given.
+  void AdoptRemote(UniqueFd connection);
+
+  // Sets the health of a service other than the broker: "arraybridge.v1.Broker/<GPU's UUID>". No effect after draining
+  // has begun.
+  void SetServing(const std::string& service, bool serving);
+
+  // Sets health to NOT_SERVING and changes nothing else.
+  void SayDraining();
+  // Sets health to NOT_SERVING, ends session streams with `draining`, lets running calls finish until the deadline, and
+  // then cancels them. Returns when no call is running. Idempotent.
+  void Drain(Clock::time_point deadline);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace arraybridge

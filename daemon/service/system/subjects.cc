@@ -1,0 +1,52 @@
+#include "daemon/service/system/subjects.h"
+
+#include <algorithm>
+
+#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/snapshot.h"
+
+namespace arraybridge {
+
+Result<std::vector<std::string>> Subjects::NamesOf(const CertificateNames& names) const {
+  std::vector<std::string> subject;
+  uint64_t bytes = 0;
+  for (const auto* const kind : {&names.common, &names.uris, &names.dns}) {
+    for (const std::string& name : *kind) {
+      bytes += name.size();
+      if (bytes > limits_.subject_bytes_max) {
+        return ResourceExhausted("the names in the certificate have more than ", limits_.subject_bytes_max,
+                                 " bytes (limits.subject_bytes_max)")
+            .Because("SUBJECT_TOO_LARGE")
+            .With("limit", "subject_bytes_max");
+      }
+      if (CheckName("a name in the certificate", name, limits_.subject_bytes_max).ok()) subject.push_back(name);
+    }
+  }
+  if (subject.empty()) {
+    return Status{Code::kUnauthenticated, "the certificate has neither a common name nor a URI nor a DNS name",
+                  "NO_SUBJECT"};
+  }
+  std::sort(subject.begin() + 1, subject.end());
+  const std::string called = subject.front();
+  subject.erase(std::remove(subject.begin() + 1, subject.end(), called), subject.end());
+  subject.erase(std::unique(subject.begin() + 1, subject.end()), subject.end());
+  return subject;
+}
+
+Result<uint32_t> Subjects::NumberOf(const std::vector<std::string>& subject) {
+  const MutexLock lock(mutex_);
+  const auto found = numbers_.find(subject);
+  if (found != numbers_.end()) return found->second;
+  if (numbers_.size() >= std::min<uint64_t>(limits_.subjects, kSharedByUsers - kFirstSubject)) {
+    return ResourceExhausted("limit subjects (", limits_.subjects,
+                             ") is reached: that many subjects have connected since the start")
+        .Because("TOO_MANY_SUBJECTS")
+        .With("limit", "subjects")
+        .With("value", std::to_string(limits_.subjects));
+  }
+  const uint32_t number = kFirstSubject + static_cast<uint32_t>(numbers_.size());
+  numbers_.emplace(subject, number);
+  return number;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,246 @@
+#include "daemon/service/wire/message_limits.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "daemon/broker/events/event.h"
+#include "daemon/broker/quota/namespace.h"
+#include "proto/boundary/fence.h"
+#include "proto/boundary/frame.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/release_limit.h"
+#include "proto/boundary/share_limits.h"
+#include "proto/wire/messages.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kClientNameBytesMax = 64;
+constexpr uint64_t kTokenBytesMax = 256;
+constexpr uint64_t kPageTokenNumbersBytes = 64;
+constexpr int kHandleKindsMax = 16;
+constexpr int kGpusMax = 256;
+constexpr uint64_t kGpuUuidBytesMax = 96;
+
+ShareLimits ShareLimitsOf(const Limits& limits) {
+  return {limits.frame_bytes_max, limits.name_bytes_max,      limits.arrays_per_share_max, limits.rank_max,
+          limits.spec_bytes_max,  limits.structure_bytes_max, limits.metadata_bytes_max};
+}
+
+Status CheckShape(const ShareLimits& limits, const wire::ArraySpec& spec, uint64_t index) {
+  const size_t rank = spec.shape.size();
+  AB_RETURN_IF_ERROR(CheckRank(limits, rank, index));
+  if (!spec.strides.empty() && spec.strides.size() != rank) {
+    return InvalidArgument("array ", index, " has ", spec.strides.size(), " strides for rank ", rank);
+  }
+  const auto negative = std::ranges::find_if(spec.shape, [](int64_t extent) { return extent < 0; });
+  if (negative == spec.shape.end()) return Ok();
+  return InvalidArgument("array ", index, " has a negative extent ", *negative);
+}
+
+// The number of elements; UINT64_MAX means that many or more. REQUIRES: no extent is negative.
+uint64_t ElementsOf(const wire::ArraySpec& spec) {
+  uint64_t elements = 1;
+  for (const int64_t extent : spec.shape) {
+    if (__builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements)) {
+      elements = UINT64_MAX;  // unless a later extent is 0
+    }
+  }
+  return elements;
+}
+
+// The range of elements that strides reach, relative to the first element, both ends included.
+struct Reach {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+};
+
+// nullopt if the range exceeds 64 bits. REQUIRES: as many strides as extents, and every extent is at least 1.
+std::optional<Reach> ReachOf(const wire::ArraySpec& spec) {
+  Reach reach;
+  for (size_t i = 0; i < spec.shape.size(); ++i) {
+    int64_t steps = 0;
+    int64_t& end = spec.strides[i] < 0 ? reach.lowest : reach.highest;
+    if (__builtin_mul_overflow(spec.shape[i] - 1, spec.strides[i], &steps) ||
+        __builtin_add_overflow(end, steps, &end)) {
+      return std::nullopt;
+    }
+  }
+  return reach;
+}
+
+// REQUIRES: CheckElement accepts the width.
+uint64_t ElementsIn(uint64_t bytes, uint32_t bits) {
+  if (bits % 8 == 0) return bytes / (bits / 8);
+  return (bytes > UINT64_MAX / 8 ? UINT64_MAX : bytes * 8) / bits;
+}
+
+// Checks that the elements given by bits, shape and strides lie in the share, because readers access these bytes
+// whatever the stated sizes are. Strided arrays are rare; a contiguous one costs one division. REQUIRES: the array
+// starts in the share, and no extent is negative.
+Status CheckSpan(const wire::ArraySpec& spec, uint64_t index, uint64_t share_bytes) {
+  const uint64_t elements = ElementsOf(spec);
+  if (elements == 0) return Ok();
+  const uint64_t room = ElementsIn(share_bytes - spec.offset, spec.bits);
+  const auto refused = [&](auto... what) {
+    return InvalidArgument("array ", index, what..., ", each of ", spec.bits, " bits, from byte ", spec.offset,
+                           " of a share of ", share_bytes, " bytes");
+  };
+  if (elements == UINT64_MAX) return refused(" has more elements than fit into 64 bits");
+  if (elements > room) return refused(" has ", elements, " elements");
+  if (spec.strides.empty()) return Ok();
+  const auto reach = ReachOf(spec);
+  if (!reach) return refused(" has strides whose range does not fit into 64 bits");
+  // -lowest and highest + 1 cannot overflow as unsigned numbers.
+  if (0 - static_cast<uint64_t>(reach->lowest) > ElementsIn(spec.offset, spec.bits)) {
+    return refused(" has strides that reach ", reach->lowest, " elements");
+  }
+  if (static_cast<uint64_t>(reach->highest) + 1 <= room) return Ok();
+  return refused(" has strides that reach element ", reach->highest);
+}
+
+Status CheckSpec(const ShareLimits& limits, const wire::ArraySpec& spec, uint64_t index, uint64_t share_bytes) {
+  AB_RETURN_IF_ERROR(CheckElement(spec.code, spec.bits, spec.lanes, index));
+  AB_RETURN_IF_ERROR(CheckShape(limits, spec, index));
+  if (spec.offset % kArrayAlignment != 0) {
+    return InvalidArgument("array ", index, " starts at byte ", spec.offset, ", not a multiple of ", kArrayAlignment);
+  }
+  if (spec.offset > share_bytes || spec.size > share_bytes - spec.offset) {
+    return InvalidArgument("array ", index, " spans ", spec.size, " bytes from byte ", spec.offset, " of a share of ",
+                           share_bytes, " bytes");
+  }
+  return CheckSpan(spec, index, share_bytes);
+}
+
+Status CheckFence(const PublishAsked& asked) {
+  if (!v1::Fence::Kind_IsValid(asked.fence_kind)) {
+    return InvalidArgument("fence kind ", asked.fence_kind, " is unknown");
+  }
+  const size_t wanted = asked.fence_kind == v1::Fence::EVENT ? kEventBytes : 0;
+  if (asked.fence_event.size() == wanted) return Ok();
+  return InvalidArgument("the fence has ", asked.fence_event.size(), " bytes; its kind has ", wanted)
+      .Because("BAD_FENCE");
+}
+
+}  // namespace
+
+size_t AnswerBytesMax(const Limits& limits) {
+  return std::min<size_t>(limits.frame_bytes_max, kFrameBytesMax) - sizeof(FrameHeader);
+}
+
+Status CheckHello(const Limits&, const v1::OpenSessionRequest& request) {
+  if (request.protocol_min() > kProtocolVersion || request.protocol_max() < kProtocolVersion) {
+    return FailedPrecondition("the client speaks protocol ", request.protocol_min(), " to ", request.protocol_max(),
+                              ", this broker ", kProtocolVersion, " to ", kProtocolVersion)
+        .Because("PROTOCOL_VERSION");
+  }
+  AB_RETURN_IF_ERROR(CheckBytes("the client's name", request.client().size(), "maximum", kClientNameBytesMax));
+  AB_RETURN_IF_ERROR(CheckBytes("the token", request.token().size(), "maximum", kTokenBytesMax));
+  return CheckCapabilities(request.capabilities());
+}
+
+Status CheckCapabilities(const v1::ClientCapabilities& capabilities) {
+  AB_RETURN_IF_ERROR(
+      CheckCount("handle kinds", static_cast<uint64_t>(capabilities.kinds_size()), "maximum", kHandleKindsMax));
+  const auto& gpus = capabilities.gpu_uuids();
+  AB_RETURN_IF_ERROR(CheckCount("GPUs", static_cast<uint64_t>(gpus.size()), "maximum", kGpusMax));
+  for (const std::string& gpu : gpus) {
+    AB_RETURN_IF_ERROR(CheckBytes("the UUID of a GPU", gpu.size(), "maximum", kGpuUuidBytesMax));
+  }
+  return Ok();
+}
+
+Status CheckNamespace(const Limits& limits, std::string_view ns) {
+  return CheckBytes("the namespace", ns.size(), "limits.name_bytes_max", limits.name_bytes_max);
+}
+
+Status CheckPublish(const Limits& limits, const PublishAsked& asked) {
+  const ShareLimits share_limits = ShareLimitsOf(limits);
+  ShareSizes share;
+  share.namespace_bytes = asked.ns.size();
+  share.name_bytes = asked.name.size();
+  share.arrays = asked.arrays;
+  share.spec_bytes = asked.specs.size();
+  share.structure_bytes = asked.structure.size();
+  share.metadata_bytes = asked.metadata.size();
+  AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
+  AB_RETURN_IF_ERROR(CheckNote(limits, asked.note));
+  AB_RETURN_IF_ERROR(CheckFence(asked));
+  const auto specs = wire::Decode<wire::ArraySpecs>(asked.specs);
+  if (!specs.ok()) return specs.status();
+  for (uint64_t index = 0; index < specs->arrays.size(); ++index) {
+    AB_RETURN_IF_ERROR(CheckSpec(share_limits, specs->arrays[index], index, asked.size));
+  }
+  return Ok();
+}
+
+Status CheckShares(const Limits& limits, std::span<const ShareKey> shares) {
+  if (shares.empty()) return InvalidArgument("the request names no share");
+  AB_RETURN_IF_ERROR(CheckCount("shares", shares.size(), "limits.names_per_request", limits.names_per_request));
+  for (const ShareKey& share : shares) {
+    if (share.name.empty() && share.id == ShareId{}) {
+      return InvalidArgument("a share is identified by a name that is not empty or an id that is not 0");
+    }
+    AB_RETURN_IF_ERROR(CheckBytes("a name", share.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
+  }
+  return Ok();
+}
+
+Status CheckNote(const Limits& limits, std::string_view note) {
+  if (note.empty()) return Ok();
+  AB_RETURN_IF_ERROR(CheckBytes("the note", note.size(), "limits.note_bytes_max", limits.note_bytes_max));
+  return CheckName("the note", note, limits.note_bytes_max);
+}
+
+Status CheckWatch(const Limits& limits, const v1::WatchRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  for (const int kind : request.kinds()) {
+    if (kind < 1 || kind > static_cast<int>(EventKind::kLast)) {
+      return InvalidArgument("event kind ", kind, " is unknown; there are 1 to ", static_cast<int>(EventKind::kLast));
+    }
+  }
+  if (request.watch() != 0 || !request.close()) return Ok();
+  return InvalidArgument("the request names no watch");
+}
+
+Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("the channel's name", request.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  const auto role = request.role();
+  if (role == v1::OpenChannelRequest::SENDER || role == v1::OpenChannelRequest::RECEIVER) return Ok();
+  return InvalidArgument("role ", static_cast<int>(role), " is neither SENDER nor RECEIVER");
+}
+
+Status CheckSend(const PublishAsked& asked) {
+  if (asked.name.empty() && !asked.replace && !asked.sealed) return Ok();
+  return InvalidArgument("a share that is sent into a channel must have no name, replace nothing and not be sealed");
+}
+
+Status CheckRelease(const v1::ReleaseRequest& request) {
+  uint64_t numbers = 0;
+  for (const int size : {request.leases_size(), request.arenas_size(), request.unmapped_size(), request.done_size(),
+                         request.lost_size(), request.roads_size()}) {
+    numbers += static_cast<uint64_t>(size);
+  }
+  if (numbers <= kReleaseNumbersMax) return Ok();
+  return InvalidArgument(numbers, " leases, arenas, shares and roads in one Release (at most ", kReleaseNumbersMax,
+                         "): release them in several requests")
+      .Because("TOO_MANY");
+}
+
+Status CheckList(const Limits& limits, const v1::ListRequest& request) {
+  if (!v1::ListRequest::Kind_IsValid(request.kind())) {
+    return InvalidArgument("list kind ", static_cast<int>(request.kind()), " is unknown");
+  }
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(
+      CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  // The token of a list of channels holds the channel's name and its namespace.
+  return CheckBytes("the page token", request.page_token().size(), "maximum",
+                    2 * limits.name_bytes_max + kPageTokenNumbersBytes);
+}
+
+}  // namespace arraybridge

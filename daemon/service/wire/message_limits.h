@@ -1,0 +1,34 @@
+// The limits on the size and form of every request, checked before the Broker gets it. These are pure functions;
+// INVALID_ARGUMENT names the field, its value and the limit.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/wire/publish_wire.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// The maximum size of an answer's message in bytes.
+size_t AnswerBytesMax(const Limits& limits);
+
+Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
+Status CheckCapabilities(const v1::ClientCapabilities& capabilities);
+Status CheckNamespace(const Limits& limits, std::string_view ns);
+Status CheckPublish(const Limits& limits, const PublishAsked& asked);
+// Checks the names or ids of Acquire and Withdraw.
+Status CheckShares(const Limits& limits, std::span<const ShareKey> shares);
+// Checks the note for traces: it is empty or a text.
+Status CheckNote(const Limits& limits, std::string_view note);
+Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);
+Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request);
+// Checks a Publish into a channel, in addition to CheckPublish.
+Status CheckSend(const PublishAsked& asked);
+Status CheckRelease(const v1::ReleaseRequest& request);
+Status CheckList(const Limits& limits, const v1::ListRequest& request);
+
+}  // namespace arraybridge

@@ -376,7 +376,7 @@ def test_new_certificates_are_adopted_and_invalid_ones_are_refused(remote: Remot
     (remote.files.folder / "key.pem").write_bytes(pki.bob.key.read_bytes())
     remote.reload()
     log = remote.log.read_text()
-    assert "reload refused" in log and f"{remote.config}:4:" in log and "does not fit the certificate" in log
+    assert "reload refused" in log and f"{remote.config}:4:" in log and "does not match the certificate" in log
     assert shown(remote, pki.alice) == der(renewed)
     assert alice.call("List", kind="SHARES").shares == []
 

@@ -47,7 +47,7 @@ class CudaGpu {
   const std::shared_ptr<Capacity>& capacity() const { return capacity_; }
 
   // Makes the primary context current on this thread until the guard dies; retained with the first call.
-  Result<cuda::ContextGuard> Enter() const AB_EXCLUDES(mutex_);
+  Result<cuda::ContextGuard> PushContext() const AB_EXCLUDES(mutex_);
   // Clears bytes that may hold what others left there, and waits for it. REQUIRES: Enter's guard lives.
   Status Zero(cuda::CUdeviceptr address, uint64_t bytes) const AB_EXCLUDES(mutex_);
 

@@ -12,10 +12,10 @@
 
 namespace arraybridge {
 
-// Thread-safe. Sockets are known by their numbers from the first Reserve until Bury.
+// Thread-safe. Sockets are known by their numbers from the first Reserve until CloseWhenRead.
 class DescriptorsInFlight {
  public:
-  // `epoll` outlives it and says kGraveTag when Empty is to be asked: a peer has read, or gone.
+  // `epoll` outlives it and says kUnreadTag when Empty is to be asked: a peer has read, or gone.
   DescriptorsInFlight(const Limits& limits, int epoll);
   DescriptorsInFlight(const DescriptorsInFlight&) = delete;
   DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
@@ -26,13 +26,14 @@ class DescriptorsInFlight {
   // One that was owed has been sent, or never will be.
   void NoteSent(int socket) AB_EXCLUDES(mutex_);
   void NoteDropped(int socket) AB_EXCLUDES(mutex_);
-  // Before it is closed, and when epoll has forgotten it: what the peer has not read stays in flight, and counted, for
-  // as long as the peer has its end. Gives the socket back if that is nothing.
-  UniqueFd Bury(UniqueFd socket) AB_EXCLUDES(mutex_);
-  // Neither owed nor unread by anybody, as far as the kernel knows now. Closes what was buried. For epoll's thread.
+  // Instead of closing the socket, once epoll has forgotten it: descriptors that the peer has not read stay in flight,
+  // and counted, for as long as the peer has its end open. Gives the socket back if there are none.
+  UniqueFd CloseWhenRead(UniqueFd socket) AB_EXCLUDES(mutex_);
+  // No descriptor is owed or unread, as far as the kernel knows now. Closes sockets whose peers have read. For the
+  // thread of epoll.
   bool Empty() AB_EXCLUDES(mutex_);
 
-  static constexpr uint64_t kGraveTag = 1;  // of no lifeline: their keys start at 1, their tags at 2
+  static constexpr uint64_t kUnreadTag = 1;  // of no lifeline: their keys start at 1, their tags at 2
 
  private:
   struct Count {
@@ -48,7 +49,7 @@ class DescriptorsInFlight {
   const int epoll_;
   Mutex mutex_;
   std::unordered_map<int, Count> counts_ AB_GUARDED_BY(mutex_);
-  std::unordered_map<int, UniqueFd> buried_ AB_GUARDED_BY(mutex_);  // their counts are not 0
+  std::unordered_map<int, UniqueFd> unread_sockets_ AB_GUARDED_BY(mutex_);  // their counts are not 0
 };
 
 }  // namespace arraybridge

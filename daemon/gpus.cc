@@ -68,7 +68,7 @@ Status NotThere(const std::string& device, const FoundGpus& found) {
 }
 
 // A file may be that of many machines, and a GPU that broke is no reason to serve nothing.
-void TellOfTablesWithoutGpu(const FoundGpus& found, const Config& config) {
+void WarnOfTablesWithoutGpu(const FoundGpus& found, const Config& config) {
   for (const auto& table : config.gpus.own) {
     const std::string& uuid = table.first;
     if (std::ranges::any_of(found.all, [&uuid](const auto& gpu) { return gpu->device().uuid == uuid; })) continue;
@@ -104,7 +104,7 @@ Result<Gpus> FindGpus(const Config& config) {
   const auto found = Look(config);
   if (!found.ok()) return None(config, found.status().message());
   for (const auto& broken : found->broken) log::Warn(log::Topic::kNoGpu, "{}", Said(broken));
-  TellOfTablesWithoutGpu(*found, config);
+  WarnOfTablesWithoutGpu(*found, config);
   if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
   if (found->all.empty()) {
     auto none = None(config, Concat("none that the driver shows can be used", Said(found->broken)));

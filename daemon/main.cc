@@ -147,11 +147,11 @@ class Ending {
       if (polled[2].revents != 0) main_thread_.Run();
       if (told_) return "an administrator said so";
       if (Idle()) return "idle";
-      status_.TellIfChanged();
+      status_.NotifyIfChanged();
     }
   }
   // The main thread calls this, as a task of its queue. `now`: running calls are not waited for.
-  void Tell(bool now) {
+  void End(bool now) {
     told_ = true;
     patient_ = patient_ && !now;
   }
@@ -343,7 +343,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
          verbs.Drain();
          grpc_door.SayDraining();
        },
-       [&](bool now) { main_thread.Post([&ending, now] { ending->Tell(now); }); }});
+       [&](bool now) { main_thread.Post([&ending, now] { ending->End(now); }); }});
   reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get(), status);
   ending.emplace(config, broker, status, *reloader, main_thread, std::move(signals));
   AdminDoor admin_door(config, admin);

@@ -32,7 +32,7 @@ void ManagerStatus::SayReady(std::string trouble) {
   NotifyManager("READY=1\nSTATUS=" + told_);
 }
 
-void ManagerStatus::TellIfChanged() {
+void ManagerStatus::NotifyIfChanged() {
   const auto now = std::chrono::steady_clock::now();
   if (!wanted_ || now < next_) return;
   next_ = now + kEvery;

@@ -24,7 +24,7 @@ class ManagerStatus {
   // until the next time; empty: nothing.
   void SayReady(std::string trouble = {});
   // Nothing happens before it is time again.
-  void TellIfChanged();
+  void NotifyIfChanged();
 
  private:
   std::string Line() const;

@@ -100,7 +100,7 @@ struct Broker::State {
   Rights rights AB_GUARDED_BY(mutex){config};
   Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released};
   Arenas arenas AB_GUARDED_BY(mutex){backends, flags};
-  Namespaces namespaces AB_GUARDED_BY(mutex){config, backends, rights, accounts, hazards, flags, released};
+  Namespaces namespaces AB_GUARDED_BY(mutex){config, backends, rights, accounts, hazards, flags};
   Sessions sessions AB_GUARDED_BY(mutex){flags, released};
   Shares shares AB_GUARDED_BY(mutex){config, rights, events, accounts, hazards, arenas, flags};
   Leases leases AB_GUARDED_BY(mutex){config, events, sessions, accounts, hazards, arenas, shares};

@@ -49,10 +49,12 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   }
   swept.freed_bytes = arenas->Run();
 
-  DeferredRelease::Objects released;  // destroyed after the lock
+  DeferredRelease::Objects released;                // destroyed after the lock
+  std::vector<std::unique_ptr<Namespace>> dropped;  // too
   const MutexLock lock(state.mutex);
   arenas->Finish(state.arenas, now);
   state.namespaces.DropUnused();
+  dropped = state.namespaces.TakeDropped();
   state.accounts.DropUnused();
   released = state.released.Take();
   swept.next = state.shares.NextDue();

@@ -84,7 +84,7 @@ CudaGpu::~CudaGpu() {
 
 std::string CudaGpu::driver_version() const { return cuda::Dotted(driver_->version); }
 
-Result<ContextGuard> CudaGpu::Enter() const {
+Result<ContextGuard> CudaGpu::PushContext() const {
   AB_RETURN_IF_ERROR(CheckServing());
   const MutexLock lock(mutex_);
   if (context_ == nullptr) {

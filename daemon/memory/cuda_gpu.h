@@ -47,9 +47,9 @@ class CudaGpu {
   const std::shared_ptr<Capacity>& capacity() const { return capacity_; }
 
   // Makes the primary context current on this thread until the guard is destroyed. The first call retains the context.
-  Result<cuda::ContextGuard> Enter() const AB_EXCLUDES(mutex_);
-  // Clears bytes that may contain data of other processes, and waits until they are cleared. REQUIRES: a guard of Enter
-  // exists.
+  Result<cuda::ContextGuard> PushContext() const AB_EXCLUDES(mutex_);
+  // Clears bytes that may contain data of other processes, and waits until they are cleared. REQUIRES: a guard of
+  // PushContext exists.
   Status Zero(cuda::CUdeviceptr address, uint64_t bytes) const AB_EXCLUDES(mutex_);
 
   // UNAVAILABLE, with the name of the call, after a call has failed in a way from which no later call recovers. This

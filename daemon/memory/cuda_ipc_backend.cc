@@ -18,7 +18,7 @@ class Allocation {
   // A GPU that is out of service cannot free memory; the driver frees it when this process exits.
   ~Allocation() {
     if (gpu_->LeftToTheDriver()) return;
-    if (const auto inside = gpu_->Enter(); inside.ok()) gpu_->driver().MemFree(address_);
+    if (const auto inside = gpu_->PushContext(); inside.ok()) gpu_->driver().MemFree(address_);
   }
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
@@ -38,7 +38,7 @@ class IpcBlock final : public CudaBlock {
 
   // Exports the whole block. The 64 bytes grant full access, so they are a secret.
   Result<Handle> Export(Access) const override {
-    const auto inside = gpu().Enter();
+    const auto inside = gpu().PushContext();
     if (!inside.ok()) return inside.status();
     cuda::CUipcMemHandle bytes{};
     const auto got = gpu().driver().IpcGetMemHandle(&bytes, memory_->address());
@@ -50,7 +50,7 @@ class IpcBlock final : public CudaBlock {
   }
 
   Status Clear() const override {
-    const auto inside = gpu().Enter();
+    const auto inside = gpu().PushContext();
     if (!inside.ok()) return inside.status();
     return gpu().Zero(memory_->address(), size());
   }
@@ -69,7 +69,7 @@ class IpcBackend final : public CudaBackend {
   uint64_t UnitOf(const CudaGpu& /*gpu*/) const override { return kUnit; }
   Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
                                             uint64_t footprint) override {
-    const auto inside = gpu->Enter();
+    const auto inside = gpu->PushContext();
     if (!inside.ok()) return inside.status();
     cuda::CUdeviceptr address = 0;
     const auto allocated = gpu->driver().MemAlloc(&address, footprint);

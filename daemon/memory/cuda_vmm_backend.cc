@@ -69,7 +69,7 @@ class PassingMap {
 };
 
 Status VmmBlock::Clear() const {
-  const auto inside = gpu().Enter();
+  const auto inside = gpu().PushContext();
   if (!inside.ok()) return inside.status();
   PassingMap map(gpu().driver(), size());
   AB_RETURN_IF_ERROR(gpu().Note(map.Map(memory_, gpu().ordinal())));

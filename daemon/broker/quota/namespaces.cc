@@ -8,14 +8,8 @@
 namespace arraybridge {
 
 Namespaces::Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts,
-                       Hazards& hazards, Flags& flags, DeferredRelease& released)
-    : config_(config),
-      backends_(backends),
-      rights_(rights),
-      accounts_(accounts),
-      hazards_(hazards),
-      flags_(flags),
-      released_(released) {}
+                       Hazards& hazards, Flags& flags)
+    : config_(config), backends_(backends), rights_(rights), accounts_(accounts), hazards_(hazards), flags_(flags) {}
 
 Namespace* Namespaces::Find(const NamespaceKey& key) const {
   const auto found = all_.find(key);
@@ -38,9 +32,8 @@ Status Namespaces::CheckRoom(const NamespaceKey& key, uint32_t maker_uid) const 
 
 Result<Namespace*> Namespaces::FindOrMake(const NamespaceKey& key, uint32_t maker_uid) {
   if (Namespace* const found = Find(key); found != nullptr) return found;
-  const size_t before = all_.size();
   DropUnused();
-  if (all_.size() < before) flags_.sweep_wanted.store(true);  // a sweep releases them
+  if (!dropped_.empty()) flags_.sweep_wanted.store(true);  // a sweep destroys them
   AB_RETURN_IF_ERROR(CheckRoom(key, maker_uid));
   auto fresh = std::make_unique<Namespace>(key.uid, std::string(key.name), QuotaBytes(key));
   // A shared namespace has a budget of its own, since its users have none in common.
@@ -57,8 +50,8 @@ void Namespaces::DropUnused() {
       continue;
     }
     hazards_.DropPages(*next->second);
-    released_.Add(std::move(next->second));
-    next = all_.erase(next);  // its key views the name of a namespace that is released later
+    dropped_.push_back(std::move(next->second));
+    next = all_.erase(next);  // its key views the name of a dropped namespace
   }
 }
 

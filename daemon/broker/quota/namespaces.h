@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/broker/arenas/backends.h"
 #include "daemon/broker/calls.h"
-#include "daemon/broker/deferred_release.h"
 #include "daemon/broker/flags.h"
 #include "daemon/broker/quota/accounts.h"
 #include "daemon/broker/quota/namespace.h"
@@ -26,15 +26,17 @@ class Namespaces {
  public:
   using Table = std::map<NamespaceKey, std::unique_ptr<Namespace>>;  // keys view their own names
 
-  // All outlive it. Namespaces that are dropped go to `released`.
+  // All outlive it.
   Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts, Hazards& hazards,
-             Flags& flags, DeferredRelease& released);
+             Flags& flags);
 
   Namespace* Find(const NamespaceKey& key) const;  // null: there is none
   // Makes it for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces, limits.namespaces_per_uid.
   Result<Namespace*> FindOrMake(const NamespaceKey& key, uint32_t maker_uid);
   const Table& all() const { return all_; }
   void DropUnused();
+  // The dropped ones, to be destroyed without the lock. Slow: catalogues are unmapped.
+  std::vector<std::unique_ptr<Namespace>> TakeDropped() { return std::exchange(dropped_, {}); }
 
   // The namespace that an administrator names. INVALID_ARGUMENT: there are several, or none.
   Result<NamespaceKey> MeantBy(const NamespaceOf& of) const;
@@ -54,9 +56,9 @@ class Namespaces {
   Accounts& accounts_;
   Hazards& hazards_;
   Flags& flags_;
-  DeferredRelease& released_;
   std::map<std::pair<uint32_t, std::string>, uint64_t> set_quotas_;  // at most limits.namespaces
   Table all_;
+  std::vector<std::unique_ptr<Namespace>> dropped_;
 };
 
 }  // namespace arraybridge

@@ -64,7 +64,7 @@ void DescriptorsInFlight::NoteDropped(int socket) {
   --counts_[socket].owed;
 }
 
-UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
+UniqueFd DescriptorsInFlight::CloseWhenRead(UniqueFd socket) {
   const MutexLock lock(mutex_);
   const auto found = counts_.find(socket.get());
   if (found == counts_.end()) return socket;
@@ -73,9 +73,9 @@ UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
   if (found->second.unread > 0) {
     epoll_event event{};
     event.events = EPOLLOUT | EPOLLET;  // edge-triggered, because the hang-up would be reported endlessly
-    event.data.u64 = kGraveTag;
+    event.data.u64 = kUnreadTag;
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, socket.get(), &event);
-    buried_.emplace(found->first, std::move(socket));
+    unread_sockets_.emplace(found->first, std::move(socket));
     return {};
   }
   counts_.erase(found);
@@ -85,15 +85,15 @@ UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
 bool DescriptorsInFlight::Empty() {
   const MutexLock lock(mutex_);
   RecountAll();
-  for (auto grave = buried_.begin(); grave != buried_.end();) {
-    if (counts_.at(grave->first).unread > 0) {
-      ++grave;
+  for (auto unread = unread_sockets_.begin(); unread != unread_sockets_.end();) {
+    if (counts_.at(unread->first).unread > 0) {
+      ++unread;
       continue;
     }
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, grave->first, nullptr);
-    counts_.erase(grave->first);
-    CloseAside(std::move(grave->second));
-    grave = buried_.erase(grave);
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, unread->first, nullptr);
+    counts_.erase(unread->first);
+    CloseAside(std::move(unread->second));
+    unread = unread_sockets_.erase(unread);
   }
   return Total() == 0;
 }

@@ -13,10 +13,10 @@
 
 namespace arraybridge {
 
-// Thread-safe. A socket is identified by its number, from the first Reserve until Bury.
+// Thread-safe. A socket is identified by its number, from the first Reserve until CloseWhenRead.
 class DescriptorsInFlight {
  public:
-  // `epoll` must outlive this object. It reports kGraveTag when a peer has read or disconnected; then call Empty.
+  // `epoll` must outlive this object. It reports kUnreadTag when a peer has read or disconnected; then call Empty.
   DescriptorsInFlight(const Limits& limits, int epoll);
   DescriptorsInFlight(const DescriptorsInFlight&) = delete;
   DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
@@ -31,12 +31,12 @@ class DescriptorsInFlight {
   // Call it before the socket is closed, after its removal from epoll. Descriptors that the peer has not read stay in
   // flight, and counted, while the peer keeps its end open; then the object keeps the socket. Otherwise it returns the
   // socket.
-  UniqueFd Bury(UniqueFd socket) AB_EXCLUDES(mutex_);
+  UniqueFd CloseWhenRead(UniqueFd socket) AB_EXCLUDES(mutex_);
   // True if no descriptor is reserved or unread, according to the kernel. Closes kept sockets whose descriptors have
   // been read. Called by epoll's thread.
   bool Empty() AB_EXCLUDES(mutex_);
 
-  static constexpr uint64_t kGraveTag = 1;  // not the tag of a lifeline: their tags start at 2
+  static constexpr uint64_t kUnreadTag = 1;  // not the tag of a lifeline: their tags start at 2
 
  private:
   struct Count {
@@ -52,7 +52,7 @@ class DescriptorsInFlight {
   const int epoll_;
   Mutex mutex_;
   std::unordered_map<int, Count> counts_ AB_GUARDED_BY(mutex_);
-  std::unordered_map<int, UniqueFd> buried_ AB_GUARDED_BY(mutex_);  // kept sockets, whose counts are not 0
+  std::unordered_map<int, UniqueFd> unread_sockets_ AB_GUARDED_BY(mutex_);  // kept sockets, whose counts are not 0
 };
 
 }  // namespace arraybridge

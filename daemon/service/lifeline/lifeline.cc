@@ -249,7 +249,7 @@ void Lifeline::Close() {
   ForgetOwed();
   if (!socket_.valid()) return;
   ::shutdown(socket_.get(), SHUT_RDWR);  // the peer is notified at once
-  socket_ = in_flight_->Bury(std::move(socket_));
+  socket_ = in_flight_->CloseWhenRead(std::move(socket_));
   if (takes_no_descriptors_) return socket_.reset();
   CloseAside(std::move(socket_));
 }

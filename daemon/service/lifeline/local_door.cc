@@ -261,7 +261,7 @@ void LocalDoor::Flush(const LifelinePointer& line) {
 
 void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   if (tag == kWakeTag) return RunPosted();
-  if (tag == DescriptorsInFlight::kGraveTag) return ForgetUsers();
+  if (tag == DescriptorsInFlight::kUnreadTag) return ForgetUsers();
   const auto found = lifelines_.find(tag / 2);
   if (found == lifelines_.end()) return;  // ended earlier in this turn
   const LifelinePointer line = found->second;

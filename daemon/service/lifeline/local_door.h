@@ -97,7 +97,7 @@ class LocalDoor {
   void Publish(const LifelinePointer& line, const Frame& frame);
   void Mapped(const LifelinePointer& line, const Frame& frame);
   template <class Message>
-  void Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
+  void Respond(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
 
   // Session queues (local_door_queues.cc).
   Result<Answer<v1::MappedResponse>> QueueMapped(const LifelinePointer& line);

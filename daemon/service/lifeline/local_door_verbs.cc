@@ -95,11 +95,11 @@ bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* 
 template <class Request, class Noun, class Verb>
 void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Noun& noun, Verb verb) {
   if (!Parse(line, frame, request)) return;
-  Tell(line, frame, std::invoke(verb, noun, CallerOf(line, frame), *request));
+  Respond(line, frame, std::invoke(verb, noun, CallerOf(line, frame), *request));
 }
 
 template <class Message>
-void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer) {
+void LocalDoor::Respond(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer) {
   if (!answer.ok()) return Refuse(line, frame.header, answer.status());
   Count(frame.header, Code::kOk);
   line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted(line->peer().uid));
@@ -127,8 +127,8 @@ void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& 
 
 void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->mapped)) return;
-  if (requests_->mapped.queue()) return Tell(line, frame, QueueMapped(line));
-  Tell(line, frame, verbs_.arenas.Mapped(CallerOf(line, frame), requests_->mapped));
+  if (requests_->mapped.queue()) return Respond(line, frame, QueueMapped(line));
+  Respond(line, frame, verbs_.arenas.Mapped(CallerOf(line, frame), requests_->mapped));
 }
 
 // The last seal may sleep, so not here.
@@ -138,7 +138,7 @@ void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
   if (asked->channel != 0) return Later<v1::PublishResponse>(line, frame, *asked, verbs_.channels, &ChannelVerbs::Send);
   if (asked->sealed)
     return Later<v1::PublishResponse>(line, frame, *asked, verbs_.publishes, &PublishVerbs::PublishSealed);
-  Tell(line, frame, verbs_.publishes.Publish(CallerOf(line, frame), *asked));
+  Respond(line, frame, verbs_.publishes.Publish(CallerOf(line, frame), *asked));
 }
 
 // What is there is answered here and now: a get is the one thing that everybody does all the time.

@@ -1,8 +1,9 @@
 #include "client/acquire.h"
 
-#include "client/arena.h"
 #include "client/layout.h"
+#include "client/lease.h"
 #include "client/memory/cuda_fence.h"
+#include "client/private_range.h"
 
 namespace arraybridge {
 
@@ -14,7 +15,7 @@ void GiveBackLate(Session& session, const Result<Answer>& answer) {
   codec::Release release;
   for (const auto& grant : grants->shares) release.leases.push_back(grant.lease);
   if (grants->descriptor_arena != 0) release.unmapped.push_back(grants->descriptor_arena);
-  session.Post(std::move(release));
+  session.releases().Post(std::move(release));
 }
 
 namespace {
@@ -25,7 +26,7 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
   codec::Release unowned;
   Status failed;
   for (const codec::Grant& grant : grants.shares) {
-    auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), grant.lease));
+    auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), grant.lease));
     if (lease.ok()) {
       leases.push_back(*std::move(lease));
       continue;
@@ -34,7 +35,7 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
     failed = lease.status();
   }
   if (failed.ok()) return leases;
-  session.Post(std::move(unowned));
+  session.releases().Post(std::move(unowned));
   return failed;
 }
 
@@ -57,19 +58,15 @@ Status CheckShare(const codec::DescribedShare& described) {
   return Ok();
 }
 
-// One that was given back as it came, or a new one.
-Result<std::unique_ptr<Mapping>> PrivateMapping(Session& session, ReadArena& arena, uint64_t offset, uint64_t size) {
+// A mapping that was given back clean, or a new one.
+Result<std::unique_ptr<Mapping>> PrivateMapping(ReadArena& arena, uint64_t offset, uint64_t size) {
   if (auto kept = arena.ranges.Take(offset, size)) return kept;
-  const auto mapper = session.mappers().Of(arena.handle.kind);
-  if (!mapper.ok()) return mapper.status();
-  return (*mapper)->MapPrivate(arena.handle, offset, size);
+  return arena.mapper->MapPrivate(arena.handle, offset, size);
 }
 
 // A forked child takes no lock of its parent's and has no reaper: its mapping ends with the view.
 Result<std::unique_ptr<Mapping>> MappingInChild(const Lease& lease) {
-  const auto mapper = lease.session->mappers().Of(lease.arena->handle.kind);
-  if (!mapper.ok()) return mapper.status();
-  return (*mapper)->MapPrivate(lease.arena->handle, lease.offset, lease.size);
+  return lease.arena->mapper->MapPrivate(lease.arena->handle, lease.offset, lease.size);
 }
 
 // Dropped ranges that wait for the reaper at most, so that a loop which is quicker than the reaper maps no more than
@@ -80,9 +77,8 @@ constexpr uint64_t kPendingRangesMax = 1024;
 Result<View> CopyOnWrite(const View& view) {
   const auto lease = std::static_pointer_cast<const Lease>(view.owner);
   const bool child = lease->inherited();
-  if (!child && lease->session->reaper().pending() > kPendingRangesMax) lease->session->reaper().CollectReady();
-  auto mapping =
-      child ? MappingInChild(*lease) : PrivateMapping(*lease->session, *lease->arena, lease->offset, lease->size);
+  if (!child && lease->reaper().pending() > kPendingRangesMax) lease->reaper().CollectReady();
+  auto mapping = child ? MappingInChild(*lease) : PrivateMapping(*lease->arena, lease->offset, lease->size);
   if (!mapping.ok()) return mapping.status();
   View own = view;
   const auto* const share = lease->arena->shared->data() + lease->offset;
@@ -95,7 +91,7 @@ Result<View> CopyOnWrite(const View& view) {
     own.owner = std::make_shared<const Both>(lease, *std::move(mapping));
     return own;
   }
-  auto range = lease->session->reaper().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
+  auto range = lease->reaper().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
   if (!range.ok()) return range.status();
   own.owner = *std::move(range);
   return own;
@@ -206,9 +202,11 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->handle.device = of.device;
   arena->handle.opaque = of.opaque;
   const auto mapper = session.mappers().Of(of.kind);
-  auto mapping = mapper.ok() ? (*mapper)->Map(arena->handle, of.device, Access::kRead) : mapper.status();
+  if (!mapper.ok()) return mapper.status();
+  auto mapping = (*mapper)->Map(arena->handle, of.device, Access::kRead);
   if (!mapping.ok()) return mapping.status();
   arena->shared = *std::move(mapping);
+  arena->mapper = *mapper;
   // Only private mappings of host memory need it again.
   if (of.kind != HandleKind::kMemfd) {
     arena->handle.descriptor.reset();
@@ -220,16 +218,20 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   return added;
 }
 
+// Takes the answer to an Export that its caller has given up. The handler ends before the session does.
+Lifeline::Late UnmapLate(Session& session, uint64_t arena) {
+  return [&session, arena](const Result<Answer>& answer) {
+    if (answer.ok()) session.releases().Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
+  };
+}
+
 // The arena came in an earlier answer, with this one, or must be asked for.
 Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, UniqueFd& arrived,
                                            uint64_t arrived_arena, Deadline deadline) {
   if (auto known = session.read().Find(of.arena, of.generation)) return known;
   const bool here = of.kind == HandleKind::kCudaIpc || (arrived.valid() && arrived_arena == of.arena);
   if (here) return MapArena(session, of, std::move(arrived));
-  const auto late = [weak = session.weak_from_this(), arena = of.arena](const Result<Answer>& answer) {
-    const auto self = weak.lock();
-    if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
-  };
+  const auto late = UnmapLate(session, of.arena);
   auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, late);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
@@ -242,8 +244,8 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
 }
 
 // At `offset` in the lease's arena. REQUIRES: that is mapped.
-Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uint64_t offset,
-                                  const std::shared_ptr<Lease>& lease, MapMode mode) {
+Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, const std::shared_ptr<Lease>& lease,
+                                  MapMode mode) {
   const Handle& handle = known.handle;
   std::shared_ptr<const FenceEvent> fence;
   if (!known.fence.done()) {
@@ -258,7 +260,7 @@ Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uin
   // A GPU has no copy-on-write: there everybody reads the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    auto range = PrivateMapping(session, *lease->arena, offset, handle.size);
+    auto range = PrivateMapping(*lease->arena, offset, handle.size);
     if (!range.ok()) return range.status();
     lease->private_mapping = *std::move(range);
     base = lease->private_mapping->data();
@@ -276,12 +278,11 @@ Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uin
   return views;
 }
 
-Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, const std::shared_ptr<Lease>& lease,
-                                  MapMode mode) {
+Result<std::vector<View>> ViewsOf(const KnownShare& known, const std::shared_ptr<Lease>& lease, MapMode mode) {
   if (known.handle.arena_size != lease->arena->handle.arena_size) {
     return Internal("the broker changed the size of an arena");
   }
-  return ViewsAt(session, known, known.handle.offset, lease, mode);
+  return ViewsAt(known, known.handle.offset, lease, mode);
 }
 
 // What a sender says of a share, as the last one was or anew.
@@ -314,10 +315,7 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road
 }  // namespace
 
 Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline) {
-  const auto late = [weak = session.weak_from_this(), arena = entry.arena](const Result<Answer>& answer) {
-    const auto self = weak.lock();
-    if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
-  };
+  const auto late = UnmapLate(session, entry.arena);
   const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
   auto answer = session.Call(Verb::kExport, request, deadline, late);
   if (!answer.ok()) return answer.status();
@@ -337,12 +335,12 @@ Status MapSent(Session& session, const road::Message& entry, uint64_t receiving,
 Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
                           std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
                           MapMode mode) {
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), road, entry.slot));
+  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), road, entry.slot));
   if (!lease.ok()) return road->End(entry.slot), lease.status();
   auto known = Know(session, *road, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
   (*lease)->arena = std::move(arena);
-  auto views = ViewsAt(session, **known, entry.offset, *lease, mode);
+  auto views = ViewsAt(**known, entry.offset, *lease, mode);
   if (!views.ok()) return views.status();
   session.roads().Count();
   const Share* const share = &(*known)->share;
@@ -351,7 +349,7 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
 
 Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                             MapMode mode, const AcquireWaits& waits, std::string_view note) {
-  session.holds().Foresee(session, ns);
+  session.holds().Foresee(ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
@@ -392,7 +390,7 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
       return arena.status();
     }
     lease->arena = *std::move(arena);
-    auto views = ViewsOf(session, **known, lease, mode);
+    auto views = ViewsOf(**known, lease, mode);
     if (!views.ok()) return views.status();
     const Share* const share = &(*known)->share;
     acquired.push_back({std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)});
@@ -411,10 +409,10 @@ std::optional<Acquired> AcquireHeld(Session& session, std::string_view ns, std::
   if (!arena) return std::nullopt;
   auto known = Know(session, facts, *arena, ns, name);
   if (!known) return std::nullopt;
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), std::move(hold)));
+  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
   if (!lease.ok()) return std::nullopt;
   (*lease)->arena = std::move(arena);
-  auto views = ViewsOf(session, *known, *lease, mode);
+  auto views = ViewsOf(*known, *lease, mode);
   if (!views.ok()) return std::nullopt;
   const Share* const share = &known->share;
   return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};

@@ -7,12 +7,12 @@
 #include <arraybridge/device.h>
 
 #include "client/acquire.h"
-#include "client/arena.h"
 #include "client/channel.h"
 #include "client/connection.h"
 #include "client/fork_guard.h"
 #include "client/memory/cuda_capture.h"
 #include "client/placement.h"
+#include "client/placement_range.h"
 #include "client/put.h"
 #include "proto/boundary/fence.h"
 
@@ -187,14 +187,14 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   }
   auto session = connection->Connected(deadline);
   if (!session.ok()) return session.status();
-  if (placement.range()->session != *session) {
+  if (placement.range()->releases.get() != &(*session)->releases()) {
     return Unavailable("the memory of this placement went with an earlier connection; place it again")
         .Because("PLACEMENT_LOST");
   }
   auto published = PublishPlacement(**session, core_->options().ns, placement, options, deadline);
   if (published.ok() || options.wait) return published;
   // The request came after the unwaited ones in the queue: what failed of these comes first.
-  (*session)->unwaited().Confirm(**session);
+  (*session)->unwaited().Confirm();
   return connection->AfterLateErrors(options.name, published.status());
 }
 
@@ -320,7 +320,7 @@ void Broker::Note(const Share& share, std::string_view note) {
   if (!session || share.id == 0 || share.broker_id != session->server().info.broker_id) return;
   codec::Release release;
   release.notes.emplace_back(share.id, session->NoteFor(note));
-  session->Post(std::move(release));
+  session->releases().Post(std::move(release));
 }
 
 Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
@@ -398,7 +398,7 @@ Status Broker::Settle() {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return Ok();
-  Status settled = session->lifeline().lost() ? Ok() : session->SyncFences(core_->Timeout());
+  Status settled = session->lifeline().lost() ? Ok() : session->releases().SyncFences(core_->Timeout());
   // Whoever settles may be about to end: then no thread of ours may ask a driver that ends, too.
   session->fences().GiveUp();
   return settled;
@@ -416,7 +416,7 @@ ClientStats Broker::client_stats() const {
   stats.pending_releases = connection->reaper().pending();
   const auto session = connection->current();
   if (!session) return stats;
-  stats.live_leases = session->leases();
+  stats.live_leases = session->releases().leases();
   stats.arenas_written = session->written().count();
   stats.arena_bytes = session->written().bytes();
   stats.arenas_mapped = session->read().count();

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "client/acquire.h"
-#include "client/arena.h"
 #include "client/fork_guard.h"
 #include "client/placement.h"
+#include "client/placement_range.h"
 
 namespace arraybridge {
 namespace {
@@ -88,7 +88,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
   const Until until = UntilOf(options.timeout);
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    if (placement.range()->session != session_) {
+    if (placement.range()->releases.get() != &session_->releases()) {
       return Unavailable("the memory of this placement went with an earlier connection; place it again")
           .Because("PLACEMENT_LOST");
     }

@@ -1,8 +1,6 @@
 #include "client/holds.h"
 
 #include "client/codec.h"
-#include "client/lifeline.h"
-#include "client/session.h"
 
 namespace arraybridge {
 
@@ -16,30 +14,23 @@ Hold Holds::Take(std::string_view ns, std::string_view name) {
   return hold;
 }
 
-void Holds::Foresee(Session& session, std::string_view ns) {
+void Holds::Foresee(std::string_view ns) {
   if (!wanted_ || ns != ns_ || now_.load(std::memory_order_relaxed) != nullptr) return;
   {
     const MutexLock lock(mutex_);
     if (++acquires_ < ask_with_ || tables_.size() >= kTablesMax) return;
     ask_with_ = kNever;  // until there is an answer
   }
-  Ask(session);
+  Ask();
 }
 
-// Two questions at once; they are answered in their order, before what is asked after them.
-void Holds::Ask(Session& session) {
-  const std::weak_ptr<Session> weak = session.weak_from_this();
-  const auto ask = [&](codec::BrowsePart part, auto have) {
-    return session.lifeline().Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, part),
-                                  [weak, have](const Result<Answer>& answer) {
-                                    if (const auto self = weak.lock()) have(*self, answer);
-                                  });
-  };
-  Status asked =
-      ask(codec::BrowsePart::kCatalogue, [](Session& self, const auto& answer) { self.holds().HaveCatalogue(answer); });
+// Both questions are sent at once. Their answers come in the same order, before the answers to later requests.
+void Holds::Ask() {
+  Status asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kCatalogue),
+                               [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
   if (asked.ok()) {
-    asked =
-        ask(codec::BrowsePart::kHolds, [](Session& self, const auto& answer) { self.holds().HavePage(self, answer); });
+    asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kHolds),
+                          [this](const Result<Answer>& answer) { HavePage(answer); });
   }
   if (!asked.ok()) Refused(asked);
 }
@@ -51,7 +42,7 @@ void Holds::HaveCatalogue(const Result<Answer>& answer) {
   catalogue_ = mapped.ok() ? *std::move(mapped) : nullptr;
 }
 
-void Holds::HavePage(Session& session, const Result<Answer>& answer) {
+void Holds::HavePage(const Result<Answer>& answer) {
   if (!answer.ok()) return Refused(answer.status());
   auto page = WrittenHolds::Map(answer->descriptor);
   if (!page.ok()) return Refused(page.status());
@@ -67,7 +58,7 @@ void Holds::HavePage(Session& session, const Result<Answer>& answer) {
     now_.store(tables_.back().get(), std::memory_order_release);
   }
   // The page is safe without the seal, too: a broker that is busy right now is told nothing.
-  static_cast<void>(session.lifeline().Post(Verb::kMapped, codec::EncodeHoldsMapped(ns_)));
+  static_cast<void>(lifeline_.Post(Verb::kMapped, codec::EncodeHoldsMapped(ns_)));
 }
 
 void Holds::Refused(const Status& why) {

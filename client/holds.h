@@ -11,23 +11,23 @@
 #include <vector>
 
 #include "client/hold_table.h"
+#include "client/lifeline.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
 
-class Session;
-struct Answer;
-
-// Thread-safe. What it has given out lives as long as the session.
+// Thread-safe. What it has given out lives as long as the session. REQUIRES: the Lifeline ends before it does.
 class Holds {
  public:
-  Holds(std::string ns, bool wanted) : ns_(std::move(ns)), wanted_(wanted) {}
+  Holds(std::string ns, bool wanted, Lifeline& lifeline) : ns_(std::move(ns)), wanted_(wanted), lifeline_(lifeline) {}
+  Holds(const Holds&) = delete;
+  Holds& operator=(const Holds&) = delete;
 
   // Nothing: it has to be asked for by a call.
   Hold Take(std::string_view ns, std::string_view name);
   // An Acquire in this namespace is about to be asked. Asks for the pages, once it is worth it; waits for nothing.
-  void Foresee(Session& session, std::string_view ns) AB_EXCLUDES(mutex_);
+  void Foresee(std::string_view ns) AB_EXCLUDES(mutex_);
   // Holds taken so far.
   uint64_t taken() const AB_EXCLUDES(mutex_);
 
@@ -36,13 +36,14 @@ class Holds {
   static constexpr uint64_t kFirst = 2;       // which Acquire is worth a catalogue
   static constexpr uint64_t kNever = UINT64_MAX;
 
-  void Ask(Session& session);
+  void Ask();
   void HaveCatalogue(const Result<Answer>& answer) AB_EXCLUDES(mutex_);
-  void HavePage(Session& session, const Result<Answer>& answer) AB_EXCLUDES(mutex_);
+  void HavePage(const Result<Answer>& answer) AB_EXCLUDES(mutex_);
   void Refused(const Status& why) AB_EXCLUDES(mutex_);
 
   const std::string ns_;
   const bool wanted_;
+  Lifeline& lifeline_;
   std::atomic<HoldTable*> now_{nullptr};
   mutable Mutex mutex_;
   uint64_t acquires_ AB_GUARDED_BY(mutex_) = 0;  // by calls, since there was a table

@@ -7,8 +7,8 @@
 
 #include <arraybridge/device.h>
 
-#include "client/arena.h"
 #include "client/memory/cuda_fence.h"
+#include "client/placement_range.h"
 #include "client/purpose.h"
 
 namespace arraybridge {
@@ -63,13 +63,13 @@ uint64_t MillisecondsLeft(Deadline deadline) {
 Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
                                   uint64_t timeout_ms, Deadline deadline) {
   const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
-  const auto late = [weak = session.weak_from_this()](Result<Answer> answer) {
-    const auto self = weak.lock();
-    if (!self || !answer.ok()) return;
-    auto allocated = codec::DecodeAllocated(answer->payload);
+  // The handler ends before the session does.
+  const auto late = [&session](const Result<Answer>& answer) {
+    const auto allocated = answer.ok() ? codec::DecodeAllocated(answer->payload) : answer.status();
     if (!allocated.ok()) return;
-    self->written().Return(allocated->returned);
-    if (allocated->has_handle) self->Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
+    session.written().Return(allocated->returned);
+    if (!allocated->has_handle) return;
+    session.releases().Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
   };
   auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, late);
   if (!answer.ok()) return answer.status();
@@ -83,7 +83,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
                                            bool own, Deadline deadline) {
-  const auto give_back = [&] { session.Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
+  const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
     return Internal("the broker gave ", handle.arena_size, " bytes where ", bytes, " were asked for");
@@ -295,7 +295,7 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
   session.lifeline().WantQueue();
   if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
   const std::string_view ns = std::exchange(request.ns, {});  // the queue's
-  const bool submitted = session.unwaited().Submit(session, codec::Encode(request), request.name, range);
+  const bool submitted = session.unwaited().Submit(codec::Encode(request), request.name, range);
   request.ns = ns;
   return submitted;
 }
@@ -318,12 +318,12 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = (*session)->reaper().Adopt(
-        std::make_unique<Placement::Range>(*session, carving->arena, carving->offset, *bytes));
+        std::make_unique<Placement::Range>((*session)->shared_releases(), carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
       (*session)->written().DropLocal(*carving->arena, carving->offset);
       return range.status();
     }
-    (*session)->written().Name(*range);
+    (*session)->written().Name(*carving, *range);
     LayOut(arrays, *range);
     return Placement(*std::move(range), std::move(arrays));
   }
@@ -354,7 +354,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   // The range stays with the broker until the answer says otherwise, even if that comes too late.
   session.written().HoldForBroker(*range->arena, range->offset);
   const auto refused = [](Placement::Range& of) {
-    of.session->written().DropForBroker(of.arena->id, of.offset);
+    of.releases->written().DropForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
   // The lifeline, and what waits in it, dies with the session.
@@ -396,7 +396,7 @@ Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
     if (!view.compact()) return none();
     if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
     auto its = session.written().Find(view.device, view.data, view.nbytes());
-    if (!its || (range && its != range)) return none();
+    if (!its || its->published.load() || (range && its != range)) return none();
     range = std::move(its);
   }
   if (!range) return none();

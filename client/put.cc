@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/arena.h"
 #include "client/carver.h"
 #include "client/codec.h"
 #include "client/lifeline.h"
@@ -106,7 +105,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
   // An unwaited request cannot say that an arena is mapped.
   if (!arena->published_of.load(std::memory_order_relaxed)) return std::nullopt;
-  if (!session.unwaited().Submit(session, codec::Encode(request), options.name, arena->id, carving->offset)) {
+  if (!session.unwaited().Submit(codec::Encode(request), options.name, arena->id, carving->offset)) {
     return std::nullopt;
   }
   range.Keep();

@@ -34,6 +34,8 @@ class Remains {
   virtual bool EndAtOnce() noexcept { return false; }
   // A parent process made it: its reaper does not run here.
   bool inherited() const { return fork_generation_ != ForkGeneration(); }
+  // REQUIRES: a Reaper has adopted it.
+  Reaper& reaper() const { return *reaper_; }
 
  private:
   friend class Reaper;

@@ -68,12 +68,6 @@ THIRD_PARTY = re.compile(
     r"|gmock/|benchmark/|cuda|arraybridge/)"
 )
 
-# Units (a header with its source file) that may still reach each other by includes; what is left of a set may, too.
-KNOWN_CYCLES = [
-    {"client/arena", "client/holds", "client/roads", "client/sent_road", "client/session", "client/unwaited_publishes"},
-    {"daemon/service/local_door", "daemon/service/local_door_requests"},
-]
-
 # Words of C++ code (comments aside) → where alone they may stand.
 WORDS = {
     "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/(simulated_cuda|gpu)/"),
@@ -285,8 +279,7 @@ def circles(root: Path) -> Iterator[Finding]:
     cpp = [source for source in sources if source.cpp]
     package = [source for source in sources if source.path.startswith("python/arraybridge/")]
     for units in (*cycles(edges(cpp)), *cycles(edges(package))):
-        if not any(known.issuperset(units) for known in KNOWN_CYCLES):
-            yield Finding(units[0], 1, "cycle", f"leads back to itself: {', '.join(units)}")
+        yield Finding(units[0], 1, "cycle", f"leads back to itself: {', '.join(units)}")
 
 
 def limits(root: Path) -> Iterator[Finding]:

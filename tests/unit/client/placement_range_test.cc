@@ -1,5 +1,5 @@
 // When a range of a written arena may be given back at once, and when only after the device has done what is queued.
-#include "client/arena.h"
+#include "client/placement_range.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,38 @@
+// SessionRemains are Remains that are given back on the connection from which they came.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "client/codec.h"
+#include "client/memory/memory_mapper.h"
+#include "client/reaper.h"
+#include "client/release_queue.h"
+
+namespace arraybridge {
+
+class SessionRemains : public Remains {
+ public:
+  // `of`: keeps its session alive.
+  explicit SessionRemains(std::shared_ptr<ReleaseQueue> of) : releases(std::move(of)) {}
+  // Adds what the broker must be told.
+  virtual void GiveBack(codec::Release& release) = 0;
+  Moment::State LookAtDevice() final;
+
+  const std::shared_ptr<ReleaseQueue> releases;
+
+ protected:
+  // The memory on which the device works. REQUIRES: Waits().
+  virtual Mapping& Waited() = 0;
+  // The device is not known to have ended its work: the bytes must not be given back.
+  bool undrained() const { return undrained_; }
+
+ private:
+  std::shared_ptr<Moment> moment_;
+  bool undrained_ = false;
+};
+
+// The Bury of a Reaper whose Remains are SessionRemains: one message for each connection.
+void BurySessionRemains(Reaper::Batch batch);
+
+}  // namespace arraybridge

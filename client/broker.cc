@@ -301,7 +301,7 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
     const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeOpenedChannel(answer->payload) : answer.status();
-      if (self && opened.ok()) Channel::End::Forget(*self, opened->channel);
+      if (self && opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
     };
     auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, late);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;

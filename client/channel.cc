@@ -50,12 +50,12 @@ Channel::End::~End() {
     return;
   }
   while (auto kept = TakeKept()) GiveBackLate(*session_, *std::move(kept));
-  if (!closed_.load()) Forget(*session_, id_);
+  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Channel::End::Forget(Session& session, uint64_t channel) {
-  // A broker that does not take it now learns it when the connection ends.
-  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, codec::EncodeCloseChannel(channel, false)));
+void Channel::End::Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
+  // The end of the connection closes what a broker did not take in time.
+  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, codec::EncodeCloseChannel(channel, false), deadline));
 }
 
 bool Channel::End::is_inherited() const { return forks_ != ForkGeneration(); }

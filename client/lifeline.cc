@@ -131,9 +131,9 @@ FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
   return header;
 }
 
-Status Lifeline::Post(Verb verb, std::string_view payload) {
+Status Lifeline::Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline) {
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  return SendUnawaited(header, payload);
+  return SendUnawaited(header, payload, deadline);
 }
 
 Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
@@ -144,30 +144,33 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
     unawaited_.emplace(header.request, Unawaited{verb, std::move(late), false});
   }
-  Status sent = SendUnawaited(header, payload);
+  Status sent = SendUnawaited(header, payload, std::nullopt);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);
   unawaited_.erase(header.request);
   return sent;
 }
 
-// A frame is sent under the lock: once the queue is there, none is sent that a request in the queue could overtake.
-Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload) {
+// A frame is sent under the lock: once the queue is there, no frame is sent that a request in the queue could overtake.
+Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
-  {
-    MutexLock lock(mutex_);
-    if (lost()) return Unavailable("the connection to the broker is lost");
-    if (queue_.load(std::memory_order_acquire) == nullptr) {
+  while (!has_queue()) {
+    {
+      const MutexLock lock(mutex_);
+      if (lost()) return Unavailable("the connection to the broker is lost");
+      if (has_queue()) break;
       const SendOutcome sent = SendFrame(socket_.get(), header, payload, -1, false);
       if (sent == SendOutcome::kSent) return Ok();
-      if (sent == SendOutcome::kAgain) return DeadlineExceeded("the broker takes no request in time");
-      LoseByBroker(Unavailable("the connection to the broker is lost"));
-      return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+      if (sent != SendOutcome::kAgain) {
+        LoseByBroker(Unavailable("the connection to the broker is lost"));
+        return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+      }
     }
+    AB_RETURN_IF_ERROR(AwaitWritable(deadline.value_or(Deadline{})));
   }
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr) return Unavailable("the connection to the broker is lost");  // in a forked child
-  return Submit(*queue, {header, 0, payload, std::nullopt, nullptr}).status();
+  return Submit(*queue, {header, 0, payload, deadline, nullptr}).status();
 }
 
 bool Lifeline::alive() {

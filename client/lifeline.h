@@ -59,8 +59,9 @@ class Lifeline : public ForkParticipant {
   // UNAVAILABLE when the connection is lost, with kNotSent as the reason if the broker cannot have seen the request.
   // An Allocate is waited for longer while the broker tells of progress: the deadline is as far away again then.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late = {});
-  // One request that nobody answers. Never waits: what the broker does not take now is an error.
-  Status Post(Verb verb, std::string_view payload);
+  // One request without an answer. Waits until `deadline` for room for it; without one it never waits. Any error: it
+  // was not sent. A completion handler must not give a deadline: no thread reads until the handler returns.
+  Status Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline = {});
   // One request whose answer nobody waits for: it goes to `late`. Never waits, as Post.
   Status Ask(Verb verb, std::string_view payload, Late late);
   // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
@@ -92,8 +93,6 @@ class Lifeline : public ForkParticipant {
     uint64_t request = 0;
     uint64_t end = 0;  // slots of the queue, up to and with this request
   };
-  // Publishes without waiting for an answer. Never waits. Any error: nothing was sent.
-  Result<Submitted> SubmitPublish(std::string_view message) AB_EXCLUDES(mutex_);
   struct Failed {
     uint64_t request;
     Status why;
@@ -103,6 +102,12 @@ class Lifeline : public ForkParticipant {
     std::vector<Failed> failed;  // since the last time, in order
   };
   Confirmed TakeConfirmed() AB_EXCLUDES(mutex_);
+  struct Submission {
+    std::optional<Submitted> submitted;  // none: nothing was sent
+    Confirmed confirmed;                 // of earlier publishes
+  };
+  // Publishes without waiting, neither for an answer nor for room.
+  Submission SubmitPublish(std::string_view message) AB_EXCLUDES(mutex_);
 
   // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
   bool alive();
@@ -162,8 +167,9 @@ class Lifeline : public ForkParticipant {
   // Known before it is asked: the answer may come, read by another thread, before send returns.
   Status Enter(Waiter& waiter);
   Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
-  // A frame, or an unwaited request in the queue. Never waits.
-  Status SendUnawaited(const FrameHeader& header, std::string_view payload) AB_EXCLUDES(mutex_);
+  // A frame, or an unwaited request in the queue. `deadline`: as for Post.
+  Status SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
+      AB_EXCLUDES(mutex_);
   FrameHeader HeaderOf(Verb verb, Deadline deadline);
   static Status TooLarge(size_t bytes);
   // Waits until the socket takes more. DEADLINE_EXCEEDED, CANCELLED.
@@ -174,7 +180,8 @@ class Lifeline : public ForkParticipant {
     uint8_t flags;  // of the entry, beside those of the header
     std::string_view payload;
     std::optional<Deadline> deadline;  // none: it must not wait for room
-    Waiter* waiter;                    // none: nobody waits for the answer
+    Waiter* waiter;                    // none: no thread waits for the answer
+    Confirmed* confirmed = nullptr;    // taken under the same lock
   };
   struct Turn {
     Deadline begun;
@@ -193,6 +200,7 @@ class Lifeline : public ForkParticipant {
   Status AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
   Status ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
   void Reap(QueuePages& queue) AB_REQUIRES(mutex_);
+  Confirmed TakeConfirmed(QueuePages& queue) AB_REQUIRES(mutex_);
   bool Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) AB_EXCLUDES(mutex_);
   void NoteTurn(const Turn& turn, Deadline now);
   // Announces that this process sleeps. False: something came.

@@ -103,12 +103,8 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   // Only a mapping may be left when the broker seals.
   handle.descriptor.reset();
   auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
-  // The next Publish comes after it and says what went wrong. A waited request waits for room where other threads'
-  // unwaited publishes fill the queue.
-  const std::string mapped = codec::EncodeMapped(handle.arena);
-  Status said = session.lifeline().Post(Verb::kMapped, mapped);
-  if (said.code() == Code::kDeadlineExceeded) said = session.Call(Verb::kMapped, mapped, deadline).status();
-  if (!said.ok()) return said;
+  // The next Publish comes after it and reports what went wrong. Other threads' unwaited publishes may fill the queue.
+  AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena), deadline));
   return session.written().Add(std::move(arena), bytes);
 }
 

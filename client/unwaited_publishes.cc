@@ -19,19 +19,21 @@ bool UnwaitedPublishes::Submit(std::string_view message, std::string_view name, 
 bool UnwaitedPublishes::Submit(std::string_view message, Sent sent, const WrittenArena* arena) {
   if (!lifeline_.has_queue() || !lifeline_.alive()) return false;
   const MutexLock lock(mutex_);
-  ConfirmLocked();
-  // A publish that is submitted after the others were given up would be confirmed by nobody.
+  // Slots are free again before their publishes are known to be served.
+  if (sent_.size() >= session_queue::Format::kSlots) ConfirmLocked();
+  // A publish that is submitted after the others were given up would never be confirmed.
   if (given_up_ || sent_.size() >= session_queue::Format::kSlots) return false;
   if (arena != nullptr) written_.HoldForBroker(*arena, sent.offset);
-  const auto submitted = lifeline_.SubmitPublish(message);
-  if (!submitted.ok()) {
-    if (arena != nullptr) written_.DropForBroker(sent.arena, sent.offset);
-    return false;
+  const Lifeline::Submission submission = lifeline_.SubmitPublish(message);
+  if (submission.submitted) {
+    sent.submitted = *submission.submitted;
+    sent_.push_back(std::move(sent));
+    submitted_.fetch_add(1, std::memory_order_relaxed);
+  } else if (arena != nullptr) {
+    written_.DropForBroker(sent.arena, sent.offset);
   }
-  sent.submitted = *submitted;
-  sent_.push_back(std::move(sent));
-  submitted_.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  Apply(submission.confirmed);
+  return submission.submitted.has_value();
 }
 
 void UnwaitedPublishes::Confirm() {
@@ -41,8 +43,10 @@ void UnwaitedPublishes::Confirm() {
 }
 
 void UnwaitedPublishes::ConfirmLocked() {
-  if (sent_.empty()) return;
-  Lifeline::Confirmed confirmed = lifeline_.TakeConfirmed();
+  if (!sent_.empty()) Apply(lifeline_.TakeConfirmed());
+}
+
+void UnwaitedPublishes::Apply(const Lifeline::Confirmed& confirmed) {
   failed_.insert(failed_.end(), confirmed.failed.begin(), confirmed.failed.end());
   auto failed = failed_.begin();
   for (; !sent_.empty() && sent_.front().submitted.end <= confirmed.served; sent_.pop_front()) {

@@ -57,6 +57,7 @@ class UnwaitedPublishes {
 
   bool Submit(std::string_view message, Sent sent, const WrittenArena* arena) AB_EXCLUDES(mutex_);
   void ConfirmLocked() AB_REQUIRES(mutex_);
+  void Apply(const Lifeline::Confirmed& confirmed) AB_REQUIRES(mutex_);
   void Fail(const Sent& sent, const Status& why) AB_REQUIRES(mutex_);
 
   const std::string ns_;

@@ -55,12 +55,12 @@ Watch::Feed::~Feed() {
     static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
     return;
   }
-  if (!closed_.load()) Forget(*session_, id_);
+  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Watch::Feed::Forget(Session& session, uint64_t watch) {
-  // A broker that does not take it now learns it when the connection ends.
-  static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch)));
+void Watch::Feed::Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
+  // The end of the connection closes what a broker did not take in time.
+  static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch), deadline));
 }
 
 bool Watch::Feed::is_inherited() const { return forks_ != ForkGeneration(); }
@@ -167,7 +167,7 @@ Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
     const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeWatch(answer->payload) : answer.status();
-      if (self && opened.ok()) arraybridge::Watch::Feed::Forget(*self, *opened);
+      if (self && opened.ok()) arraybridge::Watch::Feed::Forget(*self, *opened, std::nullopt);
     };
     auto answer = (*session)->Call(Verb::kWatch, request, steady_clock::now() + this->options().timeout, late);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) {

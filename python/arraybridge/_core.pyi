@@ -84,6 +84,27 @@ class Placement:
     def views(self) -> list[View]: ...
 
 @final
+class PutOptions:
+    """What is said of a share, beside its name and its arrays."""
+
+    def __init__(
+        self,
+        replace: bool = False,
+        sealed: bool = False,
+        structure: bytes = b"",
+        metadata: bytes = b"",
+        lifetime_s: float = 0.0,
+        note: str = "",
+        note_in_place: str = "",
+        wait: bool = True,
+    ) -> None:
+        """note: how the arrays came into broker memory, for tools that trace the share, at most 64 bytes of UTF-8; so
+        everywhere. note_in_place: the same of arrays that were born there. wait: False: nothing is told of the share, and
+        the broker is not waited for where it can take the share from a queue. A failure is raised by the next such put,
+        which then does nothing else, by `Core.confirm` or by `Core.flush`.
+        """
+
+@final
 class ShareInfo:
     id: Final[int]
     broker_id: Final[bytes]
@@ -141,51 +162,26 @@ class Core:
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],
-        own: bool = False,
         name: str = "",
-        structure: bytes = b"",
-        metadata: bytes = b"",
+        options: PutOptions | None = None,
         device: tuple[int, int] = (1, 0),
     ) -> Placement:
-        """arrays: dtype name, code, shape. What the publish that follows would find beyond a limit is refused here."""
+        """arrays: dtype name, code, shape. name, options: those of the publish that follows: a share beyond a limit is
+        refused here."""
     def place(
         self,
         views: Sequence[View],
-        own: bool = False,
         name: str = "",
-        structure: bytes = b"",
-        metadata: bytes = b"",
+        options: PutOptions | None = None,
         device: tuple[int, int] | None = None,
     ) -> Placement:
         """device: None: where the views are. From a GPU: after the views' streams, and done when it returns."""
     def placement_of(self, views: Sequence[View]) -> Placement | None: ...
-    def publish(
-        self,
-        placement: Placement,
-        name: str = "",
-        replace: bool = False,
-        sealed: bool = False,
-        structure: bytes = b"",
-        metadata: bytes = b"",
-        lifetime_s: float = 0.0,
-        note: str = "",
-    ) -> ShareInfo:
-        """note: for who traces the share, at most 64 bytes of UTF-8; so everywhere."""
-    def enter(
-        self,
-        placement: Placement,
-        name: str,
-        replace: bool = False,
-        sealed: bool = False,
-        structure: bytes = b"",
-        metadata: bytes = b"",
-        lifetime_s: float = 0.0,
-        note: str = "",
-    ) -> None:
-        """publish, without waiting for the broker where it can take the share from a ring. What fails is raised by the
-        next enter, which then does nothing else, by confirm or by flush."""
-    def put(self, view: View, name: str, note: str = "") -> bool:
-        """place and enter. False: nothing was done, for the array was born in a placement of this session."""
+    def publish(self, placement: Placement, name: str = "", options: PutOptions | None = None) -> ShareInfo | None:
+        """None: the options say not to wait."""
+    def put(self, name: str, views: Sequence[View], options: PutOptions) -> tuple[ShareInfo | None, bool]:
+        """As `publish` gives it, of copies; or, which the second value tells, of the arrays themselves, if they were born
+        in one placement of this session that is not published, and are not to be sealed."""
     def acquire(
         self,
         name: str,

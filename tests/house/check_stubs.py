@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What is not as the stub says, and why the stub is right.
 ALLOWED = r"""
 # pybind11's types have a metaclass of their own, which says nothing to who uses them.
-arraybridge\._core\.(CaptureScope|ChannelEnd|Core|Placement|WatchEnd)
+arraybridge\._core\.(CaptureScope|ChannelEnd|Core|Placement|PutOptions|WatchEnd)
 # Nobody can make one: their __init__ is object's and raises a TypeError.
 arraybridge\._core\.(ChannelEnd|Placement|WatchEnd)\.__init__
 # PEP 688: the buffer protocol for type checkers of every version; C types have the method since Python 3.12.

@@ -347,8 +347,27 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
   return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
 }
 
-Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, const AcquireWaits& waits, std::string_view note) {
+std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode) {
+  if (!session.lifeline().alive()) return std::nullopt;
+  Hold hold = session.holds().Take(ns, ref.name);
+  if (!hold) return std::nullopt;
+  const catalogue::Facts facts = catalogue::Read(hold.record());
+  if (ref.generation != 0 && ref.generation != facts.generation) return std::nullopt;
+  auto arena = session.read().Find(facts.arena);
+  if (!arena) return std::nullopt;
+  auto known = Know(session, facts, *arena, ns, ref.name);
+  if (!known) return std::nullopt;
+  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
+  if (!lease.ok()) return std::nullopt;
+  (*lease)->arena = std::move(arena);
+  auto views = ViewsOf(*known, *lease, mode);
+  if (!views.ok()) return std::nullopt;
+  const Share* const share = &known->share;
+  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};
+}
+
+Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
+                                      MapMode mode, const AcquireWaits& waits, std::string_view note) {
   session.holds().Foresee(ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
@@ -361,7 +380,7 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
   // Slower, but it works everywhere: from now on this session is told of bytes when they are there.
   session.OpenNoEvents();
-  return AcquireShares(session, ns, refs, mode, waits, note);
+  return Acquire(session, ns, refs, mode, waits, note);
 }
 
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
@@ -396,26 +415,6 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
     acquired.push_back({std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)});
   }
   return acquired;
-}
-
-std::optional<Acquired> AcquireHeld(Session& session, std::string_view ns, std::string_view name, uint64_t generation,
-                                    MapMode mode) {
-  if (!session.lifeline().alive()) return std::nullopt;
-  Hold hold = session.holds().Take(ns, name);
-  if (!hold) return std::nullopt;
-  const catalogue::Facts facts = catalogue::Read(hold.record());
-  if (generation != 0 && generation != facts.generation) return std::nullopt;
-  auto arena = session.read().Find(facts.arena);
-  if (!arena) return std::nullopt;
-  auto known = Know(session, facts, *arena, ns, name);
-  if (!known) return std::nullopt;
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
-  if (!lease.ok()) return std::nullopt;
-  (*lease)->arena = std::move(arena);
-  auto views = ViewsOf(*known, *lease, mode);
-  if (!views.ok()) return std::nullopt;
-  const Share* const share = &known->share;
-  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};
 }
 
 }  // namespace arraybridge

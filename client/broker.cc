@@ -57,11 +57,10 @@ class Broker::Core : public ForkParticipant {
   const Options& options() const { return options_; }
   Deadline Timeout() const { return steady_clock::now() + options_.timeout; }
 
-  // Without a call, if that is possible.
-  std::optional<Acquired> AcquireHeld(const ShareRef& ref, MapMode mode) const;
+  // Without a request. Nothing: only a request can tell.
+  std::optional<Acquired> TryAcquire(const ShareRef& ref, MapMode mode) const;
   // All or none, by as many requests as that takes.
-  Result<std::vector<Acquired>> AcquireByCalls(std::span<const ShareRef> refs, const AcquireOptions& options,
-                                               Deadline until);
+  Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
   // Room for these on the device, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -85,8 +84,9 @@ class Broker::Core : public ForkParticipant {
   }
 
  private:
-  Result<std::vector<Acquired>> AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
-                                              Deadline until);
+  // The first of them: as many as the broker takes in one request.
+  Result<std::vector<Acquired>> AcquireSome(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                            Deadline until);
   // Held from one handler to the next, which no analysis can follow.
   void Lock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
   void Unlock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
@@ -112,12 +112,12 @@ void Broker::Core::Forget() {
   connection_ = nullptr;
 }
 
-std::optional<Acquired> Broker::Core::AcquireHeld(const ShareRef& ref, MapMode mode) const {
+std::optional<Acquired> Broker::Core::TryAcquire(const ShareRef& ref, MapMode mode) const {
   if (!options_.holds || ref.id != 0) return std::nullopt;
   const auto connection = known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return std::nullopt;
-  return arraybridge::AcquireHeld(*session, options_.ns, ref.name, ref.generation, mode);
+  return arraybridge::TryAcquire(*session, options_.ns, ref, mode);
 }
 
 const Broker::Options& Broker::options() const { return core_->options(); }
@@ -218,11 +218,11 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
   return FindPlacement(*session, views);
 }
 
-std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->AcquireHeld(ref, mode); }
+std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->TryAcquire(ref, mode); }
 
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
   if (auto held = TryAcquire(ref, options.mode)) return *std::move(held);
-  auto acquired = core_->AcquireByCalls({&ref, 1}, options, steady_clock::now() + options.wait);
+  auto acquired = core_->Acquire({&ref, 1}, options, steady_clock::now() + options.wait);
   if (!acquired.ok()) return acquired.status();
   return std::move(acquired->front());
 }
@@ -234,10 +234,10 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
   std::vector<ShareRef> missing;
   found.reserve(refs.size());
   for (const ShareRef& ref : refs) {
-    found.push_back(core_->AcquireHeld(ref, options.mode));
+    found.push_back(core_->TryAcquire(ref, options.mode));
     if (!found.back()) missing.push_back(ref);
   }
-  auto asked = core_->AcquireByCalls(missing, options, until);
+  auto asked = core_->Acquire(missing, options, until);
   if (!asked.ok()) return asked.status();
   std::vector<Acquired> all;
   all.reserve(refs.size());
@@ -246,12 +246,12 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
   return all;
 }
 
-Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const ShareRef> refs,
-                                                           const AcquireOptions& options, Deadline until) {
+Result<std::vector<Acquired>> Broker::Core::Acquire(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                                    Deadline until) {
   std::vector<Acquired> all;
   all.reserve(refs.size());
   while (!refs.empty()) {
-    auto some = AcquireByCall(refs, options, until);
+    auto some = AcquireSome(refs, options, until);
     if (!some.ok()) return some.status();
     std::ranges::move(*some, std::back_inserter(all));
     refs = refs.subspan(some->size());
@@ -259,9 +259,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const Share
   return all;
 }
 
-// The first of them: so many as the broker takes in one request.
-Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
-                                                          Deadline until) {
+Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                                        Deadline until) {
   const auto from = connection();
   // One for connecting, asking, waiting and opening: as long as any call may take, or as the caller waits for the
   // names.
@@ -281,7 +280,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareR
     auto left = std::max(least, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
     const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout), deadline};
-    auto acquired = AcquireShares(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
+    auto acquired =
+        arraybridge::Acquire(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;

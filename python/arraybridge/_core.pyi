@@ -249,7 +249,7 @@ def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, A
             plan).
     """
 
-def held(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
+def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
     """The result for a share that is found without a call, and its plan; None: only `core.acquire` can tell.
 
     A share for which there is no plan comes as ((ShareInfo, views), None), as `core.acquire` gives it.

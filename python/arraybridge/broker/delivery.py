@@ -131,7 +131,7 @@ class Delivery:
         return self._outcomes.latest
 
     def short_for(self, wanted: Wanted, framework: str | None) -> Short | None:
-        """How `_core.held` gets what is wanted; None: nothing was decided yet. `framework`: remembers it by that name."""
+        """How `_core.try_acquire` gets what is wanted; None: nothing was decided yet. `framework`: remembers it by that name."""
         decided = self._decided.get(wanted.caps) if wanted.plain else None
         if not decided:
             return None

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "proto/boundary/catalogue_layout.h"
@@ -25,8 +24,8 @@ class ReadCatalogue {
 
   Hash128 HashOf(std::string_view name) const { return SipHash128(key_, name); }
   // Only a hold keeps what was found.
-  std::optional<catalogue::Found> Find(const Hash128& hash) const { return catalogue::Find(table_, hash); }
-  const catalogue::Record& record(uint32_t slot) const { return table_.record(slot); }
+  catalogue::Found Find(const Hash128& hash) const { return catalogue::Find(table_, hash); }
+  const catalogue::Record& record(uint64_t slot) const { return table_.record(slot); }
   // Its namespace has gone, or has another one: nothing is found here any more.
   bool closed() const { return Load(table_.header().closed, std::memory_order_acquire) != 0; }
 

@@ -1,13 +1,13 @@
-// A HoldTable is this process's page of holds on one catalogue, and who uses each of them: one hold for a share and
-// process, however many arrays of it there are. Taking one is a look into the catalogue and a fence; the last user
-// clears it, on any thread, without a lock and without a system call.
+// A HoldTable is this process's hazard page on one catalogue, with a count of users for each hold: all arrays of a
+// share use the same hold, except that a thread that meets another one claiming or clearing it takes a hold of its own.
+// Taking a hold is a look into the catalogue and a fence. The last user clears it, on any thread. Neither makes a
+// system call; to take a hold again that has no user, and to end one, needs no lock either.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -72,104 +72,159 @@ class BasicHoldTable {
   };
 
   BasicHoldTable(std::unique_ptr<const ReadCatalogue> from, std::unique_ptr<WrittenHolds> page)
-      : catalogue_(std::move(from)), written_(std::move(page)), page_(written_->page()) {}
+      : catalogue_(std::move(from)), written_(std::move(page)), page_(written_->page()) {
+    for (auto& bucket : buckets_) bucket.store(kNone, std::memory_order_relaxed);
+  }
   // REQUIRES: every Hold of it has ended.
   ~BasicHoldTable() = default;
   BasicHoldTable(const BasicHoldTable&) = delete;
   BasicHoldTable& operator=(const BasicHoldTable&) = delete;
 
-  // Nothing: the catalogue does not have it (any more), or every hold is taken; a call will tell.
+  // Empty: the catalogue does not have the name (any more), or every hold is in use. The caller makes a call instead.
   Hold Take(std::string_view name) AB_EXCLUDES(mutex_) { return Take(catalogue_->HashOf(name)); }
   Hold Take(const Hash128& hash) AB_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    for (unsigned retry = 0; retry < catalogue::kRetriesMax; ++retry) {
-      const auto found = catalogue_->Find(hash);
-      if (!found) return {};
-      const uint64_t word = holds::WordOf(found->slot, catalogue::GenerationOf(found->state));
-      uint32_t free = kNone;
-      if (const uint32_t shared = Join(word, free); shared != kNone) return {this, shared};
-      if (free == kNone) free = LowestFree();
-      if (free == kNone) return {};
-      if (holds::Claim<Order>(page_, free, found->slot, found->state, catalogue_->record(found->slot).state)) {
-        Use(free, word);
-        return {this, free};
-      }
-    }
-    return {};
+    const auto found = catalogue_->Find(hash);
+    if (!found) return {};
+    uint32_t index = TakeAgain(hash, found);
+    if (index == kNone) index = TakeLocked(hash, found);
+    return index == kNone ? Hold{} : Hold{this, index};
   }
 
   const ReadCatalogue& catalogue() const { return *catalogue_; }
-  // Takes so far.
-  uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+  // Holds taken so far.
+  uint64_t taken() const {
+    uint64_t sum = 0;
+    for (const Entry& entry : entries_) sum += entry.taken.load(std::memory_order_relaxed);
+    return sum;
+  }
 
  private:
   static constexpr uint32_t kNone = holds::kWords;
   static constexpr uint32_t kBuckets = 1024;
+  static constexpr uint32_t kNoBucket = kBuckets;
 
-  // Of users: the last one is clearing the hold. It is free when that is done.
-  static constexpr uint32_t kEnding = uint32_t{1} << 31;
+  // In `users`: one thread owns the entry, to claim its hold or to clear it. No other thread changes it until then.
+  static constexpr uint32_t kOwned = uint32_t{1} << 31;
 
+  // Its owner, or a thread that uses it and has the lock, writes `taken`. Its owner alone writes `word`, with the lock:
+  // so the owner reads it without the lock, and a thread that has the lock reads it of any entry.
   struct Entry {
-    uint64_t word = 0;  // what it holds, or held last; changes only while it is free
+    uint64_t word = 0;  // what it holds, or held last
+    std::atomic<uint64_t> taken{0};
     std::atomic<uint32_t> users{0};
+    uint32_t bucket = kNoBucket;
     uint32_t next = kNone;  // in its bucket
-    bool in_bucket = false;
   };
 
-  static uint32_t BucketOf(uint64_t word) {
-    return static_cast<uint32_t>(word * 0x9E3779B97F4A7C15 >> 54);  // Fibonacci hashing: the upper ten bits
+  static uint64_t WordOf(catalogue::Found found) {
+    return holds::WordOf(found.slot, catalogue::GenerationOf(found.state));
   }
+  // Of the name, not of the hold's word: the processor reads the bucket while it waits for the catalogue.
+  static uint32_t BucketOf(const Hash128& hash) { return static_cast<uint32_t>(hash.low % kBuckets); }
   const catalogue::Record& RecordOf(uint32_t index) const {
-    return catalogue_->record(static_cast<uint32_t>((entries_[index].word >> catalogue::kGenerationBits) - 1));
+    return catalogue_->record((entries_[index].word >> catalogue::kGenerationBits) - 1);
   }
 
-  // One more user of a hold that somebody uses. `free`: one that held the same share last.
-  uint32_t Join(uint64_t word, uint32_t& free) AB_REQUIRES(mutex_) {
-    for (uint32_t i = buckets_[BucketOf(word)]; i != kNone; i = entries_[i].next) {
-      if (entries_[i].word != word) continue;
-      uint32_t users = entries_[i].users.load(std::memory_order_acquire);
-      if (users == 0) free = i;
-      while (users != 0 && users < kEnding) {
-        if (!entries_[i].users.compare_exchange_weak(users, users + 1, std::memory_order_relaxed)) continue;
-        Count();
-        return i;
+  // The usual case, which needs no lock: the share was held before, and its entry is the first of its bucket and has no
+  // user. kNone: any other case.
+  uint32_t TakeAgain(const Hash128& hash, catalogue::Found found) {
+    const uint32_t index = buckets_[BucketOf(hash)].load(std::memory_order_relaxed);
+    if (index == kNone || !Own(index)) return kNone;
+    if (entries_[index].word == WordOf(found) && Claim(index, found)) return Use(index);
+    Disown(index);
+    return kNone;
+  }
+
+  // The page's `high` and the buckets change with the lock only: an entry gets its first word, and another word, here.
+  uint32_t TakeLocked(const Hash128& hash, catalogue::Found found) AB_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    for (unsigned retry = 0; found && retry < catalogue::kRetriesMax; ++retry) {
+      const uint64_t word = WordOf(found);
+      uint32_t index = kNone;
+      if (JoinOrOwn(hash, word, index)) return index;
+      if (index == kNone) index = OwnLowest();
+      if (index == kNone) return kNone;
+      if (Claim(index, found)) {
+        SetWord(index, hash, word);
+        return Use(index);
       }
-    }
-    return kNone;
-  }
-  // The lowest: the broker looks at no more than was ever needed at a time.
-  uint32_t LowestFree() const AB_REQUIRES(mutex_) {
-    for (uint32_t i = 0; i < holds::kWords; ++i) {
-      if (entries_[i].users.load(std::memory_order_acquire) == 0) return i;
+      Disown(index);
+      found = catalogue_->Find(hash);
     }
     return kNone;
   }
 
-  void Use(uint32_t index, uint64_t word) AB_REQUIRES(mutex_) {
-    Entry& entry = entries_[index];
-    if (!entry.in_bucket || entry.word != word) {
-      if (entry.in_bucket) LeaveBucket(index);
-      entry.word = word;
-      entry.next = std::exchange(buckets_[BucketOf(word)], index);
-      entry.in_bucket = true;
+  // True: one more user of `index`, an entry with this word that has users. False: the caller owns `index`, which has
+  // this word and had no user, or there is none and it is kNone.
+  bool JoinOrOwn(const Hash128& hash, uint64_t word, uint32_t& index) AB_REQUIRES(mutex_) {
+    uint32_t i = buckets_[BucketOf(hash)].load(std::memory_order_relaxed);
+    for (; i != kNone; i = entries_[i].next) {
+      if (entries_[i].word != word) continue;
+      uint32_t users = entries_[i].users.load(std::memory_order_relaxed);
+      while (users != 0 && users < kOwned) {
+        if (!entries_[i].users.compare_exchange_weak(users, users + 1, std::memory_order_acquire)) continue;
+        if (index != kNone) Disown(index);
+        Count(i);
+        index = i;
+        return true;
+      }
+      if (index == kNone && users == 0 && Own(i)) index = i;
     }
-    entry.users.store(1, std::memory_order_relaxed);
-    Count();
+    return false;
+  }
+  // The lowest: the broker looks at no more words than were ever needed at a time.
+  uint32_t OwnLowest() AB_REQUIRES(mutex_) {
+    for (uint32_t i = 0; i < holds::kWords; ++i) {
+      if (Own(i)) return i;
+    }
+    return kNone;
+  }
+
+  // False: it has users, or an owner.
+  bool Own(uint32_t index) {
+    uint32_t none = 0;
+    auto& users = entries_[index].users;
+    return users.load(std::memory_order_relaxed) == 0 &&
+           users.compare_exchange_strong(none, kOwned, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  void Disown(uint32_t index) { entries_[index].users.store(0, std::memory_order_release); }
+  // REQUIRES: the caller owns `index`, as of SetWord and Use.
+  bool Claim(uint32_t index, catalogue::Found found) {
+    return holds::Claim<Order>(page_, index, found.slot, found.state, catalogue_->record(found.slot).state);
+  }
+  void SetWord(uint32_t index, const Hash128& hash, uint64_t word) AB_REQUIRES(mutex_) {
+    Entry& entry = entries_[index];
+    entry.word = word;
+    const uint32_t bucket = BucketOf(hash);
+    if (entry.bucket == bucket) return;
+    if (entry.bucket != kNoBucket) LeaveBucket(index);
+    entry.bucket = bucket;
+    entry.next = buckets_[bucket].load(std::memory_order_relaxed);
+    buckets_[bucket].store(index, std::memory_order_relaxed);
   }
   void LeaveBucket(uint32_t index) AB_REQUIRES(mutex_) {
-    uint32_t* at = &buckets_[BucketOf(entries_[index].word)];
-    while (*at != index) at = &entries_[*at].next;
-    *at = entries_[index].next;
+    auto& first = buckets_[entries_[index].bucket];
+    uint32_t at = first.load(std::memory_order_relaxed);
+    if (at == index) return first.store(entries_[index].next, std::memory_order_relaxed);
+    while (entries_[at].next != index) at = entries_[at].next;
+    entries_[at].next = entries_[index].next;
   }
-  void Count() AB_REQUIRES(mutex_) {
-    taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  // Its owner becomes its first user.
+  uint32_t Use(uint32_t index) {
+    Count(index);
+    entries_[index].users.store(1, std::memory_order_release);
+    return index;
+  }
+  void Count(uint32_t index) {
+    auto& taken = entries_[index].taken;
+    taken.store(taken.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  // Without the lock. True: it was the last user, and the record is not what it was any more.
+  // Needs no lock. True: it was the last user, and the record has changed since.
   bool Release(uint32_t index) {
     Entry& entry = entries_[index];
     uint32_t users = entry.users.load(std::memory_order_relaxed);
-    while (!entry.users.compare_exchange_weak(users, users == 1 ? kEnding : users - 1, std::memory_order_acq_rel)) {
+    while (!entry.users.compare_exchange_weak(users, users == 1 ? kOwned : users - 1, std::memory_order_acq_rel)) {
       continue;
     }
     if (users != 1) return false;
@@ -179,23 +234,16 @@ class BasicHoldTable {
     // Not fenced: a withdrawal that comes just now may find the hold set and no hint; the broker looks again by itself.
     const bool live =
         Load(state, std::memory_order_relaxed) == catalogue::StateOf(generation, catalogue::RecordState::kLive);
-    entry.users.store(0, std::memory_order_release);
+    Disown(index);
     return !live;
   }
 
   const std::unique_ptr<const ReadCatalogue> catalogue_;
   const std::unique_ptr<WrittenHolds> written_;
   holds::Page& page_;
-  std::atomic<uint64_t> taken_{0};
   Mutex mutex_;
-  std::array<Entry, holds::kWords> entries_;  // what users share is atomic, the rest is who has the lock's
-  std::array<uint32_t, kBuckets> buckets_ AB_GUARDED_BY(mutex_) = Empty();
-
-  static constexpr std::array<uint32_t, kBuckets> Empty() {
-    std::array<uint32_t, kBuckets> buckets{};
-    buckets.fill(kNone);
-    return buckets;
-  }
+  std::array<Entry, holds::kWords> entries_;
+  std::array<std::atomic<uint32_t>, kBuckets> buckets_;  // written with the lock
 };
 
 using HoldTable = BasicHoldTable<holds::Ordering>;

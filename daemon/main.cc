@@ -20,16 +20,15 @@
 #include "daemon/config/devices.h"
 #include "daemon/config/load.h"
 #include "daemon/config/print.h"
-#include "daemon/errands.h"
+#include "daemon/force_exit_on_signal.h"
 #include "daemon/gpus.h"
-#include "daemon/impatience.h"
+#include "daemon/inherited_fds.h"
+#include "daemon/main_thread_queue.h"
 #include "daemon/manager_status.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/warm_backend.h"
 #include "daemon/reloader.h"
 #include "daemon/revision.h"
-#include "daemon/room_to_start.h"
-#include "daemon/service/admin.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/grpc_door.h"
 #include "daemon/service/grpc_door_admin.h"
@@ -42,10 +41,11 @@
 #include "daemon/service/notify.h"
 #include "daemon/service/passed_sockets.h"
 #include "daemon/service/status_page.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/admin.h"
+#include "daemon/service/verbs/verbs.h"
 #include "daemon/service/watchdog.h"
 #include "daemon/service/worker.h"
-#include "daemon/starter.h"
+#include "daemon/startup_check.h"
 #include "proto/boundary/standard_descriptors.h"
 
 namespace arraybridge {
@@ -76,8 +76,8 @@ void RaiseLimit(decltype(RLIMIT_NOFILE) of) {
 
 void SayReady(const Config& config, ManagerStatus& status) {
   status.SayReady();
-  // A starter that went away meanwhile does not matter: others may come.
-  if (!TellStarter(config)) log::Warn("nobody waits for the ready line");
+  // The daemon goes on if the process that started it has gone: other clients may come.
+  if (!WriteReadyLine(config)) log::Warn("nobody waits for the ready line");
 }
 
 // Keeps warm blocks ready on a thread of its own that runs when nobody else wants the CPU, and only once nothing was
@@ -125,13 +125,13 @@ class Refiller {
 // Why the daemon ends; until then, a SIGHUP reloads.
 class Ending {
  public:
-  Ending(const Config& config, const Broker& broker, ManagerStatus& status, Reloader& reloader, Errands& errands,
-         UniqueFd signals)
+  Ending(const Config& config, const Broker& broker, ManagerStatus& status, Reloader& reloader,
+         MainThreadQueue& main_thread, UniqueFd signals)
       : config_(config),
         broker_(broker),
         status_(status),
         reloader_(reloader),
-        errands_(errands),
+        main_thread_(main_thread),
         signals_(std::move(signals)),
         life_(config.life_fd),
         in_use_(Clock::now()) {}
@@ -140,17 +140,17 @@ class Ending {
   std::string_view Wait() {
     while (true) {
       std::array<pollfd, 3> polled{
-          {{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}, {errands_.descriptor(), POLLIN, 0}}};
+          {{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}, {main_thread_.descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), LookEveryMs());
       if (polled[0].revents != 0 && EndSignalCame()) return "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "its starter has gone";
-      if (polled[2].revents != 0) errands_.Run();
+      if (polled[2].revents != 0) main_thread_.Run();
       if (told_) return "an administrator said so";
       if (Idle()) return "idle";
       status_.TellIfChanged();
     }
   }
-  // Of the main thread, as an errand. `now`: without patience for calls that run.
+  // The main thread calls this, as a task of its queue. `now`: running calls are not waited for.
   void Tell(bool now) {
     told_ = true;
     patient_ = patient_ && !now;
@@ -192,7 +192,7 @@ class Ending {
   const Broker& broker_;
   ManagerStatus& status_;
   Reloader& reloader_;
-  Errands& errands_;
+  MainThreadQueue& main_thread_;
   UniqueFd signals_;
   UniqueFd life_;
   Clock::time_point in_use_;
@@ -331,20 +331,21 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     log::Error(log::Topic::kCannotStart, "cannot start: {}", http.status().message());
     return EXIT_FAILURE;
   }
-  Errands errands;  // what administrators ask of this thread; closed before what it is asked of goes
+  MainThreadQueue main_thread;  // tasks of administrators; closed before the objects that its tasks use die
   ManagerStatus status(broker, verbs);
   std::optional<Reloader> reloader;
   std::optional<Ending> ending;
-  Admin admin(config, broker, verbs,
-              {[&](auto reply) { errands.Post([&reloader, reply] { reply(reloader->Reload()); }); },
-               [&](auto reply) { errands.Post([&request, reply] { reply(ValuesOf(request.config, request.said)); }); },
-               [&] {
-                 verbs.Drain();
-                 grpc_door.SayDraining();
-               },
-               [&](bool now) { errands.Post([&ending, now] { ending->Tell(now); }); }});
+  Admin admin(
+      config, broker, verbs,
+      {[&](auto reply) { main_thread.Post([&reloader, reply] { reply(reloader->Reload()); }); },
+       [&](auto reply) { main_thread.Post([&request, reply] { reply(ValuesOf(request.config, request.said)); }); },
+       [&] {
+         verbs.Drain();
+         grpc_door.SayDraining();
+       },
+       [&](bool now) { main_thread.Post([&ending, now] { ending->Tell(now); }); }});
   reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get(), status);
-  ending.emplace(config, broker, status, *reloader, errands, std::move(signals));
+  ending.emplace(config, broker, status, *reloader, main_thread, std::move(signals));
   AdminDoor admin_door(config, admin);
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
@@ -364,10 +365,10 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   SayReady(config, status);
 
   const std::string_view reason = ending->Wait();
-  errands.Close();
+  main_thread.Close();
   log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "draining: {}", reason);
   NotifyManager("STOPPING=1\nSTATUS=draining: " + std::string(reason));
-  const Impatience impatience;
+  const ForceExitOnSignal force_exit;
   const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
   verbs.Drain();
   (*listener)->Stop();
@@ -391,7 +392,7 @@ int Main(int argc, const char* const* argv) {
     std::fputs(request->output.c_str(), stdout);
     return EXIT_SUCCESS;
   }
-  if (const Status passed = CheckStarter(request->config); !passed.ok()) {
+  if (const Status passed = CheckInheritedFds(request->config); !passed.ok()) {
     std::fprintf(stderr, "arraybridged: %s\n", passed.message().c_str());
     return kExitUsage;
   }
@@ -406,7 +407,7 @@ int Main(int argc, const char* const* argv) {
   RaiseLimit(RLIMIT_NOFILE);
   RaiseLimit(RLIMIT_FSIZE);
   UniqueFd signals = TakeSignals();
-  if (const Status room = CheckRoomToStart(); !room.ok()) {
+  if (const Status room = CheckStartup(); !room.ok()) {
     log::Error(log::Topic::kCannotStart, "cannot start: {}", room.message());
     return EXIT_FAILURE;
   }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "daemon/broker/broker.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 
 namespace arraybridge {
 

@@ -52,7 +52,7 @@ void Reloader::Adopt(const Reloaded& reloaded) {
   if (!started.ok()) log::Error("the log stays as it was: {}", started.message());
   admin_.SetAdmins(config.admins);
   if (certificates_ != nullptr) certificates_->Reload(config.tls);
-  const Broker::Adopted adopted = verbs_.ConfigurationChanged();
+  const Broker::Adopted adopted = verbs_.sessions.ConfigurationChanged();
   log::Info(log::Topic::kReloaded, "reloaded: {}",
             reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
   if (!adopted.without_right.empty()) {

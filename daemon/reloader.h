@@ -4,10 +4,10 @@
 
 #include "daemon/config/load.h"
 #include "daemon/manager_status.h"
-#include "daemon/service/admin.h"
 #include "daemon/service/certificates.h"
 #include "daemon/service/metrics.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/admin.h"
+#include "daemon/service/verbs/verbs.h"
 
 namespace arraybridge {
 

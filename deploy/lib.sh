@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What deploy/setup, deploy/quickstart and tests/run have in common: where things are, where caches lie, how a step is
-# run, timed and reported. Sourced; leaves the shell in the repository's root.
+# Common functions of deploy/setup, deploy/quickstart and tests/run: paths, caches, and steps that are timed and
+# reported. Sourced; changes to the repository's root.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 venv=$root/.venv
@@ -8,8 +8,8 @@ python=$venv/bin/python
 logs=$root/build/logs
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/arraybridge
 
-# Caches lie outside the checkout, so that a fresh clone is quick too. Without base directory and with the build folder
-# hashed, ccache would miss between presets and checkouts.
+# Caches lie outside the checkout, so that a fresh clone is fast, too. Without a base directory, or with the build
+# folder in the hash, ccache would miss between presets and checkouts.
 export UV_CACHE_DIR=${UV_CACHE_DIR:-$cache/uv}
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
@@ -19,14 +19,14 @@ mkdir -p "$logs"
 
 microseconds() { echo "${EPOCHREALTIME/[.,]/}"; }
 
-# seconds_since <microseconds>: with one decimal.
+# seconds_since <microseconds>: seconds with one decimal.
 seconds_since() {
   local tenths=$((($(microseconds) - $1) / 100000))
   echo "$((tenths / 10)).$((tenths % 10))"
 }
 
-# step <log name> <what> <command...>: runs it with its output in build/logs/, prints how long it took. On failure it
-# prints the end of the output and returns the command's status.
+# step <log name> <what> <command...>: runs the command with its output in build/logs/ and prints its duration. On
+# failure it prints the end of the output and returns the command's status.
 step() {
   local log=$logs/$1.log what=$2 begun status=0
   shift 2
@@ -40,7 +40,7 @@ step() {
   printf '   %-62s %7s s\n' "$what" "$(seconds_since "$begun")"
 }
 
-# uv does not read pip's settings: an index, a folder of wheels or a certificate bundle configured there is handed on.
+# uv does not read pip's settings, so an index, a folder of wheels or a certificate bundle in them is passed on.
 hand_on_pip_settings() {
   local setting value
   while IFS='=' read -r setting value; do
@@ -54,8 +54,8 @@ hand_on_pip_settings() {
   done < <("$python" -m pip config list 2>/dev/null || true)
 }
 
-# make_environment <folder> <what> <override> <requirements...>: a virtual environment of these packages alone, from uv's
-# cache where they are there. One whose requirements have not changed stays. Packages that cannot be had are a failure.
+# make_environment <folder> <what> <override> <requirements...>: a virtual environment with only these packages, from
+# uv's cache if possible. Keeps an environment whose requirements have not changed. Unavailable packages are a failure.
 make_environment() {
   local folder=$1 what=$2 override=$3 wanted requirements
   shift 3
@@ -77,8 +77,8 @@ fill_environment() {
   "$uv" pip install --python "$folder/bin/python" "$@"
 }
 
-# The package as an editable install: Python files are read from the tree; extension, daemon and tool are built in
-# build/python (kept, so that a second run compiles only what changed) and copied into .venv.
+# Installs the package as editable: Python files are read from the tree; extension, daemon and tool are built in
+# build/python (kept, so that a second run compiles only changes) and copied into .venv.
 install_package() {
   step package "arraybridge in .venv" "$python" -m pip install --no-build-isolation --no-deps --no-index \
     --config-settings=editable.mode=redirect --config-settings=build-dir=build/python -e .

@@ -1,4 +1,4 @@
-// A Child is another program that a command runs, with this one's environment and output.
+// A Child is another program that a command runs, with the environment and the output of this one.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace arraybridge::ctl {
 
-// Its exit status. `words`: the program, by its path or as $PATH has it, and its arguments. NOT_FOUND: there is none.
+// Returns the exit status. `words`: the program, as a path or a name for $PATH, and its arguments. NOT_FOUND: there is
+// no such program.
 Result<int> RunChild(std::vector<std::string> words);
 
 }  // namespace arraybridge::ctl

@@ -6,9 +6,9 @@
 
 #include <arraybridge/token.h>
 
-#include "client/ctl/cdi.h"
-#include "client/ctl/config.h"
-#include "client/ctl/token.h"
+#include "client/ctl/admin/cdi.h"
+#include "client/ctl/admin/config.h"
+#include "client/ctl/admin/token.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr uint64_t kBenchCountMax = 1'000'000;
 constexpr uint64_t kTimeMax = 86'400'000;               // a day, in milliseconds
-constexpr uint64_t kAgeMax = 365 * uint64_t{kTimeMax};  // older than that nothing gets
+constexpr uint64_t kAgeMax = 365 * uint64_t{kTimeMax};  // the longest age
 
 const std::map<std::string, Output> kOutputs = {{"table", Output::kTable},
                                                 {"wide", Output::kWide},
@@ -128,36 +128,36 @@ void CommandLine::DeclareOptions() {
   app_.add_option("--tls-ca", options_.tls.ca,
                   "file of the authorities of the broker's certificate, PEM; default $ARRAYBRIDGE_TLS_CA");
   app_.add_option("--tls-name", options_.tls.name,
-                  "name that the broker's certificate must have; default $ARRAYBRIDGE_TLS_NAME, the address' host");
-  app_.add_option("-n,--namespace", options_.ns, "this namespace alone");
+                  "expected name in the broker's certificate; default $ARRAYBRIDGE_TLS_NAME, the host of the address");
+  app_.add_option("-n,--namespace", options_.ns, "only this namespace");
   app_.add_option("--token-file", token_file_,
                   "file of the token that opens namespaces; default $ARRAYBRIDGE_TOKEN, $ARRAYBRIDGE_TOKEN_FILE");
   app_.add_option(
           "-o,--output", output_,
           "table (default), wide (more columns), csv (all columns; bytes, milliseconds), json (one document) or "
-          "jsonl (an object a line)")
+          "jsonl (one object per line)")
       ->check(CLI::IsMember(NamesOf(kOutputs)));
-  TakeTime(app_.add_option("--timeout", timeout_ms_, "how long the whole command may take: 500ms, 5s (default), 2min"),
-           0, kTimeMax);
-  app_.add_flag("--no-header", no_header_, "tables without their first line");
-  app_.add_option("--units", units_, "of sizes in tables: B, KiB, MiB or GiB; default: whichever fits")
+  TakeTime(app_.add_option("--timeout", timeout_ms_, "time limit of the whole command: 500ms, 5s (default), 2min"), 0,
+           kTimeMax);
+  app_.add_flag("--no-header", no_header_, "print tables without a header");
+  app_.add_option("--units", units_, "unit of sizes in tables: B, KiB, MiB or GiB; default: the one that fits")
       ->check(CLI::IsMember(NamesOf(kUnits)));
 }
 
 void CommandLine::DeclareLooking() {
-  Add(app_, "ping", "is it up? Prints ok", Ping);
-  Add(app_, "info", "version, state, devices, limits", Info);
-  Add(app_, "stats", "totals: sessions, shares, fences, bytes by device", ShowStats);
+  Add(app_, "ping", "check that the broker serves; prints ok", Ping);
+  Add(app_, "info", "print version, state, devices and limits", Info);
+  Add(app_, "stats", "print totals: sessions, shares, fences, bytes by device", ShowStats);
   auto* const doctor =
-      AddLocal(app_, "doctor", "what this host and the broker can share, and why not the rest",
+      AddLocal(app_, "doctor", "examine what this host and the broker can share",
                [this](const Options& options, std::ostream& out) {
                  return conversions_ ? DoctorWithConversions(options) : Doctor(options, cuda_driver_, out);
                });
-  auto* const conversions =
-      doctor->add_flag("--conversions", conversions_, "also the frameworks of a Python: python3 -m arraybridge doctor");
+  auto* const conversions = doctor->add_flag("--conversions", conversions_,
+                                             "also examine the frameworks of Python: python3 -m arraybridge doctor");
   doctor
       ->add_option("--cuda-driver", cuda_driver_,
-                   "whose GPUs are looked at: auto (default), the system's driver; none; or the path of a library")
+                   "CUDA driver to use: auto (default; the system's driver), none, or the path of a library")
       ->excludes(conversions);
 }
 
@@ -168,50 +168,50 @@ void CommandLine::DeclareLs() {
                        });
   ls->add_option("WHAT", listed_.what, "shares (default), sessions, leases, namespaces, devices or channels")
       ->check(CLI::IsMember(ListedKinds()));
-  ls->add_flag("--all", all_, "of all users: through the administration's door");
-  ls->add_option("--owner", listed_.owner, "what this user made or holds: a number or a name");
-  ls->add_option("--pid", listed_.process_id, "what this process made or holds");
-  ls->add_option("--device", listed_.device, "what lies there: cpu, cuda:0, cuda:GPU-..., GPU-...");
-  TakeTime(ls->add_option("--older-than", listed_.older_than_ms, "what is older: 500ms, 30s, 5min, 2h, 1d"), 0,
+  ls->add_flag("--all", all_, "of all users, through the administration socket");
+  ls->add_option("--owner", listed_.owner, "only what this user made or holds: user ID or name");
+  ls->add_option("--pid", listed_.process_id, "only what this process made or holds");
+  ls->add_option("--device", listed_.device, "only on this device: cpu, cuda:0, cuda:GPU-..., GPU-...");
+  TakeTime(ls->add_option("--older-than", listed_.older_than_ms, "only what is older: 500ms, 30s, 5min, 2h, 1d"), 0,
            kAgeMax);
-  ls->add_option("--sort", listed_.sort, "by this column: name, size, age, expires-in");
-  ls->add_flag("--reverse", listed_.reverse, "the last first");
-  ls->add_option("--group-by", listed_.group_by, "how many and how much: of each session, device or namespace")
+  ls->add_option("--sort", listed_.sort, "sort by this column: name, size, age, expires-in");
+  ls->add_flag("--reverse", listed_.reverse, "reverse the order");
+  ls->add_option("--group-by", listed_.group_by, "print counts and bytes by session, device or namespace")
       ->check(CLI::IsMember(Groupings()));
 }
 
 void CommandLine::DeclareAdministration() {
   const auto add_uid = [this](CLI::App* to) {
-    to->add_option("--uid", asked_.uid, "whose namespace; not of one that users share");
+    to->add_option("--uid", asked_.uid, "owner of the namespace; not for shared namespaces");
   };
-  auto* const quota = app_.add_subcommand("quota", "what a namespace may hold");
+  auto* const quota = app_.add_subcommand("quota", "print or change the quota of a namespace");
   quota->require_subcommand(1);
-  auto* const get = AddAdmin(*quota, "get", "what it is", GetQuota);
-  auto* const set = AddAdmin(*quota, "set", "changed until it is set again, or the broker ends", SetQuota);
+  auto* const get = AddAdmin(*quota, "get", "print the quota", GetQuota);
+  auto* const set = AddAdmin(*quota, "set", "change the quota until the broker restarts", SetQuota);
   for (auto* const each : {get, set}) {
-    each->add_option("NAMESPACE", asked_.subject, "its name")->required();
+    each->add_option("NAMESPACE", asked_.subject, "name of the namespace")->required();
     add_uid(each);
   }
-  set->add_option("--bytes", asked_.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; default: what is configured")->required();
+  set->add_option("--bytes", asked_.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; default: the configured quota")->required();
   AddAdmin(app_, "end", "end a session", EndSession)
-      ->add_option("SESSION", asked_.session, "its number, of ls sessions --all")
+      ->add_option("SESSION", asked_.session, "its number, from ls sessions --all")
       ->required();
   AddAdmin(app_, "trim", "give cached memory back to the system", Trim)
-      ->add_option("--device", asked_.device, "what is cached of this one alone: cpu, cuda:0, GPU-...");
+      ->add_option("--device", asked_.device, "only the memory of this device: cpu, cuda:0, GPU-...");
   AddAdmin(app_, "reload", "read the configuration again", Reload);
-  AddAdmin(app_, "drain", "take no more work, for good", Drain);
-  AddAdmin(app_, "shutdown", "drain and end", Shutdown)
-      ->add_flag("--now", asked_.now, "without waiting for calls that run");
+  AddAdmin(app_, "drain", "refuse new work until the broker restarts", Drain);
+  AddAdmin(app_, "shutdown", "drain, then end the broker", Shutdown)
+      ->add_flag("--now", asked_.now, "do not wait for running calls");
 }
 
 void CommandLine::DeclareConfig() {
-  auto* const config = app_.add_subcommand("config", "what is configured, and what may be");
+  auto* const config = app_.add_subcommand("config", "show, check and document the configuration");
   config->require_subcommand(1);
-  AddAdmin(*config, "show", "what holds, and where it was said", ShowConfig);
-  AddLocal(*config, "check", "is there anything wrong? Prints ok, or file, line and column",
+  AddAdmin(*config, "show", "print the values in effect and their origin", ShowConfig);
+  AddLocal(*config, "check", "check a file; prints ok, or file, line and column of the error",
            [this](const Options&, std::ostream& out) { return CheckConfig(config_file_, out); })
-      ->add_option("FILE", config_file_, "default: what a broker would read here");
-  AddLocal(*config, "default", "print a file of all defaults, with what each is for",
+      ->add_option("FILE", config_file_, "default: the files that a broker would read here");
+  AddLocal(*config, "default", "print a file of all defaults with their descriptions",
            [](const Options&, std::ostream& out) -> Status {
              out << DefaultConfig();
              return Ok();
@@ -219,24 +219,24 @@ void CommandLine::DeclareConfig() {
 }
 
 void CommandLine::DeclareTop() {
-  auto* const top = AddLocal(app_, "top", "what the broker holds and does, again and again",
+  auto* const top = AddLocal(app_, "top", "print what the broker holds and does, repeatedly",
                              [this](const Options& options, std::ostream& out) { return Top(options, rounds_, out); });
-  top->add_option("-n,--count", rounds_.count, "so many times; 0 (default): without end");
-  TakeTime(top->add_option("-d,--delay", interval_ms_, "between two of them: 500ms, 2s (default), 1min"), 1, kTimeMax);
+  top->add_option("-n,--count", rounds_.count, "number of rounds; 0 (default): without end");
+  TakeTime(top->add_option("-d,--delay", interval_ms_, "time between rounds: 500ms, 2s (default), 1min"), 1, kTimeMax);
   top->add_flag("--once", once_, "the same as --count 1");
-  top->add_flag("--batch", batch_, "one below the other, also on a terminal");
+  top->add_flag("--batch", batch_, "do not clear the screen of a terminal");
 }
 
 void CommandLine::DeclareTokens() {
-  auto* const token = app_.add_subcommand("token", "what opens a namespace");
+  auto* const token = app_.add_subcommand("token", "create, revoke and list tokens, which open namespaces");
   token->require_subcommand(1);
-  AddLocal(*token, "create", "make one: print it, or make a file with it", [this](const Options&, std::ostream& out) {
-    return CreateToken(asked_.subject, out);
-  })->add_option("FILE", asked_.subject, "must not be there yet");
-  AddAdmin(*token, "revoke", "put another one, which nobody knows, into a file, and reload", RevokeToken)
-      ->add_option("FILE", asked_.subject, "that an access list names")
+  AddLocal(*token, "create", "create a token: print it, or write it into a new file",
+           [this](const Options&, std::ostream& out) { return CreateToken(asked_.subject, out); })
+      ->add_option("FILE", asked_.subject, "file to create; must not exist");
+  AddAdmin(*token, "revoke", "replace the token in a file by a new, secret one, and reload", RevokeToken)
+      ->add_option("FILE", asked_.subject, "a file that an access list names")
       ->required();
-  AddAdmin(*token, "ls", "which files open which namespaces", LsTokens);
+  AddAdmin(*token, "ls", "list the files and the namespaces that they open", LsTokens);
 }
 
 void CommandLine::DeclareShares() {
@@ -247,58 +247,58 @@ void CommandLine::DeclareShares() {
           return asks(connection, options, share_, out);
         });
     one->add_option("SHARE", share_.name, "its name, in the namespace of -n or in 'default'")->required();
-    one->add_option("--generation", share_.generation, "this generation of it; 0 (default): the newest");
+    one->add_option("--generation", share_.generation, "generation of the share; 0 (default): the newest");
     return one;
   };
-  add("show", "what a share is, who made it, how many read it", Show);
-  add("trace", "who made a share and who read it, by which route, what was copied and why", Trace);
-  add("explain", "by which handle each session gets a share, and why not", Explain);
-  withdraw_ = add("withdraw", "take a share off its name", Withdraw);
-  withdraw_->add_flag("--admin", anybodys_, "through the administration's door: anybody's");
+  add("show", "print a share, its maker and its readers", Show);
+  add("trace", "print the maker and the readers of a share, their routes, copies and the reasons", Trace);
+  add("explain", "print by which handle each session gets a share, or why not", Explain);
+  withdraw_ = add("withdraw", "withdraw a share from its name", Withdraw);
+  withdraw_->add_flag("--admin", anybodys_, "any user's share, through the administration socket");
   withdraw_uid_ = withdraw_->add_option("--uid", asked_.uid, "of this user; implies --admin");
 }
 
 void CommandLine::DeclareFiles() {
-  auto* const put = AddLocal(app_, "put", "make a share of the array in a .npy file",
+  auto* const put = AddLocal(app_, "put", "publish the array in a .npy file",
                              [this](const Options& options, std::ostream& out) { return Put(options, put_, out); });
-  put->add_option("FILE", put_.file, "of one array: C-contiguous, little-endian")->required();
-  put->add_option("NAME", put_.name, "of the share; default: the file's without its ending");
-  put->add_flag("--replace", put_.replace, "a share that has the name loses it");
-  TakeTime(put->add_option("--lifetime", lifetime_ms_, "withdrawn after so long: 500ms, 30s, 5min, 2h, 1d"), 1,
+  put->add_option("FILE", put_.file, ".npy file of one array: C-contiguous, little-endian")->required();
+  put->add_option("NAME", put_.name, "name of the share; default: the file's name without its ending");
+  put->add_flag("--replace", put_.replace, "replace a share of this name");
+  TakeTime(put->add_option("--lifetime", lifetime_ms_, "time until it is withdrawn: 500ms, 30s, 5min, 2h, 1d"), 1,
            kAgeMax);
   put->add_flag("--hold", put_.hold, "run until interrupted, then withdraw it");
   auto* const dump = AddLocal(app_, "dump", "write an array of a share to a .npy file",
                               [this](const Options& options, std::ostream& out) { return Dump(options, dump_, out); });
   dump->add_option("SHARE", dump_.share, "its name, in the namespace of -n or in 'default'")->required();
-  dump->add_option("--generation", dump_.generation, "this generation of it; 0 (default): the newest");
-  dump->add_option("-f,--file", dump_.file, "to be made")->required();
-  dump->add_flag("--force", dump_.force, "replace the file if there is one");
-  dump->add_option("--array", dump_.array, "which, of a share of several: 0 is the first");
+  dump->add_option("--generation", dump_.generation, "generation of the share; 0 (default): the newest");
+  dump->add_option("-f,--file", dump_.file, "file to create")->required();
+  dump->add_flag("--force", dump_.force, "replace the file if it exists");
+  dump->add_option("--array", dump_.array, "index of the array in a share of several: 0 is the first");
 }
 
 void CommandLine::DeclareWatch() {
-  auto* const watch = Add(app_, "watch", "what happens at the broker, as it happens, a line each",
+  auto* const watch = Add(app_, "watch", "print events of the broker as they occur, one per line",
                           [this](Connection& connection, const Options& options, std::ostream& out) {
                             return Watch(connection, options, watching_, out);
                           });
-  watch->add_option("--kind", watching_.kinds, "only events of this kind; may be said again")
+  watch->add_option("--kind", watching_.kinds, "only events of this kind; can be repeated")
       ->check(CLI::IsMember(EventKinds()));
-  watch->add_option("--prefix", watching_.name_prefix, "only events of shares whose names start so");
-  watch->add_option("--count", watching_.count, "end after so many; 0 (default): never");
-  TakeTime(watch->add_option("--since", since_ms_, "first what began so long ago or later and is still there"), 1,
-           kAgeMax);
+  watch->add_option("--prefix", watching_.name_prefix, "only events of shares whose names begin with this prefix");
+  watch->add_option("--count", watching_.count, "end after this number of events; 0 (default): never");
+  TakeTime(watch->add_option("--since", since_ms_, "first print what began in this time and still exists"), 1, kAgeMax);
 }
 
 void CommandLine::DeclareShell() {
   auto* const bench =
-      AddLocal(app_, "bench", "how long verbs take here, and how fast bytes go in",
+      AddLocal(app_, "bench", "measure the time of verbs and the speed of copies",
                [this](const Options& options, std::ostream& out) { return Bench(options, bench_, out); });
   bench->add_option("WHAT", bench_.what, "allocate, acquire or copy; default: all")->check(CLI::IsMember(BenchKinds()));
-  bench->add_option("--count", bench_.count, "of each: 200 (default)")->check(CLI::Range(uint64_t{1}, kBenchCountMax));
-  auto* const cdi = app_.add_subcommand("cdi", "how containers get the broker's sockets");
+  bench->add_option("--count", bench_.count, "repetitions of each: 200 (default)")
+      ->check(CLI::Range(uint64_t{1}, kBenchCountMax));
+  auto* const cdi = app_.add_subcommand("cdi", "Container Device Interface: the broker's sockets in containers");
   cdi->require_subcommand(1);
-  AddLocal(*cdi, "generate", "print a CDI file for the broker of this host: to /etc/cdi", PrintCdi);
-  AddLocal(app_, "completion", "print what a shell needs to complete this command",
+  AddLocal(*cdi, "generate", "print a CDI file for the broker of this host, to be saved in /etc/cdi", PrintCdi);
+  AddLocal(app_, "completion", "print a completion script for a shell",
            [this](const Options&, std::ostream& out) -> Status {
              const auto script = Completion(app_, AllChoices(), shell_);
              if (script.ok()) out << *script;
@@ -307,7 +307,7 @@ void CommandLine::DeclareShell() {
       ->add_option("SHELL", shell_, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  AddLocal(app_, "version", "of this program and of the broker, and the protocols they speak", Version);
+  AddLocal(app_, "version", "print the versions and protocols of this program and of the broker", Version);
 }
 
 std::vector<Choices> CommandLine::AllChoices() const {

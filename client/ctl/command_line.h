@@ -1,4 +1,4 @@
-// The command line: everything that can be said to arraybridgectl, and what it comes to when it is said.
+// The command line: the options and commands of arraybridgectl, and the function that a command calls.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,22 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "client/ctl/admin.h"
-#include "client/ctl/bench.h"
+#include "client/ctl/admin/admin.h"
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
-#include "client/ctl/listing.h"
-#include "client/ctl/transfer.h"
+#include "client/ctl/output/listing.h"
+#include "client/ctl/shares/bench.h"
+#include "client/ctl/shares/transfer.h"
 
 namespace arraybridge::ctl {
 
-// One of the three is what was said to do; the first that is there.
+// The chosen command: the first of the three members that is set.
 struct Chosen {
   using Command = std::function<Status(Connection&, const Options&, std::ostream&)>;
   using Local = std::function<Status(const Options&, std::ostream&)>;
-  Command command;               // through the public door
-  AdminCommand admin = nullptr;  // through the administration's
-  Local local;                   // finds its own way, or needs no broker
+  Command command;               // through the public socket
+  AdminCommand admin = nullptr;  // through the administration socket
+  Local local;                   // connects by itself, or needs no broker
 };
 
 class CommandLine {
@@ -32,10 +32,10 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Null if all was said rightly; else what to exit with, and help or the error has been printed.
+  // Returns null if the arguments are valid. Otherwise returns the exit status, after it has printed help or the error.
   const int* Parse(int argc, char** argv);
 
-  // After Parse.
+  // REQUIRES: Parse returned null.
   const Options& options() const { return options_; }
   const AdminOptions& asked() const { return asked_; }
   const Chosen& chosen() const { return chosen_; }
@@ -52,7 +52,7 @@ class CommandLine {
   void DeclareConfig();
   void DeclareTokens();
   void DeclareShell();
-  // INVALID_ARGUMENT: what was said does not go together.
+  // INVALID_ARGUMENT: options contradict each other.
   Status Finish();
 
   CLI::App* Add(CLI::App& to, const char* name, const char* help, Chosen::Command command);
@@ -60,7 +60,7 @@ class CommandLine {
   CLI::App* AddLocal(CLI::App& to, const char* name, const char* help, Chosen::Local local);
   std::vector<Choices> AllChoices() const;
 
-  CLI::App app_{"Asks a running arraybridged.", "arraybridgectl"};
+  CLI::App app_{"Inspects and administers a running arraybridged.", "arraybridgectl"};
   Options options_;
   AdminOptions asked_;
   Chosen chosen_;

@@ -11,15 +11,15 @@
 #include <utility>
 
 #include "client/ctl/child.h"
-#include "client/ctl/doctor.h"
-#include "client/ctl/print.h"
+#include "client/ctl/doctor/doctor.h"
+#include "client/ctl/output/print.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
 
-// A path, or a bare name for $PATH.
+// Returns a path, or a bare name for $PATH.
 std::string FindPython() {
   std::error_code failed;
   auto folder = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -39,7 +39,7 @@ Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostr
   }
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = !lines;
-  // What the protocol has no message for is made of protobuf's own, whose fields are not to be seen.
+  // The answers without a message of the protocol are google.protobuf.Struct, whose own fields must not be printed.
   options.always_print_primitive_fields = message.GetDescriptor()->file()->package() != "google.protobuf";
   options.preserve_proto_field_names = true;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
@@ -67,7 +67,7 @@ Status Version(const Options& options, std::ostream& out) {
     table.Add({"arraybridged", info->version(), Concat(info->protocol_min(), " to ", info->protocol_max())});
   if (!IsJson(options)) {
     table.Print(out, options.header);
-    if (!info.ok()) out << "no broker answers: " << Printable(info.status().message()) << '\n';
+    if (!info.ok()) out << "the broker does not answer: " << Printable(info.status().message()) << '\n';
     return Ok();
   }
   google::protobuf::Struct told;
@@ -86,7 +86,7 @@ Status Version(const Options& options, std::ostream& out) {
 Status Ping(Connection& connection, const Options& options, std::ostream& out) {
   const auto info = connection.GetServerInfo();
   if (!info.ok()) return info.status();
-  if (info->draining()) return Unavailable("the broker drains");
+  if (info->draining()) return Unavailable("the broker is draining");
   if (IsJson(options)) return PrintJson(*info, options, out);
   out << "ok\n";
   return Ok();
@@ -131,7 +131,7 @@ Status DoctorWithConversions(const Options& options) {
   if (options.output != Output::kTable && options.output != Output::kJson) {
     return InvalidArgument("--conversions prints a table or json").Because(kUsageReason);
   }
-  // As `python -m arraybridge`, but for what lies in the working directory, which may be anybody's.
+  // As `python -m arraybridge`, but without the working directory in the path: any user may have written to it.
   constexpr char kRun[] =
       "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
       "runpy.run_module('arraybridge', run_name='__main__', alter_sys=True)";
@@ -140,9 +140,10 @@ Status DoctorWithConversions(const Options& options) {
   if (IsJson(options)) words.insert(words.end(), {"--output", "json"});
   const std::string python = words.front();
   const auto ended = RunChild(std::move(words));
-  if (!ended.ok()) return Status(ended.status().code(), Concat("conversions are Python's: ", ended.status().message()));
+  if (!ended.ok())
+    return Status(ended.status().code(), Concat("--conversions needs Python: ", ended.status().message()));
   if (*ended == 0) return Ok();
-  return FailedPrecondition(python, " -m arraybridge doctor: it found a problem, or that Python has no arraybridge ",
+  return FailedPrecondition(python, " -m arraybridge doctor found a problem, or this Python has no arraybridge ",
                             "(exit status ", *ended, ")");
 }
 

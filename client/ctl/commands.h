@@ -1,4 +1,4 @@
-// A command asks the broker and prints its answer. Sizes in tables are for people, in JSON they are bytes.
+// A command sends requests to the broker and prints the answer. Tables show sizes with units; JSON and CSV have bytes.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "client/ctl/connection.h"
-#include "client/ctl/json.h"
-#include "client/ctl/table.h"
+#include "client/ctl/output/json.h"
+#include "client/ctl/output/table.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
 
-// The reason of what the command line is to blame for.
+// The reason of errors that the command line caused.
 inline constexpr char kUsageReason[] = "USAGE";
 
 enum class Output { kTable, kWide, kCsv, kJson, kJsonl };
@@ -22,7 +22,7 @@ enum class Output { kTable, kWide, kCsv, kJson, kJsonl };
 struct Options {
   std::string address;
   std::string ns;     // empty: every namespace
-  std::string token;  // that sessions state; a secret
+  std::string token;  // stated by sessions; a secret
   TlsOptions tls;     // for a broker on another host
   Output output = Output::kTable;
   bool header = true;
@@ -37,12 +37,13 @@ inline Style StyleOf(const Options& options) {
   return {options.output == Output::kCsv ? Form::kCsv : Form::kPeople, options.unit, options.output == Output::kWide};
 }
 
-// The answer itself, by protobuf's rules: 64-bit numbers are strings, bytes are base64, field names as in the .proto.
-// `lines`: without a line end inside, and one behind it.
+// Prints the message by protobuf's JSON rules: 64-bit numbers are strings, bytes are base64, field names are those of
+// the .proto. `lines`: on one line, which ends with a line feed.
 Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out);
 inline Status PrintJson(const google::protobuf::Message& message, const Options& options, std::ostream& out) {
   return PrintJson(message, options.output == Output::kJsonl, out);
 }
+inline constexpr size_t kWrittenAtOnce = 65536;  // about what a pipe takes
 template <class Rows>
 Status PrintJsonLines(const Rows& rows, std::ostream& out) {
   const auto layout = JsonLayout::Of(*Rows::value_type::descriptor());
@@ -54,58 +55,63 @@ Status PrintJsonLines(const Rows& rows, std::ostream& out) {
     }
     layout->Append(row, false, &lines);
     lines.push_back('\n');
+    if (lines.size() >= kWrittenAtOnce) {
+      out << lines;
+      lines.clear();
+    }
   }
   out << lines;
   return Ok();
 }
 
-// The broker that the options name, or the environment. INVALID_ARGUMENT, reason USAGE: they name none.
+// Connects to the broker that the options or the environment name. INVALID_ARGUMENT, reason USAGE: they name none.
 Result<std::unique_ptr<Connection>> Connect(const Options& options);
 
-// Is it up? UNAVAILABLE while it drains.
+// Prints ok if the broker serves. UNAVAILABLE: it is draining.
 Status Ping(Connection& connection, const Options& options, std::ostream& out);
-// This program, the broker if one answers, and what either of them speaks. That none answers is no error.
+// Prints the versions and protocols of this program and, if a broker answers, of the broker. No answer is no error.
 Status Version(const Options& options, std::ostream& out);
 Status Info(Connection& connection, const Options& options, std::ostream& out);
-// Totals of the whole broker, and how each device is used.
+// Prints totals of the whole broker, and the use of each device.
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out);
-// Of a host whose broker may not answer: it says so. FAILED_PRECONDITION if it found a problem.
-// `cuda_driver`: auto, none, or a library.
+// Examines the host and the broker; the broker need not answer. FAILED_PRECONDITION: a problem was found.
+// `cuda_driver`: auto, none, or the path of a library.
 Status Doctor(const Options& options, const std::string& cuda_driver, std::ostream& out);
-// The same and what the frameworks of a Python speak: what `python -m arraybridge doctor` says, of the Python that this
-// program was installed into, else of the one in $PATH. NOT_FOUND: there is none.
+// The same, and the frameworks of a Python installation: the output of `python -m arraybridge doctor`, of the Python
+// that this program was installed into, else of the one in $PATH. NOT_FOUND: there is no Python.
 Status DoctorWithConversions(const Options& options);
 
-// Of a live view: each asks on a connection of its own, so that a broker that restarts is found again.
+// The rounds of a live view. Each round makes a connection of its own, so that the view continues after a restart of
+// the broker.
 struct Rounds {
   uint64_t count = 0;  // 0: without end
   std::chrono::milliseconds interval{2000};
-  bool clear = true;  // the screen before each, if it is one
+  bool clear = true;  // clears the screen before each round, if the output is a terminal
 };
-// Totals, rates per second since the round before, and who holds most.
+// Prints totals, rates per second since the previous round, and the largest owners.
 Status Top(const Options& options, const Rounds& rounds, std::ostream& out);
-// Which share is meant: in the namespace of the options, or "default".
+// Names a share in the namespace of the options, or in "default".
 struct ShareArgument {
   std::string name;
   uint64_t generation = 0;  // 0: the newest
 };
-// What it is, who made it, who reads it now.
+// Prints what the share is, its maker and its present readers.
 Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
-// Who made it and who read it, by which route.
+// Prints the maker and the readers of the share, with the route of each.
 Status Trace(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
-// By which handle each session would get it, and why not.
+// Prints by which handle each session would get the share, or why it would not.
 Status Explain(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
 Status Withdraw(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
 
 struct WatchWishes {
-  std::vector<std::string> kinds;  // none: all
+  std::vector<std::string> kinds;  // empty: all kinds
   std::string name_prefix;
-  uint64_t count = 0;                  // then it ends; 0: never
-  std::chrono::milliseconds since{0};  // first what is known of so long before; 0: nothing
+  uint64_t count = 0;                  // ends after so many events; 0: never
+  std::chrono::milliseconds since{0};  // prints first the sessions and shares that began in this time; 0: none
 };
-// The kinds of events, as people write them: "publish", "session_end".
+// Names of the kinds of events, as on the command line: "publish", "session_end".
 std::vector<std::string> EventKinds();
-// Events, a line each, until there were enough or the broker ends it.
+// Prints one line per event, until `count` is reached or the broker ends the stream.
 Status Watch(Connection& connection, const Options& options, const WatchWishes& wishes, std::ostream& out);
 
 }  // namespace arraybridge::ctl

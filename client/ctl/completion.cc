@@ -26,7 +26,7 @@ std::vector<std::string> OptionsOf(const CLI::App& app) {
   return names;
 }
 
-// Options and commands are what a word may be anywhere; behind some words there are few that fit.
+// Any word can be an option or a command; after some words only a few values fit.
 std::string Cases(const CLI::App& app, const std::vector<Choices>& choices, const char* assign) {
   std::string cases;
   for (const Choices& each : choices) {
@@ -90,7 +90,7 @@ Result<std::string> Completion(const CLI::App& app, const std::vector<Choices>& 
   if (shell == "bash") return Bash(app, choices);
   if (shell == "zsh") return Zsh(app, choices);
   if (shell == "fish") return Fish(app, choices);
-  return InvalidArgument("'", shell, "' is none of bash, zsh, fish");
+  return InvalidArgument("'", shell, "' is not a supported shell: use bash, zsh or fish");
 }
 
 }  // namespace arraybridge::ctl

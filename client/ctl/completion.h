@@ -1,4 +1,4 @@
-// What a shell completes behind arraybridgectl, written from the commands and options themselves.
+// Scripts for shell completion of arraybridgectl, generated from its commands and options.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ class App;
 
 namespace arraybridge::ctl {
 
-// What may follow a command or an option, where that is a short list.
+// The words that may follow a command or an option, if they are a short list.
 struct Choices {
   std::string of;  // "ls", "--output"
   std::vector<std::string> values;
 };
 
-// A script for `shell`: bash, zsh or fish. INVALID_ARGUMENT: another one.
+// Returns a script for `shell`: bash, zsh or fish. INVALID_ARGUMENT: another shell.
 Result<std::string> Completion(const CLI::App& app, const std::vector<Choices>& choices, const std::string& shell);
 
 }  // namespace arraybridge::ctl

@@ -34,7 +34,7 @@ Result<std::string> SocketOf(const std::string& address, const std::string& sock
     return address;
   }
   if (address.find("://") != std::string::npos) {
-    return InvalidArgument("address '", address, "': a directory, unix:///path or tcp://HOST:PORT is understood");
+    return InvalidArgument("address '", address, "': expected a directory, unix:///path or tcp://HOST:PORT");
   }
   return SocketIn(address, socket);
 }
@@ -74,7 +74,7 @@ Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
   auto socket = ConnectTo(path);
   if (!socket.ok()) return socket.status();
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
+  arguments.SetMaxReceiveMessageSize(-1);  // unlimited: the pages come from our own broker, which limits them
   return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
 }
 
@@ -93,7 +93,7 @@ Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::syst
 Connection::~Connection() {
   if (stream_ == nullptr) return;
   stream_context_.TryCancel();
-  static_cast<void>(stream_->Finish());  // CANCELLED: we said so
+  static_cast<void>(stream_->Finish());  // CANCELLED, by ourselves
 }
 
 Result<v1::GetServerInfoResponse> Connection::GetServerInfo() {
@@ -109,13 +109,20 @@ template <class Request, class Response>
 Result<Response> Connection::Ask(grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&,
                                                                         Response*),
                                  const Request& request) {
+  Response response;
+  AB_RETURN_IF_ERROR(AskInto(&response, verb, request));
+  return response;
+}
+
+template <class Request, class Response>
+Status Connection::AskInto(Response* response,
+                           grpc::Status (v1::Broker::Stub::*verb)(grpc::ClientContext*, const Request&, Response*),
+                           const Request& request) {
   if (session_.empty()) AB_RETURN_IF_ERROR(OpenSession());
   grpc::ClientContext context;
   Prepare(context);
-  Response response;
-  const auto status = (stub_.get()->*verb)(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response;
+  const auto status = (stub_.get()->*verb)(&context, request, response);
+  return status.ok() ? Ok() : FromGrpc(status);
 }
 
 Result<v1::GetStatsResponse> Connection::GetStats() { return Ask(&v1::Broker::Stub::GetStats, v1::GetStatsRequest()); }
@@ -130,14 +137,14 @@ Result<v1::WithdrawResponse> Connection::Withdraw(const v1::WithdrawRequest& req
 
 Status Connection::Watch(const v1::WatchRequest& request, const std::function<Result<bool>()>& opened,
                          const std::function<bool(const v1::Event&)>& take) {
-  if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // in time
+  if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // within the deadline
   AB_RETURN_IF_ERROR(OpenSession(true));
   grpc::ClientContext context;
   context.AddMetadata("arraybridge-session", session_);
   const auto stream = stub_->Watch(&context, request);
   v1::WatchResponse response;
   Result<bool> wanted = true;
-  // The first answer has no events: it is open.
+  // The first answer has no events; it means that the stream is open.
   for (bool first = true; wanted.ok() && *wanted && stream->Read(&response); first = false) {
     if (first) wanted = opened();
     for (int i = 0; wanted.ok() && *wanted && i < response.events_size(); ++i) wanted = take(response.events(i));
@@ -150,18 +157,18 @@ Status Connection::Watch(const v1::WatchRequest& request, const std::function<Re
                                                                            : FromGrpc(status);
 }
 
-Result<v1::ListResponse> Connection::ListPage(const v1::ListRequest& request) {
-  return Ask(&v1::Broker::Stub::List, request);
+Status Connection::ListPage(const v1::ListRequest& request, v1::ListResponse* page) {
+  return AskInto(page, &v1::Broker::Stub::List, request);
 }
 
 Result<v1::ListResponse> Connection::List(v1::ListRequest request) {
   v1::ListResponse all;
   for (;;) {
-    auto page = ListPage(request);
-    if (!page.ok()) return page.status();
-    request.set_page_token(page->next_page_token());
-    page->clear_next_page_token();
-    all.MergeFrom(*page);
+    v1::ListResponse page;
+    AB_RETURN_IF_ERROR(ListPage(request, &page));
+    request.set_page_token(page.next_page_token());
+    page.clear_next_page_token();
+    all.MergeFrom(page);
     if (request.page_token().empty()) return all;
   }
 }
@@ -181,10 +188,10 @@ Status Connection::OpenSession(bool lasting) {
     session_number_ = event.opened().session();
     return Ok();
   }
-  stream_context_.TryCancel();  // if it said something else; a refusal has ended it already
+  stream_context_.TryCancel();  // in case of an unexpected answer; a refusal has ended the stream already
   const auto status = stream_->Finish();
   stream_ = nullptr;
-  return status.ok() ? Unavailable("the broker drains") : FromGrpc(status);
+  return status.ok() ? Unavailable("the broker is draining") : FromGrpc(status);
 }
 
 void Connection::Prepare(grpc::ClientContext& context) const {

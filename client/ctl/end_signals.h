@@ -1,16 +1,17 @@
-// The signals with which a user ends a command, for those few moments in which it must not just die: what is blocked
-// comes as soon as it is let.
+// The signals with which a user ends a command. A command blocks them for the moments in which it must not be killed;
+// blocked signals are delivered when they are unblocked.
 #pragma once
 
 #include <csignal>
 
 namespace arraybridge::ctl {
 
-// But for those that who started the command has it ignore, as nohup does: one that is blocked comes all the same.
+// Without the signals that the parent process ignores, as nohup does: a signal that is blocked is delivered even if it
+// is ignored.
 sigset_t EndSignals();
 
-// While it lives they wait; with its end the command dies of what has come. Of one thread: threads made meanwhile
-// inherit it, and those of the client take no signals.
+// Blocks the signals while it lives; its destructor lets pending ones end the command. Applies to one thread: new
+// threads inherit the mask, and the threads of the client library take no signals.
 class EndLater {
  public:
   EndLater();
@@ -18,7 +19,7 @@ class EndLater {
   EndLater(const EndLater&) = delete;
   EndLater& operator=(const EndLater&) = delete;
 
-  // One has come: leave off.
+  // True if a signal is pending: stop the work.
   bool asked() const;
 
  private:

@@ -1,8 +1,11 @@
-// arraybridgectl asks a running broker through its public door, or its administration's. It never starts one.
+// arraybridgectl sends requests to a running broker through its public socket or its administration socket. It never
+// starts a broker.
+#include <malloc.h>
+
 #include <iostream>
 #include <string>
 
-#include "client/ctl/admin.h"
+#include "client/ctl/admin/admin.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
 #include "proto/boundary/result.h"
@@ -12,7 +15,7 @@
 namespace arraybridge::ctl {
 namespace {
 
-// What scripts branch on.
+// Exit statuses, for scripts.
 enum ExitCode : int {
   kDone = 0,
   kError = 1,
@@ -57,8 +60,17 @@ Status Run(const CommandLine& said) {
   return connection.ok() ? chosen.command(**connection, options, std::cout) : connection.status();
 }
 
+// A list comes in pages of some megabytes, and each is freed before the next. An allocator that returned them to the
+// kernel in between would have them mapped and cleared again for each page, which takes as long as the text of the
+// rows.
+void KeepFreedMemory() {
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  ::mallopt(M_MMAP_THRESHOLD, 16 << 20);
+}
+
 int Main(int argc, char** argv) {
   FillStandardDescriptors();
+  KeepFreedMemory();
   CommandLine said;
   if (const int* const code = said.Parse(argc, argv); code != nullptr) return *code;
   Status status = Run(said);

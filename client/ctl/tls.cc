@@ -1,5 +1,5 @@
-// gRPC says of most failures that a socket was closed. So, when it could not connect, the same is tried once more by
-// hand, and what went wrong is told apart: the network, TLS, the broker's certificate, ours.
+// gRPC reports most failures as a closed socket. So after a failure this file repeats the connection with OpenSSL, to
+// distinguish errors of the network, of TLS, of the broker's certificate and of ours.
 #include "client/ctl/tls.h"
 
 #include <grpc/grpc_security_constants.h>
@@ -42,7 +42,7 @@ using Owned = std::unique_ptr<T, Free>;
 std::string Or(std::string said, const char* variable) { return said.empty() ? Environment(variable) : said; }
 
 Result<std::string> ReadFile(const std::string& path, std::string_view flag, std::string_view variable) {
-  if (path.empty()) return InvalidArgument("over TCP ", flag, " (or $", variable, ") names a file that is needed");
+  if (path.empty()) return InvalidArgument("over TCP ", flag, " (or $", variable, ") must name a file");
   std::ifstream from(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(from), {}};
   if (!from.good() && !from.eof()) return InvalidArgument(flag, ": ", path, ": ", std::strerror(errno));
@@ -57,7 +57,7 @@ Owned<BIO> Over(const std::string& pem) {
 
 Owned<X509> CertificateIn(BIO* bio) { return Owned<X509>(::PEM_read_bio_X509(bio, nullptr, NoPassword, nullptr)); }
 
-// Null: `cert` and `key` are not what they should be. What they are was looked at in ReadTlsIdentity.
+// Null: OpenSSL refuses `cert` or `key`, although ReadTlsIdentity has checked them.
 Owned<SSL_CTX> ContextOf(const TlsIdentity& identity) {
   Owned<SSL_CTX> context(::SSL_CTX_new(::TLS_client_method()));
   const auto chain = Over(identity.cert);
@@ -86,7 +86,7 @@ void SetPatience(int socket, std::chrono::system_clock::time_point deadline) {
   time.tv_sec = left / 1000;
   time.tv_usec = left % 1000 * 1000;
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);  // connect's, too
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);  // also limits connect()
 }
 
 Result<UniqueFd> Connect(const std::string& address, const Endpoint& endpoint,
@@ -113,12 +113,12 @@ void Expect(SSL* tls, const std::string& name) {
   ::SSL_set1_host(tls, name.c_str());
 }
 
-// Why gRPC did not get there.
+// Finds out why gRPC could not connect.
 Status WhyNot(const std::string& address, const Endpoint& endpoint, const TlsIdentity& identity,
               std::chrono::system_clock::time_point deadline) {
   const auto socket = Connect(address, endpoint, deadline);
   if (!socket.ok()) return socket.status();
-  std::signal(SIGPIPE, SIG_IGN);  // who refuses us may have closed while we write; the command fails either way
+  std::signal(SIGPIPE, SIG_IGN);  // the peer may close the connection while we write; the command fails either way
   const auto context = ContextOf(identity);
   if (context == nullptr) return CannotConnect(address, "this certificate cannot be used");
   const Owned<SSL> tls(::SSL_new(context.get()));
@@ -128,14 +128,17 @@ Status WhyNot(const std::string& address, const Endpoint& endpoint, const TlsIde
   const int64_t verified = ::SSL_get_verify_result(tls.get());
   const Owned<X509> shown(::SSL_get1_peer_certificate(tls.get()));
   if (verified != X509_V_OK) {
-    return CannotConnect(
-        address, Concat("its certificate is not to be believed (", ::X509_verify_cert_error_string(verified), ")"));
+    return CannotConnect(address,
+                         Concat("its certificate is not trusted (", ::X509_verify_cert_error_string(verified), ")"));
   }
-  if (connected != 1 && shown == nullptr) return CannotConnect(address, "it does not speak TLS, or has no room");
-  // The broker speaks first, once it has taken our certificate.
+  if (connected != 1 && shown == nullptr)
+    return CannotConnect(address, "it does not speak TLS, or its connections are exhausted");
+  // The broker speaks first, after it has accepted our certificate.
   char byte = 0;
-  if (connected == 1 && ::SSL_read(tls.get(), &byte, 1) == 1) return CannotConnect(address, "no answer that is gRPC's");
-  return PermissionDenied(address, " refuses this certificate: not of its authority for clients, or out of date");
+  if (connected == 1 && ::SSL_read(tls.get(), &byte, 1) == 1)
+    return CannotConnect(address, "it does not answer as gRPC");
+  return PermissionDenied(
+      address, " refuses this certificate: it is expired, or not signed by the broker's authority for clients");
 }
 
 }  // namespace
@@ -156,16 +159,16 @@ Result<TlsIdentity> ReadTlsIdentity(const TlsOptions& options) {
   auto ca = ReadFile(options.ca, "--tls-ca", "ARRAYBRIDGE_TLS_CA");
   if (!ca.ok()) return ca.status();
   const auto own = CertificateIn(Over(*cert).get());
-  if (own == nullptr) return InvalidArgument("--tls-cert: ", options.cert, ": holds no certificate in PEM");
+  if (own == nullptr) return InvalidArgument("--tls-cert: ", options.cert, ": contains no certificate in PEM");
   const Owned<EVP_PKEY> private_key(::PEM_read_bio_PrivateKey(Over(*key).get(), nullptr, NoPassword, nullptr));
   if (private_key == nullptr) {
-    return InvalidArgument("--tls-key: ", options.key, ": holds no private key in PEM without a password");
+    return InvalidArgument("--tls-key: ", options.key, ": contains no private key in PEM without a password");
   }
   if (::X509_check_private_key(own.get(), private_key.get()) != 1) {
     return InvalidArgument("--tls-key: ", options.key, ": does not fit the certificate in ", options.cert);
   }
   if (CertificateIn(Over(*ca).get()) == nullptr) {
-    return InvalidArgument("--tls-ca: ", options.ca, ": holds no certificate in PEM");
+    return InvalidArgument("--tls-ca: ", options.ca, ": contains no certificate in PEM");
   }
   ::ERR_clear_error();
   return TlsIdentity{*std::move(cert), *std::move(key), *std::move(ca), options.name};
@@ -176,7 +179,7 @@ Result<std::shared_ptr<grpc::Channel>> ChannelOverTls(const std::string& address
   const auto endpoint = ReadEndpoint(std::string_view(address).substr(std::strlen(kTcpScheme)));
   if (!endpoint.ok()) return endpoint.status();
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);  // our own broker's pages; it bounds them itself
+  arguments.SetMaxReceiveMessageSize(-1);  // unlimited: the pages come from our own broker, which limits them
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   if (!identity.name.empty()) arguments.SetSslTargetNameOverride(identity.name);
   auto channel = grpc::CreateCustomChannel(endpoint->text(),

@@ -1,5 +1,5 @@
-// With what a command shows itself to a broker on another host, and how it gets there: over TCP there is TLS alone,
-// with a certificate on both sides.
+// The TLS identity of a command, and gRPC channels over TLS to a broker on another host. TCP is used with TLS only, and
+// both sides show a certificate.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,28 +15,29 @@ namespace arraybridge::ctl {
 inline constexpr char kTcpScheme[] = "tcp://";
 inline bool IsRemote(const std::string& address) { return address.starts_with(kTcpScheme); }
 
-// Files, of what flags and the environment say.
+// Paths of files, from flags and the environment.
 struct TlsOptions {
   std::string cert;
   std::string key;
   std::string ca;
-  std::string name;  // that the broker's certificate must have; empty: the host of the address
+  std::string name;  // expected name in the broker's certificate; empty: the host of the address
 };
-// Where nothing was said: $ARRAYBRIDGE_TLS_CERT, _KEY, _CA, _NAME.
+// Fills empty members from $ARRAYBRIDGE_TLS_CERT, _KEY, _CA and _NAME.
 TlsOptions WithEnvironment(TlsOptions options);
 
-// What is in them.
+// The content of the files.
 struct TlsIdentity {
   std::string cert;
   std::string key;
   std::string ca;
   std::string name;
 };
-// INVALID_ARGUMENT names what was not said, or the file and what is wrong with it.
+// INVALID_ARGUMENT names the missing option, or the file and its defect.
 Result<TlsIdentity> ReadTlsIdentity(const TlsOptions& options);
 
-// `address`: tcp://HOST:PORT. A channel that is connected. UNAVAILABLE: nobody answers there, or not by TLS, or one who
-// is not the broker that the authority means; PERMISSION_DENIED: it refuses us; DEADLINE_EXCEEDED.
+// Returns a connected channel. `address`: tcp://HOST:PORT. UNAVAILABLE: no process listens there, the peer does not
+// speak TLS, or its certificate is not trusted. PERMISSION_DENIED: the broker refuses this certificate.
+// DEADLINE_EXCEEDED: no answer in time.
 Result<std::shared_ptr<grpc::Channel>> ChannelOverTls(const std::string& address, const TlsIdentity& identity,
                                                       std::chrono::system_clock::time_point deadline);
 

@@ -5,7 +5,7 @@ namespace arraybridge {
 Result<bool> IsCaptured(const cuda::Driver& driver, uintptr_t stream) {
   cuda::CUstreamCaptureStatus status{};
   const cuda::CUresult answer = driver.StreamIsCapturing(reinterpret_cast<cuda::CUstream>(stream), &status);
-  // The default stream, of a capture that it would have to wait for.
+  // The query of the default stream reports a capture that it would have to wait for.
   if (cuda::IsCapture(answer)) return true;
   AB_RETURN_IF_ERROR(driver.Check(answer, "cuStreamIsCapturing"));
   return status != cuda::CU_STREAM_CAPTURE_STATUS_NONE;
@@ -17,9 +17,9 @@ Status CheckNotCaptured(const cuda::Driver& driver, std::span<const uintptr_t> s
     if (!captured.ok()) return captured.status();
     if (!*captured) continue;
     return FailedPrecondition(
-               "the stream that makes the array's bytes cannot be followed while a CUDA graph is being captured: work "
-               "queued now would be recorded, not done; put the array before the capture or after it, or use a stream "
-               "that takes no part in it")
+               "the stream that produces the array's bytes cannot be used while a CUDA graph is being captured: work "
+               "queued now would be recorded, not executed; put the array before or after the capture, or use a stream "
+               "outside of the capture")
         .Because("STREAM_CAPTURING");
   }
   return Ok();

@@ -1,4 +1,4 @@
-// Asynchronous copies, then a synchronisation of their one stream, or none where a fence follows.
+// Asynchronous copies, followed by a synchronisation of their stream, or by none if a fence follows.
 #include "client/memory/cuda_copy.h"
 
 #include <arraybridge/device.h>
@@ -18,7 +18,7 @@ namespace {
 
 CUdeviceptr AddressOf(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
 
-// The stream of the view's producer, or one of our own if its bytes are final.
+// The stream of the view's producer, or one of our own if the bytes are complete.
 Result<CUstream> StreamOf(const CudaDevices& devices, const View& view, int32_t ordinal) {
   const bool on_device = view.device.type == kDeviceCuda;
   if (on_device && view.stream.has_value()) return reinterpret_cast<CUstream>(*view.stream);
@@ -35,12 +35,12 @@ Status Enqueue(const cuda::Driver& driver, const View& source, void* destination
     return driver.Check(driver.MemcpyDtoHAsync(destination, AddressOf(source.data), bytes, stream), "cuMemcpyDtoHAsync",
                         bytes, " bytes");
   }
-  // By address: the ends may lie on two GPUs.
+  // By address, because the ends may lie on two GPUs.
   return driver.Check(driver.MemcpyAsync(AddressOf(destination), AddressOf(source.data), bytes, stream),
                       "cuMemcpyAsync", bytes, " bytes");
 }
 
-// Larger ones by pinned chunks, if some are free; else the driver stages what is not pinned by itself.
+// Large copies go through pinned chunks if some are free; otherwise the driver stages pageable memory itself.
 Status CopyNow(const cuda::Driver& driver, const View& source, void* destination, bool to_device, CUstream stream) {
   const uint64_t bytes = source.nbytes();
   const bool from_device = source.device.type == kDeviceCuda;
@@ -52,7 +52,7 @@ Status CopyNow(const cuda::Driver& driver, const View& source, void* destination
     if (!staged.ok() || *staged) return staged.status();
   }
   const Status enqueued = Enqueue(driver, source, destination, to_device, stream);
-  // Even then: what may have been enqueued still uses both ends.
+  // Synchronise even after an error: a queued copy may still use both ends.
   const Status done = driver.Check(driver.StreamSynchronize(stream), "cuStreamSynchronize", bytes, " bytes");
   return enqueued.ok() ? done : enqueued;
 }
@@ -68,23 +68,24 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
   if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(number));
   Status copied = CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
   if (copied.reason() != "CUDA_ERROR_INVALID_HANDLE" || !source.fence) return copied;
-  // What the copy was to come after, maybe: it knows its own end by name.
+  // The error may be that of the producer's fence, which describes itself better.
   const Status lost = source.fence->Wait();
   return lost.ok() ? copied : lost;
 }
 
-// From one GPU to another that does not reach its memory.
+// For copies between GPUs without peer access.
 Status CopyByHost(const View& source, void* destination, const Device& to) {
   const auto staged = CopyToHeap(source);
   if (!staged.ok()) return staged.status();
   return CopyOverDevice(*staged, destination, to);
 }
 
-// What a strided view spans, in this process's host memory, where strides cost nothing: the same view there.
+// Copies the span of a strided view to this process's host memory and returns the same view there, where strides cost
+// nothing.
 Result<View> SpanOnHost(const View& source) {
   const auto extent = layout::ExtentOf(source.shape, source.strides);
   if (!extent.ok()) return extent.status();
-  const int64_t item = int64_t{source.type.bits} * source.type.lanes / 8;  // whole bytes: Describe lets in no others
+  const int64_t item = int64_t{source.type.bits} * source.type.lanes / 8;  // whole bytes: Describe accepts no others
   View span = source;
   span.data = static_cast<std::byte*>(source.data) + extent->lowest * item;
   span.shape = {extent->highest - extent->lowest + 1};
@@ -100,7 +101,7 @@ Result<View> SpanOnHost(const View& source) {
   return on_host;
 }
 
-// By pinned chunks, if it is worth it and some are free; done on return.
+// Uses pinned chunks if the size is worth it and some are free; the copies are complete on return.
 Status CopyTogether(const cuda::Driver& driver, std::span<const HostToDevice> copies, CUstream stream) {
   uint64_t bytes = 0;
   for (const HostToDevice& copy : copies) bytes += copy.bytes;
@@ -114,17 +115,18 @@ Status CopyTogether(const cuda::Driver& driver, std::span<const HostToDevice> co
                             copy.bytes, " bytes");
     if (!enqueued.ok()) break;
   }
-  // Even then: what may have been enqueued still uses both ends.
+  // Synchronise even after an error: a queued copy may still use both ends.
   const Status done = driver.Check(driver.StreamSynchronize(stream), "cuStreamSynchronize", bytes, " bytes");
   return enqueued.ok() ? done : enqueued;
 }
 
-// Copies that go to one GPU, in the order of one stream.
+// Collects copies to one GPU, in the order of one stream.
 class HostBatch {
  public:
   explicit HostBatch(const CudaDevices& devices) : devices_(devices) {}
 
-  // Those that do not belong together with this one are made first. REQUIRES: CheckPair is content.
+  // Adds a copy. If it does not fit into the batch (another GPU or stream), the batch is executed first. REQUIRES:
+  // CheckPair returned OK.
   Status Add(const View& source, const View& room) {
     if (!copies_.empty() && (room.device.id != room_.device.id || room.stream != room_.stream))
       AB_RETURN_IF_ERROR(Make());
@@ -132,7 +134,8 @@ class HostBatch {
     const auto compact = source.compact() ? Result<View>(source) : CopyToHeap(source);
     if (!compact.ok()) return compact.status();
     copies_.push_back({static_cast<const std::byte*>(compact->data), AddressOf(room.data), compact->nbytes()});
-    // What was packed lives no longer than this call, or a batch of many would need all of it twice.
+    // A packed copy of the source lives only during this call; otherwise a large batch would need all of its memory
+    // twice.
     return source.compact() ? Ok() : Make();
   }
 
@@ -154,7 +157,7 @@ class HostBatch {
  private:
   const CudaDevices& devices_;
   std::vector<HostToDevice> copies_;
-  View room_;  // of the latest one
+  View room_;  // of the latest copy
 };
 
 Status CheckPair(const View& source, const View& room) {
@@ -214,7 +217,7 @@ Result<bool> QueueCopy(const View& source, void* destination, const Device& to) 
   const auto from = follows ? (*devices)->Find(source.device) : (*devices)->Find(to);
   if (!from.ok()) return from.status();
   const auto target = (*devices)->Find(to);
-  // Not from another GPU: the fence is recorded on the one where the bytes come to lie.
+  // Only within one GPU: the fence is recorded on the GPU that receives the bytes.
   if (!follows || from->id != target->id || !source.compact()) {
     AB_RETURN_IF_ERROR(CopyOverDevice(source, destination, to));
     return false;

@@ -36,7 +36,7 @@ Result<Device> GpuOf(const void* address) {
   int ordinal = -1;
   AB_RETURN_IF_ERROR(driver.CheckInput(driver.PointerGetAttribute(&ordinal, cuda::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                                                   reinterpret_cast<cuda::CUdeviceptr>(address)),
-                                       "cuPointerGetAttribute", "the address is not one of a GPU's memory"));
+                                       "cuPointerGetAttribute", "the address is not in the memory of a GPU"));
   return (*devices)->Find({kDeviceCuda, ordinal, {}});
 }
 
@@ -67,7 +67,7 @@ Status OrderAfterProducer(const View& view, uintptr_t stream) {
   AB_RETURN_IF_ERROR(driver.Check(driver.EventCreate(&event, cuda::kEventDisableTiming), "cuEventCreate"));
   Status ordered = driver.Check(driver.EventRecord(event, StreamOf(*view.stream)), "cuEventRecord");
   if (ordered.ok()) ordered = driver.Check(driver.StreamWaitEvent(StreamOf(stream), event, 0), "cuStreamWaitEvent");
-  // A wait that is queued outlives its event.
+  // A queued wait outlives its event.
   driver.EventDestroy(event);
   return ordered;
 }

@@ -17,7 +17,7 @@ using cuda::Driver;
 
 namespace {
 
-// How many libraries this process has loaded so far, unloaded ones included (dl_iterate_phdr(3)).
+// The number of libraries that this process has loaded, including unloaded ones (dl_iterate_phdr(3)).
 uint64_t LibrariesLoaded() {
   uint64_t loaded = 0;
   const auto read = [](dl_phdr_info* info, size_t, void* into) {
@@ -28,8 +28,9 @@ uint64_t LibrariesLoaded() {
   return loaded;
 }
 
-// Stays loaded: a driver does not survive being unloaded. Null if it cannot be loaded. The library path is searched
-// again only after this process has loaded another library: a search takes as long as a connect to the broker.
+// Loads the library and keeps it loaded, because a driver does not survive unloading. Null if it cannot be loaded. The
+// library path is searched again only after this process has loaded another library: a search takes as long as a
+// connect to the broker.
 void* LibraryAt(const std::string& path) {
   static std::atomic<uint64_t> absent_at{0};  // LibrariesLoaded() when the default driver was not found
   const uint64_t loaded = LibrariesLoaded();
@@ -39,8 +40,8 @@ void* LibraryAt(const std::string& path) {
   return library;
 }
 
-// What a call of the driver that takes no more than the place for one number says; nothing if it refuses, or is not
-// there.
+// Calls a function of the driver with one output number as its only argument and returns the number; nothing if the
+// function fails or does not exist.
 std::optional<int> Asked(const std::string& library, const char* call) {
   void* const driver = LibraryAt(library);
   if (driver == nullptr) return std::nullopt;
@@ -49,7 +50,8 @@ std::optional<int> Asked(const std::string& library, const char* call) {
   return ask != nullptr && ask(&number) == cuda::CUDA_SUCCESS ? std::optional(number) : std::nullopt;
 }
 
-// Never destroyed: arrays may outlive everything else. Without a lock, which a fork could leave locked in the child.
+// Never destroyed, because arrays may outlive other static objects. Without a lock, which a fork could leave locked in
+// the child.
 std::atomic<const CudaDevices*> g_of_this_process{nullptr};
 
 }  // namespace
@@ -98,7 +100,7 @@ Result<const CudaDevices*> CudaDevices::OfThisProcess(const std::string& library
   if (known == nullptr) {
     auto loaded = Load(library);
     if (!loaded.ok()) return loaded.status();
-    // Another thread may have been first; then this one's table, which holds nothing yet, goes again.
+    // If another thread was first, this table, which is still empty, is destroyed.
     if (g_of_this_process.compare_exchange_strong(known, loaded->get(), std::memory_order_acq_rel))
       known = loaded->release();
   }
@@ -113,7 +115,8 @@ const CudaDevices* CudaDevices::IfUsed() {
 
 const CudaDevices* CudaDevices::IfInitialised(const std::string& library) {
   if (const CudaDevices* used = IfUsed(); used != nullptr) return used;
-  // Refused until somebody has initialised the driver in this very process: a forked child's parent does not count.
+  // The call fails until the driver is initialised in this very process; initialisation in the parent of a fork does
+  // not count.
   if (!Asked(library, "cuDeviceGetCount")) return nullptr;
   const auto found = OfThisProcess(library);
   return found.ok() ? *found : nullptr;
@@ -125,7 +128,8 @@ bool CudaDevices::Present(const std::string& library) { return LibraryAt(library
 
 Status CudaDevices::CheckNotForked() const {
   if (fork_generation_ == ForkGeneration()) return Ok();
-  return FailedPrecondition("CUDA cannot be used in a forked process whose parent has used it: start it with spawn")
+  return FailedPrecondition(
+             "CUDA cannot be used in a forked process whose parent has used it: start the process with spawn")
       .Because("CUDA_FORKED");
 }
 
@@ -148,7 +152,7 @@ Result<Device> CudaDevices::Find(const Device& device) const {
 }
 
 Result<Device> CudaDevices::Local(const Device& device, const std::string& library) {
-  if (device.type != kDeviceCuda) return Unimplemented("device type ", device.type, " is no GPU");
+  if (device.type != kDeviceCuda) return Unimplemented("device type ", device.type, " is not a GPU");
   const auto devices = OfThisProcess(library);
   if (!devices.ok()) return devices.status();
   return (*devices)->Find(device);

@@ -1,7 +1,7 @@
-// The CudaDevices are the GPUs that this process sees: the driver, loaded and initialised when the first array needs
-// it, each GPU's name across processes, and its primary context, retained with its first use and never released, since
-// frameworks work in it. One per process, as the driver itself is. After a fork nothing here works in the child: CUDA
-// does not.
+// CudaDevices are the GPUs that this process sees: the driver, which is loaded and initialised when the first array
+// needs it, the UUID of each GPU, and its primary context. A primary context is retained at its first use and never
+// released, since frameworks work in it. There is one CudaDevices per process, as there is one driver. In a forked
+// child all functions fail, because CUDA does not work there.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 
 namespace arraybridge {
 
-// While it lives the calling thread is inside a GPU's primary context, and a graph that somebody captures meanwhile is
-// not disturbed by what this thread calls. Destroyed on the same thread, it restores both.
+// While a CudaScope lives, the calling thread is inside a GPU's primary context, and its calls do not disturb a graph
+// capture of another thread. It must be destroyed on the same thread, which restores both.
 class CudaScope {
  public:
   static Result<CudaScope> Enter(const cuda::Driver& driver, cuda::CUcontext context);
@@ -40,7 +40,7 @@ class CudaScope {
   std::optional<cuda::ContextGuard> context_;
 };
 
-// The calling thread inside one GPU's context.
+// The calling thread, inside the context of one GPU.
 struct CudaPlace {
   const cuda::Driver& driver;
   CudaScope scope;
@@ -49,41 +49,40 @@ struct CudaPlace {
 // Thread-safe.
 class CudaDevices {
  public:
-  // `library`: the driver's path, empty for libcuda.so.1; the first call that succeeds decides for all. UNAVAILABLE as
-  // Driver::Load says; FAILED_PRECONDITION in a forked child whose parent has used CUDA.
+  // `library`: the path of the driver, empty for libcuda.so.1; the first successful call decides for all. UNAVAILABLE
+  // as in Driver::Load; FAILED_PRECONDITION in a forked child whose parent has used CUDA.
   static Result<const CudaDevices*> OfThisProcess(const std::string& library = {});
-  // Null while no array has needed a GPU, and in a forked child.
+  // Null if no array has needed a GPU, and in a forked child.
   static const CudaDevices* IfUsed();
-  // The same where anybody in this process has initialised the driver, as frameworks do; null where nobody has.
-  // Initialises nothing.
+  // The same if this process has initialised the driver, as frameworks do; otherwise null. Initialises nothing.
   static const CudaDevices* IfInitialised(const std::string& library);
-  // The CUDA version that the driver supports, 0 if it cannot be loaded. Initialises nothing.
+  // The CUDA version of the driver, 0 if it cannot be loaded. Initialises nothing.
   static int DriverVersion(const std::string& library);
-  // Whether the library can be loaded: it is, and nothing is initialised.
+  // True if the library can be loaded. Loads it, and initialises nothing.
   static bool Present(const std::string& library);
 
   const cuda::Driver& driver() const { return driver_; }
   std::vector<Device> all() const;
-  // The same device by this process's number: found by its UUID, or by the number if it has none. FAILED_PRECONDITION
-  // lists the devices that are visible here.
+  // Returns the device with its ordinal in this process, found by its UUID, or by the ordinal if it has no UUID.
+  // FAILED_PRECONDITION lists the visible devices.
   Result<Device> Find(const Device& device) const;
-  // Find, for mappers. UNIMPLEMENTED for a device that is no GPU.
+  // Find, for mappers. UNIMPLEMENTED: the device is not a GPU.
   static Result<Device> Local(const Device& device, const std::string& library);
-  // Whether work on the one GPU may touch memory of the other. REQUIRES: ordinals that Find gave.
+  // True if work on GPU `from` may access memory of GPU `to`. REQUIRES: ordinals from Find.
   bool Reaches(int32_t from, int32_t to) const;
-  // The GPUs, itself included, whose work may touch memory of this one. REQUIRES: as above.
+  // The GPUs, itself included, whose work may access memory of this one. REQUIRES: an ordinal from Find.
   std::vector<int32_t> WhoReach(int32_t ordinal) const;
-  // The driver refused what it said was possible: from now on no GPU reaches another.
+  // Called when the driver refuses peer access that it has announced: from then on no GPU reaches another.
   void ForgetPeers() const { peers_.store(false); }
-  // REQUIRES: an ordinal that Find gave. FAILED_PRECONDITION in a forked child.
+  // REQUIRES: an ordinal from Find. FAILED_PRECONDITION in a forked child.
   Result<CudaScope> Enter(int32_t ordinal) const;
-  // Null while nothing was done there. REQUIRES: an ordinal that Find gave.
+  // Null if the context was not used yet. REQUIRES: an ordinal from Find.
   cuda::CUcontext ContextOf(int32_t ordinal) const {
     return gpus_.at(static_cast<size_t>(ordinal))->context.load(std::memory_order_acquire);
   }
-  // OfThisProcess, Find and Enter in one: where work on this device is asked for.
+  // OfThisProcess, Find and Enter in one call.
   static Result<CudaPlace> At(const Device& device);
-  // A stream of our own, which waits for nobody else's. REQUIRES: Enter's scope lives.
+  // A stream of this library, which does not synchronise with others. REQUIRES: the scope of Enter lives.
   Result<cuda::CUstream> OwnStream(int32_t ordinal) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace arraybridge {
 namespace {
 
-// By the GPU's number. Never destroyed.
+// By ordinal of the GPU. Never destroyed.
 struct Pools {
   Mutex mutex;
   std::map<int32_t, std::unique_ptr<CudaEventPool>> of AB_GUARDED_BY(mutex);
@@ -47,8 +47,8 @@ CudaEventPool& CudaEventPool::Of(const CudaDevices& devices, int32_t ordinal) {
   return *pool;
 }
 
-// What the driver refuses it is not asked for again. The names are taken here, by the thread that makes the events: for
-// drivers that give them to no other.
+// Does not retry what the driver has refused. Takes the handles on the thread that creates the events, because some
+// drivers give them to no other thread.
 std::vector<CudaEventPool::Event> CudaEventPool::Make(const cuda::Driver& driver) {
   constexpr uint32_t kFlags = cuda::kEventInterprocess | cuda::kEventDisableTiming | cuda::kEventBlockingSync;
   std::vector<Event> events;

@@ -1,6 +1,6 @@
-// The CudaEventPool holds the interprocess events that this process records when it publishes before its GPU is done: a
-// fixed number, made all at once with the first need, because making one while streams are busy has blocked old
-// drivers, and because a process may have a thousand at most.
+// The CudaEventPool holds the interprocess events that this process records when it publishes before its GPU has
+// finished. Their number is fixed, and all are created at the first need: creating one while streams are busy has
+// blocked old drivers, and a process can have at most a thousand.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,18 @@ class CudaEventPool {
  public:
   static constexpr size_t kEvents = 64;
 
-  // The one of this GPU, never destroyed: readers may have its events open. Empty where the driver has no interprocess
-  // events. REQUIRES: a scope of that GPU lives on this thread.
+  // The pool of this GPU. It is never destroyed, because readers may have its events open. It is empty if the driver
+  // has no interprocess events. REQUIRES: a scope of that GPU lives on this thread.
   static CudaEventPool& Of(const CudaDevices& devices, int32_t ordinal);
-  // Of any GPU: the event that this process itself gave that name; it cannot open its own. Null: none.
+  // Finds, in the pools of all GPUs, the event with this handle, because a process cannot open its own events. Null:
+  // none.
   static cuda::CUevent FindOwn(const std::string& handle);
 
   struct Event {
     cuda::CUevent event = nullptr;
-    std::string handle;  // as others open it
+    std::string handle;  // with which other processes open it
   };
-  // One that nobody waits for; null if there is none left.
+  // Takes an event that no reader waits for; null if none is left.
   const Event* Take();
   void GiveBack(const Event* event);
 

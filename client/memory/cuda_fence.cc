@@ -1,14 +1,14 @@
-// When may an event be recorded anew? A wait captures the latest record at the moment it is queued. Whoever waits for
-// an event that was recorded anew meanwhile waits for another share's work too, and if that work waits for the reader,
-// in whatever roundabout way, for ever. So an event belongs to one generation of one share, from its record until
-//   1. the producer has seen it happen (Passed), and told the broker, which from then on says "done" instead of the
-//   event
-//      to whoever acquires the share, and
-//   2. no lease is left that was granted before: the broker says so (`awaited`), for a reader may wait anew with every
-//      stream that it uses, as long as it has its lease.
-// Only then does the RecordedEvent die, and its event go back to the pool. Who cannot know (the connection broke)
-// retires the event. A reader's import lives no longer than its leases: what 64 bytes name may change with the
-// producer's life.
+// An event must not be recorded again while a reader may wait for it. A wait captures the latest record at the moment
+// it is queued, so a reader that waits after a second record also waits for the work of another share. If that work
+// waits, directly or not, for the reader, both wait for ever. So an event belongs to one generation of one share, from
+// its record until both of these hold:
+//   1. The producer has seen the event occur (Passed) and has told the broker. From then on the broker tells sessions
+//      that acquire the share that it is done, and does not send the event.
+//   2. No lease that was granted before is left. The broker says so (`awaited`): a reader may wait with any of its
+//      streams as long as it has its lease.
+// Only then the RecordedEvent is destroyed, and its event returns to the pool. If the producer cannot know, because the
+// connection broke, it retires the event. A reader's import ends with its leases, because the 64 bytes of a handle may
+// name another event after the producer has restarted.
 #include "client/memory/cuda_fence.h"
 
 #include <cstring>
@@ -62,21 +62,21 @@ class PoolEvent final : public RecordedEvent {
   bool retired_ = false;
 };
 
-// Records on one of the streams, or, of several, on our own once that waits for all of them.
+// Records on the one stream, or, for several, on a stream of our own after it waits for all of them.
 Status Record(const CudaDevices& devices, int32_t ordinal, std::span<const uintptr_t> streams, CUevent event) {
   const Driver& driver = devices.driver();
   if (streams.size() == 1) return driver.Check(driver.EventRecord(event, StreamOf(streams[0])), "cuEventRecord");
   const auto own = devices.OwnStream(ordinal);
   if (!own.ok()) return own.status();
   for (const uintptr_t stream : streams) {
-    // Each wait captures the record before it.
+    // Each wait captures the preceding record.
     AB_RETURN_IF_ERROR(driver.Check(driver.EventRecord(event, StreamOf(stream)), "cuEventRecord"));
     AB_RETURN_IF_ERROR(driver.Check(driver.StreamWaitEvent(*own, event, 0), "cuStreamWaitEvent"));
   }
   return driver.Check(driver.EventRecord(event, *own), "cuEventRecord");
 }
 
-// Another process's event, opened.
+// An opened event of another process.
 class OpenedEvent {
  public:
   static Result<std::unique_ptr<OpenedEvent>> Open(const CudaDevices& devices, int32_t ordinal,
@@ -89,12 +89,12 @@ class OpenedEvent {
     std::unique_ptr<OpenedEvent> opened(new OpenedEvent(devices, ordinal));
     const Status status = driver.Check(driver.IpcOpenEventHandle(&opened->event_, bytes), "cuIpcOpenEventHandle");
     if (status.ok()) return opened;
-    return Unavailable("the event that these bytes wait for cannot be opened here: ", status.message())
+    return Unavailable("this process cannot open the event of the producer: ", status.message())
         .Because("EVENT_NOT_OPENED");
   }
   ~OpenedEvent() {
     if (event_ == nullptr) return;
-    // What is queued to wait for it goes on waiting.
+    // Queued waits stay valid.
     if (const auto inside = devices_.Enter(ordinal_); inside.ok()) devices_.driver().EventDestroy(event_);
   }
   OpenedEvent(const OpenedEvent&) = delete;
@@ -132,7 +132,7 @@ class CudaFenceEvent final : public FenceEvent {
     const auto inside = devices_.Enter(ordinal_);
     if (!inside.ok()) return inside.status();
     const Driver& driver = devices_.driver();
-    // A graph that is being captured cannot depend on work outside of it: by its end that work has ended.
+    // A graph that is being captured cannot depend on work outside of it, so this waits until that work has ended.
     const auto captured = IsCaptured(driver, stream);
     if (!captured.ok()) return captured.status();
     if (*captured) return Explained(driver.EventSynchronize(event_), "cuEventSynchronize");
@@ -142,7 +142,7 @@ class CudaFenceEvent final : public FenceEvent {
  private:
   Status Explained(cuda::CUresult result, const char* symbol) const {
     if (result != cuda::CUDA_ERROR_INVALID_HANDLE) return devices_.driver().Check(result, symbol);
-    return Unavailable("the process that makes these bytes died before they were there").Because("FENCE_LOST");
+    return Unavailable("the producer of these bytes died before they were complete").Because("FENCE_LOST");
   }
 
   const CudaDevices& devices_;

@@ -1,4 +1,4 @@
-// Fences on GPUs: interprocess events, recorded by who publishes, waited for by who reads.
+// Fences on GPUs: interprocess events, recorded by the publisher and waited for by readers.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace arraybridge {
 
-// An event that happens when everything has ended that is queued on these streams of `device` by now. Null if there is
-// none to record: no interprocess events here, or all of them are waited for; then wait for the streams instead.
-// FAILED_PRECONDITION, STREAM_CAPTURING: one of them is being captured, and nothing was recorded.
+// Records an event that occurs when all work that is queued on these streams of `device` so far has ended. Null: there
+// are no interprocess events, or all of them are in use; then the caller waits for the streams. FAILED_PRECONDITION,
+// STREAM_CAPTURING: one of the streams is being captured; no event was recorded.
 Result<std::unique_ptr<RecordedEvent>> RecordAfter(const Device& device, std::span<const uintptr_t> streams);
 
-// The event of that name, of another process or of this one. UNAVAILABLE, EVENT_NOT_OPENED: the driver refuses it.
+// Opens the event with that handle, of another process or of this one. UNAVAILABLE, EVENT_NOT_OPENED: the driver
+// refuses it.
 Result<std::shared_ptr<const FenceEvent>> OpenEvent(const Device& device, const std::string& handle);
 
 }  // namespace arraybridge

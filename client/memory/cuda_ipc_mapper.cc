@@ -1,6 +1,6 @@
-// A process opens each block once: a second opening of the same handle is the first one's address again at best. So the
-// openings of this process are known by their 64 bytes, which a freed and allocated anew block never has again, and
-// shared by everybody who maps the block.
+// A process opens each block once: a second opening of the same handle returns the address of the first at best. So the
+// openings of this process are found by their 64-byte handles and shared by all mappings of the block. A handle is
+// never used again after its block is freed.
 #include "client/memory/cuda_ipc_mapper.h"
 
 #include <cstring>
@@ -20,7 +20,7 @@ using cuda::Driver;
 
 namespace {
 
-// One opened block. REQUIRES: nothing uses it when it dies.
+// One opened block. REQUIRES: no work uses it when it is destroyed.
 class IpcMemory {
  public:
   static Result<std::unique_ptr<IpcMemory>> Open(const CudaDevices& devices, int32_t ordinal, const std::string& opaque,
@@ -46,7 +46,7 @@ class IpcMemory {
 
   CUdeviceptr address() const { return address_; }
 
-  // The block begins where it was opened and holds as much as its owner says.
+  // The block must begin at the opened address and have the size that its owner states.
   Status CheckRange(uint64_t bytes) const {
     const auto inside = devices_.Enter(ordinal_);
     if (!inside.ok()) return inside.status();
@@ -66,12 +66,12 @@ class IpcMemory {
   CUdeviceptr address_ = 0;
 };
 
-// Memory of a daemon in this very process, which is not opened but shared.
+// Memory of a daemon in this very process, which is shared instead of opened.
 class OwnIpcMemory {
  public:
   explicit OwnIpcMemory(std::shared_ptr<const void> holder) : holder_(std::move(holder)) {}
   ~OwnIpcMemory() {
-    // In a forked child it is the parent's to free.
+    // In a forked child the memory belongs to the parent.
     if (CudaDevices::IfUsed() == nullptr) new std::shared_ptr<const void>(std::move(holder_));
   }
   OwnIpcMemory(const OwnIpcMemory&) = delete;

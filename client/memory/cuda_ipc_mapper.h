@@ -1,5 +1,5 @@
-// The IPC mapper opens GPU memory by its cudaIpcMemHandle, 64 bytes. There is no read-only way, and the owner must keep
-// the bytes until we have closed. Same PID namespace only.
+// The IPC mapper opens GPU memory by its 64-byte cudaIpcMemHandle. Such memory cannot be mapped read-only, and the
+// owner must keep it until this process has closed it. It works only within one PID namespace.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace arraybridge {
 
-// `library`: the path of the CUDA driver, empty for the system's. Nothing is loaded before the first call.
+// `library`: the path of the CUDA driver, empty for the system's. The first call loads it.
 std::unique_ptr<MemoryMapper> MakeCudaIpcMapper(std::string library = {});
 
 }  // namespace arraybridge

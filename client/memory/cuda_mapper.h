@@ -1,4 +1,4 @@
-// What both mappers of GPU memory have in common: what a handle must say, where it is mapped, whose fault a refusal is.
+// The common part of both mappers of GPU memory: checks of the handle, the device, and the attribution of errors.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class CudaMapper : public MemoryMapper {
     const auto devices = CudaDevices::OfThisProcess(library_);
     if (!devices.ok()) return devices.status();
     auto opened = Open(**devices, *local, handle, access);
-    // What a driver refuses of a handle is the handle's fault.
+    // If the driver refuses a value of the handle, the handle is wrong.
     if (!opened.ok() && opened.status().code() == Code::kInvalidArgument) {
       return FailedPrecondition("arena ", handle.arena, " is not what its handle says: ", opened.status().message());
     }
@@ -42,13 +42,13 @@ class CudaMapper : public MemoryMapper {
 
  protected:
   struct Opened {
-    std::shared_ptr<const void> memory;  // unmaps when it dies
+    std::shared_ptr<const void> memory;  // unmaps when it is destroyed
     cuda::CUdeviceptr address = 0;
   };
 
  private:
   virtual Status CheckHandle(const Handle& handle) const = 0;
-  // `device` is local. INVALID_ARGUMENT: the driver refuses what the handle says.
+  // `device` is local. INVALID_ARGUMENT: the driver refuses a value of the handle.
   virtual Result<Opened> Open(const CudaDevices& devices, const Device& device, const Handle& handle,
                               Access access) = 0;
 

@@ -1,5 +1,4 @@
-// A CudaMapping is a block of GPU memory, mapped: what both kinds of sharing give a borrower. How it is unmapped is the
-// business of what it holds.
+// A CudaMapping is a mapped block of GPU memory, for both kinds of handles. The object that it holds unmaps the block.
 #pragma once
 
 #include <memory>
@@ -13,7 +12,7 @@ namespace arraybridge {
 
 class CudaMapping final : public Mapping {
  public:
-  // `memory` unmaps when it dies, without asking anybody. `device` is local.
+  // `memory` unmaps when it is destroyed, without a query. `device` is local.
   CudaMapping(const CudaDevices& devices, std::shared_ptr<const void> memory, std::byte* data, uint64_t size,
               Device device)
       : devices_(devices), memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
@@ -35,7 +34,7 @@ class CudaMapping final : public Mapping {
   }
   std::shared_ptr<Moment> Now() override { return MomentOf(devices_, device_.id); }
   void NoteIdle() override { idle_ = true; }
-  // A child has no CUDA: it can neither write nor unmap.
+  // CUDA does not work in a forked child: it can neither write nor unmap.
   void Detach() noexcept override {}
 
  private:

@@ -22,33 +22,34 @@ namespace {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-// An unforeseen capture has been spoilt; its next attempt shall not be. Doubled each time.
+// The pause after a query that invalidated a capture, so that the next attempt can succeed. It doubles each time.
 constexpr std::chrono::milliseconds kPauseMin{100};
 constexpr std::chrono::milliseconds kPauseMax{5000};
 constexpr uint32_t kEventFlags = cuda::kEventDisableTiming | cuda::kEventBlockingSync;
 
-// What is known of captures in this process.
+// The captures that are known in this process.
 class Captures {
  public:
   static Captures& Get() {
-    static auto* const captures = new Captures;  // never destroyed: arrays may outlive everything else
+    static auto* const captures = new Captures;  // never destroyed, because arrays may outlive other static objects
     return *captures;
   }
 
   void Enter() {
     declared_.fetch_add(1, std::memory_order_seq_cst);
-    // Who is asking just now has not seen it. In a forked child nobody asks, and the lock may be held for ever.
+    // Waits for a query in progress, which has not seen the declaration. Not in a forked child: there the lock may stay
+    // held for ever.
     if (CudaDevices::IfUsed() != nullptr) MutexLock until_answered(asking_);
   }
-  // True: it was the last.
+  // True: this was the last declaration.
   bool Leave() { return declared_.fetch_sub(1, std::memory_order_seq_cst) == 1; }
 
   bool Known() {
     return declared_.load(std::memory_order_seq_cst) > 0 ||
            std::chrono::steady_clock::now().time_since_epoch().count() < pause_until_.load();
   }
-  // Asks a context unless a capture is known: then 900. Held while the driver answers, unlike other locks of ours: who
-  // declares a capture must know that no question is on its way. REQUIRES: inside the context.
+  // Queries a context, unless a capture is known: then 900. The lock is held while the driver answers, unlike other
+  // locks, because the declaration of a capture must exclude queries in progress. REQUIRES: inside the context.
   template <class Question>
   CUresult Ask(const Driver& driver, Question question) {
     MutexLock lock(asking_);
@@ -93,13 +94,13 @@ class CudaMoment final : public Moment {
 
   const CudaDevices& devices_;
   const int32_t ordinal_;
-  Mutex mutex_;  // held while the driver answers: a moment is asked once, and nobody else's business
+  Mutex mutex_;  // held while the driver answers; only callers with the same moment wait for it
   bool recorded_ AB_GUARDED_BY(mutex_) = false;
-  CUevent event_ = nullptr;  // written under the lock, before it is recorded
+  CUevent event_ = nullptr;  // written under the lock, before the event is recorded
   std::atomic<bool> passed_{false};
 };
 
-// The moments that can still be joined, and what a capture kept from being unmapped.
+// The moments that can still be shared, and memory whose release a capture has delayed.
 struct Table {
   struct Kept {
     std::shared_ptr<Moment> moment;
@@ -122,15 +123,15 @@ struct Table {
     const auto open = joinable[ordinal].lock();
     if (open.get() == moment) joinable.erase(ordinal);
   }
-  // False: nobody can tell yet.
+  // False: not known yet.
   static bool LetGo(Kept& one) {
     const Status passed = one.moment->Wait();
     if (passed.code() == Code::kUnavailable) return false;
-    if (!passed.ok()) Get().Leave(std::move(one.memory));  // nobody ever will
+    if (!passed.ok()) Get().Leave(std::move(one.memory));  // the state will never be known
     one.memory.reset();
     return true;
   }
-  // As it is, for as long as the process.
+  // Leaks the memory: it stays mapped until the process ends.
   void Leave(std::shared_ptr<const void> memory) {
     MutexLock lock(mutex);
     left.push_back(std::move(memory));
@@ -144,10 +145,10 @@ struct Table {
       if (!LetGo(one)) Add(std::move(one));
     }
   }
-  // As Retry, but only what is done by now, without waiting.
+  // As Retry, but releases only what is finished by now, without waiting.
   void RetryAtOnce() {
     for (Kept& one : TakeKept()) {
-      auto state = one.moment->Look();  // which may only mark the moment
+      auto state = one.moment->Look();  // may only record the event
       if (state.ok() && *state == Moment::State::kPending) state = one.moment->Look();
       if (!state.ok()) {
         Leave(std::move(one.memory));
@@ -169,15 +170,15 @@ struct Table {
 
 Result<Moment::State> CudaMoment::Look() {
   if (passed_.load()) return State::kPassed;
-  const auto inside = devices_.Enter(ordinal_);  // refused in a forked child, before any lock
+  const auto inside = devices_.Enter(ordinal_);  // fails in a forked child, before any lock is taken
   if (!inside.ok()) return inside.status();
   MutexLock lock(mutex_);
   if (recorded_) return Query();
   if (Captures::Get().Known()) return State::kHeldUp;
-  // Work of those who join from now on may come after the record.
+  // Callers that ask from now on may have queued work after the record.
   Table::Get().Close(ordinal_, this);
   const Driver& driver = devices_.driver();
-  // Who can have no event is waited for.
+  // Without an event of the context, Wait synchronises the context.
   bool with_event = driver.CtxRecordEvent != nullptr &&
                     (event_ != nullptr || driver.EventCreate(&event_, kEventFlags) == cuda::CUDA_SUCCESS);
   const cuda::CUcontext context = devices_.ContextOf(ordinal_);
@@ -187,7 +188,7 @@ Result<Moment::State> CudaMoment::Look() {
     return with_event ? recorded : driver.CtxSynchronize();
   });
   if (IsCapture(answer)) return State::kHeldUp;
-  // A context that failed for good does no work.
+  // After a sticky error a context executes no work.
   if (cuda::IsSticky(answer) || (!with_event && answer == cuda::CUDA_SUCCESS)) {
     passed_.store(true);
     return State::kPassed;
@@ -206,12 +207,12 @@ Result<Moment::State> CudaMoment::Query() {
   return State::kPassed;
 }
 
-// Outside the lock: who only looks is not kept waiting.
+// Waits outside of the lock, so that Look does not block.
 Status CudaMoment::Wait() {
   const auto state = Look();
   if (!state.ok() || *state == State::kPassed) return state.status();
   if (*state == State::kHeldUp) {
-    return Unavailable("a graph is being captured: what was queued on the device cannot be asked for until it ends");
+    return Unavailable("a graph is being captured: the state of the device cannot be queried until the capture ends");
   }
   const auto inside = devices_.Enter(ordinal_);
   if (!inside.ok()) return inside.status();
@@ -229,7 +230,7 @@ std::shared_ptr<Moment> MomentOf(const CudaDevices& devices, int32_t ordinal) {
 }
 
 void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory) {
-  if (CudaDevices::IfUsed() == nullptr) return;  // a forked child: the lock may be held for ever
+  if (CudaDevices::IfUsed() == nullptr) return;  // in a forked child the lock may stay held for ever
   Table& table = Table::Get();
   table.Retry();
   Table::Kept last{MomentOf(devices, ordinal), std::move(memory)};
@@ -238,7 +239,7 @@ void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr
 
 CaptureScope::CaptureScope() { Captures::Get().Enter(); }
 CaptureScope::~CaptureScope() {
-  // In a forked child the lock may be held for ever.
+  // In a forked child the lock may stay held for ever.
   if (Captures::Get().Leave() && CudaDevices::IfUsed() != nullptr) Table::Get().RetryAtOnce();
 }
 

@@ -1,15 +1,13 @@
-// When the work of a GPU has ended. What a framework did with an array is on streams that we were never told, so a
-// release has to come after everything in the primary context: an event over the whole of it, recorded once for all
-// that was dropped until then, and asked for from time to time. Drivers older than CUDA 12.5 have no such event; there
-// the context is waited for.
+// The end of the work of a GPU. Frameworks use arrays on streams that this library does not know, so a release must
+// follow all work in the primary context. One event over the whole context is recorded for all memory that was dropped
+// until then, and polled. Drivers before CUDA 12.5 have no such event; there the release waits for the context.
 //
-// A context in which a graph is being captured can be asked neither way: the question itself would invalidate the
-// capture, whatever the asking thread's mode (relaxing it allows what is only potentially unsafe, as unmapping). So
-// nobody asks
-//   - while a CaptureScope lives: its holder says that he captures, or is about to;
-//   - while the default stream says that a stream which it would have to wait for is capturing, the one question about
-//     a capture elsewhere that harms none. It knows nothing of streams made not to wait for it;
-//   - for some time after the driver refused an answer because of a capture that could not be foreseen.
+// Both queries would invalidate a graph capture in the context, whatever the capture mode of the calling thread
+// (relaxing it allows only potentially unsafe calls, such as unmapping). So no query is made
+//   - while a CaptureScope lives, whose holder captures or is about to;
+//   - while the default stream reports that a stream which synchronises with it is capturing. This is the only query
+//     about captures of other threads that harms none. It does not see captures on non-blocking streams;
+//   - for some time after the driver refused an answer because of a capture that was not detected.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +18,13 @@
 
 namespace arraybridge {
 
-// Of the primary context of that GPU. Those who ask before it is looked at share one. REQUIRES: an ordinal that Find
-// gave.
+// The end of the present work in the primary context of that GPU. Callers share one Moment until it is first looked at.
+// REQUIRES: an ordinal from Find.
 std::shared_ptr<Moment> MomentOf(const CudaDevices& devices, int32_t ordinal);
 
-// Waits for what is queued there, then lets go of `memory`, which unmaps, frees or closes. While a graph is being
-// captured it is kept, until the next memory is let go of after that. Better never than under work that still uses it.
+// Waits for the work that is queued there, then destroys `memory`, which unmaps, frees or closes. While a graph is
+// being captured, the memory is kept until a later call finds no capture. Memory is leaked rather than released under
+// work that uses it.
 void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory);
 
 }  // namespace arraybridge

@@ -1,6 +1,6 @@
-// What this process opened of others (GPU memory, events), by the 64 bytes that name it: opened once, shared by
-// everybody here who uses it, closed by whoever lets go last. A second opening at a time would be the first one's at
-// best.
+// The objects of other processes (GPU memory, events) that this process has opened, by their 64-byte handles. Each is
+// opened once, shared by all users in this process, and closed by the last one. A second opening would at best return
+// the first.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace arraybridge {
 
-// Thread-safe. REQUIRES: never destroyed, since what was opened may be what dies last.
+// Thread-safe. REQUIRES: never destroyed, since opened objects may outlive other static objects.
 template <class Opened>
 class CudaOpenings {
  public:
-  // What `key` names, or else what `open` opens: a function that returns a Result of a unique_ptr.
+  // Returns the object of `key`, or opens it with `open`, a function that returns a Result of a unique_ptr.
   template <class Open>
   Result<std::shared_ptr<const Opened>> Get(const std::string& key, Open open) {
     MutexLock lock(mutex_);
@@ -39,14 +39,14 @@ class CudaOpenings {
   };
 
   void LetGo(const std::string& key) {
-    // In a forked child the openings are the parent's, and the lock may be held for ever.
+    // In a forked child the openings belong to the parent, and the lock may stay held for ever.
     if (CudaDevices::IfUsed() == nullptr) return;
     MutexLock lock(mutex_);
     const auto found = open_.find(key);
     if (--found->second.users == 0) open_.erase(found);
   }
 
-  // Held while the driver opens or closes, unlike any other lock of ours: what is just being closed must not be opened.
+  // Held while the driver opens or closes, unlike other locks: an object that is being closed must not be opened.
   Mutex mutex_;
   std::map<std::string, Entry> open_ AB_GUARDED_BY(mutex_);
 };

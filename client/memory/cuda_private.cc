@@ -1,6 +1,6 @@
-// Private memory on a GPU: what a consumer of DLPack gets that asks for a copy. A thread frees it, and lets go of what
-// it was copied from, once the GPU has done all that was queued until then: DLPack's deleters run on any thread, and
-// must call no driver.
+// Private memory on a GPU, for consumers of DLPack that request a copy. DLPack's deleters run on any thread and must
+// not call the driver. So a reaper thread frees the memory and releases the source of the copy, after the GPU has
+// finished all work that was queued until then.
 #include <arraybridge/device.h>
 
 #include <utility>
@@ -18,7 +18,7 @@ using cuda::CUstream;
 
 namespace {
 
-// One allocation. REQUIRES: nothing uses it when it dies.
+// One allocation. REQUIRES: no work uses it when it is destroyed.
 class GpuMemory {
  public:
   static Result<std::shared_ptr<GpuMemory>> Make(const CudaDevices& devices, int32_t ordinal, uint64_t bytes) {
@@ -46,7 +46,7 @@ class GpuMemory {
   CUdeviceptr address_ = 0;
 };
 
-// What the GPU may still use when the last view of it has gone.
+// Memory that the GPU may still use after its last view is destroyed.
 class UsedMemory final : public Remains {
  public:
   UsedMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory)
@@ -59,8 +59,8 @@ class UsedMemory final : public Remains {
     }
     const auto state = moment_->Look();
     if (state.ok()) return *state;
-    // Work may still run there, of which it will never be known whether it has ended: then the bytes stay. After an
-    // error that ends all work on a device they may go.
+    // If the state of the work will never be known, the memory is leaked. After an error that ends all work on the
+    // device it is freed.
     if (state.status().code() != Code::kAborted) new std::shared_ptr<const void>(std::move(memory_));
     return Moment::State::kPassed;
   }
@@ -72,7 +72,7 @@ class UsedMemory final : public Remains {
   std::shared_ptr<Moment> moment_;
 };
 
-// Never destroyed: arrays may outlive everything else.
+// Never destroyed: arrays may outlive other static objects.
 const std::shared_ptr<Reaper>& TheReaper() {
   static auto* const reaper = new std::shared_ptr<Reaper>(Reaper::Make([](Reaper::Batch) {}));
   return *reaper;
@@ -85,7 +85,7 @@ Result<std::shared_ptr<const void>> UntilUnused(const CudaDevices& devices, int3
   return std::shared_ptr<const void>(*std::move(used));
 }
 
-// Queued, if all lies on one GPU without gaps; the source is held until it has happened.
+// Queues the copy if both ends lie on one GPU and the source is compact; the source is held until the copy is complete.
 Result<bool> Queued(const CudaDevices& devices, int32_t ordinal, const View& source, void* destination,
                     uintptr_t stream) {
   if (stream == 0 || !source.compact()) return false;

@@ -18,16 +18,16 @@ using cuda::Driver;
 
 namespace {
 
-// The pinned chunks that no copy has in its hands. Thread-safe.
+// The pinned chunks that no copy uses. Thread-safe.
 class FreeChunks {
  public:
-  // Never destroyed: pinned memory is the driver's.
+  // Never destroyed: the driver owns pinned memory.
   static FreeChunks& OfThisProcess() {
     static auto* const chunks = new FreeChunks;
     return *chunks;
   }
 
-  // Null: all are in use, or the driver has no memory to pin.
+  // Null: all are in use, or the driver cannot pin memory.
   std::byte* Take(const Driver& driver) {
     {
       MutexLock lock(mutex_);
@@ -58,7 +58,7 @@ class FreeChunks {
   size_t made_ AB_GUARDED_BY(mutex_) = 0;
 };
 
-// A chunk, and the event that says when the device is done with it.
+// A chunk, and the event that occurs when the device has finished with it.
 class Chunk {
  public:
   Chunk() = default;
@@ -87,7 +87,7 @@ class Chunk {
 
 using TwoChunks = std::array<Chunk, 2>;
 
-// Where the next piece begins in a chunk that holds `used` bytes.
+// Alignment of pieces inside a chunk.
 constexpr uint64_t kPieceAlignment = 256;
 uint64_t NextPiece(uint64_t used) {
   return std::min(kChunkBytes, (used + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment);
@@ -95,7 +95,7 @@ uint64_t NextPiece(uint64_t used) {
 
 Status ToDevice(const Driver& driver, const TwoChunks& chunks, std::span<const HostToDevice> copies, CUstream stream) {
   uint64_t turn = 0;
-  uint64_t used = 0;  // of the chunk whose turn it is
+  uint64_t used = 0;  // of the current chunk
   for (const HostToDevice& copy : copies) {
     for (uint64_t done = 0; done < copy.bytes;) {
       const Chunk& chunk = chunks[turn % 2];
@@ -115,7 +115,7 @@ Status ToDevice(const Driver& driver, const TwoChunks& chunks, std::span<const H
   return Ok();
 }
 
-// While a piece travels the one before it is taken out of the other chunk.
+// While one piece is transferred, the previous one is copied out of the other chunk.
 Status ToHost(const Driver& driver, const TwoChunks& chunks, CUdeviceptr from, std::byte* to, uint64_t bytes,
               CUstream stream) {
   const uint64_t pieces = (bytes + kChunkBytes - 1) / kChunkBytes;
@@ -141,7 +141,7 @@ Result<bool> Staged(const Driver& driver, CUstream stream, Copy copy) {
   TwoChunks chunks;
   if (!chunks[0].Take(driver) || !chunks[1].Take(driver)) return false;
   const Status queued = copy(chunks);
-  // Even then: what may have been queued still uses the chunks.
+  // Synchronise even after an error: queued copies may still use the chunks.
   const Status done = driver.Check(driver.StreamSynchronize(stream), "cuStreamSynchronize");
   AB_RETURN_IF_ERROR(queued);
   AB_RETURN_IF_ERROR(done);

@@ -1,6 +1,6 @@
-// Copies between pageable host memory and a GPU, by way of pinned chunks: a driver copies from and to pageable memory
-// piece by piece on the calling thread, several times slower than the bus. Here one chunk is filled while the other
-// travels. The chunks are few, shared by all GPUs, and kept: pinning costs more than copying.
+// Copies between pageable host memory and a GPU through pinned chunks. A driver copies pageable memory piece by piece
+// on the calling thread, several times slower than the bus. Here one chunk is filled while the other is transferred.
+// The chunks are few, shared by all GPUs, and kept, because pinning costs more than copying.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace arraybridge {
 
-// From this many bytes on it is worth it.
+// Smaller copies do not use the chunks.
 inline constexpr uint64_t kStagedBytesMin = 1ull << 20;
 inline constexpr uint64_t kChunkBytes = 4ull << 20;
-inline constexpr size_t kChunksMax = 8;  // of the process; two serve one copy
+inline constexpr size_t kChunksMax = 8;  // per process; a copy uses two
 
-// Bytes in host memory, and where on a GPU they go.
+// Bytes in host memory, and their destination on a GPU.
 struct HostToDevice {
   const std::byte* from;
   cuda::CUdeviceptr to;
   uint64_t bytes;
 };
 
-// Whether the bytes were copied: false if no chunks are free, or the driver pins no memory; then nothing was queued. In
-// the order of `stream`, and done on return. REQUIRES: a scope of the GPU lives on this thread.
-// Small copies share a chunk: many of them cost one wait.
+// Copies in the order of `stream` and returns true when the copies are complete. False: no chunks are free, or the
+// driver cannot pin memory; then no work was queued. Small copies share a chunk, so many of them cost one wait.
+// REQUIRES: a scope of the GPU lives on this thread.
 Result<bool> CopyStagedToDevice(const cuda::Driver& driver, std::span<const HostToDevice> copies,
                                 cuda::CUstream stream);
 Result<bool> CopyStagedToHost(const cuda::Driver& driver, cuda::CUdeviceptr from, std::byte* to, uint64_t bytes,

@@ -1,6 +1,6 @@
-// Import, check, reserve exactly the block's size, map all of it, set access, let go of the import: mappings alone keep
-// the memory. What arrives is trusted as little as the host's memfds are: a wrong device or size is refused by the
-// checks or by the driver, and nothing stays behind.
+// Imports the allocation, checks it, reserves addresses of exactly its size, maps it, sets access, and releases the
+// import: the mapping keeps the memory. Handles are untrusted, as the memfds of the host are: the checks or the driver
+// refuse a wrong device or size, and after an error all steps are undone.
 #include "client/memory/cuda_vmm_mapper.h"
 
 #include <utility>
@@ -15,7 +15,7 @@ using cuda::Driver;
 
 namespace {
 
-// An import, for as long as it takes to map it.
+// An imported allocation, until it is mapped.
 class Import {
  public:
   Import(const Driver& driver, const Handle& handle) : driver_(driver) {
@@ -33,20 +33,20 @@ class Import {
   const Status& status() const { return status_; }
   cuda::CUmemGenericAllocationHandle get() const { return imported_; }
 
-  // The block is one of this GPU, which can be passed as a descriptor.
+  // Checks that the allocation lies on this GPU and can be passed as a descriptor.
   Status Check(const Device& device) const {
     cuda::CUmemAllocationProp properties{};
     AB_RETURN_IF_ERROR(driver_.CheckInput(driver_.MemGetAllocationPropertiesFromHandle(&properties, imported_),
                                           "cuMemGetAllocationPropertiesFromHandle"));
     const bool of_device = properties.type == cuda::CU_MEM_ALLOCATION_TYPE_PINNED &&
                            properties.location.type == cuda::CU_MEM_LOCATION_TYPE_DEVICE;
-    if (!of_device) return FailedPrecondition("the memory is not one of a GPU");
+    if (!of_device) return FailedPrecondition("the memory is not on a GPU");
     if (properties.location.id != device.id) {
       return FailedPrecondition("the memory lies on GPU ", properties.location.id, " of this process, not on ",
                                 device.uuid, " (GPU ", device.id, ")");
     }
     if ((properties.requestedHandleTypes & cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
-      return FailedPrecondition("the memory is not one that descriptors stand for");
+      return FailedPrecondition("the memory cannot be passed as a descriptor");
     }
     return Ok();
   }
@@ -57,14 +57,14 @@ class Import {
   Status status_;
 };
 
-// A reserved range of addresses and what is mapped there. REQUIRES: nothing uses it when it dies.
+// A reserved range of addresses and its mapping. REQUIRES: no work uses it when it is destroyed.
 class VmmMemory {
  public:
   VmmMemory(const CudaDevices& devices, int32_t ordinal, uint64_t bytes)
       : devices_(devices), ordinal_(ordinal), bytes_(bytes) {}
   ~VmmMemory() {
     if (address_ == 0) return;
-    // Refused in a forked child: there the mapping is the parent's.
+    // Fails in a forked child, where the mapping belongs to the parent.
     const auto inside = devices_.Enter(ordinal_);
     if (!inside.ok()) return;
     const Driver& driver = devices_.driver();
@@ -83,7 +83,7 @@ class VmmMemory {
     AB_RETURN_IF_ERROR(
         driver.CheckInput(driver.MemMap(address_, bytes_, 0, import.get(), 0), "cuMemMap", bytes_, " bytes"));
     mapped_ = true;
-    // Copies from one GPU to another are the work of one of them, which then needs the rights to both ends.
+    // A copy between GPUs is executed by one of them, which needs access to both ends.
     const std::vector<int32_t> who = devices_.WhoReach(ordinal_);
     Status allowed = SetAccess(who, access);
     if (!allowed.ok() && who.size() > 1) {
@@ -127,7 +127,7 @@ class CudaVmmMapper final : public CudaMapper {
 
  private:
   Status CheckHandle(const Handle& handle) const override {
-    if (handle.kind != kind()) return Unimplemented("the handle is not one of CUDA virtual memory");
+    if (handle.kind != kind()) return Unimplemented("the handle is not of kind cuda_vmm");
     if (handle.descriptor.valid()) return Ok();
     return FailedPrecondition("arena ", handle.arena, " came without a descriptor");
   }

@@ -1,5 +1,5 @@
-// The VMM mapper maps GPU memory that arrives as a descriptor: writable for the one producer, read-only for everybody
-// else. The driver counts mappings, so the bytes stay while they are mapped, whatever becomes of the owner.
+// The VMM mapper maps GPU memory that arrives as a descriptor: writable for its one producer, read-only for all
+// readers. The driver counts mappings, so the memory exists while it is mapped, even after its owner has ended.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace arraybridge {
 
-// `library`: the path of the CUDA driver, empty for the system's. Nothing is loaded before the first call.
+// `library`: the path of the CUDA driver, empty for the system's. The first call loads it.
 std::unique_ptr<MemoryMapper> MakeCudaVmmMapper(std::string library = {});
 
 }  // namespace arraybridge

@@ -1,6 +1,6 @@
-// What arrives is checked before it is mapped: a file that could shrink turns every later read into a SIGBUS, one that
-// could be written by others turns an immutable array into a moving one. The producer's own descriptor carries no seals
-// yet: the broker seals after this mapping exists, because afterwards nobody can map the file writable again.
+// A descriptor is checked before it is mapped: if its file could shrink, later reads could raise SIGBUS; if others
+// could write it, an immutable array could change. The producer's own descriptor has no seals yet: the broker seals the
+// file after the producer has mapped it, because a sealed file cannot be mapped writable.
 #include "client/memory/host_mapper.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 namespace arraybridge {
 namespace {
 
-// Fault-around maps 16 pages for a read fault, writable ones on a shared mapping; a write fault maps one.
+// Fault-around maps 16 pages on a read fault, and on a shared mapping maps them writable; a write fault maps one page.
 constexpr uint64_t kTouchStep = 64 * 1024;
 
 uint64_t PageSize() {
@@ -29,8 +29,8 @@ uint64_t PageSize() {
 
 class HostMapping final : public Mapping {
  public:
-  // `base` and `length` are what was mapped; `skip` bytes of it come before what was asked for.
-  // `reader`, if any, opens the file of a mapping that others see read-only.
+  // `base` and `length` are the mapping; the requested range begins `skip` bytes after `base`. `reader`, if any, is a
+  // descriptor of the file, used to map it read-only.
   HostMapping(void* base, uint64_t length, uint64_t skip, uint64_t size, UniqueFd reader = {})
       : base_(base), length_(length), skip_(skip), size_(size), reader_(std::move(reader)) {}
   ~HostMapping() override { ::munmap(base_, length_); }
@@ -65,12 +65,12 @@ class HostMapping final : public Mapping {
 };
 
 Status CheckFile(const Handle& handle) {
-  if (handle.kind != HandleKind::kMemfd) return Unimplemented("the handle is not one of host memory");
+  if (handle.kind != HandleKind::kMemfd) return Unimplemented("the handle is not of kind memfd");
   if (!handle.descriptor.valid()) return FailedPrecondition("arena ", handle.arena, " came without a descriptor");
   if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
   struct stat file {};
   if (::fstat(handle.descriptor.get(), &file) != 0 || !S_ISREG(file.st_mode)) {
-    return FailedPrecondition("the descriptor of arena ", handle.arena, " is not one of shared memory");
+    return FailedPrecondition("the descriptor of arena ", handle.arena, " is not shared memory");
   }
   if (file.st_size < 0 || static_cast<uint64_t>(file.st_size) < handle.arena_size) {
     return FailedPrecondition("arena ", handle.arena, " has ", file.st_size, " bytes, its handle says ",
@@ -110,14 +110,14 @@ Status MapFailed(uint64_t bytes) {
   return ResourceExhausted("mapping ", bytes, " bytes of shared memory: ", std::strerror(error));
 }
 
-// The broker has populated the pages; this maps them here, at a seventh of what write faults cost.
+// The broker has populated the pages; this maps them in this process, at a seventh of the cost of write faults.
 void Touch(const std::byte* data, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kTouchStep)
     static_cast<void>(static_cast<const volatile std::byte*>(data)[at]);
 }
 
-// A producer's own descriptor must go before the broker seals; this one may stay, since nobody can write through it.
-// Invalid where the kernel shows no descriptors: then a forked child can only read.
+// A producer's own descriptor must be closed before the broker seals; a read-only one may stay open. Invalid if the
+// kernel does not show descriptors (no /proc): then a forked child can only read.
 UniqueFd Reader(const Handle& handle) {
   const std::string path = "/proc/self/fd/" + std::to_string(handle.descriptor.get());
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -139,7 +139,7 @@ class HostMapper final : public MemoryMapper {
     if (base == MAP_FAILED) return MapFailed(handle.arena_size);
     auto mapping = std::make_unique<HostMapping>(base, handle.arena_size, 0, handle.arena_size,
                                                  access == Access::kWrite ? Reader(handle) : UniqueFd());
-    // Fails where the kernel keeps huge pages from shared memory that does not insist: then what is there serves.
+    // Fails if the kernel disables huge pages for shared memory; then ordinary pages serve.
     ::madvise(base, handle.arena_size, MADV_HUGEPAGE);
     if (access == Access::kWrite) Touch(mapping->data(), handle.arena_size);
     return std::unique_ptr<Mapping>(std::move(mapping));
@@ -151,7 +151,7 @@ class HostMapper final : public MemoryMapper {
     }
     const uint64_t skip = offset % PageSize();
     const uint64_t length = skip + size;
-    // Never populated, and not reserved: hardly a reader writes.
+    // Neither populated nor reserved, because few readers write.
     void* base =
         MapFile(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena.descriptor.get(), offset - skip);
     if (base == MAP_FAILED) return MapFailed(length);

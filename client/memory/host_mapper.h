@@ -1,5 +1,5 @@
-// The host mapper maps sealed memfds: an arena writable for its one producer, read-only for everybody else, or a range
-// of it copy-on-write for a framework that does not know read-only memory.
+// The host mapper maps sealed memfds: an arena, writable for its one producer and read-only for all readers, or a
+// copy-on-write range of one for frameworks that do not support read-only memory.
 #pragma once
 
 #include <memory>

@@ -10,21 +10,21 @@
 
 namespace arraybridge {
 
-// Thread-safe: it never changes.
+// Thread-safe, because it never changes.
 class MapperTable {
  public:
   explicit MapperTable(std::vector<std::unique_ptr<MemoryMapper>> mappers, std::string cuda_driver = {})
       : mappers_(std::move(mappers)), cuda_driver_(std::move(cuda_driver)) {}
-  // Host memory; and what GPUs share if their driver's library (at `cuda_driver`, empty: libcuda.so.1) is here. Loads
-  // that, and initialises nothing: a process without GPU arrays pays for no GPU.
+  // Contains the mapper of host memory and, if the driver library (`cuda_driver`, empty: libcuda.so.1) is present,
+  // those of GPU memory. Loads the library and initialises nothing: a process without GPU arrays has no cost of a GPU.
   static std::shared_ptr<const MapperTable> OfThisProcess(const std::string& cuda_driver);
 
   std::vector<HandleKind> kinds() const;
-  // The driver's library: its path, or empty.
+  // The path of the driver library, or empty.
   const std::string& cuda_driver() const { return cuda_driver_; }
-  // UNIMPLEMENTED: none for this kind.
+  // UNIMPLEMENTED: there is no mapper of this kind.
   Result<MemoryMapper*> Of(HandleKind kind) const;
-  // The device as this process numbers it. FAILED_PRECONDITION: not visible here. UNAVAILABLE: no driver.
+  // The device with its ordinal in this process. FAILED_PRECONDITION: not visible here. UNAVAILABLE: no driver.
   Result<Device> Local(const Device& device) const;
 
  private:

@@ -1,6 +1,5 @@
-// A MemoryMapper maps memory that the broker owns into this process; a Mapping is such memory, mapped. The owner
-// creates and exports (daemon/memory/memory_backend.h), the borrower imports and maps: each kind of sharing is such a
-// pair.
+// A MemoryMapper maps memory of the broker into this process; a Mapping is such mapped memory. The daemon allocates and
+// exports (daemon/memory/memory_backend.h), the client imports and maps: each kind of handle has one such pair.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +14,34 @@
 
 namespace arraybridge {
 
-// Destroying it unmaps, once what this process has queued on it has ended.
+// Its destructor unmaps after the work that this process has queued on it has ended.
 class Mapping {
  public:
   virtual ~Mapping() = default;
 
-  // Of the first byte that was asked for; a device address on devices.
+  // Address of the first requested byte; a device address on devices.
   virtual std::byte* data() const = 0;
   virtual uint64_t size() const = 0;
-  // Copies every element of `source`, wherever it lies, to `offset` bytes from the first, compact row-major, in the
-  // order of its producer's stream; the bytes are there when it returns. INVALID_ARGUMENT: it does not fit.
-  // REQUIRES: mapped for writing.
+  // Copies every element of `source`, on any device, to `offset`, compact and row-major, in the order of its producer's
+  // stream. The copy is complete on return. INVALID_ARGUMENT: it does not fit. REQUIRES: mapped for writing.
   virtual Status CopyFrom(const View& source, uint64_t offset) = 0;
-  // As CopyFrom, but where a device can do it later, it is only queued on the source's stream: then true, and the
-  // source must live until that came so far. False: the bytes are there.
+  // As CopyFrom, but where a device can copy later, the copy is only queued on the source's stream: then returns true,
+  // and the source must live until the stream has executed it. False: the copy is complete.
   virtual Result<bool> QueueCopyFrom(const View& source, uint64_t offset) {
     AB_RETURN_IF_ERROR(CopyFrom(source, offset));
     return false;
   }
-  // The work that this process has queued on these bytes so far, or more than that. Null for host memory: none.
+  // The end of all work that this process has queued on these bytes so far, or of more work. Null for host memory: no
+  // work is queued.
   virtual std::shared_ptr<Moment> Now() = 0;
   // Waits for that. UNAVAILABLE: a graph is being captured.
   Status Drain() {
     const auto moment = Now();
     return moment == nullptr ? Ok() : moment->Wait();
   }
-  // The caller knows that no work on these bytes is left: whoever destroys it next need not ask.
+  // Tells that no work on these bytes is left, so that the destructor need not wait.
   virtual void NoteIdle() {}
-  // A forked child must not write into what its parent produces: from now on what it writes stays with it. Called
-  // between fork and anything else.
+  // Called in a forked child directly after fork: from now on its writes do not reach the parent's memory.
   virtual void Detach() noexcept = 0;
 
  protected:
@@ -58,16 +56,16 @@ class MemoryMapper {
  public:
   virtual ~MemoryMapper() = default;
 
-  // What it maps.
+  // The kind of handles that it maps.
   virtual HandleKind kind() const = 0;
-  // The device as this process numbers it. UNIMPLEMENTED: no device of this mapper. FAILED_PRECONDITION: not visible
-  // here. UNAVAILABLE: no driver.
+  // The device with its ordinal in this process. UNIMPLEMENTED: this mapper does not serve it. FAILED_PRECONDITION: not
+  // visible here. UNAVAILABLE: no driver.
   virtual Result<Device> Local(const Device& device) const = 0;
-  // The whole arena. The handle stays the caller's; its descriptor is not needed by the mapping.
-  // FAILED_PRECONDITION: the memory is not what the handle says, or not sealed as a reader must insist on.
+  // Maps the whole arena. The caller keeps the handle; the mapping does not need its descriptor. FAILED_PRECONDITION:
+  // the memory differs from its handle, or is not sealed as a reader requires.
   virtual Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) = 0;
-  // Copy-on-write, of [offset, offset + size) of an arena alone: a write stays in this process. UNIMPLEMENTED where the
-  // device cannot. REQUIRES: this very handle was mapped for reading before; its memory is not checked again.
+  // Maps [offset, offset + size) of an arena copy-on-write: a write stays in this process. UNIMPLEMENTED: the device
+  // does not support it. REQUIRES: this very handle was mapped for reading before; its memory is not checked again.
   virtual Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& arena, uint64_t offset, uint64_t size) = 0;
 };
 

@@ -1,4 +1,4 @@
-// A Moment is a point in a device's work: all that this process had queued there when it was asked for.
+// A Moment is the end of all work that this process had queued on a device when the Moment was requested.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ class Moment {
   enum class State : uint8_t {
     kPassed,
     kPending,
-    kHeldUp,  // somebody captures a graph: while that goes on a device cannot be asked
+    kHeldUp,  // a graph is being captured; until it ends the device cannot be queried
   };
 
   virtual ~Moment() = default;
 
-  // Whether it has come; never waits. Thread-safe. An error: it will never be known.
+  // Returns the state; never waits. Thread-safe. An error: the state will never be known.
   virtual Result<State> Look() = 0;
-  // Waits for it. Thread-safe. UNAVAILABLE: held up.
+  // Waits for it. Thread-safe. UNAVAILABLE: a graph is being captured.
   virtual Status Wait() = 0;
 };
 

@@ -1,5 +1,5 @@
-// PAGEMAP_SCAN (Linux 6.7, Documentation/admin-guide/mm/pagemap.rst) asks for pages by category. A write to a private
-// mapping of a file makes an anonymous page: one that is here, or swapped out, and not the file's.
+// PAGEMAP_SCAN (Linux 6.7, Documentation/admin-guide/mm/pagemap.rst) finds pages by category. A write to a private file
+// mapping creates an anonymous page: present or swapped, and not a page of the file.
 #include "client/memory/pagemap.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ constexpr uint64_t kFilePage = 1u << 2;
 constexpr uint64_t kPresent = 1u << 3;
 constexpr uint64_t kSwapped = 1u << 4;
 
-// <linux/fs.h>, which older headers lack.
+// From <linux/fs.h>, which older headers lack.
 struct PageRegion {
   uint64_t start, end, categories;
 };
@@ -28,7 +28,7 @@ static_assert(sizeof(PagemapScan) == 96);
 }  // namespace
 
 bool NeverWritten(const std::byte* data, uint64_t size) {
-  // Opened each time: a child of a fork that had inherited it would read about its parent.
+  // Opened each time: an inherited descriptor would describe the parent of a fork.
   const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (!pagemap.valid()) return false;
   static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -40,7 +40,7 @@ bool NeverWritten(const std::byte* data, uint64_t size) {
   scan.end = (start + size + page - 1) / page * page;
   scan.regions = reinterpret_cast<uint64_t>(&written);
   scan.region_count = 1;
-  scan.pages_max = 1;  // one tells
+  scan.pages_max = 1;  // one suffices
   scan.category_inverted = kFilePage;
   scan.category_mask = kFilePage;
   scan.category_any_of = kPresent | kSwapped;

@@ -1,4 +1,4 @@
-// What the kernel knows about the pages of this process.
+// Knowledge of the kernel about the pages of this process.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace arraybridge {
 
-// Whether no page of a private file mapping that [data, data + size) lies on was ever written to: all of them are the
-// file's still. False where nobody can tell (Linux before 6.7, no /proc). 3 us for a page, 0.7 ms for 64 MiB that were
-// read. Thread-safe.
+// True if no page of the private file mapping under [data, data + size) was ever written, so that all pages are those
+// of the file. False also if the kernel cannot tell (Linux before 6.7, no /proc). Takes 3 us for a page, 0.7 ms for 64
+// MiB that were read. Thread-safe.
 bool NeverWritten(const std::byte* data, uint64_t size);
 
 }  // namespace arraybridge

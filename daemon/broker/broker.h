@@ -1,198 +1,30 @@
 // The Broker owns bytes, names and quotas: every verb of the product ends here, whichever door it came through.
-// It knows no socket, no gRPC, no protobuf, no thread and no log. It never waits: who must wait is told
-// RESOURCE_EXHAUSTED or NOT_FOUND and stands in the service's waiting line.
+// It knows no socket, no gRPC, no protobuf, no thread and no log. It never waits: a request that must wait is answered
+// RESOURCE_EXHAUSTED or NOT_FOUND and waits in the service's waiting line.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "daemon/broker/channel.h"
-#include "daemon/broker/channel_road.h"
-#include "daemon/broker/events.h"
-#include "daemon/broker/history.h"
-#include "daemon/broker/holders.h"
+#include "daemon/broker/calls.h"
+#include "daemon/broker/channels/channel_road.h"
+#include "daemon/broker/events/events.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/sessions/peer.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/memory_backend.h"
-#include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
 
 struct OpenQueue;
-
-using Token = std::array<uint8_t, 16>;
-using Clock = std::chrono::steady_clock;
-
-// As deadlines in frames count.
-inline int64_t InMilliseconds(Clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
-}
-
-inline constexpr std::string_view kDefaultNamespace = "default";
-inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
-
-// Who stands at the door. Identity is the socket; the pid is for display.
-struct Peer {
-  uint32_t uid = 0;
-  uint32_t gid = 0;
-  uint64_t process_id = 0;
-  std::string client;
-  Door door = Door::kLifeline;
-  std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // what it can open, and may be offered
-  std::string refused;                                   // why it is not offered other kinds that it could open
-  std::vector<std::string> gpus;                         // UUIDs of those that it says it sees; empty: it has not said
-  ProcessFd process;                                     // null where the kernel has no pidfd for it
-  std::string events;  // two that say the same open each other's interprocess events; empty: it opens nobody's
-  std::vector<uint32_t> groups;  // supplementary ones
-  std::string token;             // that it stated, which may open namespaces to it; empty: none. A secret
-
-  // What its certificate calls it: of who came over TCP. `uid` is the number that stands for these names then.
-  std::vector<std::string> subject;
-
-  Credentials credentials() const { return {uid, gid, groups, token, subject}; }
-  bool is_remote() const { return !subject.empty(); }
-  // For messages: "user 1000", "subject 'worker-7'".
-  std::string who() const;
-  bool Opens(HandleKind kind) const;
-  bool Sees(const Device& device) const;
-  // Whether it may be handed memory of that kind on that device.
-  bool MayOpen(HandleKind kind, const Device& device) const { return Opens(kind) && Sees(device); }
-  // FAILED_PRECONDITION: KIND_NOT_OFFERED says what it can open, and why not more; DEVICE_NOT_VISIBLE which GPUs it
-  // sees. `what` names the memory. REQUIRES: it may not.
-  Status CannotOpen(std::string_view what, HandleKind kind, const Device& device) const;
-  Status CannotSee(std::string_view what, const Device& device) const;
-  Status CannotOpen(std::string_view what, std::string_view shared_as) const;
-};
-
-struct OpenedSession {
-  SessionId session{};
-  Token token{};
-};
-
-struct RangeOfArena {
-  ArenaId arena{};
-  uint64_t offset = 0;
-  uint64_t size = 0;
-};
-
-struct AllocateCall {
-  std::string_view ns;
-  Device device;
-  uint64_t size = 0;
-  std::function<void()> progress{};  // called as populating gets further; empty: nobody asks
-};
-
-struct AllocatedArena {
-  Handle handle;  // the whole arena; descriptor: writable
-};
-
-struct PublishCall {
-  std::string_view ns;
-  std::string_view name;  // empty: the broker chooses
-  ArenaId arena{};
-  uint64_t arena_generation = 0;
-  uint64_t offset = 0;
-  uint64_t size = 0;
-  std::string description;  // opaque here: checked at the door, read by clients
-  Fence fence;
-  bool replace = false;
-  bool sealed = false;
-  std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
-  // The session's sending end of a channel: the share is queued there and has no name, now or later.
-  ChannelEndId channel{};
-  bool from_road = false;  // it stood on the channel's road, which ends
-  std::string note;        // how the bytes came, for who traces
-};
-
-struct PublishedShare {
-  ShareId share{};
-  std::string name;
-  uint64_t generation = 0;
-  Immutability immutability{};
-  std::optional<Clock::time_point> sweep_at;  // it expires then, before all others: sweep
-};
-
-struct ShareKey {
-  std::string_view name;  // if `id` is 0
-  ShareId id{};
-  uint64_t generation = 0;  // 0: the newest
-};
-
-// What an Acquire answers about one share. Strings are shared with the broker, not copied.
-struct LeasedShare {
-  LeaseId lease{};
-  std::shared_ptr<const ShareFacts> facts;
-  Handle handle;  // without a descriptor
-  Immutability immutability{};
-  Fence fence;
-};
-
-struct AcquiredShares {
-  std::vector<LeasedShare> shares;
-  std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
-};
-
-// A namespace as an administrator names it: of one that users share, without a user or with kSharedByUsers.
-struct NamespaceOf {
-  std::string_view ns;
-  std::optional<uint32_t> uid;
-};
-
-struct NamespaceQuota {
-  uint64_t quota_bytes = 0;
-  uint64_t charged_bytes = 0;
-  bool set = false;  // by SetQuota
-};
-
-struct OpenChannelCall {
-  std::string_view ns;
-  std::string_view name;
-  ChannelRole role{};
-  uint64_t capacity = 0;  // shares; 0: whatever it is
-};
-
-struct OpenedChannel {
-  ChannelEndId end{};
-  ChannelId channel{};
-  uint64_t capacity = 0;
-};
-
-// What a session would get that acquires a share now.
-struct OfferRow {
-  Visitor who;
-  std::string why_not;       // empty: the share's kind
-  bool waits = false;        // for bytes that are being made: it cannot open the event
-  bool gpus_unsaid = false;  // the share lies on a GPU, and the session has not said which it sees
-};
-
-struct Inspected {
-  ShareRow row;
-  Visit maker;  // count 0
-  std::vector<Visit> readers;
-  uint64_t forgotten = 0;
-  std::vector<OfferRow> offers;
-  DeviceFacts device;
-};
-
-struct ReleasedLeases {
-  uint32_t released = 0;
-};
-
-struct EndedFences {
-  std::vector<uint64_t> awaited;                            // somebody may still wait for the event of these shares
-  std::vector<std::shared_ptr<const ShareFacts>> finished;  // those that were pending until now
-};
 
 // Thread-safe. One mutex, never held while a backend populates, copies, seals for ever or destroys.
 class Broker {
@@ -359,7 +191,6 @@ class Broker {
     bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
     bool unfinished = false;  // more has ended than may be cleared away at once: SweepOn, soon
     std::optional<Clock::time_point> next;  // the next share expires, or is an orphan no more
-    bool trim = false;                      // the heap has much that is free: give it back to the system
   };
   Swept Sweep(Clock::time_point now);
   // The next slice of what has ended. Short.
@@ -376,8 +207,8 @@ class Broker {
   Events& events();
   const Events& events() const;
   // A door has refused it something.
-  void TellRefusal(SessionId session, std::string_view verb, const Status& refusal);
-  void TellRefusal(const Peer& peer, std::string_view verb, const Status& refusal);
+  void EmitRefusal(SessionId session, std::string_view verb, const Status& refusal);
+  void EmitRefusal(const Peer& peer, std::string_view verb, const Status& refusal);
   // How the session read a share, instead of what it said when it acquired it. What is not known (any more) is not
   // said.
   void Renote(SessionId session, ShareId share, std::string_view note);
@@ -392,7 +223,7 @@ class Broker {
   Result<NamespacePage> ListNamespaces(SessionId session, const ListFilter& filter) const;
   Result<ChannelPage> ListChannels(SessionId session, const ListFilter& filter) const;
   // Everybody's, for who watches the daemon: not for a session's eyes.
-  std::vector<NamespaceRow> Namespaces() const;
+  std::vector<NamespaceRow> NamespaceRows() const;
   std::vector<DeviceFacts> Devices() const;
   Snapshot TakeSnapshot() const;
 

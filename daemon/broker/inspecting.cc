@@ -38,7 +38,7 @@ OfferRow Broker::State::OfferTo(const Session& session, const Share& share) cons
   if (!session.peer.MayOpen(kind, device)) {
     offer.why_not = session.peer.CannotOpen("it", kind, device).message();
   } else {
-    offer.waits = !CheckFence(session, share, false).ok();
+    offer.waits = !leases.CheckFence(session, share, false).ok();
     offer.gpus_unsaid = !device.uuid.empty() && session.peer.gpus.empty();
   }
   return offer;
@@ -49,20 +49,22 @@ Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const 
   Inspected inspected;
   {
     const MutexLock lock(state.mutex);
-    const Session* const asker = state.FindSession(session);
+    const Session* const asker = state.sessions.Find(session);
     if (asker == nullptr) return NoSession();
-    const auto found = state.FindShare(*asker, ns, key);
-    if (!found.ok()) return found.status();
-    const Share& share = **found;
+    const auto place = state.rights.KeyOf(asker->peer, ns, Right::kRead);
+    if (!place.ok()) return place.status();
+    const Share* const found = FindShare(state.namespaces.Find(*place), key);
+    if (found == nullptr) return NoShare(ns, key, state.config.limits);
+    const Share& share = *found;
     inspected.row = state.RowOf(share, Clock::now(), asker);
     inspected.maker = MakerOf(share);
     if (share.history != nullptr) {
       inspected.readers = share.history->readers();
       inspected.forgotten = share.history->forgotten();
     }
-    for (const auto& [id, one] : state.sessions) {
+    for (const auto& [id, one] : state.sessions.all()) {
       const NamespaceKey its{share.ns->uid(), share.ns->name()};
-      if (one->peer.uid == asker->peer.uid && state.MayUse(one->peer, its, Right::kRead))
+      if (one->peer.uid == asker->peer.uid && state.rights.MayUse(one->peer, its, Right::kRead))
         inspected.offers.push_back(state.OfferTo(*one, share));
     }
     HideOthers(asker->peer.uid, &inspected);

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "daemon/broker/channel_road.h"
+#include "daemon/broker/channels/channel_road.h"
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
@@ -155,7 +155,7 @@ Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilt
     position.text = filter.page_token.substr(colon + 1);
   }
   if (filter.everybody) return position;
-  position.asker = FindSession(session);
+  position.asker = sessions.Find(session);
   if (position.asker == nullptr) return NoSession();
   return position;
 }
@@ -165,7 +165,7 @@ bool ListPosition::Sees(const Session& session) const {
 }
 
 ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const Session* asker) const {
-  const bool maker_lives = FindSession(share.maker) != nullptr;
+  const bool maker_lives = sessions.Find(share.maker) != nullptr;
   const bool sees_maker = asker == nullptr || asker->peer.uid == share.maker_uid;
   return {
       share.facts,
@@ -178,7 +178,7 @@ ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const S
       share.fence.done(),
       share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0))) : std::nullopt,
       sees_maker ? std::optional(share.maker_uid) : std::nullopt,
-      maker_lives && PolicyOf(share.facts->ns).withdraw_on_exit};
+      maker_lives && rights.PolicyOf(share.facts->ns).withdraw_on_exit};
 }
 
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
@@ -194,8 +194,8 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
   uint64_t visits = 0;
   ShareId last{};
   uint32_t last_in = 0;
-  for (auto ns = state.namespaces.lower_bound(*first); ns != state.namespaces.end(); ++ns) {
-    if (after->asker != nullptr && !state.MayList(after->asker->peer, ns->first)) continue;
+  for (auto ns = state.namespaces.all().lower_bound(*first); ns != state.namespaces.all().end(); ++ns) {
+    if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, ns->first)) continue;
     const auto& shares = ns->second->shares();
     auto at = ns->first == *first ? shares.upper_bound(ShareId{after->number}) : shares.begin();
     for (; at != shares.end(); ++at) {
@@ -227,7 +227,7 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
   SessionPage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
-  for (auto at = state.sessions.upper_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
+  for (auto at = state.sessions.all().upper_bound(SessionId{after->number}); at != state.sessions.all().end(); ++at) {
     const Session& one = *at->second;
     if (!after->Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
@@ -260,7 +260,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   LeasePage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
-  for (auto at = state.sessions.lower_bound(SessionId{after->number}); at != state.sessions.end(); ++at) {
+  for (auto at = state.sessions.all().lower_bound(SessionId{after->number}); at != state.sessions.all().end(); ++at) {
     const Session& one = *at->second;
     if (!after->Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
@@ -273,7 +273,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
       }
       if (!Matches(filter, *lease->second)) continue;
       const Namespace& ns = *lease->second->ns;  // a token may open it to one session of a user, and not to another
-      if (after->asker != nullptr && !state.MayList(after->asker->peer, {ns.uid(), ns.name()})) continue;
+      if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, {ns.uid(), ns.name()})) continue;
       if (!room.Add(LeaseRow{lease->first, one.id, lease->second->facts, lease->second->size, one.peer.uid,
                              one.peer.process_id, lease->second->arena->device()})) {
         page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
@@ -284,12 +284,12 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   return page;
 }
 
-std::vector<NamespaceRow> Broker::Namespaces() const {
+std::vector<NamespaceRow> Broker::NamespaceRows() const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
   std::vector<NamespaceRow> rows;
-  for (const auto& [key, ns] : state.namespaces) {
-    if (!ns->unused()) rows.push_back(RowOf(*ns, state.PolicyOf(ns->name())));
+  for (const auto& [key, ns] : state.namespaces.all()) {
+    if (!ns->unused()) rows.push_back(RowOf(*ns, state.rights.PolicyOf(ns->name())));
   }
   return rows;
 }
@@ -304,16 +304,16 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
   if (!first.ok()) return first.status();
   NamespacePage page;
   PageRoom room(filter, page);
-  for (auto at = state.namespaces.upper_bound(*first); at != state.namespaces.end(); ++at) {
+  for (auto at = state.namespaces.all().upper_bound(*first); at != state.namespaces.all().end(); ++at) {
     const Namespace& ns = *at->second;
     if (ns.unused() || (!filter.ns.empty() && ns.name() != filter.ns)) continue;
-    if (after->asker != nullptr && !state.MayList(after->asker->peer, at->first)) continue;
-    if (!room.Add(RowOf(ns, state.PolicyOf(ns.name())))) {
+    if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, at->first)) continue;
+    if (!room.Add(RowOf(ns, state.rights.PolicyOf(ns.name())))) {
       page.next = TokenAt(0, {page.rows.back().uid, page.rows.back().ns});
       return page;
     }
     if (after->asker == nullptr) continue;
-    page.rows.back().read_only = state.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
+    page.rows.back().read_only = state.rights.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
   }
   return page;
 }
@@ -330,8 +330,8 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
   ChannelPage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
-  for (auto ns = state.namespaces.lower_bound(first); ns != state.namespaces.end(); ++ns) {
-    if (after->asker != nullptr && !state.MayList(after->asker->peer, ns->first)) continue;
+  for (auto ns = state.namespaces.all().lower_bound(first); ns != state.namespaces.all().end(); ++ns) {
+    if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, ns->first)) continue;
     if (!filter.ns.empty() && ns->second->name() != filter.ns) continue;
     const auto& channels = ns->second->channels;
     auto at = ns->first == first ? channels.upper_bound(last_name) : channels.begin();

@@ -22,7 +22,7 @@ using Who = AccessEntry::Who;
 constexpr std::string_view kReadOnly = ":ro";
 constexpr std::string_view kAdminGroup = "arraybridge-admin";
 constexpr size_t kLookupBytes = 1 << 16;
-constexpr size_t kGroupBytesMax = 1 << 24;  // of one with many members
+constexpr size_t kGroupBytesMax = 1 << 24;  // a group with many members
 constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
 
@@ -34,9 +34,9 @@ bool TakePrefix(std::string_view* text, std::string_view prefix) {
 
 Result<AccessEntry> NumberedEntry(Who who, std::string_view text) {
   const auto number = ReadNumber(text);
-  // The largest number is no user: the kernel takes it for "unchanged".
+  // The largest number is not a user: the kernel reads it as "unchanged".
   if (!number.ok() || *number >= std::numeric_limits<uint32_t>::max()) {
-    return InvalidArgument("'", text, "' is no number of a user or group");
+    return InvalidArgument("'", text, "' is not the number of a user or group");
   }
   return AccessEntry{who, static_cast<uint32_t>(*number), {}, Right::kWrite};
 }
@@ -45,13 +45,13 @@ Result<AccessEntry> NumberedEntry(Who who, std::string_view text) {
 Result<AccessEntry> GroupEntry(std::string_view name) {
   group entry{};
   group* found = nullptr;
-  int failed = ERANGE;  // of many members
+  int failed = ERANGE;  // the entry of a group with many members does not fit
   std::string buffer(kLookupBytes, '\0');
   for (; failed == ERANGE && buffer.size() <= kGroupBytesMax; buffer.resize(4 * buffer.size())) {
     failed = ::getgrnam_r(std::string(name).c_str(), &entry, buffer.data(), buffer.size(), &found);
     if (found != nullptr) return AccessEntry{Who::kGroup, found->gr_gid, {}, Right::kWrite};
   }
-  if (failed != 0) return Unavailable("whether there is a group '", name, "' is not known: ", std::strerror(failed));
+  if (failed != 0) return Unavailable("the lookup of group '", name, "' failed: ", std::strerror(failed));
   return NotFound("there is no group '", name, "'");
 }
 
@@ -70,7 +70,7 @@ Result<AccessEntry> TokenEntry(const std::string& path) {
   if (!path.starts_with('/')) return InvalidArgument("token:", path, ": is not an absolute path");
   const UniqueFd file = OpenSettingFile(path);
   if (!file.valid()) return InvalidArgument(path, ": ", std::strerror(errno));
-  const auto text = ReadSettingFile(file, path, S_IROTH | S_IWOTH, "everybody may read or write it (chmod o-rw)");
+  const auto text = ReadSettingFile(file, path, S_IROTH | S_IWOTH, "other users may read or write it (chmod o-rw)");
   if (!text.ok()) return text.status();
   std::string_view token = *text;
   while (token.ends_with('\n') || token.ends_with('\r')) token.remove_suffix(1);
@@ -83,7 +83,8 @@ Result<AccessEntry> TokenEntry(const std::string& path) {
 Result<AccessEntry> SubjectEntry(std::string_view name) {
   const bool is_control =
       std::ranges::any_of(name, [](char letter) { return static_cast<unsigned char>(letter) < ' '; });
-  if (name.empty() || is_control) return InvalidArgument("subject:", name, ": is no name that a certificate has");
+  if (name.empty() || is_control)
+    return InvalidArgument("subject:", name, ": is not a name that a certificate can hold");
   return AccessEntry{Who::kSubject, 0, {}, Right::kWrite, std::string(name)};
 }
 
@@ -134,9 +135,9 @@ Result<AccessList> ReadAccessList(std::string_view text) {
   const auto entries = SplitList(text);
   if (entries.size() == 1 && entries.front() == kSameUid) return list;
   for (const std::string_view each : entries) {
-    if (each.empty()) return InvalidArgument("an access list names at least one, and no empty one");
+    if (each.empty()) return InvalidArgument("an access list has at least one entry, and no empty entry");
     if (each.starts_with(kSameUid)) {
-      return InvalidArgument("same_uid stands alone: with it every user has a namespace of this name to himself");
+      return InvalidArgument("same_uid must be the only entry: it gives each user a namespace of this name");
     }
     auto entry = ReadEntry(each);
     if (!entry.ok()) return entry.status();
@@ -158,7 +159,7 @@ Result<AccessList> ReadAdmins(std::string_view text) {
   if (!list.ok()) return list;
   const auto is_other = [](const AccessEntry& entry) { return entry.who == Who::kToken || entry.who == Who::kSubject; };
   if (!list->empty() && std::ranges::none_of(*list, is_other)) return list;
-  return InvalidArgument("administrators are users and groups");
+  return InvalidArgument("an administrator is a user or a group; tokens and subjects are refused");
 }
 
 }  // namespace arraybridge

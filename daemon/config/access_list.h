@@ -12,16 +12,16 @@ namespace arraybridge {
 
 inline constexpr std::string_view kSameUid = "same_uid";
 
-// Entries with commas between them, at least one. "same_uid" stands alone and is the empty list: each user has a
-// namespace of this name. Looks names up and reads tokens. INVALID_ARGUMENT: a text that is no entry, a name that does
-// not exist, a token's file that is missing, that other users may read or write, or that holds no token.
+// Reads entries that are separated by commas; there is at least one. "same_uid" must be the only entry and gives the
+// empty list: each user has a namespace of this name. Looks up names and reads token files. INVALID_ARGUMENT: a text is
+// not an entry, a name does not exist, or a token's file is missing, is accessible to other users or holds no token.
 Result<AccessList> ReadAccessList(std::string_view text);
 
-// As ReadAccessList, of users and groups. The group arraybridge-admin, which the package makes, may be missing if
-// another entry is there.
+// As ReadAccessList, but only users and groups are allowed. The group arraybridge-admin, which the package creates, may
+// be missing if there is another entry.
 Result<AccessList> ReadAdmins(std::string_view text);
 
-// The list as numbers; tokens are not shown.
+// The list with numeric ids; tokens are not shown.
 std::string Written(const AccessList& list);
 
 // Root, the daemon's own user, and the group arraybridge-admin if it exists.

@@ -35,7 +35,7 @@ bool IsOrdinal(std::string_view device) {
   constexpr uint64_t kOrdinalMax = 1023;
   if (!device.starts_with(kCuda)) return false;
   const auto number = ReadNumber(device.substr(kCuda.size()));
-  // In one spelling, since names are compared as texts.
+  // Only the canonical spelling is accepted because names are compared as texts.
   return number.ok() && *number <= kOrdinalMax && device.substr(kCuda.size()) == std::to_string(*number);
 }
 
@@ -43,11 +43,11 @@ Result<std::vector<std::string>> ReadDevices(std::string_view text) {
   std::vector<std::string> devices;
   for (const std::string_view word : SplitList(text)) {
     AB_RETURN_IF_ERROR(CheckWord(word));
-    if (std::ranges::find(devices, word) != devices.end()) return InvalidArgument("'", word, "' stands there twice");
+    if (std::ranges::find(devices, word) != devices.end()) return InvalidArgument("'", word, "' is listed twice");
     devices.emplace_back(word);
   }
   if (devices.size() > 1 && std::ranges::find(devices, "all") != devices.end()) {
-    return InvalidArgument("'all' stands alone");
+    return InvalidArgument("'all' must be the only device");
   }
   return devices;
 }
@@ -56,7 +56,8 @@ Result<uint64_t> ReadCapacityPercent(std::string_view text) {
   const auto read = ReadBytesOrPercent(text);
   if (!read.ok()) return read.status();
   const auto* percent = std::get_if<Percent>(&*read);
-  if (percent == nullptr || percent->value == 0) return InvalidArgument("'", text, "' is not 1% to 100%");
+  if (percent == nullptr || percent->value == 0)
+    return InvalidArgument("'", text, "' is not a percentage from 1% to 100%");
   return uint64_t{percent->value};
 }
 
@@ -66,7 +67,7 @@ Result<std::vector<HandleKind>> ReadGpuKinds(std::string_view text) {
     constexpr std::array kAll = {HandleKind::kCudaVmm, HandleKind::kCudaIpc};
     const auto* const kind = std::ranges::find(kAll, word, NameOf);
     if (kind == kAll.end()) return InvalidArgument("'", word, "' is neither cuda_vmm nor cuda_ipc");
-    if (std::ranges::find(kinds, *kind) != kinds.end()) return InvalidArgument("'", word, "' stands there twice");
+    if (std::ranges::find(kinds, *kind) != kinds.end()) return InvalidArgument("'", word, "' is listed twice");
     kinds.push_back(*kind);
   }
   return kinds;
@@ -84,7 +85,7 @@ Status CheckDevices(const Config& config) {
     return InvalidArgument("device ", *gpu, " is not served with memory.backend (--backend) host");
   }
   if (config.memory_backend == "cuda" && gpu == config.devices.end()) {
-    return InvalidArgument("none of the devices is a GPU, which memory.backend (--backend) cuda needs");
+    return InvalidArgument("memory.backend (--backend) cuda needs a GPU, and memory.devices lists none");
   }
   return Ok();
 }

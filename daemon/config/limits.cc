@@ -10,7 +10,7 @@
 namespace arraybridge {
 namespace {
 
-// Key and field have one name.
+// The key of a limit is the name of its field.
 #define AB_LIMIT(name) #name, &Limits::name
 
 // The values that a limit may have.
@@ -20,7 +20,7 @@ struct Range {
 };
 constexpr Range kAny{};
 constexpr Range kPositive{1};                                  // a limit of 0 would refuse everything
-constexpr Range kCatalogueShares{1, (uint64_t{1} << 26) - 2};  // what an entry of a hazard page can name
+constexpr Range kCatalogueShares{1, (uint64_t{1} << 26) - 2};  // the range of slots that a hazard word can hold
 constexpr Range kFrameBytes{4096, kFrameBytesMax};
 
 Status CheckRange(std::string_view name, uint64_t value, const Range& range) {
@@ -72,27 +72,27 @@ std::vector<Setting> LimitSettings() {
   return {
       Number(AB_LIMIT(sessions), kPositive, "connected client processes"),
       Number(AB_LIMIT(sessions_per_uid), kPositive, "connected client processes of one user"),
-      Number(AB_LIMIT(leases_per_session), kPositive, "arrays that one session reads at a time"),
-      Number(AB_LIMIT(leases_per_uid), kPositive, "arrays that the sessions of one user read at a time"),
+      Number(AB_LIMIT(leases_per_session), kPositive, "arrays that one session reads at once"),
+      Number(AB_LIMIT(leases_per_uid), kPositive, "arrays that the sessions of one user read at once"),
       Number(AB_LIMIT(hold_pages_per_uid), kAny,
-             "hazard pages of one user: one a session and namespace that it reads without calls"),
-      Number(AB_LIMIT(catalogue_shares), kCatalogueShares, "shares of a namespace that are found without a call"),
+             "hazard pages of one user: one for each session and namespace that it reads without calls"),
+      Number(AB_LIMIT(catalogue_shares), kCatalogueShares, "shares of a namespace that clients find without a call"),
       Bytes(AB_LIMIT(pinned_bytes_per_session), kAny,
-            "withdrawn bytes that a session keeps from being freed, before it is cut; 0 = half its device's capacity"),
+            "withdrawn bytes that a session holds before it is disconnected; 0 = half its device's capacity"),
       Number(AB_LIMIT(arenas_per_session), kPositive, "arenas that one session writes"),
       Number(AB_LIMIT(arenas_per_uid), kPositive, "arenas of one user, those of ended sessions included"),
       Number(AB_LIMIT(descriptors_per_uid), kAny,
-             "descriptors that the daemon keeps open for one user; 0 = a quarter of all that it may open"),
+             "descriptors that the daemon keeps open for one user; 0 = a quarter of those that it may open"),
       Number(AB_LIMIT(shares_per_namespace), kPositive, "published arrays under one namespace"),
       Number(AB_LIMIT(shares_per_uid), kPositive, "published arrays of one user, over all namespaces"),
       Number(AB_LIMIT(channels_per_namespace), kAny, "open channels of one namespace"),
       Number(AB_LIMIT(channel_capacity_max), kAny, "shares that wait in one channel"),
-      Number(AB_LIMIT(members_per_channel), kAny, "open ends of one channel, of both kinds"),
+      Number(AB_LIMIT(members_per_channel), kAny, "open ends of one channel, senders and receivers together"),
       Number(AB_LIMIT(channel_ends_per_session), kAny, "open ends of channels of one session"),
       Number(AB_LIMIT(channel_ends_per_uid), kAny, "open ends of channels of one user"),
       Number(AB_LIMIT(session_queues_per_uid), kAny, "sessions of one user with a queue, 72 KiB each"),
       Number(AB_LIMIT(roads_per_uid), kAny, "channels of one user that send without calls"),
-      Number(AB_LIMIT(namespaces), kPositive, "namespaces that hold something"),
+      Number(AB_LIMIT(namespaces), kPositive, "namespaces that are not empty"),
       Number(AB_LIMIT(namespaces_per_uid), kPositive, "namespaces of one user"),
       Bytes(AB_LIMIT(bytes_per_uid), kAny, "memory of one user, over all namespaces; 0 = the capacity"),
       Bytes(AB_LIMIT(description_bytes_per_uid), kPositive, "descriptions, notes and histories of one user's shares"),
@@ -104,32 +104,34 @@ std::vector<Setting> LimitSettings() {
       Bytes(AB_LIMIT(spec_bytes_max), kPositive, "all ArraySpecs of one share"),
       Bytes(AB_LIMIT(structure_bytes_max), kAny, "structure of a share's tree"),
       Bytes(AB_LIMIT(metadata_bytes_max), kAny, "user's own bytes of a share"),
-      Bytes(AB_LIMIT(note_bytes_max), kAny, "note of a Publish or Acquire, which a trace shows"),
-      Bytes(AB_LIMIT(history_bytes_per_share), kAny, "record of the makers and readers of one share"),
+      Bytes(AB_LIMIT(note_bytes_max), kAny, "note of a Publish or Acquire, shown in traces"),
+      Bytes(AB_LIMIT(history_bytes_per_share), kAny, "history of one share's producers and readers"),
       Number(AB_LIMIT(watchers), kAny, "open watches of all users"),
       Number(AB_LIMIT(watchers_per_uid), kAny, "open watches of one user"),
-      Number(AB_LIMIT(events_per_watcher), kAny, "events that a watch has not read, before it is cut"),
+      Number(AB_LIMIT(events_per_watcher), kAny, "unread events of a watch before it is disconnected"),
       Bytes(AB_LIMIT(frame_bytes_max), kFrameBytes, "one message of the local door"),
-      Number(AB_LIMIT(descriptors_in_flight_max), kPositive, "descriptors that one session has not read"),
-      Number(AB_LIMIT(descriptors_in_flight_per_uid), kPositive, "descriptors that one user's sessions have not read"),
-      Number(AB_LIMIT(output_frames_max), kPositive, "answers that a session has not read, before it is cut"),
-      Bytes(AB_LIMIT(output_bytes_max), kPositive, "bytes of answers that a session has not read, before it is cut"),
+      Number(AB_LIMIT(descriptors_in_flight_max), kPositive, "descriptors sent to one session that it has not read"),
+      Number(AB_LIMIT(descriptors_in_flight_per_uid), kPositive,
+             "descriptors sent to one user's sessions that they have not read"),
+      Number(AB_LIMIT(output_frames_max), kPositive, "unread answers of a session before it is disconnected"),
+      Bytes(AB_LIMIT(output_bytes_max), kPositive, "bytes of unread answers of a session before it is disconnected"),
       Number(AB_LIMIT(queued_requests_per_session), kPositive, "waiting requests of one session"),
       Number(AB_LIMIT(queued_requests_per_uid), kPositive, "waiting requests of one user"),
       Bytes(AB_LIMIT(queued_bytes_per_uid), kPositive, "memory that one user's waiting requests take"),
-      Number(AB_LIMIT(tickets_per_session_max), kAny, "tickets of one session that are not redeemed"),
+      Number(AB_LIMIT(tickets_per_session_max), kAny, "unredeemed tickets of one session"),
       Number(AB_LIMIT(grpc_streams_max), kPositive, "concurrent calls of one gRPC connection"),
-      Number(AB_LIMIT(connections_per_uid), kPositive, "sockets of both doors of one user"),
+      Number(AB_LIMIT(connections_per_uid), kPositive, "sockets of one user, both doors together"),
       Number(AB_LIMIT(tcp_connections), kPositive, "sockets of all clients over TCP"),
       Number(AB_LIMIT(tcp_connections_per_address), kPositive,
-             "sockets of one IPv4 address, or of one IPv6 network of 64 bits"),
-      Number(AB_LIMIT(tcp_connections_per_subject), kPositive, "sockets of one certificate that make calls"),
-      Number(AB_LIMIT(subjects), kPositive, "different certificates' subjects since the start"),
+             "sockets of one IPv4 address, or of one /64 network of IPv6"),
+      Number(AB_LIMIT(tcp_connections_per_subject), kPositive,
+             "sockets of one certificate's subject that have made a call"),
+      Number(AB_LIMIT(subjects), kPositive, "distinct certificate subjects since the start"),
       Bytes(AB_LIMIT(subject_bytes_max), kPositive, "names in one certificate"),
       Duration(AB_LIMIT(tcp_keepalive), kPositive,
-               "silence of a TCP peer until it is probed, and again until it is dropped"),
+               "silence of a TCP peer before it is probed, and then before it is dropped"),
       Duration(AB_LIMIT(hello_timeout), kPositive, "time for the hello of a new connection"),
-      Duration(AB_LIMIT(ticket_lifetime), kPositive, "life of a ticket that is not redeemed"),
+      Duration(AB_LIMIT(ticket_lifetime), kPositive, "lifetime of an unredeemed ticket"),
       Duration(AB_LIMIT(request_timeout_max), kAny, "longest wait of one request"),
   };
 }

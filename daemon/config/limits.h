@@ -1,4 +1,4 @@
-// The rows of [limits]; a limit that is Live changes on a reload.
+// The settings of [limits]. A reload changes those that are Reloadable.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace arraybridge {
 
-// In the order of the file.
+// In the order in which the file lists them.
 std::vector<Setting> LimitSettings();
 
 }  // namespace arraybridge

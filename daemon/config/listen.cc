@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kUnix = "unix://";
 constexpr std::string_view kTcp = "tcp://";
 
-// A Unix socket's path; empty: it is none.
+// The path of a Unix socket's URI; empty if it is another URI.
 std::string_view PathOf(std::string_view uri) {
   return uri.starts_with(kUnix) && uri.substr(kUnix.size()).starts_with('/') ? uri.substr(kUnix.size()) : "";
 }
@@ -24,7 +24,7 @@ Status ReadTcp(std::string_view entry, Config& config) {
   const auto numbers = NumericAddress(*endpoint);
   if (!numbers.ok()) return numbers.status();
   const bool again = std::ranges::find(config.tcp_listen, endpoint->text()) != config.tcp_listen.end();
-  if (again && endpoint->port != 0) return InvalidArgument("'", entry, "' stands there twice");
+  if (again && endpoint->port != 0) return InvalidArgument("'", entry, "' is listed twice");
   if (config.embedded) return InvalidArgument("an embedded broker does not listen on TCP");
   return config.tcp_listen.push_back(endpoint->text()), Ok();
 }
@@ -33,7 +33,7 @@ Status ReadEntry(std::string_view entry, Config& config) {
   if (entry.starts_with(kTcp)) return ReadTcp(entry, config);
   const std::string_view path = PathOf(entry);
   if (path.empty()) return InvalidArgument("'", entry, "' is neither unix:///path nor tcp://HOST:PORT nor off");
-  if (!config.grpc_path.empty()) return InvalidArgument("'", entry, "' is a second Unix socket; there may be one");
+  if (!config.grpc_path.empty()) return InvalidArgument("'", entry, "' is a second Unix socket; only one is allowed");
   return config.grpc_path = std::string(path), Ok();
 }
 
@@ -74,8 +74,8 @@ Result<std::string> ReadHttp(std::string_view text) {
 Status CheckHttpIsLocal(const std::string& listen) {
   if (listen.empty() || IsLoopback(*NumericAddress(*ReadEndpoint(listen)))) return Ok();
   return InvalidArgument("'", listen,
-                         "' is not this host's loopback, and whoever reaches it reads metrics and the status page: say "
-                         "http.public = true (--http-public) if that is meant");
+                         "' is not a loopback address: every host that reaches it could read metrics and the status "
+                         "page; set http.public = true (--http-public) to allow that");
 }
 
 Status CheckTls(const Config& config, bool checking) {
@@ -85,7 +85,7 @@ Status CheckTls(const Config& config, bool checking) {
   for (const auto& [name, path] : files) {
     if (!path->empty()) continue;
     return InvalidArgument(kTcp, config.tcp_listen.front(), " needs server.tls.", name,
-                           ", a file: over TCP there is TLS with clients' certificates alone")
+                           " (a file): the TCP door accepts only TLS with client certificates")
         .With("setting", "server.listen");
   }
   const auto read = ReadTls(config.tls);

@@ -1,4 +1,4 @@
-// The addresses of the doors, as an operator writes them, and the certificates that TCP needs.
+// The addresses of the doors as an operator writes them, and the certificates that TCP needs.
 #pragma once
 
 #include <optional>
@@ -10,27 +10,27 @@
 
 namespace arraybridge {
 
-// Fills grpc_path and tcp_listen from `text`: "off", or URIs with commas between them; empty: the default path.
-// INVALID_ARGUMENT: a URI that is neither unix:///path nor tcp://HOST:PORT, or that stands there twice; a second Unix
-// socket; TCP of an embedded broker. REQUIRES: the directory is known.
+// Fills grpc_path and tcp_listen from `text`: "off", or comma-separated URIs; an empty text means the default path.
+// INVALID_ARGUMENT: a URI is neither unix:///path nor tcp://HOST:PORT or is listed twice; there is a second Unix
+// socket; an embedded broker would listen on TCP. REQUIRES: config.directory is set.
 Status ReadListen(std::string_view text, Config& config);
 
-// The text that ReadListen reads back.
+// The inverse of ReadListen.
 std::string WrittenListen(const Config& config);
 
-// A path, or unix:///path, as the path; "off" as an empty path; an empty text as nothing. INVALID_ARGUMENT: other
-// texts.
+// Reads a path or unix:///path as the path, "off" as an empty path, and an empty text as nullopt. INVALID_ARGUMENT: any
+// other text.
 Result<std::optional<std::string>> ReadAdmin(std::string_view text);
 
-// HOST:PORT, an address in numbers; "off" as an empty text. INVALID_ARGUMENT: other texts.
+// Reads HOST:PORT with a numeric address, and "off" as an empty text. INVALID_ARGUMENT: any other text.
 Result<std::string> ReadHttp(std::string_view text);
 
-// INVALID_ARGUMENT: processes of other hosts could connect. REQUIRES: ReadHttp made it.
+// INVALID_ARGUMENT: other hosts could connect. REQUIRES: ReadHttp returned `listen`.
 Status CheckHttpIsLocal(const std::string& listen);
 
-// TCP needs certificates, on loopback too. INVALID_ARGUMENT: as ReadTls; the status' metadata name the setting to
-// change under "setting". `checking`: a certificate that is out of date is an error; a daemon that starts serves its
-// own host all the same.
+// TCP needs certificates, on loopback too. INVALID_ARGUMENT: as ReadTls; the metadata entry "setting" names the setting
+// to change. `checking`: a certificate that is out of date is an error; otherwise the daemon starts, because it still
+// serves its own host.
 Status CheckTls(const Config& config, bool checking);
 
 }  // namespace arraybridge

@@ -14,7 +14,7 @@
 namespace arraybridge {
 namespace {
 
-// The command line, before any of it is checked.
+// The command line before its values are checked.
 struct CommandLine {
   std::map<std::string, std::string> texts;  // by flag
   std::vector<std::string> limits;
@@ -58,9 +58,9 @@ Result<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
                      ", if it is there); then conf.d/*.toml beside it");
   app.add_flag("--version", line.version, "print the version and exit");
   app.add_flag("--check-config", line.check, "check the configuration and exit");
-  app.add_flag("--print-config", line.print, "print what holds, as a file, with the origin of every value, and exit");
+  app.add_flag("--print-config", line.print, "print the values in force as a file, with the origin of each, and exit");
   app.add_option("--print-reference", line.reference,
-                 "print all settings with their defaults, as a file (toml) or as keys of arraybridged.toml(5) (man), "
+                 "print all settings with their defaults as a file (toml) or as keys of arraybridged.toml(5) (man), "
                  "and exit")
       ->check(CLI::IsMember({"toml", "man"}));
   try {
@@ -94,7 +94,7 @@ bool IsSameText(const std::string& key, const SaidByKey& one, const SaidByKey& o
   return text_of(one) == text_of(other);
 }
 
-// A table can mean something new with the same text: a token's file, the values of [namespace.default].
+// The meaning of a table can change although its text does not: a token's file, or the values of [namespace.default].
 void AdoptNamespaces(NamespacePolicies policies, Config& running, Reloaded& reloaded) {
   std::set<std::string> names;
   for (const auto* some : {&policies, &running.namespaces}) {
@@ -121,7 +121,7 @@ void KeepGpus(const SaidByKey& said, const SaidByKey& running, Reloaded& reloade
   reloaded.kept.insert(reloaded.kept.end(), keys.begin(), keys.end());
 }
 
-// A key that is kept keeps its text and its origin.
+// A key whose value is kept also keeps its text and its origin.
 void AdoptTexts(SaidByKey said, const Reloaded& reloaded, SaidByKey& running) {
   for (const std::string& key : reloaded.kept) {
     said.erase(key);
@@ -156,7 +156,8 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
   if (!line.ok()) return line.status();
   Reading reading;
   AB_RETURN_IF_ERROR(ReadSources(*line, reading));
-  // The memory to spare now is no measure: this daemon has taken its part of it.
+  // Keeps the capacity in bytes: a percentage of the memory that is available now would leave out what this daemon
+  // uses.
   reading.draft.host_capacity = running->config.host_capacity_bytes;
   auto config = Resolve(reading, false);
   if (!config.ok()) return config.status();

@@ -1,4 +1,4 @@
-// Loads the configuration when the daemon starts, and again when it is told to.
+// Loads the configuration when the daemon starts, and again on a reload.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ struct ConfigRequest {
   SaidByKey said;
 };
 
-// Flags over environment (ARRAYBRIDGED_SECTION__KEY) over conf.d/*.toml over the file over defaults. INVALID_ARGUMENT
-// names the flag, the variable, or file, line and column, the value and what would be right. NOT_FOUND,
-// PERMISSION_DENIED: the file.
+// Flags override the environment (ARRAYBRIDGED_SECTION__KEY), which overrides conf.d/*.toml, the file, and the
+// defaults, in this order. INVALID_ARGUMENT names the flag, the variable, or file, line and column, then the value and
+// the values that are allowed. NOT_FOUND, PERMISSION_DENIED: the file.
 Result<ConfigRequest> LoadConfig(int argc, const char* const* argv);
 
-// Loads again, for a daemon that runs with `running`, and changes there what may change; an error changes nothing.
-// REQUIRES: the arguments of LoadConfig; one thread at a time.
+// Loads the configuration again and copies the values that a reload may change into `running`; an error changes
+// nothing. REQUIRES: the arguments are those of LoadConfig; one thread at a time.
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running);
 
 }  // namespace arraybridge

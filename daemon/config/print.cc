@@ -9,29 +9,31 @@ namespace arraybridge {
 namespace {
 
 constexpr char kExampleHead[] =
-    R"(# All settings of arraybridged with their defaults: copy this file to /etc/arraybridge/arraybridged.toml and change what
-# you need. The daemon reads conf.d/*.toml beside it afterwards, in the order of their names; the environment
-# (ARRAYBRIDGED_MEMORY__HOST__CACHE=1GiB) and flags replace the values of files. Sizes: 64KiB, 2MiB, 8GiB, 50%; times: 500ms,
-# 30s, 5m, 1h. SIGHUP (`systemctl reload arraybridged`) reads all of it again: docs/operations.md says what changes then.
+    R"(# All settings of arraybridged with their defaults. Copy this file to /etc/arraybridge/arraybridged.toml and
+# change the settings that you need. The daemon then reads conf.d/*.toml beside it, in the order of their names; the
+# environment (ARRAYBRIDGED_MEMORY__HOST__CACHE=1GiB) and flags override the files. Sizes: 64KiB, 2MiB, 8GiB, 50%;
+# times: 500ms, 30s, 5m, 1h. SIGHUP (`systemctl reload arraybridged`) reads everything again: docs/operations.md
+# lists what a reload changes.
 # `arraybridged --config FILE --check-config` checks a file, `--print-config` shows the values in force.
-# A setting behind "# " has a default that follows from other settings, or none.
+# A setting that is commented out has no fixed default: its default depends on other settings, or there is none.
 )";
 
 constexpr char kExampleTables[] = R"(
-# [memory.cuda] holds for all GPUs; a table with a UUID (nvidia-smi -L) holds for one.
+# [memory.cuda] applies to all GPUs; a table with a UUID (nvidia-smi -L) applies to one GPU.
 # [memory."GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00"]
 # capacity = "50%"
 # kinds = ["cuda_vmm"]
 
-# [namespace.default] holds for all namespaces; a table with a name holds for one. With `access` several users share it,
-# without it each user has a namespace of this name. Entries: uid:N, gid:N, @group, the name of a user, anyone, token:FILE,
-# and subject:NAME for the owner of a certificate, over TCP; ":ro" behind an entry lets it only read.
+# [namespace.default] applies to all namespaces; a table with a name applies to one. With `access` several users
+# share the namespace; without it each user has a namespace of this name. Entries: uid:N, gid:N, @group, a user's
+# name, anyone, token:FILE, and subject:NAME for the owner of a certificate, over TCP. An entry that ends in ":ro"
+# may only read.
 # [namespace.images]
 # quota = "4GiB"
 # access = ["uid:1000", "gid:100", "@video", "token:/etc/arraybridge/tokens/viewer:ro"]
 )";
 
-// TOML: a text that is no number and no boolean is quoted.
+// TOML quotes a text that is neither a number nor a boolean.
 std::string Quoted(std::string_view text) {
   const bool number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (number || text == "true" || text == "false") return std::string(text);
@@ -43,7 +45,7 @@ std::string Quoted(std::string_view text) {
   return quoted + '"';
 }
 
-// The default of a setting, or an example.
+// The default of a setting, or its example if it has no fixed default.
 std::string Usual(const Value& value) {
   const std::string& text = value.fallback.empty() ? value.example : value.fallback;
   if (!value.is_list) return Quoted(text);
@@ -58,7 +60,7 @@ std::string Line(std::string text, std::string_view comment) {
   return text + "# " + std::string(comment) + "\n";
 }
 
-// "memory.host.cache" in two: the name of its table, which may be empty, and its own.
+// Splits "memory.host.cache" into the name of its table, which may be empty, and its own name.
 std::pair<std::string, std::string> TableAndName(const std::string& key) {
   const size_t dot = key.rfind('.');
   if (dot == std::string::npos) return {"", key};
@@ -71,7 +73,7 @@ std::string Sentence(std::string_view text) {
   return sentence + ".";
 }
 
-// `heading` begins a table, `row` prints a setting.
+// `heading` comes before each table; `row` prints one setting.
 template <class Row>
 std::string Reference(std::string_view heading, Row row) {
   std::string out;

@@ -15,10 +15,10 @@ struct Unit {
 constexpr Unit kByteUnits[] = {
     {"", 1}, {"B", 1}, {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
 constexpr Unit kTimeUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
-// Far beyond any deadline, and safe to add to any clock.
+// Longer than any deadline, and small enough to add to any clock without overflow.
 constexpr uint64_t kDurationMsMax = 366ull * 24 * 3'600'000;
 
-// Splits "64KiB" into its number and its unit's factor.
+// Splits "64KiB" into its number and its unit, and returns their product.
 template <size_t Count>
 Result<uint64_t> Read(std::string_view text, const Unit (&units)[Count], std::string_view right) {
   const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());

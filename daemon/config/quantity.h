@@ -1,5 +1,5 @@
-// A quantity is a size, a share or a time as an operator writes it: "2MiB", "80%", "30s". Each reader takes the whole
-// text or refuses it, and the error says which texts are right.
+// A quantity is a size, a percentage or a time as an operator writes it: "2MiB", "80%", "30s". Each reader consumes the
+// whole text or refuses it; the error says which texts are allowed.
 #pragma once
 
 #include <chrono>
@@ -24,17 +24,17 @@ using BytesOrPercent = std::variant<uint64_t, Percent>;
 Result<uint64_t> ReadBytes(std::string_view text);
 // Bytes, or "50%".
 Result<BytesOrPercent> ReadBytesOrPercent(std::string_view text);
-// "500ms", "30s", "5m", "1h". A bare number is refused, except 0: its unit would be a guess.
+// "500ms", "30s", "5m", "1h". A number without a unit is refused, except 0, because its unit would be a guess.
 Result<std::chrono::milliseconds> ReadDuration(std::string_view text);
 // Decimal digits.
 Result<uint64_t> ReadNumber(std::string_view text);
-// The parts between commas, without the blanks around them; at least one, which may be empty.
+// The parts between commas, without surrounding blanks. There is at least one part; it may be empty.
 std::vector<std::string_view> SplitList(std::string_view text);
 
-// In seconds, or in milliseconds if it has a fraction of them.
+// In seconds, or in milliseconds if the time is not a whole number of seconds.
 std::string WrittenDuration(std::chrono::milliseconds time);
 
-// Moves the value to its place if there is one.
+// Moves the value to `place` if `parsed` has one.
 template <class T, class Parsed>
 Status Store(Result<Parsed> parsed, T* place) {
   if (!parsed.ok()) return parsed.status();

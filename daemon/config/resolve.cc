@@ -42,7 +42,8 @@ Status ResolveTls(const Config& config, const Reading& reading, bool checking) {
   return InvalidArgument(reading.Where(setting, otherwise), checked.message());
 }
 
-// The listener unlinks and binds each path. The message begins with the stronger of two keys.
+// The listener unlinks each path before it binds it, so no two sockets may have the same path. The message begins with
+// the origin of the key whose source is stronger.
 Status CheckSockets(const Config& config, const Reading& reading) {
   const std::pair<std::string, std::string> sockets[] = {{"server.lifeline", config.lifeline_path},
                                                          {"server.listen", config.grpc_path},
@@ -68,7 +69,7 @@ Status ResolvePaths(Draft& draft, const Reading& reading) {
   return CheckSockets(config, reading);
 }
 
-// Exact, and without overflow.
+// Exact and without overflow: the remainder of the division is multiplied separately.
 uint64_t PercentOf(uint64_t bytes, uint64_t percent) { return bytes / 100 * percent + bytes % 100 * percent / 100; }
 
 constexpr uint64_t kAllDevices = 0;
@@ -79,7 +80,8 @@ Result<uint64_t> QuotaOf(const BytesOrPercent& quota, const Config& config, std:
   if (percent->value == 0) return InvalidArgument(where, "0% would refuse everything");
   if (ServesHostMemory(config)) return PercentOf(config.host_capacity_bytes, percent->value);
   if (percent->value == 100) return kAllDevices;
-  return InvalidArgument(where, percent->value, "% is of host memory, which is not served (memory.devices): say bytes");
+  return InvalidArgument(where, percent->value,
+                         "% is a share of host memory, which is not served (memory.devices): give bytes");
 }
 
 Status ResolveMemory(Draft& draft, const Reading& reading) {
@@ -89,7 +91,7 @@ Status ResolveMemory(Draft& draft, const Reading& reading) {
       percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
   if (config.host_capacity_bytes == 0 && ServesHostMemory(config)) {
     return InvalidArgument(reading.Where("memory.host.capacity", "--host-capacity"),
-                           "no byte of host memory is left to serve");
+                           "the machine has no host memory available to serve");
   }
   const auto quota =
       QuotaOf(draft.namespace_quota, config, reading.Where("namespace.default.quota", "--namespace-quota"));
@@ -103,7 +105,8 @@ Status ResolveDevices(Draft& draft, const Reading& reading) {
   const std::string where = reading.Where("memory.devices");
   const auto ordinal = std::ranges::find_if(config.devices, IsOrdinal);
   if (ordinal != config.devices.end() && !where.starts_with("--")) {
-    return InvalidArgument(where, "'", *ordinal, "' is another GPU in another process; name it by its UUID, cuda:UUID");
+    return InvalidArgument(where, "'", *ordinal,
+                           "' can mean another GPU in another process; name the GPU by its UUID, cuda:UUID");
   }
   const GpuTerms& usual = config.gpus.others;
   for (const auto& [uuid, own] : draft.gpus) {
@@ -113,7 +116,7 @@ Status ResolveDevices(Draft& draft, const Reading& reading) {
   return checked.ok() ? Ok() : InvalidArgument(where, checked.message());
 }
 
-// The origin of any key in a namespace's table, to begin a message with.
+// The origin of one of the keys in a namespace's table, as the beginning of a message.
 std::string WhereOfTable(const std::string& name, const Reading& reading) {
   for (const auto& [key, said] : reading.said) {
     const auto split = SplitTableKey(key);
@@ -143,7 +146,7 @@ Status ResolveNamespaces(Draft& draft, const Reading& reading) {
   return Ok();
 }
 
-// Of several daemons on a machine only the system's can have the well-known port.
+// Only the system's daemon listens on the well-known port by default, because a machine can run several daemons.
 Status ResolveHttp(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   config.http_listen = draft.http.value_or(config.directory == kSystemDirectory && !config.embedded ? kSystemHttp : "");

@@ -1,5 +1,5 @@
-// A Setting is one row of the configuration's table: its key, how its text is read and where the value goes, and one
-// line for readers.
+// A Setting is one row of the configuration's table: its key, the reader of its text, the place of its value, and its
+// help text.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace arraybridge {
 
-// The table [namespace.NAME]; absent values are those of [namespace.default].
+// The table [namespace.NAME]. An absent value is taken from [namespace.default].
 struct NamespaceDraft {
   std::optional<BytesOrPercent> quota;
   std::optional<std::chrono::milliseconds> share_lifetime;
@@ -27,18 +27,18 @@ struct NamespaceDraft {
   AccessList access;
 };
 
-// The table [memory."GPU-<uuid>"]; absent values are those of [memory.cuda].
+// The table [memory."GPU-<uuid>"]. An absent value is taken from [memory.cuda].
 struct GpuDraft {
   std::optional<uint64_t> capacity_percent;
   std::optional<std::vector<HandleKind>> kinds;
 };
 
-// A Draft is the configuration as it was read, before values that depend on each other are resolved.
+// A Draft is the configuration as it was read, before resolve.cc resolves values that depend on other values.
 struct Draft {
   Config config;
   BytesOrPercent host_capacity = Percent{50};
   BytesOrPercent namespace_quota = Percent{100};
-  std::string listen;                // empty: the default place
+  std::string listen;                // empty: the default address
   std::optional<std::string> admin;  // a path, or empty: off
   std::optional<std::string> http;   // HOST:PORT, or empty: off
   bool http_public = false;
@@ -47,21 +47,21 @@ struct Draft {
   std::map<std::string, GpuDraft> gpus;  // by UUID
 };
 
-// How the text of a setting is read, what it is by default, and how a reload treats it.
+// A Value says how the text of a setting is read, which default it has, and how a reload treats it.
 struct Value {
-  // `table`: the namespace or the GPU whose own table holds the text; else empty.
+  // `table`: the namespace or the GPU whose table holds the text; empty for a setting outside such a table.
   std::function<Status(std::string_view text, const std::string& table, Draft& draft)> read;
-  std::string fallback;                                       // the default; empty: it follows from other settings
+  std::string fallback;                                       // the default; empty: it depends on other settings
   std::string example;                                        // of a setting without fallback
   std::string range;                                          // for the manual page
   std::function<std::string(const Config& config)> show;      // of a setting without fallback
-  std::function<void(const Config& from, Config& to)> adopt;  // what a reload does
-  bool reloads = false;                                       // else it holds until a restart
-  bool is_list = false;                                       // entries with commas between them
-  bool is_switch = false;                                     // --flag is true, --flag=false takes it back
-  bool has_tables = false;                                    // namespaces or GPUs may have their own value
+  std::function<void(const Config& from, Config& to)> adopt;  // copies the value on a reload
+  bool reloads = false;                                       // false: a new value needs a restart
+  bool is_list = false;                                       // comma-separated entries
+  bool is_switch = false;                                     // --flag means true, --flag=false means false
+  bool has_tables = false;                                    // a namespace or a GPU may have its own value
 
-  // The same with another property.
+  // These return the value with one property changed.
   Value Reloads() && { return reloads = true, std::move(*this); }
   Value List() && { return is_list = true, std::move(*this); }
   Value Switch() && { return is_switch = true, std::move(*this); }
@@ -71,14 +71,15 @@ struct Value {
 };
 
 struct Setting {
-  // A library that the daemon loads is not named by the environment; settings of one start are not in a file.
+  // The environment cannot name a library that the daemon loads. A file cannot hold a setting that concerns a single
+  // start.
   enum class Sources : uint8_t { kAll, kFile, kFlagOnly };
 
-  std::string key;   // "memory.host.cache" is cache in [memory.host], and ARRAYBRIDGED_MEMORY__HOST__CACHE
-  std::string flag;  // without dashes; empty: there is none. Limits have --limit NAME=VALUE
+  std::string key;   // "memory.host.cache": key cache of [memory.host], ARRAYBRIDGED_MEMORY__HOST__CACHE
+  std::string flag;  // without dashes; empty: no flag. Limits use --limit NAME=VALUE
   Value value;
   std::string help;       // one line
-  std::string more = {};  // further sentences for the manual page
+  std::string more = {};  // more sentences for the manual page
   Sources sources = Sources::kAll;
 };
 

@@ -1,5 +1,5 @@
-// A setting file is a file that a setting names: a token, a certificate, the configuration itself. Its content is used
-// only if its mode keeps other users from what they must not do to it.
+// A setting file is a file that a setting names: a token, a certificate, or the configuration itself. Its content is
+// used only if its mode keeps other users from reading or writing it where they must not.
 #pragma once
 
 #include <sys/types.h>
@@ -12,11 +12,12 @@
 
 namespace arraybridge {
 
-// Opened for reading, without waiting for the writer of a pipe. Invalid: errno says why.
+// Opens the file for reading; does not wait for the writer of a pipe. If the result is invalid, errno has the error.
 UniqueFd OpenSettingFile(const std::string& path);
 
-// All of it. `forbidden`: bits of its mode; `because`: why a file with one of them is refused. INVALID_ARGUMENT names
-// the file: it is no regular file, has a forbidden bit, is longer than 1 MiB, or cannot be read.
+// Reads the whole file. `forbidden`: mode bits that the file must not have; `because`: the error for a file that has
+// one. INVALID_ARGUMENT names the file: it is not a regular file, has a forbidden bit, is longer than 1 MiB, or cannot
+// be read.
 Result<std::string> ReadSettingFile(const UniqueFd& file, const std::string& path, mode_t forbidden,
                                     std::string_view because);
 

@@ -34,7 +34,7 @@ Value OneOf(std::string Config::*field, const std::vector<std::string_view>& wor
   return In(field, [words](std::string_view text) { return ReadOneOf(text, words); });
 }
 
-// The default follows from other settings, or there is none.
+// The default depends on other settings, or there is none.
 template <class Field>
 Value Path(Field field, std::string example) {
   return In(field, ReadPath, "").ShownAs(std::move(example), [field](const Config& c) {
@@ -42,14 +42,14 @@ Value Path(Field field, std::string example) {
   });
 }
 
-// A relative path would not survive a change of the working directory: the files are read again and again.
+// The daemon reads the files again later, so a relative path would break after a change of the working directory.
 Value TlsFile(std::string TlsFiles::*field, std::string example) {
   return Path(
              [field](auto& config) -> auto& { return config.tls.*field; }, std::move(example))
       .Reloads();
 }
 
-// `right`: the texts that are right, for an error.
+// `right`: the allowed texts, for an error.
 template <class T>
 Value Whole(T Config::*field, uint64_t least, uint64_t most, std::string fallback, std::string_view right) {
   const auto read = [least, most, right](std::string_view text) -> Result<T> {
@@ -62,7 +62,7 @@ Value Whole(T Config::*field, uint64_t least, uint64_t most, std::string fallbac
 
 Value Descriptor(int Config::*field) { return Whole(field, 0, 1 << 20, "", "a descriptor's number"); }
 
-// A setting with one right text; `why`: what another text would be, for an error.
+// A setting with a single allowed text. `why`: the end of the error for any other text.
 Value Only(std::string_view right, std::string_view why) {
   Value value;
   value.read = [right, why](std::string_view text, const std::string&, Draft&) {
@@ -89,8 +89,8 @@ std::string ShownAdmin(const Config& config) {
 std::string ShownHttp(const Config& config) { return config.http_listen.empty() ? "off" : config.http_listen; }
 
 constexpr char kDefaultAccess[] =
-    "is not same_uid: without a table of its own a namespace is each user's own; whom one is shared with stands in its "
-    "table, [namespace.NAME]";
+    "is not same_uid: a namespace without a table is private to each user; to share a namespace, set access in its "
+    "table [namespace.NAME]";
 constexpr BoolWord kKeepWithdraw[] = {{"keep", false}, {"withdraw", true}};
 constexpr BoolWord kOwnRefused[] = {{"own", true}, {"refused", false}};
 
@@ -100,16 +100,16 @@ Result<std::string> ReadText(std::string_view text) { return std::string(text); 
 
 std::vector<Setting> ServerSettings() {
   return {
-      {"version", "", Only("1", "is a version of the file that this daemon does not know; it knows 1"),
-       "form of this file", "", Sources::kFile},
+      {"version", "", Only("1", "is not a version of the file that this daemon supports; it supports 1"),
+       "version of this file's format", "", Sources::kFile},
       {"server.directory", "directory", Path(&Config::directory, "/run/arraybridge"),
        "directory of the lock and the sockets"},
       {"server.listen", "listen",
        InDraft(&Draft::listen, ReadText).List().ShownAs("unix:///run/arraybridge/broker.sock", WrittenListen),
-       "addresses of the gRPC door: unix:///path, tcp://HOST:PORT (needs server.tls), or off; commas between several "
+       "addresses of the gRPC door: unix:///path, tcp://HOST:PORT (needs server.tls), or off; comma-separated "
        "(default: unix://<directory>/broker.sock)",
-       "At most one is a Unix socket. A host is an address in numbers. The default is not added to addresses that are "
-       "given."},
+       "At most one address is a Unix socket. A host is a numeric address. Addresses that are given replace the "
+       "default."},
       {"server.lifeline", "lifeline", Path(&Config::lifeline_path, "/run/arraybridge/lifeline.sock"),
        "path of the local door's socket (default: <directory>/lifeline.sock)"},
       {"server.admin", "admin", InDraft(&Draft::admin, ReadAdmin).ShownAs("/run/arraybridge/admin.sock", ShownAdmin),
@@ -118,54 +118,54 @@ std::vector<Setting> ServerSettings() {
        Adopting(&Config::exit_when_idle, InDraft(&Draft::exit_when_idle, ReadDuration))
            .Reloads()
            .ShownAs("0s", [](const Config& c) { return WrittenDuration(c.exit_when_idle); }),
-       "time after the last session until the daemon ends; 0s = never (default: 10s if embedded)"},
+       "time without sessions after which the daemon exits; 0s = never (default: 10s if embedded)"},
       {"server.drain_timeout", "drain-timeout", Time(&Config::drain_timeout).Reloads(),
-       "time that running calls may take after SIGTERM"},
+       "time for running calls to finish after SIGTERM"},
       {"server.spin_us", "spin-us", Whole(&Config::spin, 0, 1000, "50", "0 to 1000 microseconds"),
-       "microseconds to look for more work, yielding, before sleeping; 0 = never"},
+       "microseconds to poll for more work, yielding the processor, before sleeping; 0 = never"},
       {"server.embedded", "embedded", Choice(&Config::embedded, kTrueFalse).Switch(),
-       "started by a client library: private directory, ends when idle, reads no file", "", Sources::kFlagOnly},
+       "started by a client library: private directory, exits when idle, reads no file", "", Sources::kFlagOnly},
       {"server.ready_fd", "ready-fd", Descriptor(&Config::ready_fd),
        "descriptor to write \"ready\" to once both doors are open", "", Sources::kFlagOnly},
-      {"server.life_fd", "life-fd", Descriptor(&Config::life_fd), "descriptor whose end of file ends the daemon", "",
-       Sources::kFlagOnly},
+      {"server.life_fd", "life-fd", Descriptor(&Config::life_fd),
+       "descriptor; the daemon exits when it reads end of file from it", "", Sources::kFlagOnly},
       {"server.tls.cert", "tls-cert", TlsFile(&TlsFiles::cert, "/etc/arraybridge/tls/cert.pem"),
-       "certificate of the TCP door, then the chain up to its authority; PEM, needed for tcp://"},
+       "certificate of the TCP door, followed by its chain; PEM, needed for tcp://"},
       {"server.tls.key", "tls-key", TlsFile(&TlsFiles::key, "/etc/arraybridge/tls/key.pem"),
        "private key of the certificate, without a password; PEM, not readable by all users"},
       {"server.tls.client_ca", "tls-client-ca", TlsFile(&TlsFiles::client_ca, "/etc/arraybridge/tls/ca.pem"),
-       "authorities of clients' certificates; PEM", "The daemon reads the three files again when they change."},
+       "authorities that sign client certificates; PEM", "The daemon reads the three files again when they change."},
   };
 }
 
 std::vector<Setting> MemorySettings() {
   return {
       {"memory.backend", "backend", OneOf(&Config::memory_backend, {"auto", "cuda", "host"}),
-       "memory to serve: auto (GPUs where there are some), cuda (no start without one), host (no GPU is looked for)",
-       "Host memory is served with each of them. With host no driver is loaded."},
+       "memory to serve: auto (GPUs if there are any), cuda (a GPU is required), host (no GPUs)",
+       "Each of them serves host memory too. With host no driver is loaded."},
       {"memory.devices", "device", In(&Config::devices, ReadDevices).List(),
-       "devices to serve: all, or host and GPUs as cuda:UUID, the flag as cuda:N too; commas between several",
-       "A device that is missing is an error at the start."},
+       "devices to serve: all, or host and GPUs as cuda:UUID (the flag accepts cuda:N too); comma-separated",
+       "A missing device is an error at the start."},
       {"memory.host.capacity", "host-capacity", InDraft(&Draft::host_capacity, ReadBytesOrPercent, "50%"),
-       "host memory to hand out, bytes or % of the memory that the machine has to spare"},
+       "host memory to hand out, in bytes or in % of the machine's available memory"},
       {"memory.host.hugepages", "hugepages", Choice(&Config::huge_pages, kAutoNever),
        "huge pages: auto (where the kernel allows them) or never"},
       {"memory.host.cache", "cache", In(&Config::host_cache_bytes, ReadBytes, "256MiB"),
-       "bytes of fresh memory populated ahead of demand"},
+       "bytes of fresh memory to populate ahead of demand"},
       {"memory.host.own_arena", "own-arena", In(&Config::own_arena_bytes_min, ReadBytes, "16MiB"),
-       "least size of arrays that get an arena of their own"},
+       "minimum size of an array that gets its own arena"},
       {"memory.host.arena_idle", "arena-idle", Time(&Config::arena_idle),
-       "time after which clients give back memory that they do not use"},
+       "time after which clients return unused memory"},
       {"memory.cuda.driver", "cuda-driver", In(&Config::cuda_driver, ReadCudaDriver),
-       "driver: auto (the system's, if there is one), none, or a library's path or name",
-       "A path is absolute; a name, such as libcuda.so.1, is looked for as the system's is.", Sources::kFile},
+       "driver: auto (the system's, if there is one), none, or the path or name of a library",
+       "A path must be absolute; a name, such as libcuda.so.1, is looked up by the dynamic linker.", Sources::kFile},
       {"memory.cuda.capacity", "cuda-capacity",
        OfGpu(&GpuTerms::capacity_percent, &GpuDraft::capacity_percent, ReadCapacityPercent, "80%"),
        "part of each GPU's memory to hand out, in %"},
       {"memory.cuda.kinds", "", OfGpu(&GpuTerms::kinds, &GpuDraft::kinds, ReadGpuKinds, "cuda_vmm,cuda_ipc").List(),
-       "ways to share GPU memory, the preferred one first: cuda_vmm, cuda_ipc; others are refused"},
+       "ways to share GPU memory, the preferred one first: cuda_vmm, cuda_ipc; ways that are not listed are refused"},
       {"memory.cuda.events", "cuda-events", Choice(&Config::cuda_events, kAutoNever),
-       "interprocess events: auto (readers wait for them where they work) or never (makers wait for their bytes)"},
+       "interprocess events: auto (readers wait for them where they work) or never (producers wait for their bytes)"},
   };
 }
 
@@ -178,53 +178,56 @@ std::vector<Setting> NamespaceSettings() {
        "bytes that a namespace may hold, or % of the capacity"},
       {"namespace.default.orphan_grace", "orphan-grace",
        OfNamespace(In(&Config::orphan_grace, ReadDuration), &Namespace::orphan_grace, ReadDuration),
-       "time that an unnamed share outlives its maker"},
+       "time that an unnamed share outlives its producer"},
       {"namespace.default.share_lifetime", "",
        OfNamespace(In(&Config::share_lifetime, ReadDuration), &Namespace::share_lifetime, ReadDuration),
-       "time after its publication until a share loses its name; 0s = never"},
+       "time after publication until a share loses its name; 0s = never"},
       {"namespace.default.on_publisher_exit", "",
        OfNamespace(Choice(&Config::withdraw_on_exit, kKeepWithdraw), &Namespace::withdraw_on_exit, ReadOnPublisherExit),
-       "shares of a session that has ended: keep or withdraw"},
+       "effect of the end of a session on its shares: keep or withdraw"},
       {"namespace.default.access", "",
        OfNamespace(Only(kSameUid, kDefaultAccess), &Namespace::access, ReadAccessList).List(),
-       "users of a namespace: same_uid (each user has one of each name); a table [namespace.NAME] shares one"},
+       "users of a namespace: same_uid (each user has a private one); a table [namespace.NAME] shares one"},
   };
 }
 
 std::vector<Setting> OtherSettings() {
   return {
       {"access.unlisted", "", Choice(&Config::unlisted_namespaces, kOwnRefused),
-       "names without a table [namespace.NAME]: own (each user has one) or refused; \"default\" is always own"},
+       "namespaces without a table [namespace.NAME]: own (each user has a private one) or refused; \"default\" is "
+       "always own"},
       {"access.admins", "",
        In(&Config::admins, ReadAdmins, "")
            .List()
            .Reloads()
            .ShownAs("root,@arraybridge-admin", [](const Config& c) { return Written(c.admins); }),
-       "administrators: entries as of access, but no tokens and subjects; :ro may only look (default: root, the "
-       "daemon's user, @arraybridge-admin if there is such a group)",
-       "The group arraybridge-admin may be missing if another entry is there; another name that does not exist is an "
+       "administrators: entries as in access, without tokens and subjects; :ro may only look (default: root, the "
+       "daemon's user, @arraybridge-admin if that group exists)",
+       "The group arraybridge-admin may be missing if there is another entry; any other missing name is an "
        "error."},
       {"http.listen", "http", InDraft(&Draft::http, ReadHttp).ShownAs("127.0.0.1:9464", ShownHttp),
        "HOST:PORT of /metrics, /healthz, /readyz and the status page, or off (default: 127.0.0.1:9464 for the system's "
        "daemon, else off)",
-       "An address that is not this host's loopback is refused unless http.public is true."},
+       "An address that is not a loopback address is refused unless http.public is true."},
       {"http.public", "http-public", InDraft(&Draft::http_public, ReadTrueFalse, "false").Switch(),
-       "allow an address beyond this host's loopback; hosts that reach it can read it, without a password"},
+       "allow an address that is not a loopback address; every host that reaches it can read it without a password"},
       {"http.hosts", "",
        In(&Config::http_hosts, ReadHosts, "")
            .List()
            .ShownAs("gpu7.example.org", [](const Config& c) { return TextOf(c.http_hosts); }),
-       "names in the Host of a request that are accepted, beside localhost and addresses; commas between several",
-       "Any other name is answered 421, so that a web page of another site, whose name leads here, reads nothing."},
+       "names that are accepted in a request's Host, in addition to localhost and addresses; comma-separated",
+       "A request with any other name is answered 421, so that a web page of another site cannot read this page "
+       "through "
+       "a name that resolves to this host."},
       {"http.namespaces", "", Choice(&Config::http_namespaces, kTrueFalse),
-       "name namespaces there, not users alone: every reader of the page sees the names"},
+       "show namespaces by name, in addition to users: every reader of the page sees the names"},
       {"log.level", "log-level", OneOf(&Config::log_level, {"debug", "info", "warn", "error", "off"}).Reloads(),
        "level of the log: debug, info, warn, error, off"},
       {"log.format", "log-format", OneOf(&Config::log_format, {"auto", "text", "json", "journald"}).Reloads(),
        "format of the log: auto, text, json, journald"},
       {"log.rate_limit_per_s", "",
-       Whole(&Config::log_lines_per_second, 1, UINT64_MAX, "100", "1 or more lines a second").Reloads(),
-       "lines a second of one kind that clients can cause; further ones are counted"},
+       Whole(&Config::log_lines_per_second, 1, UINT64_MAX, "100", "1 or more lines per second").Reloads(),
+       "lines per second of one kind that clients can cause; further lines are counted"},
       {"log.journal", "", In(&Config::journal, ReadText), "socket of systemd's journal, for the format journald"},
   };
 }

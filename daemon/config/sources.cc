@@ -17,10 +17,11 @@ constexpr std::string_view kPrefix = "ARRAYBRIDGED_";
 Status CheckTable(const TableKey& key) {
   const auto is_control = [](char letter) { return static_cast<unsigned char>(letter) < ' '; };
   if (key.of_namespace && (key.table.empty() || std::ranges::any_of(key.table, is_control))) {
-    return InvalidArgument("this cannot be a namespace's name");
+    return InvalidArgument("a namespace cannot have this name");
   }
   if (key.of_namespace || IsGpuUuid(key.table)) return Ok();
-  return InvalidArgument("'", key.table, "' is no UUID of a GPU, as ", kGpuUuidForm, " (nvidia-smi -L lists them)");
+  return InvalidArgument("'", key.table, "' is not the UUID of a GPU, such as ", kGpuUuidForm,
+                         " (nvidia-smi -L lists them)");
 }
 
 Status ReadEntry(const ConfigEntry& entry, Reading& reading) {
@@ -30,10 +31,10 @@ Status ReadEntry(const ConfigEntry& entry, Reading& reading) {
     return InvalidArgument(entry.origin, ": ", entry.key, " is unknown");
   }
   if (entry.is_list && !setting->value.is_list) {
-    return InvalidArgument(entry.origin, ": ", entry.key, " is one value, no list");
+    return InvalidArgument(entry.origin, ": ", entry.key, " takes one value, not a list");
   }
   if (setting->sources == Setting::Sources::kFlagOnly) {
-    return InvalidArgument(entry.origin, ": ", entry.key, " is a flag's to say (--", setting->flag, ")");
+    return InvalidArgument(entry.origin, ": ", entry.key, " can only be set by a flag (--", setting->flag, ")");
   }
   const Status checked = split ? CheckTable(*split) : Ok();
   if (!checked.ok()) return InvalidArgument(entry.origin, ": ", checked.message());
@@ -110,7 +111,7 @@ Status ReadLimitFlag(std::string_view text, Reading& reading) {
   if (equals == std::string_view::npos) return InvalidArgument("--limit '", text, "' is not NAME=VALUE");
   const std::string name(text.substr(0, equals));
   const Setting* const setting = FindSetting("limits." + name);
-  if (setting == nullptr) return InvalidArgument("--limit: '", name, "' is no limit");
+  if (setting == nullptr) return InvalidArgument("--limit: '", name, "' is not a limit");
   return reading.Take(*setting, setting->key, "", text.substr(equals + 1), "--limit " + name);
 }
 

@@ -34,12 +34,12 @@ Result<std::string> ReadFile(const std::string& path, mode_t forbidden, std::str
   return ReadSettingFile(file, path, forbidden, because);
 }
 
-// Without it OpenSSL would ask at the terminal.
+// Without this callback OpenSSL would prompt for a password on the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 Bio Over(const std::string& pem) { return Bio(::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
 
-// All of them: one that is cut short behind a good one is an error too.
+// Reads all certificates. A truncated certificate after a good one is an error.
 Result<std::vector<Certificate>> CertificatesIn(const std::string& path, const std::string& pem) {
   std::vector<Certificate> all;
   const Bio bio = Over(pem);
@@ -48,7 +48,7 @@ Result<std::vector<Certificate>> CertificatesIn(const std::string& path, const s
   const bool at_end = ERR_GET_REASON(::ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ::ERR_clear_error();
   if (all.empty()) return InvalidArgument(path, ": holds no certificate in PEM");
-  if (!at_end) return InvalidArgument(path, ": what follows certificate ", all.size(), " is not PEM");
+  if (!at_end) return InvalidArgument(path, ": the text after certificate ", all.size(), " is not PEM");
   return all;
 }
 
@@ -57,8 +57,8 @@ Result<Key> KeyIn(const std::string& path, const std::string& pem) {
   ::ERR_clear_error();
   if (key != nullptr) return key;
   const bool locked = pem.find("ENCRYPTED") != std::string::npos;
-  return InvalidArgument(
-      path, locked ? ": the private key needs a password, which nobody could give" : ": holds no private key in PEM");
+  return InvalidArgument(path, locked ? ": the private key needs a password, which the daemon cannot ask for"
+                                      : ": holds no private key in PEM");
 }
 
 std::string Written(const ASN1_TIME* time) {
@@ -68,7 +68,7 @@ std::string Written(const ASN1_TIME* time) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts)};
 }
 
-// Empty: it is in its time.
+// Empty if the certificate is valid now.
 std::string OutOfDate(const X509* one) {
   if (::X509_cmp_current_time(::X509_get0_notAfter(one)) <= 0) {
     return "expired on " + Written(::X509_get0_notAfter(one));
@@ -80,7 +80,7 @@ std::string OutOfDate(const X509* one) {
 }
 
 Status ReadCertificate(const std::string& path, TlsMaterial* material, Certificate* own) {
-  auto text = ReadFile(path, S_IWOTH, "everybody may write it (chmod o-w)");
+  auto text = ReadFile(path, S_IWOTH, "other users may write it (chmod o-w)");
   if (!text.ok()) return text.status();
   auto chain = CertificatesIn(path, *text);
   if (!chain.ok()) return chain.status();
@@ -98,20 +98,20 @@ Status ReadCertificate(const std::string& path, TlsMaterial* material, Certifica
 }
 
 Status ReadKey(const std::string& path, const TlsFiles& files, const X509* own, TlsMaterial* material) {
-  auto text = ReadFile(path, S_IROTH | S_IWOTH, "everybody may read or write it (chmod o-rw)");
+  auto text = ReadFile(path, S_IROTH | S_IWOTH, "other users may read or write it (chmod o-rw)");
   if (!text.ok()) return text.status();
   const auto key = KeyIn(path, *text);
   if (!key.ok()) return key.status();
   if (::X509_check_private_key(own, key->get()) != 1) {
     ::ERR_clear_error();
-    return InvalidArgument(path, ": the private key does not fit the certificate in ", files.cert);
+    return InvalidArgument(path, ": the private key does not match the certificate in ", files.cert);
   }
   material->key = *std::move(text);
   return Ok();
 }
 
 Status ReadAuthorities(const std::string& path, TlsMaterial* material) {
-  auto text = ReadFile(path, S_IWOTH, "everybody may write it (chmod o-w)");
+  auto text = ReadFile(path, S_IWOTH, "other users may write it (chmod o-w)");
   if (!text.ok()) return text.status();
   const auto all = CertificatesIn(path, *text);
   if (!all.ok()) return all.status();
@@ -119,7 +119,7 @@ Status ReadAuthorities(const std::string& path, TlsMaterial* material) {
   std::string why;
   for (const Certificate& one : *all) {
     why = OutOfDate(one.get());
-    if (why.empty()) return Ok();  // while they are exchanged, an old one may lie beside the new one
+    if (why.empty()) return Ok();  // during a rotation an old authority may remain beside the new one
   }
   if (!material->out_of_date.empty()) return Ok();
   material->out_of_date = Concat(path, ": the authority's certificate ", why);

@@ -1,5 +1,5 @@
-// The files of the TCP door: read, and looked at before they are believed, so that what is wrong with them is said by
-// name and not found out by the first client that fails.
+// Reads and checks the files of the TCP door when the daemon starts, so that an error names the file and does not wait
+// for the first client to fail.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ struct TlsMaterial {
   std::string cert;
   std::string key;  // a secret
   std::string client_ca;
-  std::string until;                // when the certificate ends, for people
-  std::string out_of_date;          // why clients will refuse the certificate today, or it them; empty: they will not
-  std::string out_of_date_setting;  // whose file that is
+  std::string until;                // when the certificate expires, in readable form
+  std::string out_of_date;          // why TLS will fail today because of a certificate's dates; empty: it will not
+  std::string out_of_date_setting;  // the setting that names this certificate's file
 };
 
-// INVALID_ARGUMENT names the file and what is wrong: it is not there, is not to be read, everybody may write it, or
-// read the key; it is not PEM of what it should be; the key needs a password or does not fit the certificate; the
-// certificate is not for servers. The status' metadata say under "setting" whose file it is.
+// INVALID_ARGUMENT names the file and the error: the file is missing or unreadable; other users may write it, or read
+// the key; it does not hold the expected PEM; the key needs a password or does not match the certificate; the
+// certificate is not for servers. The metadata entry "setting" is the setting that names the file.
 Result<TlsMaterial> ReadTls(const TlsFiles& files);
 
 }  // namespace arraybridge

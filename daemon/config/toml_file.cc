@@ -26,8 +26,8 @@ Result<std::string> ReadAll(const std::string& path) {
   const UniqueFd file = OpenSettingFile(path);
   if (!file.valid() && errno == ENOENT) return NotFound(path, ": no such file");
   if (!file.valid()) return PermissionDenied(path, ": ", std::strerror(errno));
-  // The file names a library that the daemon loads.
-  return ReadSettingFile(file, path, S_IWOTH, "everybody may write it (chmod o-w)");
+  // The file can name a library that the daemon loads, so other users must not be able to write it.
+  return ReadSettingFile(file, path, S_IWOTH, "other users may write it (chmod o-w)");
 }
 
 std::optional<std::string> TextOf(const toml::node& node) {
@@ -39,7 +39,7 @@ std::optional<std::string> TextOf(const toml::node& node) {
   return std::nullopt;
 }
 
-// A list: commas divide its entries, so no entry may hold one.
+// A list is stored with commas between its entries, so no entry may contain a comma.
 std::optional<std::string> TextOfSeveral(const toml::node& node) {
   const toml::array* const list = node.as_array();
   if (list == nullptr || list->size() == 1) return std::nullopt;
@@ -63,7 +63,8 @@ Status Gather(const std::string& path, const toml::table& table, const std::stri
     auto several = TextOfSeveral(node);
     const bool is_list = several.has_value();
     auto text = is_list ? std::move(several) : TextOf(node);
-    if (!text) return InvalidArgument(At(path, node.source()), ": ", key, " is neither text nor number nor boolean");
+    if (!text)
+      return InvalidArgument(At(path, node.source()), ": ", key, " is neither a text nor a number nor a boolean");
     entries->push_back({key, *std::move(text), At(path, name.source()), is_list});
   }
   return Ok();

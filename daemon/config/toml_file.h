@@ -1,4 +1,5 @@
-// A configuration file as text: keys, values, and where each of them stands. settings.h knows what a key means.
+// Reads a configuration file into texts: keys, values, and the position of each. settings.h knows the meaning of each
+// key.
 #pragma once
 
 #include <string>
@@ -10,17 +11,17 @@ namespace arraybridge {
 
 struct ConfigEntry {
   std::string key;       // dotted: "memory.host.cache"
-  std::string text;      // as a flag would write it; entries of a list have commas between them
+  std::string text;      // as a flag would give it; the entries of a list are comma-separated
   std::string origin;    // "/etc/arraybridge/arraybridged.toml:7:9"
-  bool is_list = false;  // of none or several: one value in brackets is that value
+  bool is_list = false;  // a list of zero or several entries; a list of one is read as its entry
 };
 
-// TOML 1.0. INVALID_ARGUMENT names file, line and column: not TOML; a value that is no text, number, boolean or list of
-// those; a file that other users than its owner may write. NOT_FOUND: no such file. PERMISSION_DENIED: it may not be
-// read.
+// Reads TOML 1.0. INVALID_ARGUMENT names file, line and column: the text is not TOML; a value is neither a text, number
+// or boolean nor a list of these; users other than the owner may write the file. NOT_FOUND: no such file.
+// PERMISSION_DENIED: the daemon may not read it.
 Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
 
-// The *.toml files of the directory conf.d beside `path`, in the order of their names; there may be none.
+// The *.toml files in the directory conf.d beside `path`, sorted by name; there may be none.
 std::vector<std::string> DropInsOf(const std::string& path);
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// Makers of a setting's Value: where it goes, by which reader, and the text of its default.
+// Functions that make a setting's Value from the place of its value, its reader, and the text of its default.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace arraybridge {
 
-// Texts of defaults.
+// The texts of defaults.
 inline std::string TextOf(const std::string& text) { return text; }
 inline std::string TextOf(uint64_t number) { return std::to_string(number); }
 inline std::string TextOf(std::chrono::milliseconds time) { return WrittenDuration(time); }
@@ -37,15 +37,15 @@ Value Into(Place place, Read read, std::string fallback) {
   return value;
 }
 
-// `field`: what a reload copies, as a member of Config or a function from Config to one.
+// `field`: the value that a reload copies, as a member of Config or a function from Config to it.
 template <class Field>
 Value Adopting(Field field, Value value) {
   value.adopt = [field](const Config& from, Config& to) { std::invoke(field, to) = std::invoke(field, from); };
-  value.reloads = kIsLive<std::remove_cvref_t<std::invoke_result_t<Field, Config&>>>;
+  value.reloads = kIsReloadable<std::remove_cvref_t<std::invoke_result_t<Field, Config&>>>;
   return value;
 }
 
-// A value of Config itself.
+// A value that is stored in Config directly.
 template <class Field, class Read>
 Value In(Field field, Read read, std::string fallback) {
   const auto place = [field](Draft & draft, const std::string&) -> auto& { return std::invoke(field, draft.config); };
@@ -57,14 +57,14 @@ Value In(Field field, Read read) {
   return In(field, read, TextOf(std::invoke(field, defaults)));
 }
 
-// A value from which resolve.cc makes one of Config.
+// A value that resolve.cc converts into a value of Config.
 template <class T, class Read>
 Value InDraft(T Draft::*field, Read read, std::string fallback = "") {
   const auto place = [field](Draft & draft, const std::string&) -> auto& { return draft.*field; };
   return Into(place, read, std::move(fallback));
 }
 
-// Beside the `usual` value of all namespaces or GPUs, `own` of those that have a table of their own.
+// Adds to `usual`, the value for all namespaces or GPUs, the value `own` of a namespace or GPU that has its own table.
 template <class Table, class T, class Read>
 Value WithTables(Value usual, std::map<std::string, Table> Draft::*tables, T Table::*own, Read read) {
   usual.read = [read_usual = usual.read, tables, own, read](auto text, const auto& table, Draft& draft) {

@@ -16,7 +16,7 @@ Result<std::string> ReadOneOf(std::string_view text, const std::vector<std::stri
   if (std::ranges::find(words, text) != words.end()) return std::string(text);
   std::string all;
   for (const std::string_view word : words) all += (all.empty() ? "" : ", ") + std::string(word);
-  return InvalidArgument("'", text, "' is none of ", all);
+  return InvalidArgument("'", text, "' is not one of ", all);
 }
 
 Result<uint64_t> ReadNumberIn(std::string_view text, uint64_t least, uint64_t most, std::string_view right) {
@@ -31,8 +31,8 @@ Result<std::string> ReadPath(std::string_view text) {
   return InvalidArgument("'", text, "' is not an absolute path");
 }
 
-// The dynamic linker finds a bare name as it finds the system's library. A relative path would depend on the working
-// directory.
+// The dynamic linker looks up a bare name as it does for the system's library. A relative path would depend on the
+// working directory.
 Result<std::string> ReadCudaDriver(std::string_view text) {
   constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
   const bool is_name =
@@ -51,7 +51,7 @@ Result<std::vector<std::string>> ReadHosts(std::string_view text) {
                            [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
     constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyz0123456789-._";
     if (!host.empty() && host.find_first_not_of(kNameLetters) == std::string::npos) continue;
-    return InvalidArgument("'", word, "' is no name of a host: letters, digits, '-', '_' and '.', without a port");
+    return InvalidArgument("'", word, "' is not a host name: use letters, digits, '-', '_' and '.', without a port");
   }
   return hosts;
 }

@@ -1,4 +1,4 @@
-// Readers of settings that are words, names, paths or numbers of a range. Each error says which texts are right.
+// Readers of settings that are words, names, paths or numbers in a range. Each error says which texts are allowed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// A word of the configuration for true or for false. Other spellings follow the first two words of a list.
+// A word that means true or false. The first two words of a list are the usual ones; the others are further spellings.
 struct BoolWord {
   std::string_view word;
   bool value = false;
@@ -23,14 +23,14 @@ Result<bool> ReadBool(std::string_view text, std::span<const BoolWord> words);
 
 Result<std::string> ReadOneOf(std::string_view text, const std::vector<std::string_view>& words);
 
-// `right`: the texts that are right, for the error.
+// `right`: the allowed texts, for the error.
 Result<uint64_t> ReadNumberIn(std::string_view text, uint64_t least, uint64_t most, std::string_view right);
 
-// Absolute, or empty.
+// An absolute path or an empty text.
 Result<std::string> ReadPath(std::string_view text);
 // auto, none, an absolute path, or the name of a library.
 Result<std::string> ReadCudaDriver(std::string_view text);
-// Names of hosts with commas between them, as lower-case letters; an empty text has none.
+// Comma-separated host names, converted to lower case; an empty text gives an empty list.
 Result<std::vector<std::string>> ReadHosts(std::string_view text);
 
 }  // namespace arraybridge

@@ -1,5 +1,5 @@
-// A BrokenBackend stands for devices that could not be used when the daemon started, so that whoever asks what there is
-// hears of them, and why: nothing is ever allocated there.
+// A BrokenBackend represents devices that could not be used when the daemon started. It allocates nothing; it exists so
+// that the list of devices shows them, each with the reason.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace arraybridge {
 
 class BrokenBackend final : public MemoryBackend {
  public:
-  // `refusals`: each a device, and what failed.
+  // `refusals`: each names a device and the error.
   BrokenBackend(HandleKind kind, std::vector<Refusal> refusals) : kind_(kind), refusals_(std::move(refusals)) {}
 
   HandleKind kind() const override { return kind_; }

@@ -1,5 +1,5 @@
-// A Capacity is what may be used of one kind of memory, and what is: reserved before a byte is touched, because a
-// cgroup's answer to too much is SIGKILL. A Reservation is the receipt.
+// A Capacity is the number of bytes of one kind of memory that may be used, and the number that is in use. Bytes are
+// reserved before they are touched, because a cgroup answers an excess with SIGKILL. A Reservation is the receipt.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,8 @@ class Capacity {
   uint64_t used_ AB_GUARDED_BY(mutex_) = 0;
 };
 
-// The receipt for reserved capacity: returned when it dies. Survives the backend if a block does.
+// The receipt for reserved capacity; its destructor returns the bytes. It keeps the Capacity alive, so a block may
+// outlive its backend.
 class Reservation {
  public:
   Reservation(std::shared_ptr<Capacity> capacity, uint64_t bytes) : capacity_(std::move(capacity)), bytes_(bytes) {}

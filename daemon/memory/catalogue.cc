@@ -37,7 +37,7 @@ Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const st
         .Because("SYSTEM_MEMORY");
   }
   std::unique_ptr<Catalogue> made(new Catalogue(*std::move(file), static_cast<std::byte*>(base), capacity));
-  // Only this mapping can ever write it, whoever gets hold of a descriptor.
+  // After this seal only this mapping can write the file, whichever descriptor another process obtains.
   const int error = AddMemfdSeals(made->file_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
   if (error != 0) return Internal("a catalogue cannot be sealed: ", std::strerror(error));
   const catalogue::Extent extent = made->table_.extent;
@@ -74,7 +74,7 @@ void Catalogue::Close() {
 
 Result<UniqueFd> Catalogue::Export() const { return ReopenMemfd(file_.get(), O_RDONLY | O_NONBLOCK); }
 
-// Without it a first write into a page for which there is no memory would be a SIGBUS.
+// Reserves memory for a range. Without it the first write into a page could raise SIGBUS when memory is short.
 bool Catalogue::Reserve(uint64_t offset, uint64_t bytes) {
   return ::fallocate(file_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
 }
@@ -96,7 +96,8 @@ std::optional<uint32_t> Catalogue::TakeSlot() {
 }
 
 std::optional<CatalogueEntry> Catalogue::Put(const CatalogueRow& row) {
-  // While no page of it is left a fuller index still serves; names that find no place are found by a call.
+  // If Grow finds no memory, the index keeps working while it fills up; clients find a name that has no place in it by
+  // a call.
   if (in_index_ * 2 >= uint64_t{1} << bits_ && bits_ < table_.extent.index_bits_max()) Grow();
   const auto slot = TakeSlot();
   if (!slot) return std::nullopt;
@@ -107,14 +108,14 @@ std::optional<CatalogueEntry> Catalogue::Put(const CatalogueRow& row) {
   ++live_;
   if (PutIndex(*slot, hash)) return entry;
   Retire(entry);
-  Free(entry);  // nobody could have found it
+  Free(entry);  // no client could have found it
   return std::nullopt;
 }
 
 void Catalogue::Write(uint32_t slot, uint64_t generation, const Hash128& hash, const CatalogueRow& row) {
   Record& to = record(slot);
   Store(to.state, StateOf(generation, RecordState::kWriting), kRelaxed);
-  ThreadFence(kRelease);  // who still sees the old state sees the old fields
+  ThreadFence(kRelease);  // a reader that still sees the old state sees the old fields
   Store(to.hash_low, hash.low, kRelaxed);
   Store(to.hash_high, hash.high, kRelaxed);
   const uint64_t flags = (row.enforced ? catalogue::kFlagEnforced : 0) | (row.unnamed ? catalogue::kFlagUnnamed : 0);
@@ -134,7 +135,7 @@ void Catalogue::Write(uint32_t slot, uint64_t generation, const Hash128& hash, c
   Store(to.state, StateOf(generation, RecordState::kLive), kRelease);
 }
 
-// The word of the same name, dead or alive, else the first that may be written.
+// Returns the word of the same name, whether its record is live or dead; otherwise the first word that may be written.
 std::optional<uint64_t> Catalogue::PlaceFor(const Hash128& hash) {
   const uint64_t mask = (uint64_t{1} << bits_) - 1;
   std::optional<uint64_t> place;
@@ -159,7 +160,7 @@ bool Catalogue::PutIndex(uint32_t slot, const Hash128& hash) {
   return true;
 }
 
-// Tombstones before an empty word are of no use: nobody probes across it.
+// A tombstone that is followed by an empty word is cleared, because probing stops at the empty word anyway.
 void Catalogue::DropIndex(uint32_t slot, const Hash128& hash) {
   const uint64_t mask = (uint64_t{1} << bits_) - 1;
   for (unsigned probe = 0; probe < catalogue::kProbesMax; ++probe) {
@@ -177,7 +178,8 @@ void Catalogue::DropIndex(uint32_t slot, const Hash128& hash) {
   }
 }
 
-// Into a region that was never used: who still reads the old one finds a name there, or finds that there is a new one.
+// Builds the larger index in a region that was never used. A client that still reads the old index finds the name
+// there, or sees afterwards that there is a new index.
 bool Catalogue::Grow() {
   if (!Reserve(table_.extent.index_offset(bits_ + 1), sizeof(uint64_t) << (bits_ + 1))) return false;
   ++bits_;
@@ -199,7 +201,7 @@ void Catalogue::Retire(const CatalogueEntry& entry) {
 
 void Catalogue::Free(const CatalogueEntry& entry) {
   AB_CHECK(Load(record(entry.slot).state, kRelaxed) == StateOf(entry.generation, RecordState::kDead));
-  // Its generations are used up: another one would look like the first.
+  // A slot whose generations are used up is not reused: its next share would look like an earlier one.
   if (entry.generation < catalogue::kGenerationMax) free_.push_back(entry.slot);
 }
 

@@ -1,6 +1,6 @@
-// A Catalogue is one namespace's shares as a table that its clients map read-only (proto/boundary/catalogue_layout.h):
-// what stands in it is found and held without a call. It is a cache of the Broker's own knowledge: what does not fit,
-// or was never entered, is found by a call.
+// A Catalogue is the table of one namespace's shares that clients map read-only (proto/boundary/catalogue_layout.h). A
+// client finds and holds a share in it without a call. The table is a cache of the Broker's state: a client finds a
+// share that does not fit, or was never entered, by a call.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@
 
 namespace arraybridge {
 
-// A share's place in a catalogue. The generation is the record's, and never comes back.
+// A share's place in a catalogue. The generation belongs to the record and is never reused.
 struct CatalogueEntry {
   uint32_t slot = 0;
   uint64_t generation = 0;
 
-  // What a page that holds it says.
+  // The word of a hazard slot that holds this entry.
   uint64_t hold() const { return holds::WordOf(slot, generation); }
 };
 
@@ -35,35 +35,37 @@ struct CatalogueRow {
   uint64_t generation = 0;
   bool enforced = false;
   bool unnamed = false;
-  std::string_view description;  // a longer one than fits stays out: clients ask once for it
+  std::string_view description;  // omitted if it does not fit: clients ask for it once
 };
 
-// Not thread-safe, but for the clients that read it. Pages are taken from the kernel as they are needed.
+// Not thread-safe among its callers; clients may read it at any time. The kernel provides its pages as they are needed.
 class Catalogue {
  public:
-  // For at most `capacity` shares at a time. RESOURCE_EXHAUSTED: no descriptor, no memory.
+  // Creates a catalogue for at most `capacity` shares at a time. RESOURCE_EXHAUSTED: no descriptor or no memory.
   static Result<std::unique_ptr<Catalogue>> Create(uint64_t capacity, const std::array<uint8_t, 16>& broker_id);
   ~Catalogue();
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
 
-  // Processes that still map it see that it is closed. Idempotent; a catalogue that dies is closed.
+  // Tells processes that still map it that the catalogue is closed. Idempotent; the destructor calls it.
   void Close();
-  // A read-only description of its own. Thread-safe.
+  // Opens a new read-only file description. Thread-safe.
   Result<UniqueFd> Export() const;
 
-  // The name finds this share from now on; who looks meanwhile finds it, or the one that had the name before. Nothing:
-  // the table is full, its memory is, or too many names hash to the same place.
+  // Maps the name to this share from now on. A client that looks the name up meanwhile finds this share or the previous
+  // share of that name. Returns nullopt if the table or its memory is full, or if too many names hash to the same
+  // place.
   std::optional<CatalogueEntry> Put(const CatalogueRow& row);
-  // Nobody can take a new hold on it once this has returned. Its record stays as it is for those who have one.
+  // After this call no client can take a new hold on the entry. Its record stays unchanged for clients that already
+  // hold it.
   void Retire(const CatalogueEntry& entry);
-  // The record may be written again. REQUIRES: retired, and no page holds it.
+  // Allows the record to be written again. REQUIRES: the entry was retired, and no hazard page holds it.
   void Free(const CatalogueEntry& entry);
-  // From now on the kernel refuses every write to its bytes. REQUIRES: not retired.
+  // Records that the kernel refuses every write to the share's bytes. REQUIRES: the entry is not retired.
   void SetEnforced(const CatalogueEntry& entry);
 
   uint64_t live() const { return live_; }
-  uint64_t bytes() const { return table_.extent.bytes(); }  // of address space, not of memory
+  uint64_t bytes() const { return table_.extent.bytes(); }  // size of the address space, not of the memory in use
 
  private:
   Catalogue(UniqueFd file, std::byte* base, uint64_t capacity);
@@ -75,22 +77,22 @@ class Catalogue {
   bool Reserve(uint64_t offset, uint64_t bytes);
   std::optional<uint32_t> TakeSlot();
   void Write(uint32_t slot, uint64_t generation, const Hash128& hash, const CatalogueRow& row);
-  // Where the name's word is, or one may be put; nothing within the probes.
+  // The index of the name's word, or of a word where it may be put; nullopt if the allowed probes find neither.
   std::optional<uint64_t> PlaceFor(const Hash128& hash);
   bool PutIndex(uint32_t slot, const Hash128& hash);
   void DropIndex(uint32_t slot, const Hash128& hash);
   bool Grow();
 
-  const UniqueFd file_;  // writable, never handed out
+  const UniqueFd file_;  // writable; never exported
   std::byte* const base_;
   const catalogue::Table table_;
-  bool open_ = false;  // its header is written
+  bool open_ = false;  // the header has been written
   SipKey key_;
   unsigned bits_ = catalogue::kIndexBitsMin;
-  uint64_t in_index_ = 0;  // words that are not empty
+  uint64_t in_index_ = 0;  // number of words that are not empty
   uint64_t live_ = 0;
-  uint64_t slots_used_ = 0;      // the first so many have been written
-  uint64_t slots_reserved_ = 0;  // for so many there is memory
+  uint64_t slots_used_ = 0;      // number of leading slots that have been written
+  uint64_t slots_reserved_ = 0;  // number of leading slots that have memory
   std::vector<uint32_t> free_;
 };
 

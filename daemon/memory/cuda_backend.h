@@ -1,5 +1,5 @@
-// What both kinds of GPU memory have in common: blocks that are reserved, made, cleared; which GPUs, and how much of
-// them is in use.
+// The common part of both GPU backends: reserving, creating and clearing blocks, the list of GPUs, and the number of
+// bytes in use on each.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@
 
 namespace arraybridge {
 
-// On what a block lives: its GPU, and the capacity that it takes. Returned after the bytes have gone.
+// A block's GPU and the capacity that it uses. The capacity is returned after the bytes are freed.
 class CudaBlock : public MemoryBlock {
  public:
   CudaBlock(std::shared_ptr<CudaGpu> gpu, Reservation reservation, uint64_t size)
       : reservation_(std::move(reservation)), gpu_(std::move(gpu)), size_(size) {}
 
   uint64_t size() const override { return size_; }
-  // No handle of device memory can be made read-only by its owner.
+  // The owner of device memory cannot make a handle of it read-only.
   Result<Immutability> Seal() override { return Immutability::kByContract; }
   bool MayBeEnforced() const override { return false; }
   bool KnowsHolders() const override { return false; }
   bool HeldElsewhere() const override { return false; }
-  // New device memory may hold what others left in it.
+  // New device memory may contain data of other processes.
   virtual Status Clear() const = 0;
 
  protected:
@@ -47,7 +47,7 @@ class CudaBlock : public MemoryBlock {
 
 class CudaBackend : public MemoryBackend {
  public:
-  // `why_not`: of a GPU that it cannot share, the reason; else empty.
+  // `why_not`: the reason why this backend cannot share a GPU; empty if it can.
   using WhyNot = std::string CudaGpu::Refusals::*;
   CudaBackend(std::vector<std::shared_ptr<CudaGpu>> gpus, WhyNot why_not) : gpus_(std::move(gpus)), why_not_(why_not) {}
 
@@ -89,7 +89,7 @@ class CudaBackend : public MemoryBackend {
     if (gpu == nullptr) return InvalidArgument("no such device: ", device.uuid);
     AB_RETURN_IF_ERROR(gpu->CheckServing());
     const uint64_t footprint = Footprint(device, size);
-    if (footprint == 0) return InvalidArgument("a block of 0 bytes, or of more than 2^64");
+    if (footprint == 0) return InvalidArgument("a block cannot have 0 bytes or more than 2^64 bytes");
     AB_RETURN_IF_ERROR(gpu->capacity()->Reserve(footprint));
     auto block = Create(gpu, Reservation(gpu->capacity(), footprint), footprint);
     if (!block.ok()) return block.status();
@@ -98,14 +98,14 @@ class CudaBackend : public MemoryBackend {
   }
 
  protected:
-  // Blocks of it are multiples of so many bytes.
+  // The size of a block is a multiple of this number of bytes.
   virtual uint64_t UnitOf(const CudaGpu& gpu) const = 0;
-  // A block of whole units, not yet cleared.
+  // Creates a block of whole units that is not yet cleared.
   virtual Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
                                                     uint64_t footprint) = 0;
 
  private:
-  // Null if it is none of ours.
+  // Null if the device is not one of this backend's GPUs.
   std::shared_ptr<CudaGpu> Find(const Device& device) const {
     for (const auto& gpu : gpus_) {
       if (gpu->device() == device && Serves(*gpu)) return gpu;

@@ -13,9 +13,9 @@ using cuda::Driver;
 
 namespace {
 
-// What could be and is not wanted.
+// Refuses the kinds of handles that the GPU supports but the configuration leaves out.
 void RefuseUnlisted(const GpuTerms& terms, CudaGpu::Refusals& refusals) {
-  constexpr char kUnlisted[] = "memory.cuda.kinds, or the table of this GPU, leaves it out";
+  constexpr char kUnlisted[] = "memory.cuda.kinds, or this GPU's own table, does not list it";
   const auto is_listed = [&](HandleKind kind) { return std::ranges::find(terms.kinds, kind) != terms.kinds.end(); };
   const auto refuse = [&](std::string& why, HandleKind kind) {
     if (!why.empty() || is_listed(kind)) return;
@@ -26,7 +26,7 @@ void RefuseUnlisted(const GpuTerms& terms, CudaGpu::Refusals& refusals) {
   refuse(refusals.ipc, HandleKind::kCudaIpc);
 }
 
-// `device`: has its number, and gets its UUID.
+// `device` has its ordinal; Describe fills in its UUID.
 Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& driver, Device& device,
                                           const GpuTable& table, const Platform& platform) {
   CUdevice ordinal = 0;
@@ -47,7 +47,7 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
         driver->MemGetAllocationGranularity(&granularity, &properties, cuda::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
         "cuMemGetAllocationGranularity");
     if (!asked.ok()) refusals.vmm = asked.message();
-    if (asked.ok() && granularity == 0) refusals.vmm = "the driver names no granularity";
+    if (asked.ok() && granularity == 0) refusals.vmm = "the driver reports no granularity";
   }
   if (!refusals.vmm.empty()) granularity = 0;
   return std::make_shared<CudaGpu>(driver, ordinal, device, std::move(refusals), granularity,
@@ -74,7 +74,8 @@ CudaGpu::CudaGpu(std::shared_ptr<const Driver> driver, CUdevice ordinal, Device 
       capacity_(std::make_shared<Capacity>(device_.uuid, capacity_bytes)) {}
 
 CudaGpu::~CudaGpu() {
-  if (context_ == nullptr || lost_.load() || leaving_.load()) return;  // it goes with this process
+  if (context_ == nullptr || lost_.load() || leaving_.load())
+    return;  // the driver destroys the context when this process exits
   if (stream_ != nullptr) {
     if (const auto inside = ContextGuard::Enter(*driver_, context_); inside.ok()) driver_->StreamDestroy(stream_);
   }
@@ -103,20 +104,20 @@ Status CudaGpu::Zero(cuda::CUdeviceptr address, uint64_t bytes) const {
   }
   AB_RETURN_IF_ERROR(Note(driver_->Check(driver_->MemsetD8Async(address, 0, bytes, stream_), "cuMemsetD8Async")));
   Status done = Note(driver_->Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
-  if (!done.ok()) driver_->CtxSynchronize();  // the bytes are freed next: nothing may still be writing them
+  if (!done.ok()) driver_->CtxSynchronize();  // the bytes are freed next, so no kernel may still write them
   return done;
 }
 
 Status CudaGpu::CheckServing() const {
   if (!lost_.load()) return Ok();
   const MutexLock lock(told_mutex_);
-  return Unavailable("device ", device_.uuid, " is out of service since a CUDA call failed for good: ", why_lost_)
+  return Unavailable("device ", device_.uuid, " is out of service since a CUDA call failed permanently: ", why_lost_)
       .Because("DEVICE_LOST");
 }
 
 Status CudaGpu::Note(Status status) const {
   if (!cuda::IsSticky(status) || lost_.load()) return status;
-  // With the lock held: who takes the callback back knows that it does not run.
+  // The lock is held during the callback, so that a caller that removes the callback knows that it is not running.
   const MutexLock lock(told_mutex_);
   if (lost_.load()) return status;
   why_lost_ = status.message();

@@ -1,6 +1,6 @@
-// A CudaGpu is one GPU as the daemon uses it: what it can share, how much of it may be handed out, and the primary
-// context for what needs one (zeroing, blocks for cudaIpcMemHandle). No context is made before the first such need: it
-// costs hundreds of megabytes.
+// A CudaGpu is one GPU as the daemon uses it: the kinds of handles that it can share, its capacity, and its primary
+// context, which zeroing and blocks for cudaIpcMemHandle need. The context costs hundreds of megabytes, so it is
+// created at the first such need.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace arraybridge {
 class CudaGpu {
  public:
   struct Refusals : cuda::Refusals {
-    std::vector<HandleKind> unlisted;  // of these: what the configuration leaves out
+    std::vector<HandleKind> unlisted;  // kinds that only the configuration leaves out
   };
 
   CudaGpu(std::shared_ptr<const cuda::Driver> driver, cuda::CUdevice ordinal, Device device, Refusals refusals,
@@ -33,35 +33,37 @@ class CudaGpu {
   CudaGpu(const CudaGpu&) = delete;
   CudaGpu& operator=(const CudaGpu&) = delete;
 
-  // Memory of that GPU which can be passed on as a descriptor, as the driver wants it described.
+  // The driver's description of memory on that GPU that can be exported as a descriptor.
   static cuda::CUmemAllocationProp ShareableMemoryOf(cuda::CUdevice ordinal);
 
   const cuda::Driver& driver() const { return *driver_; }
-  // The CUDA version that the driver supports, as "12.8".
+  // The CUDA version that the driver supports, in the form "12.8".
   std::string driver_version() const;
   cuda::CUdevice ordinal() const { return ordinal_; }
   const Device& device() const { return device_; }
   const Refusals& refusals() const { return refusals_; }
-  // Bytes: blocks are multiples of this. 0 if VMM is refused.
+  // In bytes; the size of a block is a multiple of it. 0 if VMM is refused.
   uint64_t granularity() const { return granularity_; }
   const std::shared_ptr<Capacity>& capacity() const { return capacity_; }
 
-  // Makes the primary context current on this thread until the guard dies; retained with the first call.
+  // Makes the primary context current on this thread until the guard is destroyed. The first call retains the context.
   Result<cuda::ContextGuard> Enter() const AB_EXCLUDES(mutex_);
-  // Clears bytes that may hold what others left there, and waits for it. REQUIRES: Enter's guard lives.
+  // Clears bytes that may contain data of other processes, and waits until they are cleared. REQUIRES: a guard of Enter
+  // exists.
   Status Zero(cuda::CUdeviceptr address, uint64_t bytes) const AB_EXCLUDES(mutex_);
 
-  // UNAVAILABLE, and which call it was, once one has failed in a way that no later one recovers from: this GPU is out
-  // of service, others go on.
+  // UNAVAILABLE, with the name of the call, after a call has failed in a way from which no later call recovers. This
+  // GPU is then out of service; other GPUs continue.
   Status CheckServing() const;
-  // Looks at what a call returned, and passes it on.
+  // Checks whether the result of a call puts the GPU out of service, and returns it.
   Status Note(Status status) const;
-  // Called once, on the thread whose call failed, when the GPU goes out of service; at once if it has; null: no more,
-  // and it does not run. It must not block, nor ask this GPU.
+  // Sets the callback for the GPU going out of service. It is called once, on the thread whose call failed, or at once
+  // if the GPU is already out of service. Null removes it, and it is not running when WhenLost returns. The callback
+  // must not block or call this GPU.
   void WhenLost(std::function<void()> told) AB_EXCLUDES(told_mutex_);
 
-  // This process ends, and others may have its memory open: to free that is undefined. From now on nothing is freed
-  // that the driver lets go of with the process.
+  // Call it when this process exits: freeing memory that other processes still have open is undefined behaviour. From
+  // now on nothing is freed that the driver frees when the process exits.
   void LeaveToTheDriver() { leaving_ = true; }
   bool LeftToTheDriver() const { return leaving_.load(); }
 
@@ -85,9 +87,9 @@ class CudaGpu {
 using Platform = cuda::Platform;
 
 struct FoundGpus {
-  // One of which the driver does not say what a daemon must know. Its neighbours serve.
+  // A GPU for which the driver does not report facts that the daemon needs. The other GPUs serve.
   struct Broken {
-    Device device;  // without a UUID if the driver did not even say that
+    Device device;  // without a UUID if the driver does not report one
     Status why;
   };
 
@@ -95,8 +97,8 @@ struct FoundGpus {
   std::vector<Broken> broken;
 };
 
-// Every GPU that the driver at `path` shows (empty: the system's), on the terms that hold for it.
-// UNAVAILABLE says why there is none: no library, no device, too old (proto/boundary/driver.h).
+// Every GPU that the driver at `path` (empty: the system's driver) reports, each with its terms. UNAVAILABLE: there is
+// none, because there is no library or device, or the driver is too old (proto/boundary/driver.h).
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms,
                                const Platform& platform = Platform::Here());
 

@@ -8,14 +8,14 @@
 namespace arraybridge {
 namespace {
 
-// Smaller blocks share a page with their neighbours, and whoever opens one has them all.
+// Smaller blocks would share a page with other allocations, and a process that opens a handle maps the whole page.
 constexpr uint64_t kUnit = 2ull << 20;
 
-// What cuMemAlloc gave. Shared with clients in this very process, which cannot open a handle of it.
+// Memory from cuMemAlloc. It is shared with clients in this process, which cannot open a handle of their own process.
 class Allocation {
  public:
   Allocation(std::shared_ptr<CudaGpu> gpu, cuda::CUdeviceptr address) : gpu_(std::move(gpu)), address_(address) {}
-  // A GPU that is out of service takes nothing back; its memory goes with this process.
+  // A GPU that is out of service cannot free memory; the driver frees it when this process exits.
   ~Allocation() {
     if (gpu_->LeftToTheDriver()) return;
     if (const auto inside = gpu_->Enter(); inside.ok()) gpu_->driver().MemFree(address_);
@@ -36,7 +36,7 @@ class IpcBlock final : public CudaBlock {
            std::shared_ptr<const Allocation> memory)
       : CudaBlock(std::move(on), std::move(reservation), size), memory_(std::move(memory)) {}
 
-  // Of the whole block. The 64 bytes are full rights: a secret.
+  // Exports the whole block. The 64 bytes grant full access, so they are a secret.
   Result<Handle> Export(Access) const override {
     const auto inside = gpu().Enter();
     if (!inside.ok()) return inside.status();

@@ -1,6 +1,6 @@
 // The IPC backend owns GPU memory whose handle is a cudaIpcMemHandle: 64 bytes with which any process of the same PID
-// namespace opens it. Freed too early it is undefined behaviour in them, so the Broker keeps a block while one of them
-// may have it open.
+// namespace can open it. Freeing the memory while another process has it open is undefined behaviour there, so the
+// Broker keeps a block while any process may have it open.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// Serves those of `gpus` that do not refuse it, and says why not the others.
+// Serves the GPUs that do not refuse this kind of handle, and reports the reason for each of the others.
 std::unique_ptr<MemoryBackend> MakeCudaIpcBackend(std::vector<std::shared_ptr<CudaGpu>> gpus);
 
 }  // namespace arraybridge

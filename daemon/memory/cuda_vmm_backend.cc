@@ -20,7 +20,7 @@ class VmmBlock final : public CudaBlock {
   VmmBlock(const VmmBlock&) = delete;
   VmmBlock& operator=(const VmmBlock&) = delete;
 
-  // The descriptor carries no rights: what its importer may do is the importer's own promise.
+  // The descriptor carries no access rights: a read-only borrower keeps to reading by convention.
   Result<Handle> Export(Access) const override {
     AB_RETURN_IF_ERROR(gpu().CheckServing());
     int fd = -1;
@@ -39,7 +39,7 @@ class VmmBlock final : public CudaBlock {
   const CUmemGenericAllocationHandle memory_;
 };
 
-// Mapped for the moment of clearing only: the daemon reads nobody's arrays.
+// A mapping that exists only while the block is cleared: the daemon does not read clients' arrays.
 class PassingMap {
  public:
   PassingMap(const cuda::Driver& driver, uint64_t bytes) : driver_(driver), bytes_(bytes) {}

@@ -1,5 +1,5 @@
-// The VMM backend owns GPU memory whose handle is a descriptor: the driver counts descriptors and mappings, so no early
-// end of ours pulls bytes from under anybody.
+// The VMM backend owns GPU memory whose handle is a descriptor. The driver counts descriptors and mappings, so memory
+// that the daemon frees stays valid for processes that still map it.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace arraybridge {
 
-// Serves those of `gpus` that do not refuse it, and says why not the others.
+// Serves the GPUs that do not refuse this kind of handle, and reports the reason for each of the others.
 std::unique_ptr<MemoryBackend> MakeCudaVmmBackend(std::vector<std::shared_ptr<CudaGpu>> gpus);
 
 }  // namespace arraybridge

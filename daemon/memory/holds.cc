@@ -7,7 +7,7 @@
 namespace arraybridge {
 
 Result<std::unique_ptr<HoldsPage>> HoldsPage::Create() {
-  auto pages = SharedPages::Create(sizeof(holds::Page), PROT_READ, "arraybridge-holds", "a page of holds");
+  auto pages = SharedPages::Create(sizeof(holds::Page), PROT_READ, "arraybridge-holds", "a hazard page");
   if (!pages.ok()) return pages.status();
   const uint32_t version = holds::kVersion;
   AB_RETURN_IF_ERROR((*pages)->Write(offsetof(holds::Page, version), &version, sizeof version));
@@ -15,7 +15,7 @@ Result<std::unique_ptr<HoldsPage>> HoldsPage::Create() {
 }
 
 Result<UniqueFd> HoldsPage::Export() const {
-  if (pages_->sealed()) return FailedPrecondition("this page of holds is mapped already").Because("HOLDS_MAPPED");
+  if (pages_->sealed()) return FailedPrecondition("this hazard page is already mapped").Because("HOLDS_MAPPED");
   return pages_->Export(true);
 }
 

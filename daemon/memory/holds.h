@@ -1,5 +1,6 @@
-// A HoldsPage is what one session says it reads of one namespace: a page that the session writes, and the broker only
-// looks at (proto/boundary/holds_layout.h). Whatever stands there is compared, never used as an index or a length.
+// A HoldsPage is the hazard page of one session and one namespace: the session writes into it which shares it reads,
+// and the broker only reads it (proto/boundary/holds_layout.h). The broker compares its words; it never uses one as an
+// index or a length.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,22 @@ namespace arraybridge {
 
 class HoldsPage {
  public:
-  // RESOURCE_EXHAUSTED: no descriptor, no memory.
+  // RESOURCE_EXHAUSTED: no descriptor or no memory.
   static Result<std::unique_ptr<HoldsPage>> Create();
   ~HoldsPage() = default;
   HoldsPage(const HoldsPage&) = delete;
   HoldsPage& operator=(const HoldsPage&) = delete;
 
-  // A writable description of its own, for its session. FAILED_PRECONDITION once it is sealed.
+  // Opens a new writable description for the session. FAILED_PRECONDITION after Seal.
   Result<UniqueFd> Export() const;
-  // The session has mapped it: nobody can map it writable any more, nor take its memory away. Idempotent.
+  // Called after the session has mapped the page: from now on no process can map it writable or release its memory.
+  // Idempotent.
   Status Seal();
   bool sealed() const { return pages_->sealed(); }
 
   const holds::Page& page() const { return page_; }
   bool Has(uint64_t hold) const { return holds::Has(page_, hold); }
-  // Each hold once for every time that it is there.
+  // Visits each hold as often as it occurs.
   template <class Visit>
   void ForEach(Visit visit) const {
     holds::ForEach(page_, visit);
@@ -40,7 +42,7 @@ class HoldsPage {
   explicit HoldsPage(std::unique_ptr<SharedPages> pages)
       : pages_(std::move(pages)), page_(*static_cast<const holds::Page*>(pages_->base())) {}
 
-  const std::unique_ptr<SharedPages> pages_;  // whose file is closed once it is sealed
+  const std::unique_ptr<SharedPages> pages_;  // Seal closes their file
   const holds::Page& page_;
 };
 

@@ -16,7 +16,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr int kContractSeals = F_SEAL_FUTURE_WRITE;  // beside those against resizing, which a memfd is born with
+constexpr int kContractSeals = F_SEAL_FUTURE_WRITE;  // in addition to the resizing seals that CreateMemfd adds
 constexpr int kFinalSeals = F_SEAL_WRITE | F_SEAL_SEAL;
 
 // Thread-safe: readers are exported while a worker seals.
@@ -34,20 +34,21 @@ class HostBlock final : public MemoryBlock {
   Result<UniqueFd> OpenFor(Access access) const;
   Status OpenSealer() AB_REQUIRES(mutex_);
 
-  const Reservation reservation_;  // first, so that it dies last: capacity is free only when the bytes are
+  const Reservation reservation_;  // first, hence destroyed last: capacity is free only after the bytes are
   const uint64_t size_;
-  const UniqueFd keep_;  // O_RDONLY; answers whether anybody else has the file
+  const UniqueFd keep_;  // O_RDONLY; HeldElsewhere asks the kernel through it
   mutable Mutex mutex_;
-  // O_RDWR. Closed whenever HeldElsewhere asks, because it would count; then keep_ is reopened for the next seal.
+  // O_RDWR. HeldElsewhere closes it, because the kernel would count it; OpenSealer then reopens keep_ for the next
+  // seal.
   mutable UniqueFd sealer_ AB_GUARDED_BY(mutex_);
   std::optional<Immutability> sealed_ AB_GUARDED_BY(mutex_);
 };
 
 Result<UniqueFd> HostBlock::OpenFor(Access access) const {
-  // O_NONBLOCK: a borrower that took a lease on the file must not make the broker wait until the kernel breaks it.
+  // O_NONBLOCK: the broker must not wait when a borrower holds a kernel lease on the file.
   if (access == Access::kRead) return ReopenMemfd(keep_.get(), O_RDONLY | O_NONBLOCK);
   const MutexLock lock(mutex_);
-  if (sealed_.has_value()) return FailedPrecondition("the arena is sealed: nobody may map it writable any more");
+  if (sealed_.has_value()) return FailedPrecondition("the arena is sealed: it can no longer be mapped writable");
   return ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK);
 }
 
@@ -75,23 +76,25 @@ Result<Immutability> HostBlock::Seal() {
   const MutexLock lock(mutex_);
   if (sealed_ == Immutability::kEnforced) return Immutability::kEnforced;
   if (Status opened = OpenSealer(); !opened.ok()) {
-    // Somebody's lease on the file is in the way of a writable open: no step back, only not yet a step further.
+    // Another process's lease on the file prevents a writable open. The state stays as it is; a later call may get
+    // further.
     if (sealed_.has_value()) return *sealed_;
     return opened;
   }
   if (!sealed_.has_value()) {
     const int error = AddMemfdSeals(sealer_.get(), kContractSeals);
     if (error != 0) return FailedPrecondition("the arena cannot be sealed: ", std::strerror(error));
-    if (HasMemfdHoles(sealer_.get(), size_)) {  // asked now: the seal keeps new ones out
-      return FailedPrecondition("the arena has holes: its producer gave populated pages back");
+    if (HasMemfdHoles(sealer_.get(), size_)) {  // checked after the seal, which prevents new holes
+      return FailedPrecondition("the arena has holes: its producer released populated pages");
     }
     sealed_ = Immutability::kByContract;
     return Immutability::kByContract;
   }
-  // EBUSY while any writable map is left, one in a forked child of the producer included. Anything else is for ever.
+  // EBUSY while a writable mapping exists, including one in a forked child of the producer. Any other error is
+  // permanent.
   const int error = AddMemfdSeals(sealer_.get(), kFinalSeals);
   if (error == EBUSY) return Immutability::kByContract;
-  if (error != 0) return FailedPrecondition("the arena cannot be sealed for ever: ", std::strerror(error));
+  if (error != 0) return FailedPrecondition("the arena cannot be sealed permanently: ", std::strerror(error));
   sealed_ = Immutability::kEnforced;
   sealer_.reset();
   return Immutability::kEnforced;
@@ -122,7 +125,7 @@ class HostBackend final : public MemoryBackend {
   uint64_t Trim() override { return 0; }
 
  private:
-  // A small block in a huge page would waste most of it.
+  // A block smaller than a huge page would waste most of it.
   MemfdPages PagesOf(uint64_t size) const { return size >= kHugePageBytes ? huge_pages_ : MemfdPages::kSmall; }
 
   const std::shared_ptr<Capacity> capacity_;
@@ -131,7 +134,7 @@ class HostBackend final : public MemoryBackend {
 };
 
 uint64_t HostBackend::Footprint(const Device&, uint64_t size) const {
-  // The last page of a file is as large as the others where the kernel is advised; collapsing leaves the rest small.
+  // With kAdvised the last page of a file is a huge page too; with kCollapsed it stays small.
   const uint64_t unit = PagesOf(size) == MemfdPages::kAdvised ? kHugePageBytes : page_;
   if (size > UINT64_MAX - (unit - 1)) return 0;
   return (size + unit - 1) / unit * unit;
@@ -140,7 +143,7 @@ uint64_t HostBackend::Footprint(const Device&, uint64_t size) const {
 Result<std::unique_ptr<MemoryBlock>> HostBackend::AllocateWithProgress(const Device& device, uint64_t size,
                                                                        const Progress& progress) {
   const uint64_t footprint = Footprint(device, size);
-  if (footprint == 0) return InvalidArgument("host memory: a block of ", size, " bytes cannot be");
+  if (footprint == 0) return InvalidArgument("host memory: a block of ", size, " bytes is not possible");
   AB_RETURN_IF_ERROR(capacity_->Reserve(footprint));
   Reservation reservation(capacity_, footprint);
 
@@ -151,7 +154,7 @@ Result<std::unique_ptr<MemoryBlock>> HostBackend::AllocateWithProgress(const Dev
   if (!keep.ok()) return keep.status();
   auto sealer = ReopenMemfd(original->get(), O_RDWR);
   if (!sealer.ok()) return sealer.status();
-  // The original description dies here: every one that is left is known by its use.
+  // The original description is closed here, so that every remaining description has a known purpose.
   return std::unique_ptr<MemoryBlock>(
       std::make_unique<HostBlock>(std::move(reservation), footprint, *std::move(keep), *std::move(sealer)));
 }

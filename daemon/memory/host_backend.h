@@ -1,5 +1,5 @@
-// The host backend owns CPU memory: every block is a memfd, populated before it is promised, exported as descriptors
-// and sealed by the kernel.
+// The host backend owns CPU memory. Every block is a memfd that is populated before it is handed out, exported as
+// descriptors, and sealed by the kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace arraybridge {
 
 struct HostBackendOptions {
   uint64_t capacity_bytes = 0;
-  bool huge_pages = true;  // where the kernel allows it, for blocks of at least 2 MiB
+  bool huge_pages = true;  // for blocks of at least 2 MiB, where the kernel allows it
 };
 
 std::unique_ptr<MemoryBackend> MakeHostBackend(const HostBackendOptions& options);

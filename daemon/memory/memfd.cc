@@ -34,17 +34,17 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kPopulateStep = 2ull << 20;  // between two steps the kernel may schedule somebody else
+constexpr uint64_t kPopulateStep = 2ull << 20;  // the kernel may schedule other threads between two steps
 constexpr uint64_t kReserveStep = 64ull << 20;
-constexpr std::chrono::milliseconds kSlowStep{100};  // of the failpoint
-constexpr uint64_t kCollapseStep = 32ull << 20;      // each one makes every processor hand in its lists of pages
+constexpr std::chrono::milliseconds kSlowStep{100};  // of the failpoint populate_slowly
+constexpr uint64_t kCollapseStep = 32ull << 20;      // each collapse drains every processor's page lists
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
   return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
       .Because(error == EFBIG ? "FILE_SIZE_LIMIT" : "SYSTEM_MEMORY");
 }
 
-// A writable map for as long as it takes to populate.
+// A writable mapping that exists only while the file is populated.
 class WritableMap {
  public:
   WritableMap(int fd, uint64_t size) : size_(size), address_(MapFile(size, PROT_READ | PROT_WRITE, MAP_SHARED, fd)) {}
@@ -64,9 +64,9 @@ class WritableMap {
   void* const address_;
 };
 
-// Huge pages where the kernel gives none by itself (shmem_enabled=never), for who asks in so many words: a range that
-// has a page in it already is made a huge page, cleared where it has none. That takes a twelfth of the time of 512
-// small ones. Best effort: what stays a hole is populated like any other.
+// Makes huge pages where the kernel makes none by itself (shmem_enabled=never): MADV_COLLAPSE turns a range that has at
+// least one page into a huge page and clears the missing parts. That takes a twelfth of the time of 512 small pages.
+// Best effort: a range that stays a hole is populated with small pages.
 void Collapse(const WritableMap& map, uint64_t offset, uint64_t size) {
   const uint64_t whole = size / kHugePageBytes * kHugePageBytes;
   for (uint64_t at = 0; at < whole; at += kHugePageBytes) {
@@ -75,7 +75,7 @@ void Collapse(const WritableMap& map, uint64_t offset, uint64_t size) {
   if (whole > 0) std::ignore = map.Advise(offset, whole, MADV_COLLAPSE);
 }
 
-// In steps, each of which takes some tens of milliseconds.
+// Reserves in steps of some tens of milliseconds each.
 Status Reserve(int fd, uint64_t size, const std::function<void()>& progress) {
   for (uint64_t offset = 0; offset < size; offset += kReserveStep) {
     const uint64_t step = std::min(kReserveStep, size - offset);
@@ -97,7 +97,7 @@ Result<UniqueFd> CreateMemfd(uint64_t size, const char* name) {
   if (!fd.valid() && errno == EINVAL) fd.reset(::memfd_create(name, kFlags));
   if (!fd.valid()) return OutOfMemory("a file", size, errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return OutOfMemory("a file", size, errno);
-  // From here on, before anybody else has it: what a borrower adds to the file would be charged to nobody.
+  // Added before any other process has the file: bytes that a borrower appended would be charged to no account.
   const int error = AddMemfdSeals(fd.get(), F_SEAL_GROW | F_SEAL_SHRINK);
   if (error != 0) return Internal("a memfd cannot be sealed: ", std::strerror(error));
   if (::fchmod(fd.get(), 0600) != 0) return Internal("fchmod of a memfd failed: ", std::strerror(errno));
@@ -109,13 +109,13 @@ Result<UniqueFd> ReopenMemfd(int fd, int flags) {
   std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
   UniqueFd opened(Failpoint("memfd_reopen") ? -1 : ::open(path.data(), flags | O_CLOEXEC));
   if (opened.valid()) return opened;
-  // Out of descriptors is the usual reason: the caller may try again when some are free.
+  // The usual reason is a lack of descriptors; the caller may retry when some are free.
   return ResourceExhausted("a descriptor of an arena could not be opened: ", std::strerror(errno))
       .Because("DESCRIPTORS");
 }
 
 bool HasMemfdHoles(int fd, uint64_t size) {
-  constexpr uint64_t kStatBlock = 512;  // of st_blocks, whatever the file system
+  constexpr uint64_t kStatBlock = 512;  // the unit of st_blocks on every file system
   struct stat info {};
   return ::fstat(fd, &info) != 0 || static_cast<uint64_t>(info.st_blocks) * kStatBlock < size;
 }
@@ -123,18 +123,19 @@ bool HasMemfdHoles(int fd, uint64_t size) {
 int AddMemfdSeals(int fd, int seals) { return ::fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno; }
 
 bool HasMemfdAlone(int keep) {
-  // The kernel grants a write lease only to the one description that there is.
+  // The kernel grants a write lease only if there is no other description of the file.
   if (::fcntl(keep, F_SETLEASE, F_WRLCK) != 0) return false;
   ::fcntl(keep, F_SETLEASE, F_UNLCK);
   return true;
 }
 
 Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::function<void()>& progress) {
-  // fallocate makes small pages whatever was advised; populating holes reports a lack of memory just as well.
+  // fallocate ignores the advice and makes small pages, so it is not used for huge pages; populating reports a lack of
+  // memory as well.
   if (pages == MemfdPages::kSmall) AB_RETURN_IF_ERROR(Reserve(fd, size, progress));
   const WritableMap map(fd, size);
   if (!map.ok()) return OutOfMemory("mapping", size, errno);
-  // Whatever does not come as a huge page comes as small ones, and right.
+  // A range that gets no huge page gets small pages.
   if (pages == MemfdPages::kAdvised) std::ignore = map.Advise(0, size, MADV_HUGEPAGE);
   for (uint64_t offset = 0; offset < size; offset += kPopulateStep) {
     if (pages == MemfdPages::kCollapsed && offset % kCollapseStep == 0) {
@@ -142,10 +143,11 @@ Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::functio
     }
     const int error = map.Advise(offset, std::min(kPopulateStep, size - offset), MADV_POPULATE_WRITE);
     if (error == EINTR || error == EAGAIN) {
-      offset -= kPopulateStep;  // wraps back to where the loop adds it again
+      offset -= kPopulateStep;  // the loop adds it again; the wrap at 0 is harmless
       continue;
     }
-    // Before Linux 5.14 there is no such advice: what fallocate reserved is enough, only slower at first touch.
+    // Linux before 5.14 lacks this advice. The memory that fallocate reserved is enough; only the first touch is
+    // slower.
     if (error == EINVAL && pages == MemfdPages::kSmall) return Ok();
     if (error != 0) return OutOfMemory("populating", size, error);
     if (Failpoint("populate_slowly")) std::this_thread::sleep_for(kSlowStep);

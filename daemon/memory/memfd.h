@@ -1,5 +1,6 @@
-// A memfd is an anonymous file in memory. These are the few things the broker asks of the kernel about one; together
-// they make the life of an arena: create, populate, reopen for each reader, seal, and find out that nobody has it.
+// A memfd is an anonymous file in memory. These functions are the system calls that the broker makes on one; together
+// they make the life of an arena: create, populate, reopen for each reader, seal, and detect that no other process has
+// it.
 #pragma once
 
 #include <cstdint>
@@ -10,35 +11,37 @@
 
 namespace arraybridge {
 
-// Close-on-exec, sealable, not executable, `size` bytes long for ever (sealed against resizing), mode 0600 (or any uid
-// could reopen it writable). `name`: what /proc shows, for those who look.
+// Creates a memfd that is close-on-exec, sealable, not executable, sealed against resizing at `size` bytes, and of mode
+// 0600 (otherwise any uid could reopen it writable). `name` is shown in /proc.
 Result<UniqueFd> CreateMemfd(uint64_t size, const char* name = "arraybridge");
 
-// A description of its own, so that the kernel can tell who still has the file. `flags` as for open(2), without CREAT.
+// Opens a new description of the file, so that the kernel can count the users of the file. `flags` as for open(2),
+// without O_CREAT.
 Result<UniqueFd> ReopenMemfd(int fd, int flags);
 
-// Somebody gave pages back that were populated: whoever reads there needs memory that may be missing by then.
+// True if a process released pages that were populated. A read of such a page needs new memory, which may be missing.
 bool HasMemfdHoles(int fd, uint64_t size);
 
-// 0, or the errno: EBUSY says that somebody maps it writable. The caller knows which answers are no failure.
+// Returns 0 or the errno. EBUSY means that a process maps the file writable. The caller decides which errors are
+// failures.
 [[nodiscard]] int AddMemfdSeals(int fd, int seals);
 
-// True when no other description of the file exists and nobody maps it, privately neither.
-// REQUIRES: `keep` was opened O_RDONLY; a duplicate of its description is not seen.
+// True if no other description and no mapping of the file exists, not even a private one. REQUIRES: `keep` was opened
+// O_RDONLY. A duplicate of its description is not detected.
 bool HasMemfdAlone(int keep);
 
-// What pages a file's bytes come in.
+// The kind of pages that back a file.
 enum class MemfdPages {
   kSmall,
-  kAdvised,    // huge ones, which the kernel gives to whoever advises it to
-  kCollapsed,  // huge ones, made of small ones
+  kAdvised,    // huge pages, requested by madvise
+  kCollapsed,  // huge pages, made from small ones
 };
 
-// Reserves and faults in every page, so that no borrower meets SIGBUS and no first write pays for a page fault.
-// REQUIRES: `fd` is writable and not sealed.
+// Reserves and faults in every page, so that no borrower gets SIGBUS and no first write causes a page fault. REQUIRES:
+// `fd` is writable and not sealed.
 Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::function<void()>& progress = {});
 
-// How a memfd gets huge pages from this kernel (transparent_hugepage/shmem_enabled); kSmall: not at all.
+// How a memfd gets huge pages from this kernel (transparent_hugepage/shmem_enabled). kSmall: it gets none.
 MemfdPages MemfdHugePages();
 
 }  // namespace arraybridge

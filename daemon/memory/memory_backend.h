@@ -1,6 +1,6 @@
-// The interfaces behind which memory lives: a MemoryBackend owns one kind of memory and allocates MemoryBlocks of it;
-// a MemoryBlock is physical bytes that can be exported and sealed. A new kind of sharing is a new backend (and a mapper
-// in client/memory), never a branch inside an old one.
+// The interfaces to memory: a MemoryBackend owns one kind of memory and allocates MemoryBlocks of it; a MemoryBlock is
+// physical bytes that can be exported and sealed. A new kind of sharing is a new backend (and a mapper in
+// client/memory), never a branch inside an old one.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,29 @@
 
 namespace arraybridge {
 
-// Destroying it gives up the broker's hold on the bytes; O(bytes), so never under a lock.
+// Its destructor releases the broker's hold on the bytes, in O(bytes), so it must not run under a lock.
 class MemoryBlock {
  public:
   virtual ~MemoryBlock() = default;
 
   virtual uint64_t size() const = 0;
-  // A fresh descriptor each time (kind, descriptor or opaque, arena_size, device; ids are the caller's).
-  // kWrite only before Seal.
+  // Opens a fresh descriptor each time. Fills in kind, descriptor or opaque, arena_size and device; the ids are set by
+  // the caller. kWrite is allowed only before Seal.
   virtual Result<Handle> Export(Access access) const = 0;
-  // As far as the kernel lets now: kByContract while its producer maps it, later kEnforced. Call again to get further.
-  // FAILED_PRECONDITION if it cannot even be sealed against new writers.
+  // Seals as far as the kernel allows now: kByContract while the producer maps the block, later kEnforced. A later call
+  // may get further. FAILED_PRECONDITION: the block cannot even be sealed against new writers.
   virtual Result<Immutability> Seal() = 0;
-  // Open or mapped by somebody else, as far as KnowsHolders. The test before a Charge is returned.
+  // Whether another process has the block open or mapped, as far as KnowsHolders. Checked before a Charge is returned.
   virtual bool HeldElsewhere() const = 0;
-  // False where nobody can be asked: then the Broker goes by what sessions say and by whose processes live.
+  // False if the kernel or driver cannot tell. The Broker then relies on what sessions report and on which processes
+  // live.
   virtual bool KnowsHolders() const { return true; }
-  // Whether Seal can ever get to kEnforced.
+  // Whether Seal can ever reach kEnforced.
   virtual bool MayBeEnforced() const { return true; }
 };
 
-// How work that takes long says that it has got further: called from the thread that does it, after every few
-// megabytes. Empty: nobody asks.
+// A callback with which long work reports progress: called on the thread that does the work, after every few megabytes.
+// Empty: no report is wanted.
 using Progress = std::function<void()>;
 
 // Thread-safe.
@@ -45,11 +46,11 @@ class MemoryBackend {
 
   virtual HandleKind kind() const = 0;
   virtual std::vector<Device> devices() const = 0;
-  // Bytes that a block of `size` really takes; 0 if `size` is 0 or the answer would overflow.
+  // The bytes that a block of `size` really uses; 0 if `size` is 0 or the result would overflow.
   virtual uint64_t Footprint(const Device& device, uint64_t size) const = 0;
-  // Blocks for as long as populating takes: call it on a worker. RESOURCE_EXHAUSTED names capacity and use.
+  // Blocks while the memory is populated: call it on a worker. RESOURCE_EXHAUSTED names capacity and use.
   virtual Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) = 0;
-  // The same, and says how it gets on where populating takes its time.
+  // The same; reports progress if populating takes long.
   virtual Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
                                                                     const Progress& /*progress*/) {
     return Allocate(device, size);
@@ -57,18 +58,18 @@ class MemoryBackend {
 
   struct Usage {
     uint64_t capacity_bytes = 0;
-    uint64_t allocated_bytes = 0;  // footprints of living blocks, cached ones included
-    uint64_t cached_bytes = 0;     // of these: populated ahead of demand
+    uint64_t allocated_bytes = 0;  // footprints of all blocks, including cached ones
+    uint64_t cached_bytes = 0;     // the part of allocated_bytes that was populated ahead of demand
   };
   virtual Usage usage(const Device& device) const = 0;
-  // A device that cannot be shared by this kind, or no more.
+  // A device that this kind of handle cannot share, or can no longer share.
   struct Refusal {
     Device device;
     std::string why;
     RefusalCause cause = RefusalCause::kHardware;
   };
   virtual std::vector<Refusal> refusals() const { return {}; }
-  // Gives up what is cached ahead of demand. Returns the bytes freed.
+  // Frees the blocks that are cached ahead of demand. Returns the number of bytes freed.
   virtual uint64_t Trim() = 0;
 };
 

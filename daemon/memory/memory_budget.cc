@@ -21,7 +21,7 @@ std::optional<uint64_t> ParseNumber(std::string_view text) {
   return number;
 }
 
-// "max", a missing or an unreadable file is no limit.
+// "max" and a missing or unreadable file mean that there is no limit.
 uint64_t LimitIn(const fs::path& file) {
   std::ifstream in(file);
   std::string word;
@@ -29,8 +29,8 @@ uint64_t LimitIn(const fs::path& file) {
   return ParseNumber(word).value_or(kNoLimit);
 }
 
-// The least limit from `mount`/`group` up to the mount itself. In a container without a cgroup namespace the lower
-// directories are not there; the mount's own file then holds the container's limit.
+// The smallest limit from `mount`/`group` up to the mount itself. In a container without a cgroup namespace the lower
+// directories do not exist; the mount's own file then holds the container's limit.
 uint64_t LeastLimit(const fs::path& mount, std::string_view group, const char* name) {
   uint64_t least = LimitIn(mount / name);
   fs::path directory = mount;

@@ -1,5 +1,6 @@
-// The memory budget is how many bytes of host memory the daemon may promise: a share of what its cgroup allows and the
-// machine has to spare. More than that is not an error but a SIGKILL, so it is read and kept to beforehand.
+// The memory budget is the number of bytes of host memory that the daemon may hand out: a percentage of what its cgroup
+// allows and of what is available on the machine. The kernel answers an excess with SIGKILL instead of an error, so the
+// daemon computes the budget when it starts and stays within it.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,11 @@
 
 namespace arraybridge {
 
-// `percent` of min(MemAvailable, every limit of the process's cgroup and its ancestors, v1 and v2), read from the
-// proc and sys directories under `root`. 0 if nothing of that can be read. REQUIRES: percent <= 100.
+// `percent` of the minimum of MemAvailable and all limits of the process's cgroup and its ancestors (v1 and v2), read
+// from the directories proc and sys under `root`. 0 if none of these can be read. REQUIRES: percent <= 100.
 uint64_t MemoryBudget(const std::filesystem::path& root, uint32_t percent);
 
-// Of this process on this machine.
+// The budget of this process on this machine.
 uint64_t MemoryBudget(uint32_t percent = 50);
 
 }  // namespace arraybridge

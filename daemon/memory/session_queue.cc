@@ -15,9 +15,9 @@ using session_queue::Header;
 
 constexpr std::string_view kWhat = "a session queue";
 constexpr auto kPublishVerb = static_cast<uint8_t>(Verb::kPublish);
-// A waited completion leaves this slot to an unwaited request that was taken and fails.
+// A waited completion leaves this slot free for the completion of an unwaited request that was taken and fails.
 constexpr uint64_t kSpareSlots = 1;
-// Field 2 of an Error message, "reason", as protobuf writes it: its tag, and its length in one byte.
+// Field 2 of an Error message, "reason", in protobuf's encoding: the tag, then the length in one byte.
 constexpr char kReasonTag = 0x12;
 constexpr size_t kReasonBytesMax = session_queue::kOneSlotBytes - 2;
 
@@ -40,7 +40,7 @@ Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce) {
   page.preamble = preamble;
   page.progress.asleep = 1;  // the first request wakes the daemon
   std::unique_ptr<SessionQueue> made(new SessionQueue(*std::move(requests), *std::move(completions)));
-  // Only this mapping can ever write it.
+  // After this seal only this mapping can write the completions.
   AB_RETURN_IF_ERROR(made->completions_pages_->Seal());
   return made;
 }
@@ -75,8 +75,8 @@ Status SessionQueue::Seal(std::function<void()> send_doorbell) {
   return Ok();
 }
 
-// The lock is held while a publish is served: a thread that looks for a name that another thread is publishing has to
-// wait until it is there. Nothing of that sleeps: no seal, no backend, no answer.
+// The lock is held while a publish is served, so that a thread that looks for a name waits until another thread has
+// published it. Serving never sleeps: it seals nothing, calls no backend and sends no answer.
 Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, const Publish& publish) {
   uint64_t served = 0;
   session_queue::Entry entry;
@@ -87,7 +87,7 @@ Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, cons
     const Header header = session_queue::HeaderOf(entry);
     const bool is_publish = IsUnwaitedPublish(header);
     if (!is_publish && (others == Others::kStop || deferred_.size() >= Format::kSlots)) break;
-    // Before it is taken: a thread that finds nothing else here waits until it is served.
+    // Stored before the request is taken, so that a thread that finds the queue empty still waits until it is served.
     publishing_.store(is_publish);
     if (!TakeCopied()) break;
     if (!is_publish) {
@@ -141,7 +141,7 @@ void SessionQueue::Finish() {
   Serve();
 }
 
-// What was deferred is not dealt with: then `served` stays before it.
+// `served` does not advance while there are deferred requests, because they have been taken but not served.
 void SessionQueue::Serve() {
   if (deferred_.empty()) reader_.Serve();
   {
@@ -153,7 +153,7 @@ void SessionQueue::Serve() {
 
 Status SessionQueue::Broken() {
   open_.store(false, std::memory_order_release);
-  return InvalidArgument("the session wrote what cannot be into its queue of requests, after slot ", reader_.taken());
+  return InvalidArgument("the session wrote a malformed entry into its submission queue, after slot ", reader_.taken());
 }
 
 SessionQueue::Written SessionQueue::Complete(const Header& header, std::string_view payload) {
@@ -163,7 +163,8 @@ SessionQueue::Written SessionQueue::Complete(const Header& header, std::string_v
   return doorbell_.IsDue() ? Written::kDoorbellIsDue : Written::kYes;
 }
 
-// An Error message with the reason alone: its message is made by the client. Serve, which follows, wakes it.
+// Writes an Error message with only the reason; the client builds the text. The following call of Serve wakes the
+// client.
 void SessionQueue::Fail(uint64_t id, const Status& status) {
   std::string error;
   if (!status.reason().empty()) {

@@ -24,7 +24,7 @@ Result<std::unique_ptr<SharedPages>> SharedPages::Create(uint64_t bytes, int pro
   if (base == MAP_FAILED) {
     return ResourceExhausted("mapping ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
   }
-  std::ignore = ::mlock(base, bytes);  // spares a fault where memory is short
+  std::ignore = ::mlock(base, bytes);  // avoids page faults when memory is short
   return std::unique_ptr<SharedPages>(new SharedPages(*std::move(file), base, bytes, what));
 }
 
@@ -33,11 +33,11 @@ SharedPages::~SharedPages() { ::munmap(base_, bytes_); }
 Status SharedPages::Write(uint64_t offset, const void* bytes, uint64_t count) {
   const auto wanted = static_cast<ssize_t>(count);
   if (::pwrite(file_.get(), bytes, count, static_cast<off_t>(offset)) == wanted) return Ok();
-  return Internal(what_, " cannot be written: ", std::strerror(errno));
+  return Internal(what_, " cannot be initialised: ", std::strerror(errno));
 }
 
 Result<UniqueFd> SharedPages::Export(bool writable) const {
-  if (!file_.valid() || (writable && sealed_)) return FailedPrecondition(what_, " is mapped already");
+  if (!file_.valid() || (writable && sealed_)) return FailedPrecondition(what_, " is already mapped");
   return ReopenMemfd(file_.get(), (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK);
 }
 
@@ -45,7 +45,7 @@ Status SharedPages::Seal() {
   if (sealed_) return Ok();
   const int error = AddMemfdSeals(file_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
   if (error != 0) return Internal(what_, " cannot be sealed: ", std::strerror(error));
-  // What was punched out before the seal must not be missing when it is read: that would be a SIGBUS.
+  // Refills holes that were punched before the seal: reading one could raise SIGBUS.
   if (::fallocate(file_.get(), 0, 0, static_cast<off_t>(bytes_)) != 0) {
     return ResourceExhausted("no memory for ", what_, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
   }

@@ -1,5 +1,5 @@
-// SharedPages are a few pages that the daemon shares with a client: a memfd of fixed size, mapped here, and handed out
-// as descriptions of their own.
+// SharedPages are a few pages that the daemon shares with a client: a memfd of fixed size that the daemon maps and
+// exports as new descriptions.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace arraybridge {
 
-// Not thread-safe, but for what is const.
+// Not thread-safe, except for const methods.
 class SharedPages {
  public:
-  // Memory for all of it is there, or it is refused: a first touch without would be a SIGBUS. `protection`: as of mmap;
-  // `name`: what /proc shows; `what`: for messages. RESOURCE_EXHAUSTED: no descriptor, no memory.
+  // Reserves memory for all pages, because a first touch without memory would raise SIGBUS. `protection`: as for mmap;
+  // `name`: shown in /proc; `what`: the noun in messages. RESOURCE_EXHAUSTED: no descriptor or no memory.
   static Result<std::unique_ptr<SharedPages>> Create(uint64_t bytes, int protection, const char* name,
                                                      std::string_view what);
   ~SharedPages();
@@ -23,14 +23,14 @@ class SharedPages {
   SharedPages& operator=(const SharedPages&) = delete;
 
   void* base() const { return base_; }
-  // Before anybody else has it; whatever the protection. INTERNAL.
+  // Writes bytes, regardless of `protection`. REQUIRES: no other process has the file. INTERNAL: the write failed.
   Status Write(uint64_t offset, const void* bytes, uint64_t count);
-  // A description for somebody else. FAILED_PRECONDITION: writable, after Seal; any, after CloseFile.
+  // Opens a new description for another process. FAILED_PRECONDITION: `writable` after Seal; any after CloseFile.
   Result<UniqueFd> Export(bool writable) const;
-  // Nobody can map it writable from now on, nor take its memory away; who has done so keeps his mapping. Idempotent.
+  // From now on no process can map the pages writable or release their memory; existing mappings remain. Idempotent.
   Status Seal();
   bool sealed() const { return sealed_; }
-  // Everybody has mapped it who ever will: it costs no descriptor any more.
+  // Closes the descriptor. Called when every process that needs the pages has mapped them.
   void CloseFile() { file_.reset(); }
 
  private:

@@ -6,7 +6,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kSmallAtStart = 2ull << 20;  // a session's first arena
+constexpr uint64_t kSmallAtStart = 2ull << 20;  // the size of a session's first arena
 constexpr uint64_t kLargeAtStart = 64ull << 20;
 constexpr size_t kWishesMax = 8;
 
@@ -77,7 +77,7 @@ MemoryBackend::Usage WarmBackend::usage(const Device& device) const {
 }
 
 uint64_t WarmBackend::Trim() {
-  std::vector<Cached> dead;  // dies after the lock: closing is O(bytes)
+  std::vector<Cached> dead;  // destroyed after the lock is released: closing is O(bytes)
   const MutexLock lock(mutex_);
   const uint64_t bytes = CachedBytes();
   dead.swap(cache_);
@@ -104,7 +104,7 @@ uint64_t WarmBackend::Refill() {
   uint64_t populated = 0;
   for (const Wish& wish : missing) {
     auto block = inner_.Allocate(wish.device, wish.footprint);
-    if (!block.ok()) break;  // full: memory that somebody asks for now comes first
+    if (!block.ok()) break;  // full: current requests have priority over the cache
     const MutexLock lock(mutex_);
     cache_.push_back({wish, *std::move(block)});
     populated += wish.footprint;

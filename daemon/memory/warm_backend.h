@@ -1,5 +1,6 @@
-// A WarmBackend is a MemoryBackend over another that keeps fresh blocks populated ahead of demand, of the sizes asked
-// for lately: page faults, not bytes, are the cost of memory. It has no thread: a worker calls Refill.
+// A WarmBackend is a MemoryBackend on top of another one. It keeps fresh blocks populated ahead of demand, in the sizes
+// that were requested lately, because page faults, not bytes, are the cost of new memory. It has no thread: a worker
+// calls Refill.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +15,20 @@
 namespace arraybridge {
 
 struct WarmBackendOptions {
-  uint64_t cache_bytes = 0;     // 0: nothing is kept
-  bool large_at_start = false;  // one block of 64 MiB beside the one of 2 MiB before anybody has asked
+  uint64_t cache_bytes = 0;     // 0: no block is kept
+  bool large_at_start = false;  // a block of 64 MiB in addition to 2 MiB before the first request
 };
 
 class WarmBackend final : public MemoryBackend {
  public:
-  // `inner` outlives it.
+  // `inner` must outlive this object.
   WarmBackend(MemoryBackend& inner, const WarmBackendOptions& options);
 
   HandleKind kind() const override { return inner_.kind(); }
   std::vector<Device> devices() const override { return inner_.devices(); }
   uint64_t Footprint(const Device& device, uint64_t size) const override { return inner_.Footprint(device, size); }
-  // A cached block of exactly that footprint, or a new one. When the inner backend is full the cache goes first.
+  // Returns a cached block of exactly this footprint, or a new one. If the inner backend is full, the cache is freed
+  // first.
   Result<std::unique_ptr<MemoryBlock>> Allocate(const Device& device, uint64_t size) override {
     return AllocateWithProgress(device, size, {});
   }
@@ -35,8 +37,9 @@ class WarmBackend final : public MemoryBackend {
   Usage usage(const Device& device) const override;
   uint64_t Trim() override;
 
-  // Populates one block for every size asked for lately that has none, as far as cache_bytes go; gives up blocks of
-  // sizes that nobody asks for any more. Slow: on a worker, at start and after each Allocate. Returns bytes populated.
+  // Populates one block for each recently requested size that has none, within cache_bytes; frees blocks of sizes that
+  // are no longer requested. Slow: call it on a worker, at the start and after each Allocate. Returns the bytes
+  // populated.
   uint64_t Refill();
 
  private:
@@ -53,13 +56,13 @@ class WarmBackend final : public MemoryBackend {
   void Remember(const Wish& wish) AB_REQUIRES(mutex_);
   std::unique_ptr<MemoryBlock> TakeCached(const Wish& wish) AB_REQUIRES(mutex_);
   uint64_t CachedBytes() const AB_REQUIRES(mutex_);
-  // What fits into cache_bytes when the latest wishes are served first.
+  // The wishes that fit into cache_bytes, the latest first.
   std::vector<Wish> Wanted() const AB_REQUIRES(mutex_);
 
   MemoryBackend& inner_;
   const uint64_t cache_bytes_;
-  // Held while Refill populates: a block that is neither free nor in the cache yet must not make an Allocate fail.
-  // Taken before mutex_.
+  // Held while Refill populates, so that Allocate does not fail because of a block that is neither free nor cached yet.
+  // Acquired before mutex_.
   Mutex refilling_;
   mutable Mutex mutex_;
   std::list<Wish> wishes_ AB_GUARDED_BY(mutex_);  // the latest first

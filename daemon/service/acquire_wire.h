@@ -1,4 +1,4 @@
-// What an Acquire asks for, as views into its bytes: libprotobuf would copy every name.
+// Reads an Acquire request as views into its bytes, because libprotobuf would copy every name.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace arraybridge {
 
-// Views into the bytes that were read.
+// The fields are views into the bytes of the request.
 struct AcquireAsked {
-  std::string_view bytes;  // all of them
+  std::string_view bytes;  // the whole request
   std::string_view ns;
   std::vector<ShareKey> shares;
   uint64_t timeout_ms = 0;
@@ -21,7 +21,7 @@ struct AcquireAsked {
   std::string_view note;
 };
 
-// INVALID_ARGUMENT: the bytes are no v1.AcquireRequest. The names are checked by CheckShares.
+// INVALID_ARGUMENT: the bytes are not a v1.AcquireRequest. CheckShares checks the names.
 Result<AcquireAsked> ReadAcquire(std::string_view bytes);
 
 }  // namespace arraybridge

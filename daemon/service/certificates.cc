@@ -1,5 +1,5 @@
-// A certificate and its key are two files, and nobody can replace both at once: who reads between the two finds a key
-// that does not fit. That is only another pair of files that are no good, and their next change is seen like any other.
+// A certificate and its key are two files that cannot be replaced atomically, so a reader may find a key that does not
+// match. The daemon treats that like any other invalid pair of files: the next change of a file triggers another read.
 #include "daemon/service/certificates.h"
 
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ Certificates::Certificates(TlsFiles files, const Stamps& stamps, TlsMaterial mat
       material_(std::make_shared<const TlsMaterial>(std::move(material))) {}
 
 Result<std::unique_ptr<Certificates>> Certificates::Load(const TlsFiles& files) {
-  const Stamps stamps = StampsOf(files);  // before: what changes while it is read is read again
+  const Stamps stamps = StampsOf(files);  // taken before reading, so that a change during the read is noticed
   auto material = ReadTls(files);
   if (!material.ok()) return material.status();
   TellOutOfDate(*material);
@@ -66,7 +66,7 @@ void Certificates::Read(const Stamps& stamps) {
   stamps_ = stamps;
   auto read = ReadTls(files_);
   if (!read.ok()) {
-    stamps_ = {};  // it may be no fault of the files: looked at again
+    stamps_ = {};  // the error may be temporary, so the files are checked again
     if (refused_ == read.status().message()) return;
     refused_ = read.status().message();
     return log::Error("tcp: new certificates refused, the old ones stay in use: {}", read.status().message());

@@ -1,6 +1,6 @@
-// The Certificates are what the TCP door shows, and whose clients it believes, right now. They follow their files: what
-// is good in new ones holds from the next handshake on, what is wrong leaves the old ones in use and is told to the
-// log.
+// The Certificates are the TCP door's current certificate, its key, and the authorities of client certificates. They
+// follow their files: valid new files are used from the next handshake on; invalid ones are logged, and the old
+// certificates stay in use.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ class Certificates {
   // INVALID_ARGUMENT: as ReadTls.
   static Result<std::unique_ptr<Certificates>> Load(const TlsFiles& files);
 
-  // These files from now on, whatever was seen in them before.
+  // Uses these files from now on, even if they were refused before.
   void Reload(const TlsFiles& files) AB_EXCLUDES(mutex_);
-  // Those in use, for one handshake. At most once a second it looks whether the files are others than those it read
-  // last.
+  // The certificates for one handshake. Checks at most once a second whether the files have changed since they were
+  // read.
   std::shared_ptr<const TlsMaterial> Current() AB_EXCLUDES(mutex_);
 
  private:
-  // What changes with a file, whether it is written anew or replaced.
+  // The properties of a file that change when it is rewritten or replaced.
   struct Stamp {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -46,8 +46,8 @@ class Certificates {
 
   Mutex mutex_;
   TlsFiles files_ AB_GUARDED_BY(mutex_);
-  Stamps stamps_ AB_GUARDED_BY(mutex_);        // of the files when they were read last; none: they were no good
-  std::string refused_ AB_GUARDED_BY(mutex_);  // what was said of the latest that could not be used
+  Stamps stamps_ AB_GUARDED_BY(mutex_);        // of the files when they were last read; none: they were invalid
+  std::string refused_ AB_GUARDED_BY(mutex_);  // the error of the last invalid files
   std::chrono::steady_clock::time_point looked_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<const TlsMaterial> material_ AB_GUARDED_BY(mutex_);
 };

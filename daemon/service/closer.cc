@@ -29,7 +29,7 @@ class Closer {
       std::thread([this] { Run(); }).detach();
       ++threads_;
       ++idle_;
-    } catch (const std::system_error&) {  // no thread to be had: those that there are do it, or the next that starts
+    } catch (const std::system_error&) {  // no new thread: a running thread closes it, or the next that starts
     }
   }
 
@@ -38,6 +38,10 @@ class Closer {
     while (true) {
       Next().reset();
       const MutexLock lock(mutex_);
+      if (idle_ > waiting_.size()) {  // a thread that sleeps is left for the next descriptor: one is enough
+        --threads_;
+        return;
+      }
       ++idle_;
     }
   }
@@ -55,14 +59,14 @@ class Closer {
   ConditionVariable changed_;
   std::deque<UniqueFd> waiting_ AB_GUARDED_BY(mutex_);
   size_t threads_ AB_GUARDED_BY(mutex_) = 0;
-  size_t idle_ AB_GUARDED_BY(mutex_) = 0;  // those that start included
+  size_t idle_ AB_GUARDED_BY(mutex_) = 0;  // includes threads that are starting
 };
 
 }  // namespace
 
 void CloseAside(UniqueFd descriptor) {
   if (!descriptor.valid()) return;
-  static Closer& closer = *new Closer;  // for ever: its threads may sleep when the process ends
+  static Closer& closer = *new Closer;  // never destroyed: its threads may be blocked when the process exits
   closer.Take(std::move(descriptor));
 }
 

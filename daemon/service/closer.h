@@ -1,14 +1,15 @@
-// The closer closes what a stranger chose: a descriptor that a client sent, or a socket that may hold one unread. The
-// last reference to such a file can put the closing thread to sleep for as long as its maker likes, so it is a thread
-// that nobody waits for. Only kernels before Linux 6.16 let a client get that far (Connection::takes_no_descriptors).
+// The closer closes descriptors that an untrusted client controls: a descriptor that it sent, or a socket that may hold
+// an unread one. Closing the last reference to such a file can block the closing thread for as long as the client
+// likes, so separate threads do it, and no other thread waits for them. Only kernels before Linux 6.16 allow such
+// clients (Connection::takes_no_descriptors).
 #pragma once
 
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
 
-// Thread-safe; returns at once. Threads are started when all others sleep, up to a limit; beyond that the descriptor
-// stays open until one of them wakes up.
+// Thread-safe; returns at once. If all threads of the closer are blocked, a new one starts, up to a limit; beyond it the
+// descriptor stays open until a thread is free. Threads end when they have closed theirs; one waits for the next.
 void CloseAside(UniqueFd descriptor);
 
 }  // namespace arraybridge

@@ -12,7 +12,7 @@
 namespace arraybridge {
 namespace {
 
-// A frame costs its sender's socket at least this much until it is read.
+// The minimum number of bytes that an unread frame occupies in its sender's socket.
 constexpr uint64_t kFrameAccountedBytesMin = 512;
 
 }  // namespace
@@ -22,7 +22,8 @@ DescriptorsInFlight::DescriptorsInFlight(const Limits& limits, int epoll)
       most_of_user_(limits.descriptors_in_flight_per_uid),
       epoll_(epoll) {}
 
-// The kernel says how many bytes are unread, which bounds the frames, which bound the descriptors.
+// The kernel reports the number of unread bytes, which bounds the number of unread frames and hence of unread
+// descriptors.
 void DescriptorsInFlight::Recount(int socket, Count* count) {
   int bytes = 0;
   if (count->unread == 0 || ::ioctl(socket, SIOCOUTQ, &bytes) != 0) return;
@@ -39,7 +40,7 @@ uint64_t DescriptorsInFlight::Total() const {
   return total;
 }
 
-// The kernel is asked only when a limit seems to be reached: of one that reads, by one call.
+// Asks the kernel only when a limit seems to be reached, which costs one call for a client that reads.
 DescriptorsInFlight::Room DescriptorsInFlight::Reserve(int socket) {
   const MutexLock lock(mutex_);
   Count& count = counts_[socket];
@@ -71,7 +72,7 @@ UniqueFd DescriptorsInFlight::Bury(UniqueFd socket) {
   Recount(socket.get(), &found->second);
   if (found->second.unread > 0) {
     epoll_event event{};
-    event.events = EPOLLOUT | EPOLLET;  // it has hung up already, and would say so without end
+    event.events = EPOLLOUT | EPOLLET;  // edge-triggered, because the hang-up would be reported endlessly
     event.data.u64 = kGraveTag;
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, socket.get(), &event);
     buried_.emplace(found->first, std::move(socket));

@@ -1,5 +1,6 @@
-// DescriptorsInFlight are those that one user's clients were sent and have not read. The kernel counts them, whoever
-// hoards them, against the daemon, and beyond its limit lets it send none to anybody: so every user has a limit.
+// DescriptorsInFlight counts the descriptors that were sent to one user's clients and not read yet. The kernel counts
+// unread descriptors against the daemon, and above its limit lets the daemon send none to any client, so each user has
+// a limit.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +13,35 @@
 
 namespace arraybridge {
 
-// Thread-safe. Sockets are known by their numbers from the first Reserve until Bury.
+// Thread-safe. A socket is identified by its number, from the first Reserve until Bury.
 class DescriptorsInFlight {
  public:
-  // `epoll` outlives it and says kGraveTag when Empty is to be asked: a peer has read, or gone.
+  // `epoll` must outlive this object. It reports kGraveTag when a peer has read or disconnected; then call Empty.
   DescriptorsInFlight(const Limits& limits, int epoll);
   DescriptorsInFlight(const DescriptorsInFlight&) = delete;
   DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
 
   enum class Room : uint8_t { kOne, kNoneInSession, kNoneForUser };
-  // Counts one more that is owed to this socket's peer, if descriptors_in_flight_max and _per_uid allow.
+  // Counts one more descriptor that is to be sent to this socket's peer, if descriptors_in_flight_max and _per_uid
+  // allow it.
   Room Reserve(int socket) AB_EXCLUDES(mutex_);
-  // One that was owed has been sent, or never will be.
+  // A reserved descriptor has been sent, or will not be sent.
   void NoteSent(int socket) AB_EXCLUDES(mutex_);
   void NoteDropped(int socket) AB_EXCLUDES(mutex_);
-  // Before it is closed, and when epoll has forgotten it: what the peer has not read stays in flight, and counted, for
-  // as long as the peer has its end. Gives the socket back if that is nothing.
+  // Call it before the socket is closed, after its removal from epoll. Descriptors that the peer has not read stay in
+  // flight, and counted, while the peer keeps its end open; then the object keeps the socket. Otherwise it returns the
+  // socket.
   UniqueFd Bury(UniqueFd socket) AB_EXCLUDES(mutex_);
-  // Neither owed nor unread by anybody, as far as the kernel knows now. Closes what was buried. For epoll's thread.
+  // True if no descriptor is reserved or unread, according to the kernel. Closes kept sockets whose descriptors have
+  // been read. Called by epoll's thread.
   bool Empty() AB_EXCLUDES(mutex_);
 
-  static constexpr uint64_t kGraveTag = 1;  // of no lifeline: their keys start at 1, their tags at 2
+  static constexpr uint64_t kGraveTag = 1;  // not the tag of a lifeline: their tags start at 2
 
  private:
   struct Count {
     uint64_t owed = 0;
-    uint64_t unread = 0;  // at most so many
+    uint64_t unread = 0;  // an upper bound
   };
   static void Recount(int socket, Count* count);
   void RecountAll() AB_REQUIRES(mutex_);
@@ -48,7 +52,7 @@ class DescriptorsInFlight {
   const int epoll_;
   Mutex mutex_;
   std::unordered_map<int, Count> counts_ AB_GUARDED_BY(mutex_);
-  std::unordered_map<int, UniqueFd> buried_ AB_GUARDED_BY(mutex_);  // their counts are not 0
+  std::unordered_map<int, UniqueFd> buried_ AB_GUARDED_BY(mutex_);  // kept sockets, whose counts are not 0
 };
 
 }  // namespace arraybridge

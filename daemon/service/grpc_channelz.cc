@@ -20,7 +20,7 @@ class Guard final : public experimental::Interceptor {
 
   void Intercept(experimental::InterceptorBatchMethods* methods) override {
     using Hook = experimental::InterceptionHookPoints;
-    // What the service answers to a call that was cancelled goes nowhere.
+    // A cancelled call does not return the service's answer to the caller.
     if (methods->QueryInterceptionHookPoint(Hook::POST_RECV_INITIAL_METADATA) && !may_look_(context_)) {
       context_.TryCancel();
     }
@@ -38,7 +38,7 @@ class Guards final : public experimental::ServerInterceptorFactoryInterface {
 
   experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* call) override {
     const bool is_channelz = std::string_view(call->method()).starts_with("/grpc.channelz.");
-    return is_channelz ? new Guard(*call->server_context(), may_look_) : nullptr;  // gRPC's
+    return is_channelz ? new Guard(*call->server_context(), may_look_) : nullptr;  // owned by gRPC
   }
 
  private:

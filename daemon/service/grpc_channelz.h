@@ -1,5 +1,5 @@
-// Channelz tells of every connection that gRPC has, of whichever server: a service for administrators, which no public
-// door has.
+// Channelz lists every gRPC connection of the process, whichever server has it. It is a service for administrators; no
+// public door offers it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -8,14 +8,14 @@
 
 namespace arraybridge {
 
-// Thread-safe: whether who makes this call may look.
+// Whether the caller of this call may use channelz. Must be thread-safe.
 using MayLook = std::function<bool(const grpc::ServerContextBase& context)>;
 
-// Every server that is built from here on has the service: gRPC keeps such a wish for the process. REQUIRES: the public
-// doors are built.
+// Enables channelz for every server that is built from now on: gRPC stores this setting per process. REQUIRES: the
+// public doors have been built.
 void WishForChannelz();
 
-// Calls of the service by others are cancelled. REQUIRES: `may_look` holds as long as the server that is built.
+// Cancels calls of channelz by callers that `may_look` refuses. REQUIRES: `may_look` outlives the server that is built.
 void GuardChannelz(grpc::ServerBuilder& builder, MayLook may_look);
 
 }  // namespace arraybridge

@@ -1,10 +1,10 @@
-// Four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a stream
-// whose end is the session's end (SessionStream); Watch is one that brings events (WatchStream).
+// There are four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a
+// stream whose end ends the session (SessionStream); Watch is a stream of events (WatchStream).
 //
-// Rights are bound to the session's token. A connection's credential matters once, in OpenSession, where it is found by
-// peer() = "fd:N". gRPC closes N by itself and the kernel gives N to the next connection, so a call that starts after
-// its own connection died may find its successor's credential: it opens a session whose token goes to a dead stream,
-// and which that stream's end ends. Nobody learns the token, nobody gains a right.
+// Rights are bound to the session's token. A connection's credentials matter only in OpenSession, which finds them by
+// peer() = "fd:N". gRPC closes N by itself, and the kernel reuses N for the next connection. A call that starts after
+// its connection has ended may therefore find the credentials of the next one. It then opens a session whose token goes
+// to a dead stream, and the end of that stream ends the session. No client learns the token, and none gains a right.
 #include "daemon/service/grpc_door.h"
 
 #include <grpcpp/grpcpp.h>
@@ -55,8 +55,8 @@ std::optional<Token> TokenOfHex(std::string_view hex) {
   return token;
 }
 
-// The caller may wait as long as it asked for, and less than its own gRPC deadline: an eighth of what is left is for
-// the answer's way back, so that it hears why it waited in vain and not just that it did.
+// Limits the timeout to less than the call's gRPC deadline: an eighth of the remaining time is left for the answer, so
+// that the client receives the broker's error and not only DEADLINE_EXCEEDED.
 uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_point deadline) {
   if (deadline == std::chrono::system_clock::time_point::max()) return timeout_ms;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
@@ -73,17 +73,17 @@ class Service final : public v1::Broker::CallbackService {
   using Context = grpc::CallbackServerContext;
   using Unary = grpc::ServerUnaryReactor;
 
-  // In flight for as long as it takes.
+  // Counts the call as in flight while `serve` runs.
   template <class Serve>
   auto Serving(const Asked& asked, Serve serve) {
-    const auto flight = verbs_.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
+    const auto flight = verbs_.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
     return serve();
   }
 
   Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
     const Asked asked{Verb::kGetServerInfo};
     if (const Status may = callers_.CheckMayAsk(*context); !may.ok()) return Finished(context, asked, may);
-    *answer = Serving(asked, [&] { return verbs_.GetServerInfo(); });
+    *answer = Serving(asked, [&] { return verbs_.lists.GetServerInfo(); });
     return Finished(context, asked, Ok());
   }
   grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(Context* context,
@@ -97,32 +97,32 @@ class Service final : public v1::Broker::CallbackService {
     }
     const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened));
     stream->SayOpened();
-    streams_.Add(stream);  // keeps it until gRPC is done with it
+    streams_.Add(stream);  // owns the stream until gRPC is done with it
     return stream.get();
   }
   Unary* Allocate(Context* context, const v1::AllocateRequest* request, v1::AllocateResponse* answer) override {
-    return Late(context, {Verb::kAllocate}, *request, answer, &Verbs::Allocate);
+    return Late(context, {Verb::kAllocate}, *request, answer, verbs_.arenas, &ArenaVerbs::Allocate);
   }
   Unary* Acquire(Context* context, const v1::AcquireRequest* request, v1::AcquireResponse* answer) override {
     const std::string bytes = request->SerializeAsString();
     auto asked = ReadAcquire(bytes);
     if (!asked.ok()) return Finished(context, {Verb::kAcquire}, asked.status());
     asked->timeout_ms = CappedTimeout(asked->timeout_ms, context->deadline());
-    return Started(context, {Verb::kAcquire}, std::as_const(*asked), answer, &Verbs::Acquire);
+    return Started(context, {Verb::kAcquire}, std::as_const(*asked), answer, verbs_.shares, &ShareVerbs::Acquire);
   }
   Unary* OpenChannel(Context* context, const v1::OpenChannelRequest* request,
                      v1::OpenChannelResponse* answer) override {
-    return AtOnce(context, {Verb::kOpenChannel}, *request, answer, &Verbs::OpenChannel);
+    return AtOnce(context, {Verb::kOpenChannel}, *request, answer, verbs_.channels, &ChannelVerbs::OpenChannel);
   }
   Unary* CloseChannel(Context* context, const v1::CloseChannelRequest* request,
                       v1::CloseChannelResponse* answer) override {
-    return AtOnce(context, {Verb::kCloseChannel}, *request, answer, &Verbs::CloseChannel);
+    return AtOnce(context, {Verb::kCloseChannel}, *request, answer, verbs_.channels, &ChannelVerbs::CloseChannel);
   }
   Unary* Receive(Context* context, const v1::ReceiveRequest* request, v1::AcquireResponse* answer) override {
-    return Late(context, {Verb::kReceive}, *request, answer, &Verbs::Receive);
+    return Late(context, {Verb::kReceive}, *request, answer, verbs_.channels, &ChannelVerbs::Receive);
   }
   Unary* Mapped(Context* context, const v1::MappedRequest* request, v1::MappedResponse* answer) override {
-    return AtOnce(context, {Verb::kMapped}, *request, answer, &Verbs::Mapped);
+    return AtOnce(context, {Verb::kMapped}, *request, answer, verbs_.arenas, &ArenaVerbs::Mapped);
   }
   Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
     const std::string bytes = request->SerializeAsString();
@@ -130,24 +130,26 @@ class Service final : public v1::Broker::CallbackService {
     if (!read.ok()) return Finished(context, {Verb::kPublish}, read.status());
     read->timeout_ms = CappedTimeout(read->timeout_ms, context->deadline());
     const PublishAsked& asked = *read;
-    if (asked.channel != 0) return Started(context, {Verb::kPublish}, asked, answer, &Verbs::Send);
-    if (asked.sealed) return Started(context, {Verb::kPublish}, asked, answer, &Verbs::PublishSealed);
-    return AtOnce(context, {Verb::kPublish}, asked, answer, &Verbs::Publish);
+    if (asked.channel != 0)
+      return Started(context, {Verb::kPublish}, asked, answer, verbs_.channels, &ChannelVerbs::Send);
+    if (asked.sealed)
+      return Started(context, {Verb::kPublish}, asked, answer, verbs_.publishes, &PublishVerbs::PublishSealed);
+    return AtOnce(context, {Verb::kPublish}, asked, answer, verbs_.publishes, &PublishVerbs::Publish);
   }
   Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
-    return AtOnce(context, {Verb::kExport}, *request, answer, &Verbs::Export);
+    return AtOnce(context, {Verb::kExport}, *request, answer, verbs_.arenas, &ArenaVerbs::Export);
   }
   Unary* Release(Context* context, const v1::ReleaseRequest* request, v1::ReleaseResponse* answer) override {
-    return AtOnce(context, {Verb::kRelease}, *request, answer, &Verbs::Release);
+    return AtOnce(context, {Verb::kRelease}, *request, answer, verbs_.shares, &ShareVerbs::Release);
   }
   Unary* Withdraw(Context* context, const v1::WithdrawRequest* request, v1::WithdrawResponse* answer) override {
-    return AtOnce(context, {Verb::kWithdraw}, *request, answer, &Verbs::Withdraw);
+    return AtOnce(context, {Verb::kWithdraw}, *request, answer, verbs_.shares, &ShareVerbs::Withdraw);
   }
   Unary* List(Context* context, const v1::ListRequest* request, v1::ListResponse* answer) override {
-    return AtOnce(context, {Verb::kList}, *request, answer, &Verbs::List);
+    return AtOnce(context, {Verb::kList}, *request, answer, verbs_.lists, &ListVerbs::List);
   }
   Unary* GetStats(Context* context, const v1::GetStatsRequest* request, v1::GetStatsResponse* answer) override {
-    return AtOnce(context, {Verb::kGetStats}, *request, answer, &Verbs::GetStats);
+    return AtOnce(context, {Verb::kGetStats}, *request, answer, verbs_.lists, &ListVerbs::GetStats);
   }
 
   grpc::ServerWriteReactor<v1::WatchResponse>* Watch(Context* context, const v1::WatchRequest* request) override {
@@ -159,34 +161,34 @@ class Service final : public v1::Broker::CallbackService {
     return new RefusedStream<v1::WatchResponse>(ToGrpc(caller.status()));
   }
   Unary* Inspect(Context* context, const v1::InspectRequest* request, v1::InspectResponse* answer) override {
-    return AtOnce(context, {Verb::kInspect}, *request, answer, &Verbs::Inspect);
+    return AtOnce(context, {Verb::kInspect}, *request, answer, verbs_.lists, &ListVerbs::Inspect);
   }
 
-  template <class Request, class Message>
-  Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer,
-                Result<Answer<Message>> (Verbs::*verb)(const Caller&, Request&)) {
+  template <class Request, class Message, class Noun>
+  Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer, Noun& noun,
+                Result<Answer<Message>> (Noun::*verb)(const Caller&, Request&)) {
     const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto result = Serving(asked, [&] { return (verbs_.*verb)(*caller, request); });
+    auto result = Serving(asked, [&] { return (noun.*verb)(*caller, request); });
     if (!result.ok()) return Finished(context, asked, result.status(), caller->session);
     *answer = std::move(result->message);
     return Finished(context, asked, Ok());
   }
 
-  template <class Request, class Message>
-  Unary* Late(Context* context, Asked asked, Request request, Message* answer,
-              WaiterId (Verbs::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
+  template <class Request, class Message, class Noun>
+  Unary* Late(Context* context, Asked asked, Request request, Message* answer, Noun& noun,
+              WaiterId (Noun::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
     request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
-    return Started(context, asked, std::as_const(request), answer, verb);
+    return Started(context, asked, std::as_const(request), answer, noun, verb);
   }
 
-  template <class Request, class Message>
-  Unary* Started(Context* context, Asked asked, Request& request, Message* answer,
-                 WaiterId (Verbs::*verb)(const Caller&, Request&, const Reply<Message>&)) {
+  template <class Request, class Message, class Noun>
+  Unary* Started(Context* context, Asked asked, Request& request, Message* answer, Noun& noun,
+                 WaiterId (Noun::*verb)(const Caller&, Request&, const Reply<Message>&)) {
     const auto caller = CallerWhoWaits(*context, asked);
     if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC's from here on; OnDone deletes it
-    call->WaitsAs((verbs_.*verb)(*caller, request, call->MakeReply(*caller)));
+    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC owns it; OnDone deletes it
+    call->WaitsAs((noun.*verb)(*caller, request, call->MakeReply(*caller)));
     return call;
   }
 
@@ -198,16 +200,16 @@ class Service final : public v1::Broker::CallbackService {
     return reactor;
   }
 
-  // Who names no session is known by its connection, if that lives.
+  // A caller without a session is identified by its connection, if that is still open.
   void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
-    if (session != SessionId{}) return verbs_.CountRefusal(session, asked.verb, status);
+    if (session != SessionId{}) return verbs_.counts().CountRefusal(session, asked.verb, status);
     const auto peer = callers_.PeerOf(context);
-    if (peer.ok()) return verbs_.CountRefusal(*peer, asked.verb, status);
-    verbs_.CountRefusal();
+    if (peer.ok()) return verbs_.counts().CountRefusal(*peer, asked.verb, status);
+    verbs_.counts().CountRefusal();
   }
 
   void Count(const Asked& asked, Code code) {
-    verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
+    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
   }
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
@@ -215,15 +217,15 @@ class Service final : public v1::Broker::CallbackService {
     AB_RETURN_IF_ERROR(callers_.CheckMayAsk(context));
     auto peer = callers_.PeerOf(context);
     if (!peer.ok()) return peer.status();
-    return verbs_.OpenSession(request, *std::move(peer));
+    return verbs_.sessions.OpenSession(request, *std::move(peer));
   }
 
-  // A caller that has given up must not find its request done later. Its own deadline does not tell, since gRPC counts
-  // that anew from the arrival of the call here; its cancellation comes behind the call.
+  // A request must not be executed after its caller has given up. gRPC restarts the caller's deadline when the call
+  // arrives here, so the deadline does not show that; the cancellation, which follows the call, does.
   Result<Caller> CallerWhoWaits(const Context& context, const Asked& asked) {
     if (IsServedLate(asked.verb) || !context.IsCancelled()) return CallerOf(context);
     return Status(Code::kCancelled,
-                  Concat("the call had ended when the broker came to this ", NameOf(asked.verb), ": nothing was done"),
+                  Concat("the call ended before the broker executed this ", NameOf(asked.verb), ": nothing was done"),
                   "NOT_SERVED");
   }
 
@@ -232,13 +234,13 @@ class Service final : public v1::Broker::CallbackService {
     const auto found = metadata.find(kSessionKey);
     if (found == metadata.end()) {
       return Status{Code::kUnauthenticated,
-                    "the call names no session: metadata 'arraybridge-session' must be the hex of OpenSession's token",
+                    "the call names no session: set metadata 'arraybridge-session' to OpenSession's token in hex",
                     "NO_SESSION"};
     }
     const auto token = TokenOfHex({found->second.data(), found->second.size()});
     const auto session = token ? broker_.SessionOf(*token) : NotFound("not a token");
     if (!session.ok()) return UnknownSession();
-    // A token that another user got hold of is no token.
+    // Another user's token is refused as an unknown token.
     const auto uid = broker_.UidOf(*session);
     const auto user = callers_.UserOf(context);
     if (!uid.ok() || !user.ok() || *user != *uid) return UnknownSession();
@@ -247,8 +249,7 @@ class Service final : public v1::Broker::CallbackService {
 
   static Status UnknownSession() {
     return {Code::kUnauthenticated,
-            "metadata 'arraybridge-session' names no living session; a session ends with its stream",
-            "UNKNOWN_SESSION"};
+            "metadata 'arraybridge-session' names no open session; a session ends with its stream", "UNKNOWN_SESSION"};
   }
 
   Broker& broker_;
@@ -257,7 +258,7 @@ class Service final : public v1::Broker::CallbackService {
   SessionStreams& streams_;
 };
 
-// The part of the door that is open over TCP.
+// The part of the door that serves TCP.
 struct Remote {
   Remote(const Config& config, Broker& broker, Verbs& verbs, SessionStreams& streams, Certificates& certificates)
       : connections(config.limits),
@@ -268,7 +269,7 @@ struct Remote {
   RemoteConnections connections;
   RemoteCallers callers;
   Service service;
-  RemoteServer server;  // dies first: its calls use all of the above
+  RemoteServer server;  // destroyed first: its calls use all of the above
 };
 
 }  // namespace
@@ -283,7 +284,7 @@ struct GrpcDoor::State {
     if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates);
   }
 
-  // REQUIRES: the lock is held, or they shut down.
+  // REQUIRES: the lock is held, or the servers are shutting down.
   std::vector<grpc::Server*> servers() {
     std::vector<grpc::Server*> all{server.get()};
     if (remote) all.push_back(&remote->server.server());
@@ -295,7 +296,8 @@ struct GrpcDoor::State {
   LocalCallers callers;
   SessionStreams streams;
   Service service;
-  std::unique_ptr<grpc::Server> server;  // it and what follows die first: their calls use all of the above
+  std::unique_ptr<grpc::Server>
+      server;  // it and the members below are destroyed first: their calls use all of the above
   std::optional<Remote> remote;
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;
@@ -303,18 +305,18 @@ struct GrpcDoor::State {
 
 GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates)
     : state_(std::make_unique<State>(config, broker, verbs, certificates)) {
-  verbs.SetCut(Door::kGrpc, [this](SessionId session, std::string_view why) {
+  verbs.cuts().Set(Door::kGrpc, [this](SessionId session, std::string_view why) {
     if (state_->streams.Cancel(session)) log::Warn("session ended: session={} {}", Number(session), why);
   });
 }
 
 GrpcDoor::~GrpcDoor() {
-  state_->verbs.SetCut(Door::kGrpc, {});
+  state_->verbs.cuts().Set(Door::kGrpc, {});
   Drain(Clock::now());
 }
 
 void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
-  MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
+  MutexLock lock(state_->mutex);  // a server that is shutting down must not get another connection
   if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return CloseAside(std::move(connection));
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
 }
@@ -344,7 +346,7 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
   const auto servers = state_->servers();
   for (auto* const server : servers) server->GetHealthCheckService()->SetServingStatus(false);
   state_->streams.Drain();
-  // Beside each other: who takes his time over there does not take it from those here.
+  // The servers shut down in parallel, so that a slow client of one does not use up the time of the other's clients.
   std::vector<std::thread> ending;
   ending.reserve(servers.size());
   for (auto* const server : servers) {

@@ -1,6 +1,6 @@
-// The GrpcDoor is the public door: every verb but Redeem for every language, health and reflection. gRPC never listens:
-// whoever accepts hands the connection in, of a Unix socket or over TCP. Where an answer would hold a descriptor it
-// holds a Ticket.
+// The GrpcDoor is the public gRPC door: every verb except Redeem, health and reflection, for clients in any language.
+// gRPC does not listen: the listener passes each accepted connection in, from a Unix socket or TCP. An answer that
+// would carry a descriptor carries a Ticket instead.
 #pragma once
 
 #include <chrono>
@@ -10,36 +10,38 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/certificates.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
 
-// Thread-safe. `config`, `broker`, `verbs` and what answers for `verbs` (waiting line, worker) outlive it.
+// Thread-safe. `config`, `broker`, `verbs` and the objects that answer for `verbs` (waiting line, worker) must outlive
+// it.
 class GrpcDoor {
  public:
-  // `certificates`: null, or those of the TCP door, which is open then.
+  // `certificates`: the certificates of the TCP door, or null if the TCP door is closed.
   GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates = nullptr);
-  // Drains without patience.
+  // Drains with a deadline of now.
   ~GrpcDoor();
   GrpcDoor(const GrpcDoor&) = delete;
   GrpcDoor& operator=(const GrpcDoor&) = delete;
 
-  // An accepted, non-blocking stream socket and who is at its other end. Refused (closed) when that uid has
-  // limits.connections_per_uid living connections here, or when draining. A connection without a call for
-  // limits.hello_timeout is closed; gRPC's clients reconnect by themselves.
+  // Takes over an accepted, non-blocking stream socket and its peer. Refuses (closes) it if the uid already has
+  // limits.connections_per_uid connections here, or while draining. Closes a connection without a call for
+  // limits.hello_timeout; gRPC clients reconnect automatically.
   void Adopt(UniqueFd connection, const Peer& peer);
 
-  // An accepted, non-blocking TCP socket: RemoteServer::Adopt. REQUIRES: certificates were given.
+  // Takes over an accepted, non-blocking TCP socket: RemoteServer::Adopt. REQUIRES: certificates were given.
   void AdoptRemote(UniqueFd connection);
 
-  // What health says of a service beside the broker's own: "arraybridge.v1.Broker/<GPU's UUID>". Not once it drains.
+  // Sets the health of a service other than the broker: "arraybridge.v1.Broker/<GPU's UUID>". No effect after draining
+  // has begun.
   void SetServing(const std::string& service, bool serving);
 
-  // Health says NOT_SERVING from now on; everything else goes on.
+  // Sets health to NOT_SERVING and changes nothing else.
   void SayDraining();
-  // Health says NOT_SERVING, session streams end with `draining`, running calls may end until the deadline and are
-  // cancelled then. Returns when no call runs any more. Idempotent.
+  // Sets health to NOT_SERVING, ends session streams with `draining`, lets running calls finish until the deadline, and
+  // then cancels them. Returns when no call is running. Idempotent.
   void Drain(Clock::time_point deadline);
 
  private:

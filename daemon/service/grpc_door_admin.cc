@@ -24,7 +24,7 @@ namespace {
 constexpr char kServiceName[] = "arraybridge.v1.Admin";
 constexpr char kConnectionKey[] = "arraybridge-connection";
 
-// Finishes its call exactly once: with what it is told or, if nobody tells it anything, when it is dropped.
+// Finishes its call exactly once: with the result that it gets or, if it gets none, when it is destroyed.
 template <class Message>
 class Promise {
  public:
@@ -32,7 +32,7 @@ class Promise {
   Promise(const Promise&) = delete;
   Promise& operator=(const Promise&) = delete;
   ~Promise() {
-    if (call_ != nullptr) call_->Finish({grpc::StatusCode::UNAVAILABLE, "the broker ends"});
+    if (call_ != nullptr) call_->Finish({grpc::StatusCode::UNAVAILABLE, "the broker is shutting down"});
   }
   void Keep(Result<Message> result) {
     const Status status = result.status();
@@ -85,8 +85,9 @@ class Service final : public v1::Admin::CallbackService {
     return Later(context, Right::kRead, *request, answer, &Admin::GetConfig);
   }
 
-  // A call of a connection that has ended may be taken for one of its successor, which has the same number. So a caller
-  // says what only an answer on this connection could tell him. What changes something is told to the log.
+  // gRPC can attribute a call of an ended connection to a later connection with the same number. A caller therefore
+  // states a value that it can only have learned from an answer on this connection. Calls that change something are
+  // logged.
   Status Check(Context& context, Right right, std::string_view what) {
     const auto known = connections_.KnownAs(context.peer());
     if (!known) return Unavailable("the connection has ended");
@@ -103,14 +104,14 @@ class Service final : public v1::Admin::CallbackService {
         std::string_view(stated->second.data(), stated->second.size()) != known->secret) {
       context.AddTrailingMetadata(kConnectionKey, known->secret);
       return Status(Code::kUnauthenticated,
-                    Concat("say '", kConnectionKey, "' of the trailing metadata with each call"),
+                    Concat("send '", kConnectionKey, "' of the trailing metadata with each call"),
                     "CONNECTION_NOT_STATED");
     }
     if (right == Right::kWrite) log::Info("administration: uid={} {}", peer->uid, what);
     return checked;
   }
 
-  // Strangers cause these at will.
+  // Unauthorised clients can cause these lines, so they are throttled.
   void LogRefusal(uint32_t uid, std::string_view what) AB_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     const auto dropped = refusals_.Admit(Clock::now(), log::LinesPerSecond());
@@ -175,7 +176,7 @@ struct AdminDoor::State {
 
   GrpcDoorConnections connections;
   Service service;
-  std::unique_ptr<grpc::Server> server;  // dies first: its calls use all of the above
+  std::unique_ptr<grpc::Server> server;  // destroyed first: its calls use all of the above
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;
 };
@@ -185,7 +186,7 @@ AdminDoor::AdminDoor(const Config& config, Admin& admin) : state_(std::make_uniq
 AdminDoor::~AdminDoor() { Drain(Clock::now()); }
 
 void AdminDoor::Adopt(UniqueFd connection, const Peer& peer) {
-  MutexLock lock(state_->mutex);  // a server that shuts down must not be given another connection
+  MutexLock lock(state_->mutex);  // a server that is shutting down must not get another connection
   if (state_->draining || !state_->connections.Admit(connection.get(), peer)) return CloseAside(std::move(connection));
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
 }

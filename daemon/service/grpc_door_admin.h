@@ -1,28 +1,28 @@
-// The AdminDoor is a gRPC door of its own: the service Admin, channelz, health and reflection, for connections whose
-// user the access list of administrators names. Who may connect at all is decided by its socket.
+// The AdminDoor is a separate gRPC door with the service Admin, channelz, health and reflection. It serves connections
+// of users in the access list of administrators. The mode of its socket decides which users can connect.
 #pragma once
 
 #include <memory>
 
 #include "daemon/config/config.h"
-#include "daemon/service/admin.h"
+#include "daemon/service/verbs/admin.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
 
-// Thread-safe. `config` and `admin` outlive it.
+// Thread-safe. `config` and `admin` must outlive it.
 class AdminDoor {
  public:
-  // REQUIRES: no public door is built after it (WishForChannelz).
+  // REQUIRES: no public door is built after this one (WishForChannelz).
   AdminDoor(const Config& config, Admin& admin);
-  // Drains without patience.
+  // Drains with a deadline of now.
   ~AdminDoor();
   AdminDoor(const AdminDoor&) = delete;
   AdminDoor& operator=(const AdminDoor&) = delete;
 
   // As GrpcDoor::Adopt.
   void Adopt(UniqueFd connection, const Peer& peer);
-  // Running calls may end until the deadline and are cancelled then. Idempotent.
+  // Lets running calls finish until the deadline, then cancels them. Idempotent.
   void Drain(Clock::time_point deadline);
 
  private:

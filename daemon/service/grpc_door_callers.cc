@@ -37,7 +37,7 @@ Result<uint32_t> LocalCallers::UserOf(const grpc::CallbackServerContext& context
 Result<Peer> RemoteCallers::PeerOf(const grpc::CallbackServerContext& context) {
   const auto certificate = context.auth_context();
   if (certificate == nullptr || !certificate->IsPeerAuthenticated()) {
-    return Status{Code::kUnauthenticated, "the connection has shown no certificate", "NO_CERTIFICATE"};
+    return Status{Code::kUnauthenticated, "the connection has no client certificate", "NO_CERTIFICATE"};
   }
   Peer peer;
   auto subject = subjects_.NamesOf({Said(*certificate, GRPC_X509_CN_PROPERTY_NAME),
@@ -47,7 +47,7 @@ Result<Peer> RemoteCallers::PeerOf(const grpc::CallbackServerContext& context) {
   peer.uid = peer.gid = kSharedByUsers;
   peer.door = Door::kTcp;
   peer.subject = *std::move(subject);
-  // First: only whom the operator has written down is remembered.
+  // Checked first, so that the daemon stores only subjects that the configuration names.
   AB_RETURN_IF_ERROR(broker_.CheckMayCome(peer));
   const auto number = subjects_.NumberOf(peer.subject);
   if (!number.ok()) return number.status();

@@ -1,5 +1,5 @@
-// The callers of a public door: who makes this call. On this host the kernel has said so when the connection was made;
-// over TCP the certificate says so, in each call anew.
+// GrpcCallers identifies the callers of a public door. On this host the kernel reports the user when a connection is
+// made; over TCP the certificate identifies the subject in each call.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -22,15 +22,15 @@ class GrpcCallers {
   GrpcCallers& operator=(const GrpcCallers&) = delete;
   virtual ~GrpcCallers() = default;
 
-  // UNAVAILABLE: the connection has ended. Otherwise: it may ask for nothing here.
+  // UNAVAILABLE: the connection has ended. Any other error: the caller has no rights here.
   virtual Result<Peer> PeerOf(const grpc::CallbackServerContext& context) = 0;
-  // The same, of the user alone.
+  // The same; returns only the user.
   virtual Result<uint32_t> UserOf(const grpc::CallbackServerContext& context) = 0;
-  // Of a call that names no session. Who may not is told to the log.
+  // Checks the caller of a call without a session. Logs a refusal.
   virtual Status CheckMayAsk(const grpc::CallbackServerContext& context) = 0;
 };
 
-// Those of the Unix socket: whoever may connect may ask.
+// The callers of the Unix socket: every process that can connect may make calls.
 class LocalCallers final : public GrpcCallers {
  public:
   explicit LocalCallers(GrpcDoorConnections& connections) : connections_(connections) {}
@@ -43,7 +43,7 @@ class LocalCallers final : public GrpcCallers {
   GrpcDoorConnections& connections_;
 };
 
-// Those over TCP: who is named by no namespace's access list may ask for nothing.
+// The callers over TCP: a subject that is in no namespace's access list may make no call.
 class RemoteCallers final : public GrpcCallers {
  public:
   RemoteCallers(const Limits& limits, const Broker& broker, RemoteConnections& connections)

@@ -30,7 +30,7 @@ void SessionStreams::Drain() {
   for (const auto& stream : open) stream->Drain();
 }
 
-// Under the lock: until it is forgotten there gRPC is not done with it.
+// Runs under the lock: gRPC is not done with a stream until Forget has removed it.
 bool SessionStreams::Cancel(SessionId session) {
   MutexLock lock(mutex_);
   for (const auto& [key, stream] : streams_) {
@@ -52,7 +52,7 @@ void SessionStream::Step(bool SessionStream::*happened) {
     over = over_;
     if (over) cause = cut_ ? EndCause::kLimit : EndCause::kClean;
   }
-  verbs_.EndSession(session_, cause);
+  verbs_.sessions.EndSession(session_, cause);
   if (over) return Finish(grpc::Status::CANCELLED);
   event_.set_draining(true);
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);

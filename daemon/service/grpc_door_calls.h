@@ -1,6 +1,5 @@
 // Calls of the gRPC door that outlive their handler: a LateAnswer (Allocate, Acquire) and a SessionStream
-// (OpenSession). Both belong to gRPC from the moment the handler returns them until OnDone, in which they delete
-// themselves.
+// (OpenSession). gRPC owns both from the return of the handler until OnDone, in which they delete themselves.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,18 +11,18 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/status_grpc.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
 
-// What a call asked for, and when it came.
+// The verb of a call, and the time of its arrival.
 struct Asked {
   Verb verb{};
   Clock::time_point begun = Clock::now();
 };
 
-// A call whose answer may come later, from any thread.
+// A call whose answer may come later, on any thread.
 template <class Message>
 class LateAnswer final : public grpc::ServerUnaryReactor {
  public:
@@ -32,15 +31,16 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
         asked_(asked),
         context_(context),
         message_(message),
-        flight_(verbs.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))) {}
+        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))) {}
 
-  // Answers exactly once: when it is called or, if the verb drops it (cancelled, session ended), when it is destroyed.
+  // Answers exactly once: when the reply is called or, if the verb drops it (cancelled, session ended), when it is
+  // destroyed.
   Reply<Message> MakeReply(const Caller& caller) {
     return [promise = std::make_shared<Promise>(*this, caller)](Result<Answer<Message>> result) {
       promise->Keep(std::move(result));
     };
   }
-  // REQUIRES: still inside the handler; gRPC runs OnCancel and OnDone only after that has returned.
+  // REQUIRES: the handler has not returned; gRPC runs OnCancel and OnDone only after that.
   void WaitsAs(WaiterId waiter) { waiter_ = waiter; }
 
  private:
@@ -63,14 +63,14 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
 
   void Deliver(const Caller& caller, Result<Answer<Message>> result) {
     flight_.End();
-    verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
-                           Clock::now() - asked_.begun);
+    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
+                                  Clock::now() - asked_.begun);
     if (!result.ok()) {
-      verbs_.CountRefusal(caller.session, asked_.verb, result.status());
+      verbs_.counts().CountRefusal(caller.session, asked_.verb, result.status());
       return Finish(ToGrpc(result.status()));
     }
     if (context_->IsCancelled()) {
-      GiveBack(caller, result->message);  // nobody will hear what was granted
+      GiveBack(caller, result->message);  // the caller will not receive what was granted
       return Finish(grpc::Status::CANCELLED);
     }
     *message_ = std::move(result->message);
@@ -80,7 +80,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   void GiveBack(const Caller& caller, const Granted& granted) {
     verbs_.TakeBack(caller, granted);
   }
-  // A share stays, as it does when its answer is lost on the way.
+  // The share remains, as it does when its answer is lost in transit.
   void GiveBack(const Caller&, const v1::PublishResponse&) {}
 
   void OnCancel() override {
@@ -98,14 +98,14 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
 
 class SessionStream;
 
-// Every open SessionStream, so that a drain reaches them. Thread-safe.
+// All open SessionStreams, so that a drain can end them. Thread-safe.
 class SessionStreams {
  public:
   void Add(const std::shared_ptr<SessionStream>& stream);
   void Forget(SessionStream* stream);
-  // Those that are added later drain at once.
+  // Streams that are added later are drained at once.
   void Drain();
-  // Ends this session's soon. False: it has none.
+  // Cancels the stream of this session. False: the session has none.
   bool Cancel(SessionId session);
 
  private:
@@ -114,7 +114,7 @@ class SessionStreams {
   std::unordered_map<SessionStream*, std::shared_ptr<SessionStream>> streams_ AB_GUARDED_BY(mutex_);
 };
 
-// A session whose life is the stream's life. Whoever ends the stream, the session is ended once.
+// A session that ends when its stream ends. It is ended once, whichever side ends the stream.
 class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
  public:
   SessionStream(Verbs& verbs, SessionStreams& streams, grpc::CallbackServerContext* context,
@@ -142,23 +142,23 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
       MutexLock lock(mutex_);
       writing_ = false;
     }
-    // A write fails because the call is over: OnCancel is there or on its way, and has perhaps waited for this one.
+    // A write fails because the call is over. OnCancel has run or will run; it may have waited for this write.
     Step(ok ? nullptr : &SessionStream::over_);
   }
   void OnDone() override { streams_.Forget(this); }
 
-  // Notes what has happened, then finishes the stream if it is time: once, and never beside a running write.
+  // Records an event, then finishes the stream if all conditions hold: once, and never during a write.
   void Step(bool SessionStream::*happened);
 
   Verbs& verbs_;
   SessionStreams& streams_;
   grpc::CallbackServerContext* const context_;
   const SessionId session_;
-  v1::SessionEvent event_;  // `opened`; once that is written, `draining`
+  v1::SessionEvent event_;  // `opened` first; `draining` after it has been written
   Mutex mutex_;
   bool writing_ AB_GUARDED_BY(mutex_) = true;
   bool over_ AB_GUARDED_BY(mutex_) = false;
-  bool cut_ AB_GUARDED_BY(mutex_) = false;  // and not by its client
+  bool cut_ AB_GUARDED_BY(mutex_) = false;  // ended by the daemon, not by its client
   bool draining_ AB_GUARDED_BY(mutex_) = false;
   bool finished_ AB_GUARDED_BY(mutex_) = false;
 };

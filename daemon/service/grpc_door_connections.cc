@@ -13,7 +13,8 @@
 namespace arraybridge {
 namespace {
 
-// 0: not an open descriptor. Socket inodes are numbered in order of creation, so a recycled number shows another one.
+// 0 if `descriptor` is not open. Inodes of sockets are numbered in order of creation, so a reused descriptor has
+// another inode.
 uint64_t InodeOf(int descriptor) {
   struct stat facts {};
   return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
@@ -82,7 +83,7 @@ void GrpcDoorConnections::Forget(std::unordered_map<int, Connection>::iterator g
 
 void GrpcDoorConnections::ForgetEnded(uint32_t uid) {
   for (auto it = connections_.begin(); it != connections_.end();) {
-    const auto current = it++;  // erasing it leaves the others' iterators valid
+    const auto current = it++;  // erasing it does not invalidate other iterators
     if (current->second.peer.uid == uid && InodeOf(current->first) != current->second.inode) Forget(current);
   }
 }

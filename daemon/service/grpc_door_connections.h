@@ -1,5 +1,5 @@
-// GrpcDoorConnections remembers who is at the other end of a connection that gRPC owns, by its descriptor's number.
-// gRPC closes descriptors without telling: a number counts as long as it still is the socket (inode) that was admitted.
+// GrpcDoorConnections stores the peer of each connection that gRPC owns, by descriptor number. gRPC closes descriptors
+// without notice, so an entry is valid only while the number still refers to the socket (inode) that was admitted.
 #pragma once
 
 #include <cstddef>
@@ -19,37 +19,38 @@ class GrpcDoorConnections {
  public:
   explicit GrpcDoorConnections(uint64_t connections_per_uid) : connections_per_uid_(connections_per_uid) {}
 
-  // False, and nothing is remembered: `peer`'s uid has as many living connections as one may have.
-  // REQUIRES: `descriptor` is an open socket.
+  // Stores the peer. False, and nothing is stored: the peer's uid has the maximum number of open connections. REQUIRES:
+  // `descriptor` is an open socket.
   bool Admit(int descriptor, const Peer& peer);
 
-  // `name` is gRPC's name for the peer, "fd:N". Nothing if that connection is not ours or has ended.
+  // `name` is gRPC's name for the peer, "fd:N". Returns nullopt if the connection is unknown or has ended.
   std::optional<Peer> PeerOf(std::string_view name) const;
-  // The same, with a secret of this connection alone: who states it has heard an answer on it.
+  // The same, with the secret of this connection: a caller that knows it has received an answer on this connection.
   struct Known {
     Peer peer;
     std::string secret;
   };
   std::optional<Known> KnownAs(std::string_view name) const;
-  // The same, of the user alone.
+  // The same; returns only the user.
   std::optional<uint32_t> UidOf(std::string_view name) const;
 
  private:
   struct Connection {
-    uint64_t inode;  // the generation of its number
+    uint64_t inode;  // distinguishes it from other sockets with the same number
     Peer peer;
     std::string secret;
   };
 
-  // Null if it is not ours or has ended. `descriptor`: its number.
+  // Null if the connection is unknown or has ended. Sets `descriptor` to its number.
   const Connection* Find(std::string_view name, int* descriptor) const AB_REQUIRES(mutex_);
   void Forget(std::unordered_map<int, Connection>::iterator gone) AB_REQUIRES(mutex_);
   void ForgetEnded(uint32_t uid) AB_REQUIRES(mutex_);
 
   const uint64_t connections_per_uid_;
   mutable Mutex mutex_;
-  std::unordered_map<int, Connection> connections_ AB_GUARDED_BY(mutex_);  // never more than there are descriptors
-  std::unordered_map<uint32_t, uint64_t> of_uid_ AB_GUARDED_BY(mutex_);    // ended ones too, until somebody needs room
+  std::unordered_map<int, Connection> connections_ AB_GUARDED_BY(mutex_);  // at most one entry for each descriptor
+  std::unordered_map<uint32_t, uint64_t> of_uid_
+      AB_GUARDED_BY(mutex_);  // includes ended connections until room is needed
 };
 
 }  // namespace arraybridge

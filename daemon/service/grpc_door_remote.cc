@@ -1,6 +1,5 @@
-// gRPC's own certificate providers do not look whether a key fits its certificate, and take what is there. So gRPC asks
-// us, at each handshake, and hears of nothing that has not been looked at (grpc_ssl_server_credentials with a fetcher;
-// its C++ side has no name for those).
+// gRPC's certificate providers do not check that a key matches its certificate. So gRPC asks this code at each
+// handshake and gets only checked certificates (grpc_ssl_server_credentials with a fetcher, which has no C++ API).
 #include "daemon/service/grpc_door_remote.h"
 
 #include <grpc/grpc.h>
@@ -27,11 +26,11 @@ int Setting(std::chrono::milliseconds time) {
 
 class RemoteServer::Credentials final : public grpc::ServerCredentials {
  public:
-  // TLS 1.2 or 1.3, as gRPC has it; a client without a certificate of an authority of ours is refused.
+  // TLS 1.2 or 1.3, as gRPC supports; a client without a certificate of one of our authorities is refused.
   explicit Credentials(Certificates& certificates) : certificates_(certificates) {
     auto* const options = ::grpc_ssl_server_credentials_create_options_using_config_fetcher(
         GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, &Credentials::Fetch, this);
-    credentials_ = ::grpc_ssl_server_credentials_create_with_options(options);  // takes the options
+    credentials_ = ::grpc_ssl_server_credentials_create_with_options(options);  // takes ownership of the options
   }
   ~Credentials() override { ::grpc_server_credentials_release(credentials_); }
   Credentials(const Credentials&) = delete;
@@ -48,7 +47,7 @@ class RemoteServer::Credentials final : public grpc::ServerCredentials {
     return static_cast<Credentials*>(self)->Give(config);
   }
 
-  // Under the lock, so that gRPC hears of them in their order.
+  // Runs under the lock, so that gRPC receives the certificates in order.
   grpc_ssl_certificate_config_reload_status Give(grpc_ssl_server_certificate_config** config) {
     const MutexLock lock(mutex_);
     auto material = certificates_.Current();
@@ -73,7 +72,7 @@ RemoteServer::RemoteServer(const Config& config, Certificates& certificates, Rem
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(External::FROM_FD,
                                                                      std::make_shared<Credentials>(certificates));
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Setting(config.limits.hello_timeout));
-    // A peer whose host has gone says nothing; a Unix socket would have said so. A session is such a peer's own loss.
+    // A TCP peer whose host fails sends nothing, unlike a peer of a Unix socket, so keepalive detects it.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Setting(config.limits.tcp_keepalive));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Setting(config.limits.tcp_keepalive));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

@@ -1,5 +1,5 @@
-// The RemoteServer is the public door over TCP: the same service for connections that speak TLS and show a certificate.
-// They are accepted, and counted, before gRPC has them.
+// The RemoteServer is the public door over TCP: the same service for connections with TLS and a client certificate.
+// Connections are accepted and counted before gRPC gets them.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -19,15 +19,15 @@ namespace arraybridge {
 // Thread-safe.
 class RemoteServer {
  public:
-  // All of them outlive it; health says SERVING of `name`.
+  // All arguments must outlive it. Health reports SERVING for `name`.
   RemoteServer(const Config& config, Certificates& certificates, RemoteConnections& connections, grpc::Service& service,
                const std::string& name);
   ~RemoteServer();
   RemoteServer(const RemoteServer&) = delete;
   RemoteServer& operator=(const RemoteServer&) = delete;
 
-  // An accepted, non-blocking TCP socket. Refused (closed) beyond the limits of RemoteConnections; shut down if it has
-  // not shown a certificate within limits.hello_timeout. REQUIRES: the server was not told to shut down.
+  // Takes over an accepted, non-blocking TCP socket. Refuses (closes) it above the limits of RemoteConnections; shuts
+  // it down if it presents no certificate within limits.hello_timeout. REQUIRES: the server is not shutting down.
   void Adopt(UniqueFd socket) AB_EXCLUDES(mutex_);
 
   grpc::Server& server() { return *server_; }

@@ -13,17 +13,17 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; beyond it gRPC reads more slowly
-constexpr int kReflectionThreadsMax = 64;     // reflection alone is synchronous in gRPC: a thread a stream
+constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; above it gRPC reads more slowly
+constexpr int kReflectionThreadsMax = 64;  // reflection is gRPC's only synchronous service: one thread for each stream
 
-// gRPC's settings are ints; what is more than that is no limit at all.
+// gRPC's settings are ints; a larger limit is set to the maximum.
 int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, std::numeric_limits<int>::max())); }
 
 }  // namespace
 
 std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name,
                                           const std::function<void(grpc::ServerBuilder&)>& also) {
-  // As it is packaged it watches the order of gRPC's own locks: one table for all threads, asked at every lock.
+  // As packaged, abseil checks the order of gRPC's locks: every lock accesses one table for all threads.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -33,13 +33,13 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(Setting(config.limits.frame_bytes_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, Setting(config.limits.grpc_streams_max));
-  // A connection that never makes a call, or stops in the middle of a frame, is idle too.
+  // A connection that never makes a call, or stops in the middle of a frame, also counts as idle.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));
   builder.RegisterService(&service);
   if (also) also(builder);
   auto server = builder.BuildAndStart();
-  AB_CHECK(server != nullptr);  // only a port that cannot be bound fails it, and there is none
+  AB_CHECK(server != nullptr);  // it fails only if a port cannot be bound, and there is none
   server->GetHealthCheckService()->SetServingStatus(name, true);
   return server;
 }

@@ -1,4 +1,4 @@
-// How every gRPC door serves: connections that somebody else accepted, their limits, health and reflection.
+// The common configuration of all gRPC doors: externally accepted connections, their limits, health and reflection.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -11,8 +11,8 @@
 
 namespace arraybridge {
 
-// Serves nobody yet; health says SERVING of `name`. `service` outlives it. `also`: what this door has that others have
-// not.
+// Starts a server without connections; health reports SERVING for `name`. `service` must outlive the server. `also`
+// adds settings that only this door has.
 std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name,
                                           const std::function<void(grpc::ServerBuilder&)>& also = {});
 

@@ -1,5 +1,5 @@
-// At any time either an ask is waiting or a write is running, and what ends it looks whether the call was cancelled
-// meanwhile. So the stream is finished once, and never beside a write.
+// At any time either a request for events is waiting or a write is running. Whichever completes checks whether the call
+// was cancelled meanwhile. So the stream is finished once, and never during a write.
 #include "daemon/service/grpc_door_watch.h"
 
 #include <utility>
@@ -9,13 +9,14 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kForAsLongAsItTakes = 1;  // any time but none: a stream's asks have no deadline
+constexpr uint64_t kForAsLongAsItTakes = 1;  // any timeout other than 0: a stream's requests have no deadline
 
 Status Ended() { return {Code::kCancelled, "the call or its session has ended"}; }
 
 }  // namespace
 
-// Answers exactly once: with what it is given or, if the verb drops it (cancelled, session ended), when it dies.
+// Answers exactly once: with the given result or, if the verb drops it (cancelled, session ended), when it is
+// destroyed.
 class WatchStream::Promise {
  public:
   explicit Promise(std::shared_ptr<WatchStream> stream) : stream_(std::move(stream)) {}
@@ -36,7 +37,7 @@ WatchStream* WatchStream::Begin(Verbs& verbs, Asked asked, const Caller& caller,
   stream->request_.clear_close();
   stream->self_ = stream;
   stream->Ask();
-  return stream.get();  // gRPC says OnDone after the handler has returned, not before
+  return stream.get();  // gRPC calls OnDone only after the handler has returned
 }
 
 void WatchStream::Ask() {
@@ -48,7 +49,7 @@ void WatchStream::Ask() {
   }
   const auto promise = std::make_shared<Promise>(self);
   const Reply<v1::WatchResponse> reply = [promise](auto answer) { promise->Keep(std::move(answer)); };
-  const WaiterId waiter = verbs_.Watch(caller_, request_, reply);
+  const WaiterId waiter = verbs_.watches.Watch(caller_, request_, reply);
   bool cancelled = false;
   {
     const MutexLock lock(mutex_);
@@ -90,9 +91,10 @@ void WatchStream::OnCancel() {
 
 void WatchStream::End(const Status& status) {
   flight_.End();
-  verbs_.traffic().Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(), Clock::now() - asked_.begun);
-  if (status.code() != Code::kCancelled) verbs_.CountRefusal(caller_.session, asked_.verb, status);
-  if (request_.watch() != 0) verbs_.CloseWatch(caller_, WatcherId{request_.watch()});
+  verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(),
+                                Clock::now() - asked_.begun);
+  if (status.code() != Code::kCancelled) verbs_.counts().CountRefusal(caller_.session, asked_.verb, status);
+  if (request_.watch() != 0) verbs_.watches.CloseWatch(caller_, WatcherId{request_.watch()});
   Finish(ToGrpc(status));
 }
 

@@ -1,5 +1,5 @@
-// A WatchStream is a watch at the gRPC door: it asks for events as a lifeline does, each time the client has taken what
-// was told before. It keeps itself alive until gRPC is done with it.
+// A WatchStream is a watch at the gRPC door. Like a lifeline, it requests the next events each time the client has
+// taken the previous ones. It keeps itself alive until gRPC is done with it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -8,7 +8,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/grpc_door_calls.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -16,12 +16,12 @@ namespace arraybridge {
 class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
-  // Begins at once: the first message says that the watch is open. gRPC's from here on.
+  // Starts the stream at once; the first message reports that the watch is open. gRPC owns the stream from here on.
   static WatchStream* Begin(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request);
   WatchStream(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request)
       : verbs_(verbs),
         asked_(asked),
-        flight_(verbs.traffic().Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
+        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
         caller_(caller),
         request_(request) {}
 
@@ -30,7 +30,7 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
 
   void Ask();
   void Answered(Result<Answer<v1::WatchResponse>> answer) AB_EXCLUDES(mutex_);
-  // Once: nothing is asked or written after it.
+  // Called once; no request and no write follows.
   void End(const Status& status);
   void OnCancel() override;
   void OnWriteDone(bool ok) override;
@@ -39,15 +39,15 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
 
   Verbs& verbs_;
   const Asked asked_;
-  Traffic::InFlight flight_;  // as long as the stream lives
+  Traffic::InFlight flight_;  // counts the call while the stream exists
   const Caller caller_;
   v1::WatchRequest request_;
-  v1::WatchResponse message_;  // that is being written
+  v1::WatchResponse message_;  // the message that is being written
   std::shared_ptr<WatchStream> self_;
   Mutex mutex_;
   uint64_t asks_ AB_GUARDED_BY(mutex_) = 0;
   uint64_t answers_ AB_GUARDED_BY(mutex_) = 0;
-  WaiterId waiter_ AB_GUARDED_BY(mutex_){};  // of the ask that has no answer yet
+  WaiterId waiter_ AB_GUARDED_BY(mutex_){};  // of the request that has no answer yet
   bool cancelled_ AB_GUARDED_BY(mutex_) = false;
 };
 

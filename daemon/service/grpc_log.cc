@@ -19,7 +19,7 @@ struct Throttle {
 };
 
 void Take(gpr_log_func_args* said) {
-  static auto& throttle = *new Throttle;  // for ever: gRPC's threads may outlive everything
+  static auto& throttle = *new Throttle;  // never destroyed: gRPC's threads may outlive static objects
   const MutexLock lock(throttle.mutex);
   const auto dropped = throttle.lines.Admit(std::chrono::steady_clock::now(), log::LinesPerSecond());
   if (!dropped) return;

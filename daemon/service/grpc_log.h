@@ -1,9 +1,10 @@
-// What gRPC says for itself goes into our log, so many lines a second: strangers cause most of it at will.
+// Writes gRPC's own log lines into the daemon's log, with a limit per second, because any client can cause most of
+// them.
 #pragma once
 
 namespace arraybridge {
 
-// For the rest of the process.
+// Takes effect for the rest of the process.
 void TakeGrpcLog();
 
 }  // namespace arraybridge

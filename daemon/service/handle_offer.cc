@@ -8,29 +8,29 @@
 namespace arraybridge {
 namespace {
 
-// Empty: a cudaIpcMemHandle of ours can be opened there.
+// The reason why the client cannot get a cudaIpcMemHandle of this process; empty if it can.
 std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
-  if (peer.is_remote()) return "it came over TCP, where memory does not go";
-  // Whoever lies about having closed it goes on reading what the next owner of that memory writes.
-  if (peer.uid != here.uid) return "it is another user's, and such a handle cannot be taken back";
+  if (peer.is_remote()) return "it is connected over TCP, which carries no memory handles";
+  // A client that falsely reports that it has closed the handle could read data of the memory's next owner.
+  if (peer.uid != here.uid) return "it runs as another user, and such a handle cannot be revoked";
   if (peer.process == nullptr || !peer.process->valid()) {
-    return "its process cannot be watched, so nobody would know when it has let go";
+    return "its process cannot be watched, so the broker would not see when it releases the memory";
   }
   if (capabilities.boot_id().empty() || capabilities.pid_namespace() == 0) {
-    return "it does not say its boot id and PID namespace";
+    return "it does not state its boot id and PID namespace";
   }
   if (capabilities.boot_id() != here.boot_id) return "it runs under another kernel";
   if (capabilities.pid_namespace() != here.pid_namespace) return "it runs in another PID namespace";
-  if (capabilities.tegra()) return "it runs on a Tegra, whose integrated GPU has no such handles";
+  if (capabilities.tegra()) return "it runs on a Tegra, whose integrated GPU does not support such handles";
   return {};
 }
 
-// Empty: GPU memory can be opened where it runs.
+// The reason why GPU memory cannot be opened on the client's platform; empty if it can.
 std::string WhyNoCuda(const v1::ClientCapabilities& capabilities) {
-  return capabilities.wsl() ? "it runs under WSL2, where GPU memory goes to no other process" : "";
+  return capabilities.wsl() ? "it runs under WSL2, where GPU memory cannot be shared between processes" : "";
 }
 
-// Handles that the stated driver came too early for; 0: it was not stated.
+// The first CUDA version whose driver opens a kind of handle.
 struct Since {
   HandleKind kind;
   uint32_t version;
@@ -38,12 +38,13 @@ struct Since {
 };
 constexpr Since kSince[] = {{HandleKind::kCudaVmm, 10020, "10.2"}, {HandleKind::kCudaIpc, 4010, "4.1"}};
 
-// Empty: its driver is new enough, or it does not say.
+// The reason why the client's driver is too old for `kind`; empty if it is new enough, or if `version` is 0, which
+// means that the client did not state it.
 std::string WhyTooOld(uint32_t version, HandleKind kind) {
   for (const Since& since : kSince) {
     if (since.kind != kind || version == 0 || version >= since.version) continue;
-    return Concat("its driver is one of CUDA ", version / 1000, ".", version % 1000 / 10, ", before ", since.text,
-                  " none opens it");
+    return Concat("its driver supports CUDA ", version / 1000, ".", version % 1000 / 10, "; this kind needs CUDA ",
+                  since.text, " or later");
   }
   return {};
 }

@@ -1,6 +1,5 @@
-// Which kinds of handle a session is offered: those that it says it opens and that will work between its process and
-// this one; of GPU memory, that of the GPUs which it says it sees, if it says so. What is refused is refused with a
-// reason, never silently.
+// Decides which kinds of handle a session is offered: those that the session says it can open and that work between its
+// process and this one; for GPU memory also only the GPUs that it sees, if it lists them. Every refusal has a reason.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace arraybridge {
 
-// Where this process runs.
+// The kernel and PID namespace of this process.
 struct RunsAt {
   std::string boot_id;         // of the kernel
   uint64_t pid_namespace = 0;  // inode of /proc/self/ns/pid; 0: unknown
@@ -20,11 +19,11 @@ struct RunsAt {
   static RunsAt Here();
 };
 
-// Fills the peer's `kinds`, `refused` and `gpus`. REQUIRES: its `process` is known, if it ever will be.
+// Fills in the peer's `kinds`, `refused` and `gpus`. REQUIRES: the peer's `process` is set, if it can be determined.
 void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer);
 
-// Fills the peer's `events`: a driver finds an interprocess event through its maker's process id and /dev/shm, so both
-// processes must have the same of both.
+// Fills in the peer's `events`. A driver finds an interprocess event by its producer's process id and in /dev/shm, so
+// both processes must share the PID namespace and /dev/shm.
 void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer);
 
 }  // namespace arraybridge

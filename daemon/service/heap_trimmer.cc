@@ -12,9 +12,9 @@ namespace arraybridge {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{1000};
-constexpr uint64_t kKeptBytesMax = 8ull << 20;  // that the allocator may keep for itself
+constexpr uint64_t kKeptBytesMax = 8ull << 20;  // free bytes that the allocator may keep
 
-// Private resident memory, of the heap for the most part.
+// The private resident memory, most of which is heap.
 uint64_t ResidentBytes() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), std::fclose);
   unsigned long long resident = 0;
@@ -26,14 +26,14 @@ uint64_t ResidentBytes() {
 }  // namespace
 
 void HeapTrimmer::Freed() {
-  if (posted_.exchange(true)) return;
+  if (posted_.load(std::memory_order_relaxed) || posted_.exchange(true)) return;
   worker_.PostAt(std::chrono::steady_clock::now() + kPause, [this] {
     posted_.store(false);
     Trim();
   });
 }
 
-// malloc_trim holds the allocator's locks while it works, so it runs only where there is something to give back.
+// malloc_trim holds the allocator's locks while it works, so it runs only if there is memory to return.
 void HeapTrimmer::Trim() {
   const struct mallinfo2 heap = ::mallinfo2();
   if (ResidentBytes() > heap.uordblks + heap.hblkhd + kKeptBytesMax) ::malloc_trim(0);

@@ -1,5 +1,5 @@
-// The HeapTrimmer gives freed heap memory back to the system. The allocator keeps what was freed, so that a burst of
-// requests would stay in the daemon's resident memory long after the sessions that caused it have ended.
+// The HeapTrimmer returns freed heap memory to the system. The allocator keeps freed memory, so without it a burst of
+// requests would remain in the daemon's resident memory long after its sessions have ended.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,10 @@ namespace arraybridge {
 // Thread-safe.
 class HeapTrimmer {
  public:
-  // Its work runs on `worker`, which outlives it or is stopped before it.
+  // The trimming runs on `worker`, which must outlive this object or be stopped before it is destroyed.
   explicit HeapTrimmer(Worker& worker) : worker_(worker) {}
 
-  // Something was freed, or soon will be: looks after kPause. Many calls within it are one.
+  // Memory was freed or soon will be: checks the heap after kPause. Calls during the pause count as one. Cheap.
   void Freed();
 
  private:

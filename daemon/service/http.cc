@@ -1,5 +1,5 @@
-// One thread with libevent's evhttp. The kernel says nothing about who connects over TCP, so nobody is told apart; what
-// one of them could take from the others is descriptors, and of these HTTP takes no more when half of them are in use.
+// One thread runs libevent's evhttp. The kernel does not report the user of a TCP client, so all clients are treated
+// alike. A client could exhaust the daemon's descriptors, so HTTP accepts no connection while half of them are in use.
 #include "daemon/service/http.h"
 
 #include <event2/buffer.h>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kTimeoutS = 5;
 constexpr ev_ssize_t kHeaderBytesMax = 8192;
-constexpr timeval kPause{1, 0};  // until more are let in
+constexpr timeval kPause{1, 0};  // before connections are accepted again
 
 struct Free {
   void operator()(event_base* base) const { ::event_base_free(base); }
@@ -54,7 +54,7 @@ Result<UniqueFd> Listen(const std::string& address) {
   return socket;
 }
 
-// The lowest descriptor that is free says about how many are in use.
+// The lowest free descriptor number is about the number of descriptors in use.
 bool DescriptorsAreScarce() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -62,7 +62,7 @@ bool DescriptorsAreScarce() {
   return !probe.valid() || static_cast<rlim_t>(probe.get()) > limit.rlim_cur / 2;
 }
 
-// The name or address in a Host header, without port and brackets, in lower case.
+// The name or address of a Host header, without port and brackets, in lower case.
 Endpoint HostIn(std::string_view header) {
   Endpoint host;
   host.bracketed = header.starts_with('[');
@@ -74,7 +74,8 @@ Endpoint HostIn(std::string_view header) {
   return host;
 }
 
-// An address cannot be made to mean another host. A browser always says a Host.
+// Whether the Host header names this daemon. An address is always accepted, because DNS cannot redirect it. A missing
+// header is accepted, because a browser always sends one.
 bool IsOurs(const char* header, const std::vector<std::string>& names) {
   if (header == nullptr) return true;
   const Endpoint host = HostIn(header);
@@ -88,10 +89,10 @@ struct Http::State {
   Pages pages;
   uint16_t port = 0;
   UniqueFd stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  // In this order they are made, and in the reverse they die.
+  // The members are created in this order and destroyed in the reverse order.
   std::unique_ptr<event_base, Free> base{::event_base_new()};
   std::unique_ptr<evhttp, Free> server;
-  evconnlistener* listener = nullptr;  // the server's
+  evconnlistener* listener = nullptr;  // owned by the server
   std::unique_ptr<event, Free> stopped;
   std::unique_ptr<event, Free> resumed;
   std::thread thread;
@@ -107,7 +108,7 @@ void Http::State::Send(evhttp_request* request, int code, const char* type, std:
   ::evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
   ::evhttp_add_header(headers, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
   if (::evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
-    // libevent would send a body, and says how long one is only where it sends one.
+    // For HEAD: libevent would send a body, and sets Content-Length only if it sends one.
     ::evhttp_add_header(headers, "Content-Length", std::to_string(body.size()).c_str());
   } else {
     ::evbuffer_add(::evhttp_request_get_output_buffer(request), body.data(), body.size());
@@ -119,9 +120,8 @@ void Http::State::Answer(evhttp_request* request) const {
   constexpr char kText[] = "text/plain; charset=utf-8";
   if (!IsOurs(::evhttp_find_header(::evhttp_request_get_input_headers(request), "Host"), pages.hosts)) {
     constexpr int kMisdirected = 421;
-    return Send(
-        request, kMisdirected, kText,
-        "this daemon is asked for as localhost, by an address, or by a name in its configuration's http.hosts\n");
+    return Send(request, kMisdirected, kText,
+                "the Host of a request must be localhost, an address, or a name in the setting http.hosts\n");
   }
   const evhttp_uri* const uri = ::evhttp_request_get_evhttp_uri(request);
   const char* const found = uri == nullptr ? nullptr : ::evhttp_uri_get_path(uri);
@@ -129,7 +129,8 @@ void Http::State::Answer(evhttp_request* request) const {
   if (path == "/metrics") return Send(request, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", pages.metrics());
   if (path == "/") return Send(request, HTTP_OK, "text/html; charset=utf-8", pages.status());
   if (path == "/healthz") return Send(request, HTTP_OK, kText, "ok\n");
-  if (path != "/readyz") return Send(request, HTTP_NOTFOUND, kText, "there is /, /metrics, /healthz and /readyz\n");
+  if (path != "/readyz")
+    return Send(request, HTTP_NOTFOUND, kText, "not found; this server has /, /metrics, /healthz and /readyz\n");
   if (pages.is_ready()) return Send(request, HTTP_OK, kText, "ready\n");
   Send(request, HTTP_SERVUNAVAIL, kText, "draining\n");
 }
@@ -157,11 +158,11 @@ Result<std::unique_ptr<Http>> Http::Adopt(UniqueFd socket, Pages pages) {
   ::evhttp_set_timeout(server, kTimeoutS);
   evhttp_bound_socket* const accepting = ::evhttp_accept_socket_with_handle(server, socket.get());
   if (accepting == nullptr) return ResourceExhausted("http: ", std::strerror(errno));
-  socket.release();  // the server closes it
+  socket.release();  // the server closes the socket
   state->listener = ::evhttp_bound_socket_get_listener(accepting);
   ::evhttp_set_gencb(
       server, [](evhttp_request* request, void* self) { static_cast<State*>(self)->Answer(request); }, state.get());
-  // Asked for each connection that was accepted; its own events are made when this makes none.
+  // Called for each accepted connection; if it returns null, evhttp creates its own bufferevent.
   ::evhttp_set_bevcb(
       server,
       [](event_base*, void* self) -> bufferevent* {

@@ -1,5 +1,5 @@
-// Http serves what may be read without asking the broker for anything: /metrics, /healthz, /readyz and a page for
-// people at /. It changes nothing, and listens on loopback unless it is told otherwise.
+// Http serves pages that are read without a session: /metrics, /healthz, /readyz and a status page at /. It changes
+// nothing, and it listens on loopback unless configured otherwise.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@ namespace arraybridge {
 
 class Http {
  public:
-  // Each is asked on Http's own thread, one request at a time.
+  // Each function is called on Http's own thread, for one request at a time.
   struct Pages {
     std::function<std::string()> metrics;  // Prometheus' text format
     std::function<std::string()> status;   // HTML
     std::function<bool()> is_ready;
-    // Names by which the door may be asked for beside localhost and addresses, in lower case. Another name is refused:
-    // a page of a stranger's whose name is made to lead here (DNS rebinding) reads nothing.
+    // Names that are accepted in a Host header, in addition to localhost and addresses, in lower case. Other names are
+    // refused, so that a web page of another site cannot read these pages by DNS rebinding.
     std::vector<std::string> hosts;
   };
 
-  // `address`: HOST:PORT, an IPv4 address or an IPv6 one in brackets; port 0: any. INVALID_ARGUMENT: it is none.
-  // UNAVAILABLE: it cannot be listened on.
+  // `address`: HOST:PORT with an IPv4 address or an IPv6 address in brackets; port 0: any free port. INVALID_ARGUMENT:
+  // it has another form. UNAVAILABLE: the daemon cannot listen on it.
   static Result<std::unique_ptr<Http>> Open(const std::string& address, Pages pages);
-  // On a TCP socket that listens already. RESOURCE_EXHAUSTED: no descriptor is left.
+  // Serves a TCP socket that is already listening. RESOURCE_EXHAUSTED: no descriptor is left.
   static Result<std::unique_ptr<Http>> Adopt(UniqueFd socket, Pages pages);
-  // Waits for the page that is being written, if any.
+  // Waits until the current page, if any, has been written.
   ~Http();
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;

@@ -14,15 +14,15 @@ namespace {
 
 constexpr size_t kPayloadBytesMax = kFrameBytesMax - sizeof(FrameHeader);
 constexpr size_t kErrorTextBytesMax = 4096;
-// Before a socket is tried again that said it would take more and took nothing: twice as long each time.
+// The pause before retrying a socket that was writable but accepted nothing; it doubles each time.
 constexpr std::chrono::milliseconds kNoPause{0};
 constexpr std::chrono::milliseconds kPauseMin{1};
 constexpr std::chrono::milliseconds kPauseMax{250};
-// The kernel counts the unread descriptors of all: this peer need not be the one who hoards them.
+// The kernel counts the unread descriptors of all clients together, so another client may be the cause.
 constexpr std::string_view kNoneLeft =
-    "too many of the broker's descriptors are in flight, unread by others: try again";
+    "other clients have not read too many of the broker's descriptors: try again later";
 
-// One a thread that answers: the loop, the worker, gRPC's.
+// One buffer for each thread that answers: the loop, the worker, gRPC's threads.
 std::vector<char>& Scratch() {
   thread_local std::vector<char> scratch(kPayloadBytesMax);
   return scratch;
@@ -103,7 +103,7 @@ bool Lifeline::Complete(const FrameHeader& header, std::string_view payload) {
   return written != SessionQueue::Written::kNo;
 }
 
-// The frame has woken a client that slept; but it may have read that, and sleep again for another answer.
+// The frame wakes a client that slept. The client may have read the frame already and sleep again for another answer.
 void Lifeline::CompleteOnSocket(const FrameHeader& header) {
   const session_queue::Header completion{.verb = static_cast<uint8_t>(header.verb),
                                          .flags = session_queue::kOnSocket,
@@ -118,7 +118,7 @@ void Lifeline::SendDoorbell() {
   SendDoorbellLocked();
 }
 
-// A client to which frames are owed will be woken by them.
+// A client to which frames are owed is woken by those.
 void Lifeline::SendDoorbellLocked() {
   if (closed_ || cut_ != kNotCut || !owed_.empty()) return;
   Outgoing frame{{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0}, {}, {}, {}};
@@ -138,9 +138,9 @@ void Lifeline::Send(FrameHeader header, std::string_view payload, PassedFd descr
     const auto room = in_flight_->Reserve(socket_.get());
     if (room == DescriptorsInFlight::Room::kNoneInSession) return CutLocked(EndCause::kLimit);
     if (room == DescriptorsInFlight::Room::kNoneForUser) {
-      BecomeRefusal(&frame, Concat("user ", peer_.uid, " has so many descriptors unread that it gets no more (",
+      BecomeRefusal(&frame, Concat("user ", peer_.uid, " has too many unread descriptors to get another one (",
                                    "limits.descriptors_in_flight_per_uid ", limits_.descriptors_in_flight_per_uid,
-                                   "): read them and try again"));
+                                   "): read answers and try again"));
     }
   }
   if (owed_.empty()) {
@@ -166,7 +166,7 @@ void Lifeline::ForgetOwed() {
   owed_bytes_ = 0;
 }
 
-// First all is as if it had not been asked for: the client may ask again at once.
+// Undoes the effect of the request before the refusal is sent, because the client may repeat the request at once.
 void Lifeline::BecomeRefusal(Outgoing* frame, std::string_view message) {
   if (session) undelivered_(*session, Verb{frame->header.verb}, frame->payload);
   v1::Error error;
@@ -248,7 +248,7 @@ void Lifeline::Close() {
   if (queue_) queue_->queue->Stop();
   ForgetOwed();
   if (!socket_.valid()) return;
-  ::shutdown(socket_.get(), SHUT_RDWR);  // the peer knows at once
+  ::shutdown(socket_.get(), SHUT_RDWR);  // the peer is notified at once
   socket_ = in_flight_->Bury(std::move(socket_));
   if (takes_no_descriptors_) return socket_.reset();
   CloseAside(std::move(socket_));

@@ -1,5 +1,5 @@
-// A Lifeline is one client's socket at the local door: what the daemon still owes it, how much it may be owed, and why
-// it ended. The socket's life is the session's life.
+// A Lifeline is one client's socket at the local door: the frames that the daemon still has to send, their limits, and
+// the cause of its end. The session ends when the socket is closed.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/broker/open_queue.h"
+#include "daemon/broker/sessions/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/service/descriptors_in_flight.h"
 #include "daemon/service/listener.h"
@@ -26,18 +26,18 @@
 
 namespace arraybridge {
 
-// A flag of our own in a request that came by the session's queue: its answer goes there.
+// An internal flag of a request that came by the session's queue: the answer goes there.
 inline constexpr uint16_t kFrameInQueue = 0x8000;
 
-// Answer, Refuse, TellProgress and Cut are thread-safe: a worker may answer what the loop received. The rest is the
-// loop's.
+// Answer, Refuse, TellProgress and Cut are thread-safe: a worker may answer a request that the loop received. Only the
+// loop may call the other methods.
 class Lifeline {
  public:
-  // Takes back what an answer granted whose descriptor could not be sent: the client hears a refusal instead. Called
-  // with a lock held.
+  // Revokes what an answer granted if its descriptor could not be sent; the client gets a refusal instead. Called with
+  // a lock held.
   using Undelivered = std::function<void(SessionId session, Verb verb, std::string_view answer)>;
 
-  // Asks the loop for EPOLLOUT through `epoll`, which outlives the socket, as (2 * key).
+  // Requests EPOLLOUT events with the tag (2 * key) from `epoll`, which must outlive the socket.
   Lifeline(uint64_t key, Connection connection, const Limits& limits, int epoll,
            std::shared_ptr<DescriptorsInFlight> in_flight, const Undelivered& undelivered, Traffic& traffic);
 
@@ -48,35 +48,36 @@ class Lifeline {
   int process() const { return peer_.process == nullptr ? -1 : peer_.process->get(); }
   const Peer& peer() const { return peer_; }
 
-  // The loop's own notes.
+  // State that only the loop uses.
   std::optional<SessionId> session;
-  bool joined = false;              // the session is a gRPC stream's; this socket only redeems its tickets
-  bool polled = false;              // the loop looks into its queue by itself
-  bool backed_off = false;          // its client does not spin
-  int quiet_turns = 0;              // of the loop, since something stood in its queue
-  bool frames_served = false;       // those that were sent before the first request in the queue
-  std::optional<std::string> kept;  // the payload of an entry that has not been taken yet (kFrameQueued)
-  uint64_t served = 0;              // when its socket was, counted by the loop
+  bool joined = false;              // the session belongs to a gRPC stream; this socket only redeems its tickets
+  bool polled = false;              // the loop polls the session's queue
+  bool backed_off = false;          // the client does not spin
+  int quiet_turns = 0;              // turns of the loop since the queue last had an entry
+  bool frames_served = false;       // the frames that were sent before the queue's first request
+  std::optional<std::string> kept;  // payload for an entry that has not been taken yet (kFrameQueued)
+  uint64_t served = 0;              // the loop's turn in which the socket was last served
 
-  // The session has mapped its queue. REQUIRES: the loop.
+  // Called when the session has mapped its queue. REQUIRES: called by the loop.
   void SetQueue(OpenQueue queue) AB_EXCLUDES(mutex_);
-  // Null: it has none. REQUIRES: the loop.
+  // Null if the session has no queue. REQUIRES: called by the loop.
   const OpenQueue* queue() const { return queue_.get(); }
   // Wakes a client that sleeps.
   void SendDoorbell() AB_EXCLUDES(mutex_);
-  // Nothing is sent when the request wanted no answer. Never blocks.
+  // Sends nothing if the request wanted no answer. Never blocks.
   void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
               bool memory_wanted) AB_EXCLUDES(mutex_);
   // `payload`: the bytes of the message. REQUIRES: they fit into a frame.
   void AnswerBytes(const FrameHeader& request, std::string_view payload, PassedFd descriptor, bool memory_wanted)
       AB_EXCLUDES(mutex_);
   void Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) AB_EXCLUDES(mutex_);
-  // That work for it gets further. Left out where the peer does not read.
+  // Reports that work on the request has made progress. Sends nothing if the peer does not read.
   void TellProgress(const FrameHeader& request) AB_EXCLUDES(mutex_);
-  // The socket takes more. Sends what waits. A duration: it took nothing, although it said so (the kernel has no
-  // memory, or no buffers), and is to be tried again after as long; until then epoll is not asked about it.
+  // Called when the socket is writable. Sends waiting frames. Returns a duration if the socket accepted nothing
+  // although it was writable (the kernel lacks memory or buffers): retry after that time; until then epoll does not
+  // watch for writability.
   std::optional<std::chrono::milliseconds> Flush() AB_EXCLUDES(mutex_);
-  // No more requests, no more answers; the loop sees the end of the stream. The first cause counts.
+  // Stops requests and answers; the loop then sees the end of the stream. The first cause is kept.
   void Cut(EndCause cause) AB_EXCLUDES(mutex_);
   std::optional<EndCause> cut() const;
   // Closes the socket. Idempotent.
@@ -88,7 +89,7 @@ class Lifeline {
     FrameHeader header;
     std::string_view payload;
     PassedFd descriptor;
-    std::string refusal;  // the payload, if it became one
+    std::string refusal;  // the payload of the refusal, if the answer became one
   };
   struct Owed {
     FrameHeader header;
@@ -97,9 +98,9 @@ class Lifeline {
   };
 
   void Send(FrameHeader header, std::string_view payload, PassedFd descriptor) AB_EXCLUDES(mutex_);
-  // False: there is no room in the queue.
+  // Puts an answer into the session's queue. False: there is no room.
   bool Complete(const FrameHeader& header, std::string_view payload) AB_REQUIRES(mutex_);
-  // A client that spins is told that its answer is on the socket.
+  // Tells a spinning client that its answer is on the socket.
   void CompleteOnSocket(const FrameHeader& header) AB_REQUIRES(mutex_);
   void SendDoorbellLocked() AB_REQUIRES(mutex_);
   SendOutcome SendNow(Outgoing* frame) AB_REQUIRES(mutex_);
@@ -114,16 +115,17 @@ class Lifeline {
   const int epoll_;
   const Peer peer_;
   const bool takes_no_descriptors_;
-  const std::shared_ptr<DescriptorsInFlight> in_flight_;  // of its user
+  const std::shared_ptr<DescriptorsInFlight> in_flight_;  // shared by all lifelines of the user
   const Undelivered& undelivered_;
   Traffic& traffic_;
-  UniqueFd socket_;  // closed by the loop alone; senders hold the mutex
+  UniqueFd socket_;  // only the loop closes it; senders hold the mutex
   mutable Mutex mutex_;
-  std::unique_ptr<const OpenQueue> queue_;  // set by the loop alone, under the mutex
+  std::unique_ptr<const OpenQueue> queue_;  // only the loop sets it, under the mutex
   std::deque<Owed> owed_ AB_GUARDED_BY(mutex_);
   uint64_t owed_bytes_ AB_GUARDED_BY(mutex_) = 0;
-  std::chrono::milliseconds pause_ AB_GUARDED_BY(mutex_){0};  // after the last Flush that sent nothing; 0: it sent
-  std::atomic<int> cut_{kNotCut};                             // an EndCause; written under the mutex
+  std::chrono::milliseconds pause_ AB_GUARDED_BY(mutex_){
+      0};                          // after the last Flush that sent nothing; 0: the last Flush sent data
+  std::atomic<int> cut_{kNotCut};  // an EndCause or kNotCut; written under the mutex
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 

@@ -33,7 +33,7 @@
 
 namespace arraybridge {
 
-// Which file it is, whatever it is called.
+// Identifies a file independently of its name.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -42,10 +42,10 @@ struct FileIdentity {
 
 struct Listener::DoorSocket {
   Door kind;
-  std::string path;  // empty: whoever passed it removes it
+  std::string path;  // empty: the process that passed the socket removes it
   FileIdentity file;
   UniqueFd socket;
-  bool takes_no_descriptors;  // true of what it accepts, too
+  bool takes_no_descriptors;  // also applies to accepted sockets
   Handler handler;
 };
 
@@ -53,20 +53,21 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kNoDescriptorPauseMs = 100;
-constexpr rlim_t kDescriptorsKept = 256;  // for arenas and answers, where the limit is large
+constexpr rlim_t kDescriptorsKept = 256;  // reserved for arenas and answers, if the limit is large
 
 std::string Why() { return std::strerror(errno); }
 
-// An embedded broker's directory is its owner's alone: whoever could replace the socket could pose as the broker.
+// The directory of an embedded broker must be private: a process that could replace the socket could impersonate the
+// broker.
 Status PrepareDirectory(const std::string& directory, bool embedded) {
   if (::mkdir(directory.c_str(), embedded ? 0700 : 0755) == 0) return Ok();
-  if (errno != EEXIST) return FailedPrecondition("cannot make the directory '", directory, "': ", Why());
+  if (errno != EEXIST) return FailedPrecondition("cannot create the directory '", directory, "': ", Why());
   struct stat found {};
   if (::lstat(directory.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
     return FailedPrecondition("'", directory, "' is not a directory");
   }
   if (embedded && (found.st_uid != ::geteuid() || (found.st_mode & 077) != 0)) {
-    return FailedPrecondition("'", directory, "' must belong to this user alone (mode 0700)");
+    return FailedPrecondition("'", directory, "' must belong to this user and have mode 0700");
   }
   return Ok();
 }
@@ -76,7 +77,8 @@ Result<UniqueFd> LockDirectory(const std::string& directory) {
   UniqueFd lock(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return FailedPrecondition("cannot open '", path, "': ", Why());
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) return FailedPrecondition("another arraybridged serves the directory '", directory, "'");
+  if (errno == EWOULDBLOCK)
+    return FailedPrecondition("another arraybridged is running in the directory '", directory, "'");
   return FailedPrecondition("cannot lock '", path, "': ", Why());
 }
 
@@ -97,7 +99,7 @@ FileIdentity FileAt(const std::string& path) {
   return {found.st_dev, found.st_ino};
 }
 
-// Only a socket that nobody answers at is removed.
+// Removes a socket only if no process accepts connections on it.
 Status RemoveStale(const std::string& path, const sockaddr_un& address, int type) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return Ok();
@@ -106,28 +108,28 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address, int type
   if (!probe.valid()) return FailedPrecondition("cannot make a socket: ", Why());
   const bool refused =
       ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == ECONNREFUSED;
-  if (!refused) return FailedPrecondition("somebody serves the socket '", path, "' already");
+  if (!refused) return FailedPrecondition("another process already serves the socket '", path, "'");
   ::unlink(path.c_str());
   return Ok();
 }
 
-// Supplementary ones, as they were when it connected.
+// The peer's supplementary groups at the time of its connection.
 std::vector<uint32_t> GroupsOf(int socket) {
   socklen_t bytes = 0;
   std::vector<gid_t> groups;
-  // The first call says how many there are; they do not change any more.
+  // The first call returns the number of groups, which does not change afterwards.
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &bytes) == 0 || errno != ERANGE) return {};
   groups.resize(bytes / sizeof(gid_t));
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) != 0) return {};
   return {groups.begin(), groups.end()};
 }
 
-// With the port that the kernel chose, where that was left to it.
+// The endpoint with the port that the kernel chose, if the configured port is 0.
 std::string BoundTo(int socket, Endpoint endpoint) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
-    // The port is at the same place in both kinds.
+    // The port has the same offset in both kinds of address.
     endpoint.port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
   }
   return endpoint.text();
@@ -136,7 +138,7 @@ std::string BoundTo(int socket, Endpoint endpoint) {
 Connection Identify(UniqueFd socket, Door kind) {
   Connection connection;
   if (kind == Door::kTcp) {
-    connection.peer.uid = kSharedByUsers;  // nobody, until it has shown its certificate
+    connection.peer.uid = kSharedByUsers;  // no user, until the peer has presented its certificate
     connection.peer.door = kind;
     connection.socket = std::move(socket);
     return connection;
@@ -144,7 +146,7 @@ Connection Identify(UniqueFd socket, Door kind) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return connection;
-  if (IsSubject(credentials.uid)) return connection;  // these numbers stand for others
+  if (IsSubject(credentials.uid)) return connection;  // these uids stand for certificate subjects
   connection.peer.uid = credentials.uid;
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
@@ -155,8 +157,8 @@ Connection Identify(UniqueFd socket, Door kind) {
   return connection;
 }
 
-// The lowest free number is given, so a high one says how few are left. Some are kept for those who are served already:
-// their answers carry descriptors of arenas, which are opened for each.
+// The kernel assigns the lowest free number, so a high number shows that few descriptors are left. Some are reserved
+// for existing clients, whose answers carry descriptors of arenas.
 bool TakesFromTheReserve(int fd) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -164,8 +166,8 @@ bool TakesFromTheReserve(int fd) {
   return static_cast<rlim_t>(fd) >= limit.rlim_cur - reserve;
 }
 
-// No client has a reason to send descriptors, and one that sleeps when it is closed would stop whoever closes it: the
-// sender is told EPERM. From this socket they are inherited by those it accepts.
+// Clients have no reason to send descriptors, and closing one could block the closing thread. With this option the
+// sender gets EPERM. Accepted sockets inherit the option.
 bool TakeNoDescriptors(int socket) {
   const int pass = 0;
   return ::setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof pass) == 0;
@@ -175,11 +177,11 @@ void CloseAccepted(UniqueFd socket, bool takes_no_descriptors) {
   if (!takes_no_descriptors) CloseAside(std::move(socket));
 }
 
-// Tells the peer why; the caller closes the connection.
+// Sends the reason to the peer; the caller closes the connection.
 void TellLack(int socket, Door kind) {
   if (kind != Door::kLifeline) return;
   v1::Error error;
-  error.set_message("the broker has no descriptor left for another connection");
+  error.set_message("the broker has no free descriptor for another connection");
   error.set_reason("DESCRIPTORS");
   const FrameHeader header{static_cast<uint16_t>(Verb::kOpenSession), 0,
                            static_cast<uint32_t>(Code::kResourceExhausted), 0};
@@ -233,8 +235,8 @@ Status Listener::BindTcp(const std::string& text) {
   if (!socket.valid()) return FailedPrecondition("cannot make a socket: ", Why());
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // whom it accepts has it too
-  // [::] is not 0.0.0.0 as well: an address in a log is one that the operator wrote.
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // accepted sockets inherit it
+  // [::] does not include 0.0.0.0, so that the log shows only addresses that the operator configured.
   if (endpoint->bracketed) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (::bind(socket.get(), address->generic(), address->size) != 0 || ::listen(socket.get(), kBacklog) != 0) {
     return FailedPrecondition("cannot listen at tcp://", text, ": ", Why());
@@ -250,7 +252,7 @@ void Listener::Adopt(UniqueFd socket, Door kind) {
       std::make_unique<DoorSocket>(DoorSocket{kind, {}, {}, std::move(socket), takes_no_descriptors, nullptr}));
 }
 
-// Rights are set between bind and listen: before that nobody can connect.
+// The mode is set between bind and listen, because no client can connect before listen.
 Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
   const int type = kind == Door::kLifeline ? SOCK_SEQPACKET : SOCK_STREAM;
   const auto address = AddressOf(path);
@@ -274,7 +276,7 @@ Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
 Listener::~Listener() {
   Stop();
   for (const auto& door : doors_) {
-    // The directory may have been removed, and be another daemon's by now.
+    // Another daemon may meanwhile use the same path, so only our own socket file is removed.
     if (!door->path.empty() && FileAt(door->path) == door->file) ::unlink(door->path.c_str());
   }
 }
@@ -345,20 +347,22 @@ void Listener::AcceptFrom(DoorSocket& door) {
     if (connection.socket.valid()) door.handler(std::move(connection));
     return;
   }
-  if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;  // it went away again
+  if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+    return;  // the connection has already been closed
   if (RefuseOverflow(door)) return;
-  pollfd wake{wake_.get(), POLLIN, 0};  // nothing can be done for now: no busy loop, but Stop is heard
+  pollfd wake{wake_.get(), POLLIN, 0};  // waits instead of looping; Stop ends the wait
   ::poll(&wake, 1, kNoDescriptorPauseMs);
 }
 
-// The descriptor kept for this moment lets the peer in, tells it why not, and takes its place again.
+// Closes the spare descriptor to accept the connection, sends the reason for the refusal, and opens the spare
+// descriptor again.
 bool Listener::RefuseOverflow(DoorSocket& door) {
   spare_.reset();
   UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool refused = socket.valid();
   if (refused) TellLack(socket.get(), door.kind);
   CloseAccepted(std::move(socket), door.takes_no_descriptors);
-  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // without it: none is refused until the next try
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // on failure the next overflow cannot be answered
   return refused;
 }
 

@@ -1,6 +1,6 @@
-// The Listener owns the doors' sockets: the directory and its lock, binding (or what systemd passes), accepting, and
-// who the peer is. gRPC never listens by itself: it would unlink a living daemon's socket and hide the peer; and over
-// TCP it would take as many as come.
+// The Listener owns the doors' sockets: the directory and its lock, binding (or the sockets that systemd passes),
+// accepting, and identifying the peer. gRPC does not listen, because it would unlink a running daemon's socket and hide
+// the peer, and would accept any number of TCP connections.
 #pragma once
 
 #include <sys/types.h>
@@ -20,37 +20,37 @@
 
 namespace arraybridge {
 
-// A connection that was accepted, and who is at its other end.
+// An accepted connection and its peer.
 struct Connection {
   UniqueFd socket;  // non-blocking
-  Peer peer;        // uid, gid, process_id, door; of a lifeline its process, too; of one over TCP the door alone
-  // The kernel refuses what the peer attaches to a message. Otherwise closing the socket, with unread messages in it,
-  // may sleep for as long as the peer likes: CloseAside.
+  Peer peer;        // uid, gid, process_id, door; for a lifeline also process; for TCP only door
+  // The kernel refuses descriptors that the peer sends. Without this, closing the socket with unread messages can block
+  // for as long as the peer likes: use CloseAside.
   bool takes_no_descriptors = false;
 };
 
-// The process at the other end. Invalid where the kernel has none: other PID namespaces before Linux 6.5.
+// The peer's process. Invalid if the kernel cannot provide it: other PID namespaces before Linux 6.5.
 ProcessFd ProcessOf(int socket, uint64_t process_id);
 
 class Listener {
  public:
   using Handler = std::function<void(Connection)>;
 
-  // Locks the directory and binds the sockets, but for those that were passed; nobody is accepted before Start.
-  // FAILED_PRECONDITION if another daemon lives there.
+  // Locks the directory and binds the sockets that were not passed; accepts no connection before Start.
+  // FAILED_PRECONDITION: another daemon uses the directory.
   static Result<std::unique_ptr<Listener>> Open(const Config& config, PassedSockets passed = {});
-  // Stops accepting, removes the sockets that it bound.
+  // Stops accepting and removes the sockets that it has bound.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // Accepts on a thread of its own and calls one of the handlers there. They must not block.
-  // REQUIRES: called once.
+  // Accepts connections on its own thread and calls the handlers there. The handlers must not block. REQUIRES: called
+  // once.
   void Start(const Handler& lifeline, const Handler& grpc, const Handler& admin, const Handler& tcp = {});
-  // No connection is accepted any more; connecting is refused, or waits for the next daemon where the manager keeps the
-  // socket. Idempotent.
+  // Stops accepting connections. Connecting is then refused or, if the service manager keeps the socket, waits for the
+  // next daemon. Idempotent.
   void Stop();
-  // Thread-safe. Runs it on the accepting thread; dropped after Stop.
+  // Runs `task` on the accepting thread; drops it after Stop. Thread-safe.
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
@@ -60,7 +60,7 @@ class Listener {
   Status Bind(const std::string& path, Door kind, mode_t mode);
   Status BindTcp(const std::string& endpoint);
   void Adopt(UniqueFd socket, Door kind);
-  // False: Stop came.
+  // False: Stop was called.
   bool RunPosted() AB_EXCLUDES(mutex_);
   void Run();
   void AcceptFrom(DoorSocket& door);
@@ -68,7 +68,7 @@ class Listener {
 
   UniqueFd lock_;
   std::vector<std::unique_ptr<DoorSocket>> doors_;
-  UniqueFd spare_;  // given up for a moment when the process has no descriptor left
+  UniqueFd spare_;  // closed for a moment when the process has no descriptor left
   UniqueFd wake_;
   Mutex mutex_;
   std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);

@@ -69,14 +69,14 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
   event.events = EPOLLIN;
   event.data.u64 = kWakeTag;
   AB_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0);
-  verbs_.SetCut(Door::kLifeline, [this](SessionId session, std::string_view why) {
+  verbs_.cuts().Set(Door::kLifeline, [this](SessionId session, std::string_view why) {
     Post([this, session, why = std::string(why)] { Cut(session, why); });
   });
   thread_ = std::thread([this] { Run(); });
 }
 
 LocalDoor::~LocalDoor() {
-  verbs_.SetCut(Door::kLifeline, {});
+  verbs_.cuts().Set(Door::kLifeline, {});
   stopping_.store(true);
   ::eventfd_write(wake_.get(), 1);
   thread_.join();
@@ -167,7 +167,7 @@ void LocalDoor::Admit(Connection connection) {
   User& user = of_uid_[connection.peer.uid];
   if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits, epoll_.get());
   const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
-                                               undelivered_, verbs_.traffic());
+                                               undelivered_, verbs_.counts().traffic);
   const uint64_t others = user.lifelines++;
   lifelines_.emplace(key, line);
   if (others >= config_.limits.connections_per_uid) {
@@ -315,7 +315,7 @@ ReceiveOutcome LocalDoor::Receive(const LifelinePointer& line, Frame* frame) {
 }
 
 void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
-  serving_ = verbs_.traffic().Begin(Door::kLifeline, frame.header.verb);
+  serving_ = verbs_.counts().traffic.Begin(Door::kLifeline, frame.header.verb);
   const size_t bytes = sizeof(FrameHeader) + frame.payload.size();
   if (bytes > config_.limits.frame_bytes_max) {
     return Violation(line, frame.header,
@@ -335,9 +335,9 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
 
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
   if (line->session) {
-    verbs_.CountRefusal(*line->session, Verb{header.verb}, status);
+    verbs_.counts().CountRefusal(*line->session, Verb{header.verb}, status);
   } else {
-    verbs_.CountRefusal(line->peer(), Verb{header.verb}, status);
+    verbs_.counts().CountRefusal(line->peer(), Verb{header.verb}, status);
   }
   Count(header, status.code());
   line->Refuse(header, status, verbs_.memory_wanted(line->peer().uid));
@@ -345,7 +345,7 @@ void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, c
 
 void LocalDoor::Count(const FrameHeader& header, Code code) {
   serving_.End();
-  verbs_.traffic().Count(Door::kLifeline, header.verb, code, Clock::now() - begun_);
+  verbs_.counts().traffic.Count(Door::kLifeline, header.verb, code, Clock::now() - begun_);
 }
 
 // Whoever breaks the frame's rules is told and cut: what it would send next cannot be trusted.
@@ -386,14 +386,14 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   const bool cut = cause == EndCause::kProtocol || cause == EndCause::kLimit;
-  if (cut) verbs_.CountCut();
+  if (cut) verbs_.counts().CountCut();
   // The session has published what stands in its queue, whatever ended it after that.
   if (!cut && line->queue() != nullptr) {
-    verbs_.ServePublishes(*line->queue(), session_queue::Format::kSlots, SessionQueue::Others::kDefer);
+    verbs_.publishes.ServePublishes(*line->queue(), session_queue::Format::kSlots, SessionQueue::Others::kDefer);
   }
   line->Close();
   ForgetUsers();
-  if (line->session && !line->joined) verbs_.EndSession(*line->session, cause);
+  if (line->session && !line->joined) verbs_.sessions.EndSession(*line->session, cause);
 }
 
 }  // namespace arraybridge

@@ -23,7 +23,7 @@
 #include "daemon/service/lifeline.h"
 #include "daemon/service/listener.h"
 #include "daemon/service/log_throttle.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/spin_backoff.h"
 
@@ -88,11 +88,11 @@ class LocalDoor {
   void TakeBack(SessionId session, Verb verb, std::string_view answer);
   template <class Message>
   bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
-  template <class Request, class Verb>
-  void Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb);
+  template <class Request, class Noun, class Verb>
+  void Now(const LifelinePointer& line, const Frame& frame, Request* request, Noun& noun, Verb verb);
   // REQUIRES: `request` is parsed.
-  template <class Response, class Request, class Verb>
-  void Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb);
+  template <class Response, class Request, class Noun, class Verb>
+  void Later(const LifelinePointer& line, const Frame& frame, Request& request, Noun& noun, Verb verb);
   void Acquire(const LifelinePointer& line, const Frame& frame);
   void Receive(const LifelinePointer& line, const Frame& frame);
   void Publish(const LifelinePointer& line, const Frame& frame);

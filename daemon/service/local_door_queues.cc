@@ -20,7 +20,7 @@ bool HasRequest(const Lifeline& line) { return line.queue()->queue->HasRequest()
 }  // namespace
 
 Result<Answer<v1::MappedResponse>> LocalDoor::QueueMapped(const LifelinePointer& line) {
-  auto found = verbs_.FindQueue(*line->session);
+  auto found = verbs_.publishes.FindQueue(*line->session);
   if (!found) return NotFound("the session has no queue").Because("NO_QUEUE");
   AB_RETURN_IF_ERROR(found->queue->Seal([weak = std::weak_ptr(line)] {
     if (const auto to = weak.lock()) to->SendDoorbell();
@@ -32,7 +32,7 @@ Result<Answer<v1::MappedResponse>> LocalDoor::QueueMapped(const LifelinePointer&
 
 void LocalDoor::OnDoorbell(const LifelinePointer& line, const Frame& frame) {
   if ((frame.header.flags & kFrameNoReply) != 0)
-    return verbs_.traffic().Count(Door::kLifeline, frame.header.verb, Code::kOk, {});
+    return verbs_.counts().traffic.Count(Door::kLifeline, frame.header.verb, Code::kOk, {});
   Refuse(line, frame.header, InvalidArgument("Doorbell is never answered: it is sent as a frame that wants no answer"));
 }
 
@@ -125,7 +125,7 @@ void LocalDoor::ServeQueue(const LifelinePointer& line) {
       ServeEntry(line);
     } else {
       const auto most = static_cast<uint64_t>(kRequestsPerTurnMax - served);
-      const uint64_t publishes = verbs_.ServePublishes(*line->queue(), most, SessionQueue::Others::kStop);
+      const uint64_t publishes = verbs_.publishes.ServePublishes(*line->queue(), most, SessionQueue::Others::kStop);
       if (publishes == 0) break;
       served += static_cast<int>(publishes);
     }

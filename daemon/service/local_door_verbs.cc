@@ -23,7 +23,7 @@ void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &request)) return;
   if (line->session) return Refuse(line, frame.header, FailedPrecondition("this lifeline has a session already"));
   const bool join = !request.join().empty();
-  auto opened = join ? verbs_.Join(request, line->peer()) : verbs_.OpenSession(request, line->peer());
+  auto opened = join ? verbs_.sessions.Join(request, line->peer()) : verbs_.sessions.OpenSession(request, line->peer());
   if (!opened.ok()) return Refuse(line, frame.header, opened.status());
   Count(frame.header, Code::kOk);
   line->session = SessionId{opened->session()};
@@ -46,10 +46,10 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
     case Verb::kGetServerInfo:
       if (!Parse(line, frame, &requests.get_server_info)) return;
       Count(frame.header, Code::kOk);
-      return line->Answer(frame.header, verbs_.GetServerInfo(), {}, verbs_.memory_wanted(line->peer().uid));
+      return line->Answer(frame.header, verbs_.lists.GetServerInfo(), {}, verbs_.memory_wanted(line->peer().uid));
     case Verb::kAllocate:
       if (!Parse(line, frame, &requests.allocate)) return;
-      return Later<v1::AllocateResponse>(line, frame, requests.allocate, &Verbs::Allocate);
+      return Later<v1::AllocateResponse>(line, frame, requests.allocate, verbs_.arenas, &ArenaVerbs::Allocate);
     case Verb::kMapped:
       return Mapped(line, frame);
     case Verb::kPublish:
@@ -57,30 +57,30 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
     case Verb::kAcquire:
       return Acquire(line, frame);
     case Verb::kExport:
-      return Now(line, frame, &requests.export_arena, &Verbs::Export);
+      return Now(line, frame, &requests.export_arena, verbs_.arenas, &ArenaVerbs::Export);
     case Verb::kRelease:
-      return Now(line, frame, &requests.release, &Verbs::Release);
+      return Now(line, frame, &requests.release, verbs_.shares, &ShareVerbs::Release);
     case Verb::kWithdraw:
-      return Now(line, frame, &requests.withdraw, &Verbs::Withdraw);
+      return Now(line, frame, &requests.withdraw, verbs_.shares, &ShareVerbs::Withdraw);
     case Verb::kList:
-      return Now(line, frame, &requests.list, &Verbs::List);
+      return Now(line, frame, &requests.list, verbs_.lists, &ListVerbs::List);
     case Verb::kGetStats:
-      return Now(line, frame, &requests.get_stats, &Verbs::GetStats);
+      return Now(line, frame, &requests.get_stats, verbs_.lists, &ListVerbs::GetStats);
     case Verb::kRedeem:
-      return Now(line, frame, &requests.redeem, &Verbs::Redeem);
+      return Now(line, frame, &requests.redeem, verbs_.arenas, &ArenaVerbs::Redeem);
     case Verb::kBrowse:
-      return Now(line, frame, &requests.browse, &Verbs::Browse);
+      return Now(line, frame, &requests.browse, verbs_.arenas, &ArenaVerbs::Browse);
     case Verb::kOpenChannel:
-      return Now(line, frame, &requests.open_channel, &Verbs::OpenChannel);
+      return Now(line, frame, &requests.open_channel, verbs_.channels, &ChannelVerbs::OpenChannel);
     case Verb::kCloseChannel:
-      return Now(line, frame, &requests.close_channel, &Verbs::CloseChannel);
+      return Now(line, frame, &requests.close_channel, verbs_.channels, &ChannelVerbs::CloseChannel);
     case Verb::kReceive:
       return Receive(line, frame);
     case Verb::kWatch:
       if (!Parse(line, frame, &requests.watch)) return;
-      return Later<v1::WatchResponse>(line, frame, requests.watch, &Verbs::Watch);
+      return Later<v1::WatchResponse>(line, frame, requests.watch, verbs_.watches, &WatchVerbs::Watch);
     case Verb::kInspect:
-      return Now(line, frame, &requests.inspect, &Verbs::Inspect);
+      return Now(line, frame, &requests.inspect, verbs_.lists, &ListVerbs::Inspect);
   }
   Refuse(line, frame.header, Unimplemented("verb ", frame.header.verb, " is unknown to this broker"));
 }
@@ -92,10 +92,10 @@ bool LocalDoor::Parse(const LifelinePointer& line, const Frame& frame, Message* 
   return false;
 }
 
-template <class Request, class Verb>
-void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Verb verb) {
+template <class Request, class Noun, class Verb>
+void LocalDoor::Now(const LifelinePointer& line, const Frame& frame, Request* request, Noun& noun, Verb verb) {
   if (!Parse(line, frame, request)) return;
-  Tell(line, frame, std::invoke(verb, verbs_, CallerOf(line, frame), *request));
+  Tell(line, frame, std::invoke(verb, noun, CallerOf(line, frame), *request));
 }
 
 template <class Message>
@@ -106,61 +106,62 @@ void LocalDoor::Tell(const LifelinePointer& line, const Frame& frame, Result<Ans
 }
 
 // The answer may come from another thread, after this client has gone.
-template <class Response, class Request, class Verb>
-void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Verb verb) {
+template <class Response, class Request, class Noun, class Verb>
+void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Noun& noun, Verb verb) {
   Reply<Response> reply =
       [&verbs = verbs_, caller = std::weak_ptr(line), header = frame.header, session = *line->session, begun = begun_,
        flight = std::make_shared<Traffic::InFlight>(std::move(serving_))](Result<Answer<Response>> answer) {
         flight->End();
-        verbs.traffic().Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
+        verbs.counts().traffic.Count(Door::kLifeline, header.verb, answer.status().code(), Clock::now() - begun);
         const LifelinePointer waiting = caller.lock();
         if (!waiting) return;
         if (answer.ok()) {
           return waiting->Answer(header, answer->message, std::move(answer->descriptor),
                                  verbs.memory_wanted(waiting->peer().uid));
         }
-        verbs.CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
+        verbs.counts().CountRefusal(session, arraybridge::Verb{header.verb}, answer.status());
         waiting->Refuse(header, answer.status(), verbs.memory_wanted(waiting->peer().uid));
       };
-  std::invoke(verb, verbs_, CallerOf(line, frame), request, std::move(reply));
+  std::invoke(verb, noun, CallerOf(line, frame), request, std::move(reply));
 }
 
 void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
   if (!Parse(line, frame, &requests_->mapped)) return;
   if (requests_->mapped.queue()) return Tell(line, frame, QueueMapped(line));
-  Tell(line, frame, verbs_.Mapped(CallerOf(line, frame), requests_->mapped));
+  Tell(line, frame, verbs_.arenas.Mapped(CallerOf(line, frame), requests_->mapped));
 }
 
 // The last seal may sleep, so not here.
 void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
   const auto asked = ReadPublish(frame.payload);
   if (!asked.ok()) return Violation(line, frame.header, asked.status());
-  if (asked->channel != 0) return Later<v1::PublishResponse>(line, frame, *asked, &Verbs::Send);
-  if (asked->sealed) return Later<v1::PublishResponse>(line, frame, *asked, &Verbs::PublishSealed);
-  Tell(line, frame, verbs_.Publish(CallerOf(line, frame), *asked));
+  if (asked->channel != 0) return Later<v1::PublishResponse>(line, frame, *asked, verbs_.channels, &ChannelVerbs::Send);
+  if (asked->sealed)
+    return Later<v1::PublishResponse>(line, frame, *asked, verbs_.publishes, &PublishVerbs::PublishSealed);
+  Tell(line, frame, verbs_.publishes.Publish(CallerOf(line, frame), *asked));
 }
 
 // What is there is answered here and now: a get is the one thing that everybody does all the time.
 void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
   const auto asked = ReadAcquire(frame.payload);
   if (!asked.ok()) return Violation(line, frame.header, asked.status());
-  auto granted = verbs_.AcquireAtOnce(CallerOf(line, frame), *asked, &requests_->acquired);
+  auto granted = verbs_.shares.TryAcquire(CallerOf(line, frame), *asked, &requests_->acquired);
   if (granted.ok()) {
     Count(frame.header, Code::kOk);
     return line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted),
                              verbs_.memory_wanted(line->peer().uid));
   }
-  if (!Verbs::MayCome(granted.status(), asked->timeout_ms)) return Refuse(line, frame.header, granted.status());
-  Later<v1::AcquireResponse>(line, frame, *asked, &Verbs::Acquire);
+  if (!ShareVerbs::MayCome(granted.status(), asked->timeout_ms)) return Refuse(line, frame.header, granted.status());
+  Later<v1::AcquireResponse>(line, frame, *asked, verbs_.shares, &ShareVerbs::Acquire);
 }
 
 void LocalDoor::Receive(const LifelinePointer& line, const Frame& frame) {
   const v1::ReceiveRequest& request = requests_->receive;
   if (!Parse(line, frame, &requests_->receive)) return;
-  auto granted = verbs_.ReceiveAtOnce(CallerOf(line, frame), request, &requests_->acquired);
+  auto granted = verbs_.channels.TryReceive(CallerOf(line, frame), request, &requests_->acquired);
   if (!granted.ok()) {
-    if (!Verbs::MayArrive(granted.status())) return Refuse(line, frame.header, granted.status());
-    return Later<v1::AcquireResponse>(line, frame, request, &Verbs::ReceiveLater);
+    if (!ChannelVerbs::MayArrive(granted.status())) return Refuse(line, frame.header, granted.status());
+    return Later<v1::AcquireResponse>(line, frame, request, verbs_.channels, &ChannelVerbs::ReceiveLater);
   }
   Count(frame.header, Code::kOk);
   line->AnswerBytes(frame.header, requests_->acquired, *std::move(granted), verbs_.memory_wanted(line->peer().uid));

@@ -24,7 +24,7 @@ namespace {
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%&"message":"%*"})";
 
-// Of the line that this thread is writing: what spdlog has no word for.
+// The subject of the line that this thread is writing, for which spdlog has no field.
 thread_local const About* t_about = nullptr;
 
 void AppendEscaped(std::string_view text, spdlog::memory_buf_t& out) {
@@ -38,7 +38,7 @@ void AppendEscaped(std::string_view text, spdlog::memory_buf_t& out) {
   }
 }
 
-// What the line is about, as members of a JSON object.
+// Formats the subject of the line as members of a JSON object.
 class AboutFields final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -56,7 +56,7 @@ class AboutFields final : public spdlog::custom_flag_formatter {
   }
 };
 
-// The message as the inside of a JSON string: whatever a client called itself stays inside its quotes.
+// Formats the message as the content of a JSON string, so that text from clients stays inside the quotes.
 class EscapedMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -65,7 +65,8 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<EscapedMessage>(); }
 };
 
-// Standard error, without ever waiting for whoever reads it: who does not keep up loses lines, and hears how many.
+// Writes to standard error without waiting for its reader: if the reader is too slow, lines are dropped and their
+// number is logged later.
 class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -79,13 +80,13 @@ class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   bool TellDropped() {
-    const std::string text = fmt::format("{} lines were dropped: nobody read the log", dropped_);
+    const std::string text = fmt::format("{} lines were dropped: the log was not read", dropped_);
     if (!WriteLine({"arraybridged", spdlog::level::warn, text})) return false;
     dropped_ = 0;
     return true;
   }
 
-  // A pipe that is ready takes PIPE_BUF bytes at once: a longer line is shortened.
+  // A pipe that is ready accepts PIPE_BUF bytes at once, so a longer line is truncated.
   bool WriteLine(spdlog::details::log_msg message) {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
@@ -127,7 +128,7 @@ spdlog::level::level_enum ToSpdlog(Level level) {
   return spdlog::level::off;
 }
 
-// spdlog's own registry is not used: one logger, made on first use.
+// Does not use spdlog's registry: there is one logger, created at first use.
 spdlog::logger& Logger() {
   static spdlog::logger logger = [] {
     spdlog::logger made("arraybridged", std::make_shared<PatientSink>());
@@ -157,7 +158,7 @@ int PriorityOf(Level level) {
   return level == Level::kInfo ? kInfoPriority : kDebugPriority;
 }
 
-// Null: lines go to standard error.
+// The journal for the lines; null: lines go to standard error.
 struct ToJournal {
   std::mutex mutex;
   std::unique_ptr<Journal> journal;
@@ -167,8 +168,8 @@ ToJournal& TheJournal() {
   return to;
 }
 
-// Null where it is not wanted. That standard error is the journal's and its socket is not there is no error: systemd
-// reads standard error, too.
+// Returns null if the journal is not wanted. With format auto, a missing journal socket is not an error, because
+// systemd reads standard error too.
 Result<std::unique_ptr<Journal>> JournalFor(std::string_view format, const std::string& path) {
   const bool found = format == "auto" && Journal::IsStandardError();
   if (format != "journald" && !found) return std::unique_ptr<Journal>();

@@ -1,5 +1,5 @@
-// The log, as its users see it: levels and a format string. Only log.cc knows what writes it, and only doors log: the
-// broker explains itself in statuses.
+// The log's interface: levels and a format string. Only log.cc knows the logging library. Only doors log; the broker
+// reports by statuses.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,20 +17,20 @@ enum class Level { kDebug, kInfo, kWarn, kError, kOff };
 
 inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
 
-// `level`: debug, info, warn, error, off. `format`: text; json (an object a line); journald (systemd's journal, with
-// fields and MESSAGE_IDs, at `journal`); auto (journald if standard error is the journal's, text on a terminal, else
-// json). INVALID_ARGUMENT names what is unknown, UNAVAILABLE the journal: then nothing changes. Call it before threads
-// start, or on a reload; what is logged before goes out as text.
+// `level`: debug, info, warn, error, off. `format`: text; json (one object per line); journald (systemd's journal, with
+// fields and MESSAGE_IDs, at `journal`); auto (journald if standard error is the journal's, text on a terminal,
+// otherwise json). INVALID_ARGUMENT names the unknown value; UNAVAILABLE: the journal cannot be reached. An error
+// changes nothing. Call it before threads start, or on a reload. Earlier lines are logged as text.
 Status Start(std::string_view level, std::string_view format, const std::string& journal = kJournalSocket);
 
-// How many lines a second there may be of one kind that strangers cause at will (log_throttle.h); 100 if nobody says.
+// Sets the maximum number of lines per second of one kind that clients can cause (log_throttle.h); 100 by default.
 void SetLinesPerSecond(uint64_t lines);
 uint64_t LinesPerSecond();
 
-// So many lines of this level there were, dropped ones too; of levels that are not logged there are none.
+// The number of lines of this level, including dropped ones; lines of levels that are not logged do not count.
 uint64_t Written(Level level);
 
-// Thread-safe. Never waits: a line that standard error does not take at once is dropped, and counted in a later one.
+// Thread-safe. Never waits: a line that standard error does not accept at once is dropped and counted in a later line.
 void Write(Level level, const About& about, fmt::string_view format, fmt::format_args arguments);
 
 template <class... Arguments>
@@ -50,7 +50,7 @@ void Error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   Write(Level::kError, {}, format, fmt::make_format_args(arguments...));
 }
 
-// The same, for programs too.
+// The same, with fields for programs.
 template <class... Arguments>
 void Info(const About& about, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   Write(Level::kInfo, about, format, fmt::make_format_args(arguments...));

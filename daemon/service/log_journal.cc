@@ -1,5 +1,5 @@
-// A field is NAME=value and a line end; one whose value has a line end itself is NAME, a line end, its length as 64
-// bits little-endian, the value, a line end (https://systemd.io/JOURNAL_NATIVE_PROTOCOL).
+// A field is NAME=value and a newline. A field whose value contains a newline is NAME, a newline, the value's length as
+// 64 bits little-endian, the value, and a newline (https://systemd.io/JOURNAL_NATIVE_PROTOCOL).
 #include "daemon/service/log_journal.h"
 
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 namespace arraybridge::log {
 namespace {
 
-constexpr size_t kMessageBytesMax = 8192;  // well below what any socket takes in one datagram
+constexpr size_t kMessageBytesMax = 8192;  // well below the maximum size of a datagram
 constexpr std::string_view kOwnFields = "ARRAYBRIDGE_";
 constexpr int kWarning = 4;
 
@@ -65,7 +65,7 @@ bool Journal::IsStandardError() {
 
 void Journal::Write(int priority, std::string_view message, const About& about) {
   if (dropped_ > 0) {
-    const std::string told = Concat(dropped_, " lines were dropped: the journal did not take them");
+    const std::string told = Concat(dropped_, " lines were dropped: the journal did not accept them");
     if (!Send(kWarning, told, {Topic::kLinesDropped, {{"dropped", std::to_string(dropped_)}}})) {
       ++dropped_;
       return;

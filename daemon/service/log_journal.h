@@ -1,5 +1,5 @@
-// A Journal is systemd's, spoken to in its native protocol: one datagram a line, with fields that journalctl finds it
-// by.
+// A Journal writes to systemd's journal in its native protocol: one datagram per line, with fields that journalctl can
+// search.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace arraybridge::log {
 // Used by one thread at a time.
 class Journal {
  public:
-  // UNAVAILABLE: nobody listens at this path.
+  // UNAVAILABLE: no process listens at this path.
   static Result<std::unique_ptr<Journal>> At(const std::string& path);
-  // Whether standard error is the journal's, as $JOURNAL_STREAM says.
+  // Whether standard error is connected to the journal, according to $JOURNAL_STREAM.
   static bool IsStandardError();
 
-  // `priority`: syslog's, 0 to 7. Never waits: what the journal does not take at once is dropped, and counted in a
-  // later line. A message is cut to what fits into a datagram.
+  // `priority`: a syslog priority, 0 to 7. Never waits: a line that the journal does not accept at once is dropped and
+  // counted in a later line. A message is truncated to the size of a datagram.
   void Write(int priority, std::string_view message, const About& about);
 
  private:

@@ -1,5 +1,5 @@
-// A LogThrottle lets so many lines a second into the log and counts the rest: what strangers can cause at will must not
-// fill a disk. One for each kind of line.
+// A LogThrottle admits a limited number of lines per second and counts the others, so that lines that any client can
+// cause cannot fill a disk. Each kind of line has its own.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ class LogThrottle {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // Nothing: drop this line. Else: how many were dropped since the last one that was let through.
+  // Returns nullopt if the line must be dropped; otherwise the number of lines dropped since the last admitted one.
   std::optional<uint64_t> Admit(TimePoint now, uint64_t lines_per_second) {
     if (now - second_ >= std::chrono::seconds(1)) {
       second_ = now;
@@ -30,7 +30,7 @@ class LogThrottle {
   }
 
  private:
-  TimePoint second_{};  // when the running second began
+  TimePoint second_{};  // the start of the current second
   uint64_t lines_ = 0;
   uint64_t dropped_ = 0;
 };

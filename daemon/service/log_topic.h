@@ -1,5 +1,5 @@
-// A Topic is what a line of the log is about, for programs: its name in JSON, its MESSAGE_ID in the journal, where an
-// entry of deploy/systemd/journal.catalog explains it. Names and ids never change.
+// A Topic identifies the subject of a log line for programs: its name in JSON, and its MESSAGE_ID in the journal, which
+// an entry of deploy/systemd/journal.catalog explains. Names and ids never change.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ inline constexpr std::array<TopicFacts, static_cast<size_t>(Topic::kLast) + 1> k
 }};
 inline const TopicFacts& FactsOf(Topic topic) { return kTopics[static_cast<size_t>(topic)]; }
 
-// What a line is about, and whom: "session" → "7". Names are lower case with underscores.
+// The topic of a line and its fields: "session" → "7". Field names are lower case with underscores.
 struct About {
   About() = default;
   // NOLINTNEXTLINE(google-explicit-constructor)

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "daemon/broker/event.h"
-#include "daemon/broker/namespace.h"
+#include "daemon/broker/events/event.h"
+#include "daemon/broker/quota/namespace.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
@@ -38,24 +38,24 @@ Status CheckShape(const ShareLimits& limits, const wire::ArraySpec& spec, uint64
   return InvalidArgument("array ", index, " has a negative extent ", *negative);
 }
 
-// UINT64_MAX: that many or more. REQUIRES: no extent is negative.
+// The number of elements; UINT64_MAX means that many or more. REQUIRES: no extent is negative.
 uint64_t ElementsOf(const wire::ArraySpec& spec) {
   uint64_t elements = 1;
   for (const int64_t extent : spec.shape) {
     if (__builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements)) {
-      elements = UINT64_MAX;  // until an extent is 0
+      elements = UINT64_MAX;  // unless a later extent is 0
     }
   }
   return elements;
 }
 
-// The elements that strides reach, seen from the first one, both included.
+// The range of elements that strides reach, relative to the first element, both ends included.
 struct Reach {
   int64_t lowest = 0;
   int64_t highest = 0;
 };
 
-// Nothing if they reach further than numbers do. REQUIRES: as many strides as extents, none of which is below 1.
+// nullopt if the range exceeds 64 bits. REQUIRES: as many strides as extents, and every extent is at least 1.
 std::optional<Reach> ReachOf(const wire::ArraySpec& spec) {
   Reach reach;
   for (size_t i = 0; i < spec.shape.size(); ++i) {
@@ -69,14 +69,15 @@ std::optional<Reach> ReachOf(const wire::ArraySpec& spec) {
   return reach;
 }
 
-// REQUIRES: a width that CheckElement knows.
+// REQUIRES: CheckElement accepts the width.
 uint64_t ElementsIn(uint64_t bytes, uint32_t bits) {
   if (bits % 8 == 0) return bytes / (bits / 8);
   return (bytes > UINT64_MAX / 8 ? UINT64_MAX : bytes * 8) / bits;
 }
 
-// What bits, shape and strides come to lies in the share: that is where a reader looks, whatever it was told of sizes.
-// Strided arrays are rare; the ordinary one costs a division. REQUIRES: it starts in the share, no extent is negative.
+// Checks that the elements given by bits, shape and strides lie in the share, because readers access these bytes
+// whatever the stated sizes are. Strided arrays are rare; a contiguous one costs one division. REQUIRES: the array
+// starts in the share, and no extent is negative.
 Status CheckSpan(const wire::ArraySpec& spec, uint64_t index, uint64_t share_bytes) {
   const uint64_t elements = ElementsOf(spec);
   if (elements == 0) return Ok();
@@ -85,11 +86,11 @@ Status CheckSpan(const wire::ArraySpec& spec, uint64_t index, uint64_t share_byt
     return InvalidArgument("array ", index, what..., ", each of ", spec.bits, " bits, from byte ", spec.offset,
                            " of a share of ", share_bytes, " bytes");
   };
-  if (elements == UINT64_MAX) return refused(" has more elements than 64 bits count");
+  if (elements == UINT64_MAX) return refused(" has more elements than fit into 64 bits");
   if (elements > room) return refused(" has ", elements, " elements");
   if (spec.strides.empty()) return Ok();
   const auto reach = ReachOf(spec);
-  if (!reach) return refused(" has strides that reach further than 64 bits count elements");
+  if (!reach) return refused(" has strides whose range does not fit into 64 bits");
   // -lowest and highest + 1 cannot overflow as unsigned numbers.
   if (0 - static_cast<uint64_t>(reach->lowest) > ElementsIn(spec.offset, spec.bits)) {
     return refused(" has strides that reach ", reach->lowest, " elements");
@@ -117,7 +118,7 @@ Status CheckFence(const PublishAsked& asked) {
   }
   const size_t wanted = asked.fence_kind == v1::Fence::EVENT ? kEventBytes : 0;
   if (asked.fence_event.size() == wanted) return Ok();
-  return InvalidArgument("the fence has ", asked.fence_event.size(), " bytes where its kind has ", wanted)
+  return InvalidArgument("the fence has ", asked.fence_event.size(), " bytes; its kind has ", wanted)
       .Because("BAD_FENCE");
 }
 
@@ -178,7 +179,7 @@ Status CheckShares(const Limits& limits, std::span<const ShareKey> shares) {
   AB_RETURN_IF_ERROR(CheckCount("shares", shares.size(), "limits.names_per_request", limits.names_per_request));
   for (const ShareKey& share : shares) {
     if (share.name.empty() && share.id == ShareId{}) {
-      return InvalidArgument("a share is asked for by a name that is not empty or an id that is not 0");
+      return InvalidArgument("a share is identified by a name that is not empty or an id that is not 0");
     }
     AB_RETURN_IF_ERROR(CheckBytes("a name", share.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
   }
@@ -201,7 +202,7 @@ Status CheckWatch(const Limits& limits, const v1::WatchRequest& request) {
     }
   }
   if (request.watch() != 0 || !request.close()) return Ok();
-  return InvalidArgument("which watch is to be closed?");
+  return InvalidArgument("the request names no watch");
 }
 
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request) {
@@ -215,7 +216,7 @@ Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& requ
 
 Status CheckSend(const PublishAsked& asked) {
   if (asked.name.empty() && !asked.replace && !asked.sealed) return Ok();
-  return InvalidArgument("what is sent into a channel has no name, replaces nothing and is not sealed");
+  return InvalidArgument("a share that is sent into a channel must have no name, replace nothing and not be sealed");
 }
 
 Status CheckRelease(const v1::ReleaseRequest& request) {
@@ -226,7 +227,7 @@ Status CheckRelease(const v1::ReleaseRequest& request) {
   }
   if (numbers <= kReleaseNumbersMax) return Ok();
   return InvalidArgument(numbers, " leases, arenas, shares and roads in one Release (at most ", kReleaseNumbersMax,
-                         "): give them back in several requests")
+                         "): release them in several requests")
       .Because("TOO_MANY");
 }
 
@@ -237,7 +238,7 @@ Status CheckList(const Limits& limits, const v1::ListRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
   AB_RETURN_IF_ERROR(
       CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
-  // A channel's has its name and its namespace's.
+  // The token of a list of channels holds the channel's name and its namespace.
   return CheckBytes("the page token", request.page_token().size(), "maximum",
                     2 * limits.name_bytes_max + kPageTokenNumbersBytes);
 }

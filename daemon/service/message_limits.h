@@ -1,5 +1,5 @@
-// What a message may hold: every limit on a request's size and form, checked before the Broker hears of it.
-// Pure functions; INVALID_ARGUMENT names the field, its value and the limit.
+// The limits on the size and form of every request, checked before the Broker gets it. These are pure functions;
+// INVALID_ARGUMENT names the field, its value and the limit.
 #pragma once
 
 #include <span>
@@ -13,20 +13,20 @@
 
 namespace arraybridge {
 
-// Bytes that an answer's message may have.
+// The maximum size of an answer's message in bytes.
 size_t AnswerBytesMax(const Limits& limits);
 
 Status CheckHello(const Limits& limits, const v1::OpenSessionRequest& request);
 Status CheckCapabilities(const v1::ClientCapabilities& capabilities);
 Status CheckNamespace(const Limits& limits, std::string_view ns);
 Status CheckPublish(const Limits& limits, const PublishAsked& asked);
-// Names or ids of Acquire and Withdraw.
+// Checks the names or ids of Acquire and Withdraw.
 Status CheckShares(const Limits& limits, std::span<const ShareKey> shares);
-// What is said for who traces: nothing, or a text.
+// Checks the note for traces: it is empty or a text.
 Status CheckNote(const Limits& limits, std::string_view note);
 Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request);
-// Beside CheckPublish, of a Publish into a channel.
+// Checks a Publish into a channel, in addition to CheckPublish.
 Status CheckSend(const PublishAsked& asked);
 Status CheckRelease(const v1::ReleaseRequest& request);
 Status CheckList(const Limits& limits, const v1::ListRequest& request);

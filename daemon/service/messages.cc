@@ -62,7 +62,7 @@ void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
 }
 
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability) {
-  // Our own bytes: if they were none of a Share, the rest would still be true.
+  // The daemon wrote these bytes; if they were not a Share, the other fields would still be valid.
   static_cast<void>(message->ParseFromString(facts.description));
   message->set_id(Number(facts.id));
   message->set_namespace_(facts.ns);
@@ -83,7 +83,7 @@ void Fill(v1::ShareInfo* message, const ShareRow& row) {
   message->set_expires_in_ms(static_cast<uint64_t>(row.expires_in.value_or(std::chrono::milliseconds(0)).count()));
   if (row.maker_uid) message->set_maker_uid(*row.maker_uid);
   message->set_goes_with_maker(row.goes_with_maker);
-  // The event itself is for those who lease it.
+  // Only clients that lease the share get the event itself.
   if (!row.fence_done) message->mutable_share()->mutable_fence()->set_kind(v1::Fence::EVENT);
 }
 
@@ -216,7 +216,7 @@ void Fill(v1::InspectResponse* message, const Inspected& inspected) {
 v1::Immutability ToMessage(Immutability immutability) { return static_cast<v1::Immutability>(immutability); }
 
 Device FromMessage(const v1::Device& message) {
-  // An empty message is the host: its numbers are what proto3 leaves out.
+  // An empty message means the host, because proto3 omits fields that are 0.
   return Device{message.type() == 0 ? kDeviceCpu : message.type(), message.id(), message.uuid()};
 }
 

@@ -1,4 +1,4 @@
-// How the broker's values become messages and messages become its values. Nothing is decided here.
+// Converts the broker's values into messages and messages into the broker's values. It makes no decisions.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot);
 void Fill(v1::Event* message, const Event& event);
 void Fill(v1::Visit* message, const Visit& visit);
 void Fill(v1::Offer* message, const OfferRow& offer);
-// Without its offers: who answers knows how many fit.
+// Fills in everything except the offers; the caller knows how many of them fit.
 void Fill(v1::InspectResponse* message, const Inspected& inspected);
 
 v1::Immutability ToMessage(Immutability immutability);
@@ -33,6 +33,6 @@ Device FromMessage(const v1::Device& message);
 // The views point into the messages.
 ShareKey FromMessage(const v1::ShareRef& ref);
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
-// Kinds that this broker has never heard of are left out; none at all: memfd.
+// Omits kinds that this broker does not know; without any kind, the result is memfd.
 
 }  // namespace arraybridge

@@ -19,14 +19,14 @@
 namespace arraybridge {
 namespace {
 
-// A family: its HELP and TYPE lines, then its samples.
+// Writes a family: its HELP and TYPE lines, then its samples.
 class Page {
  public:
   void Family(std::string_view name, std::string_view type, std::string_view help) {
     name_ = name;
     text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
   }
-  // `labels` without braces; `suffix` as of a histogram's parts.
+  // `labels` has no braces; `suffix` is that of a histogram's parts.
   template <class Number>
   void Sample(std::string_view labels, Number value, std::string_view suffix = "") {
     text_ += name_;
@@ -59,7 +59,7 @@ std::string Escaped(std::string_view value) {
   return out;
 }
 
-// What joins with the exporters of GPU makers: the number and the UUID.
+// Labels that can be joined with those of GPU vendors' exporters: the ordinal and the UUID.
 std::string LabelsOf(const Device& device, std::string_view kind) {
   const std::string name = device.type == kDeviceCpu ? "host" : fmt::format("cuda:{}", device.id);
   return fmt::format("device=\"{}\",uuid=\"{}\",kind=\"{}\"", name, Escaped(device.uuid), kind);
@@ -69,7 +69,7 @@ std::string LabelsOf(const DeviceFacts& device) {
   return LabelsOf(device.device, device.kinds.empty() ? "none" : NameOf(device.kinds.front()));
 }
 
-// One family of a number that every row has.
+// Adds one family with a sample for each row.
 template <class Rows, class LabelsOfRow, class Number>
 void AddEach(Page& page, std::string_view name, std::string_view help, const Rows& rows, LabelsOfRow labels,
              Number number) {
@@ -82,15 +82,15 @@ void AddDevices(Page& page, const std::vector<DeviceFacts>& devices) {
     AddEach(
         page, name, help, devices, [](const DeviceFacts& device) { return LabelsOf(device); }, number);
   };
-  add("arraybridge_memory_capacity_bytes", "What may be handed out on the device.",
+  add("arraybridge_memory_capacity_bytes", "Bytes that may be handed out on the device.",
       [](const DeviceFacts& device) { return device.capacity_bytes; });
-  add("arraybridge_memory_allocated_bytes", "Footprints of all blocks, cached ones included.",
+  add("arraybridge_memory_allocated_bytes", "Footprints of all blocks, including cached ones.",
       [](const DeviceFacts& device) { return device.allocated_bytes; });
-  add("arraybridge_memory_cached_bytes", "Populated ahead of demand, nobody's yet.",
+  add("arraybridge_memory_cached_bytes", "Bytes populated ahead of demand and not yet handed out.",
       [](const DeviceFacts& device) { return device.cached_bytes; });
-  add("arraybridge_memory_quarantined_bytes", "Nobody names them, somebody may map them yet.",
+  add("arraybridge_memory_quarantined_bytes", "Bytes without a name that a process may still map.",
       [](const DeviceFacts& device) { return device.quarantined_bytes; });
-  add("arraybridge_device_up", "1, or 0 once a call to the device failed for good, at the start or later.",
+  add("arraybridge_device_up", "1, or 0 after a call to the device failed permanently, at the start or later.",
       [](const DeviceFacts& device) { return device.out_of_service ? 0 : 1; });
 }
 
@@ -99,7 +99,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(FreeCause::kLast) + 1
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// Of the family that is being written.
+// Adds samples to the current family.
 void AddDurations(Page& page, const std::string& labels, const Durations& took) {
   for (size_t i = 0; i < took.within.size(); ++i) {
     page.Sample(fmt::format("{},le=\"{}\"", labels, Seconds(kDurationBuckets[i])), took.within[i], "_bucket");
@@ -114,14 +114,14 @@ void AddFlows(Page& page, const std::vector<MemoryFlow>& flows) {
   const auto add = [&](std::string_view name, std::string_view help, uint64_t MemoryFlow::*number) {
     AddEach(page, name, help, flows, labels, [number](const MemoryFlow& flow) { return flow.*number; });
   };
-  add("arraybridge_allocations", "Arenas given out that are not freed.", &MemoryFlow::allocations);
-  add("arraybridge_allocations_total", "Arenas ever given out.", &MemoryFlow::allocations_total);
-  add("arraybridge_allocated_bytes_total", "Footprints of all arenas ever given out.",
+  add("arraybridge_allocations", "Arenas handed out and not yet freed.", &MemoryFlow::allocations);
+  add("arraybridge_allocations_total", "Arenas handed out since the start.", &MemoryFlow::allocations_total);
+  add("arraybridge_allocated_bytes_total", "Footprints of all arenas handed out since the start.",
       &MemoryFlow::allocated_bytes_total);
   page.Family("arraybridge_allocation_duration_seconds", "histogram",
-              "Until the device had given an arena out, without the wait for room.");
+              "Time to allocate an arena on the device, without the wait for room.");
   for (const MemoryFlow& flow : flows) AddDurations(page, labels(flow), flow.took);
-  page.Family("arraybridge_freed_bytes_total", "counter", "Footprints of arenas that were freed, by what let them go.");
+  page.Family("arraybridge_freed_bytes_total", "counter", "Footprints of freed arenas, by the reason.");
   for (const MemoryFlow& flow : flows) {
     for (size_t i = 0; i < kFreeNames.size(); ++i) {
       page.Sample(fmt::format("{},cause=\"{}\"", labels(flow), kFreeNames[i]), flow.freed_bytes_total[i]);
@@ -130,7 +130,7 @@ void AddFlows(Page& page, const std::vector<MemoryFlow>& flows) {
 }
 
 void AddTickets(Page& page, const Snapshot& snapshot) {
-  page.Family("arraybridge_tickets_total", "counter", "Tickets by what became of them, and refusals to redeem one.");
+  page.Family("arraybridge_tickets_total", "counter", "Tickets by their outcome, and refusals to redeem one.");
   page.Sample("outcome=\"redeemed\"", snapshot.tickets_redeemed_total);
   page.Sample("outcome=\"expired\"", snapshot.tickets_expired_total);
   page.Sample("outcome=\"refused\"", snapshot.tickets_refused_total);
@@ -156,7 +156,7 @@ void AddNamespaces(Page& page, const Config& config, const std::vector<Namespace
         },
         [&](const auto& sum) { return sum.second.*number; });
   };
-  add("arraybridge_namespace_quota_bytes", "What the namespaces may hold.", &NamespaceRow::quota_bytes);
+  add("arraybridge_namespace_quota_bytes", "Bytes that the namespaces may hold.", &NamespaceRow::quota_bytes);
   add("arraybridge_namespace_charged_bytes", "Footprints of the namespaces' arenas.", &NamespaceRow::charged_bytes);
   add("arraybridge_shares", "Shares with a name.", &NamespaceRow::shares);
   add("arraybridge_share_bytes", "Bytes of those shares.", &NamespaceRow::share_bytes);
@@ -168,14 +168,13 @@ std::string LabelsOf(const Traffic::Row& row) {
 
 void AddTraffic(Page& page, const Traffic& traffic) {
   const std::vector<Traffic::Row> rows = traffic.Rows();
-  page.Family("arraybridge_requests_inflight", "gauge", "Requests without an answer yet, those that wait included.");
+  page.Family("arraybridge_requests_inflight", "gauge", "Requests without an answer yet, including waiting ones.");
   for (const Traffic::Row& row : rows) page.Sample(LabelsOf(row), row.in_flight);
-  page.Family("arraybridge_descriptors_passed_total", "counter",
-              "Descriptors that went to clients, by what they are of.");
+  page.Family("arraybridge_descriptors_passed_total", "counter", "Descriptors sent to clients, by the kind of memory.");
   for (const FdKind kind : {FdKind::kMemfd, FdKind::kCudaVmm, FdKind::kPages}) {
     page.Sample(fmt::format("kind=\"{}\"", NameOf(kind)), traffic.passed(kind));
   }
-  page.Family("arraybridge_requests_total", "counter", "Requests answered, by how.");
+  page.Family("arraybridge_requests_total", "counter", "Requests answered, by status code.");
   for (const Traffic::Row& row : rows) {
     for (const Traffic::Answered& answer : row.answers) {
       page.Sample(fmt::format("{},code=\"{}\"", LabelsOf(row), answer.code), answer.count);
@@ -192,17 +191,17 @@ void AddCounts(Page& page, std::string_view name, std::string_view help, std::st
 }
 
 void AddTallies(Page& page, const Tallies& tallies) {
-  AddCounts(page, "arraybridge_session_ends_total", "Sessions that ended, by how.", "cause", tallies.ends());
-  AddCounts(page, "arraybridge_limit_hits_total", "Requests refused for a limit, a quota or want of memory, by which.",
+  AddCounts(page, "arraybridge_session_ends_total", "Ended sessions, by cause.", "cause", tallies.ends());
+  AddCounts(page, "arraybridge_limit_hits_total", "Requests refused for a limit, a quota or lack of memory, by limit.",
             "limit", tallies.limit_hits());
-  AddCounts(page, "arraybridge_auth_failures_total", "Requests refused for want of a right, by why.", "reason",
+  AddCounts(page, "arraybridge_auth_failures_total", "Requests refused for a missing right, by reason.", "reason",
             tallies.auth_failures());
-  AddCounts(page, "arraybridge_allocation_failures_total", "Allocations that failed, by what there was none of.",
-            "reason", tallies.allocation_failures());
+  AddCounts(page, "arraybridge_allocation_failures_total", "Failed allocations, by the missing resource.", "reason",
+            tallies.allocation_failures());
 }
 
 void AddLog(Page& page) {
-  page.Family("arraybridge_log_messages_total", "counter", "Lines of the log, by level.");
+  page.Family("arraybridge_log_messages_total", "counter", "Log lines, by level.");
   for (const auto& [name, level] : {std::pair{"debug", log::Level::kDebug}, std::pair{"info", log::Level::kInfo},
                                     std::pair{"warn", log::Level::kWarn}, std::pair{"error", log::Level::kError}}) {
     page.Sample(fmt::format("level=\"{}\"", name), log::Written(level));
@@ -224,7 +223,7 @@ uint64_t ResidentBytes() {
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// The names that every Prometheus client library uses.
+// The standard metrics of Prometheus client libraries.
 void AddProcess(Page& page, double started) {
   timespec cpu{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
@@ -232,11 +231,11 @@ void AddProcess(Page& page, double started) {
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   page.Only("process_cpu_seconds_total", "counter", "Processor time of the daemon.",
             static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9);
-  page.Only("process_resident_memory_bytes", "gauge", "Resident memory of the daemon; warm blocks are not in it.",
+  page.Only("process_resident_memory_bytes", "gauge", "Resident memory of the daemon, without warm blocks.",
             ResidentBytes());
   page.Only("process_open_fds", "gauge", "Open descriptors of the daemon.", OpenDescriptors());
-  page.Only("process_max_fds", "gauge", "Descriptors that it may have.", descriptors.rlim_cur);
-  page.Only("process_start_time_seconds", "gauge", "When it started, in seconds since 1970.", started);
+  page.Only("process_max_fds", "gauge", "Maximum number of open descriptors.", descriptors.rlim_cur);
+  page.Only("process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970.", started);
 }
 
 }  // namespace
@@ -245,7 +244,7 @@ double Metrics::NowSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Called by the watchdog's thread alone.
+// Only the watchdog's thread calls it.
 void Metrics::CountWatchdogPing() {
   const Clock::rep now = Clock::now().time_since_epoch().count();
   const Clock::rep last = last_ping_.exchange(now, std::memory_order_relaxed);
@@ -260,34 +259,35 @@ void Metrics::CountReload(bool ok) {
 
 std::string Metrics::Text() const {
   Page page;
-  page.Family("arraybridge_build_info", "gauge", "Always 1; its labels say what runs.");
+  page.Family("arraybridge_build_info", "gauge", "Always 1; the labels describe the running version.");
   page.Sample(fmt::format("version=\"{}\",revision=\"{}\",driver=\"{}\"", Escaped(ARRAYBRIDGE_VERSION),
                           Escaped(build_.revision), Escaped(build_.driver)),
               1);
   page.Only("arraybridge_ready", "gauge", "1 while the doors are open, 0 while draining.", verbs_.draining() ? 0 : 1);
   const Snapshot snapshot = broker_.TakeSnapshot();
-  AddCounters(page, verbs_.Stats(snapshot));
-  page.Only("arraybridge_withdrawals_total", "counter", "Names ever taken away, by whomever or by time.",
+  AddCounters(page, verbs_.lists.Stats(snapshot));
+  page.Only("arraybridge_withdrawals_total", "counter", "Names withdrawn since the start, by clients or by a lifetime.",
             snapshot.withdrawals_total);
   AddTickets(page, snapshot);
   AddDevices(page, broker_.Devices());
   AddFlows(page, snapshot.flows);
-  AddNamespaces(page, config_, broker_.Namespaces());
-  AddTraffic(page, verbs_.traffic());
-  AddTallies(page, verbs_.tallies());
+  AddNamespaces(page, config_, broker_.NamespaceRows());
+  AddTraffic(page, verbs_.counts().traffic);
+  AddTallies(page, verbs_.counts().tallies);
   AddLog(page);
-  page.Only("arraybridge_watchdog_pings_total", "counter", "Times the service manager was told that the daemon works.",
+  page.Only("arraybridge_watchdog_pings_total", "counter", "Watchdog notifications sent to the service manager.",
             watchdog_pings_.load());
-  page.Only("arraybridge_watchdog_longest_gap_seconds", "gauge", "The longest time between two of them.",
+  page.Only("arraybridge_watchdog_longest_gap_seconds", "gauge", "The longest time between two watchdog notifications.",
             Seconds(Clock::duration(longest_gap_.load(std::memory_order_relaxed))));
-  page.Family("arraybridge_config_reloads_total", "counter", "Times the configuration was read again, by result.");
+  page.Family("arraybridge_config_reloads_total", "counter", "Reloads of the configuration, by result.");
   page.Sample("result=\"ok\"", reloads_.load());
   page.Sample("result=\"refused\"", reloads_refused_.load());
   page.Only("arraybridge_config_last_reload_success_timestamp_seconds", "gauge",
-            "When the configuration that holds was read.", last_reload_.load());
-  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.started());
+            "Time at which the configuration in force was read.", last_reload_.load());
+  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.lists.started());
   const double started = NowSeconds() - up.count();
-  page.Only("arraybridge_start_time_seconds", "gauge", "When it began to serve, in seconds since 1970.", started);
+  page.Only("arraybridge_start_time_seconds", "gauge",
+            "Time at which the daemon began to serve, in seconds since 1970.", started);
   AddProcess(page, started);
   return page.Take();
 }

@@ -1,4 +1,4 @@
-// What the service manager is told (sd_notify): a datagram to $NOTIFY_SOCKET, without libsystemd.
+// Notifications to the service manager (sd_notify): a datagram to $NOTIFY_SOCKET, without libsystemd.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace arraybridge {
 
-// `state`: "READY=1", "STOPPING=1", "STATUS=...", lines joined by \n. Nothing happens when no manager asked for it.
+// `state`: "READY=1", "STOPPING=1", "STATUS=...", lines joined by \n. Does nothing if no manager has set
+// $NOTIFY_SOCKET.
 void NotifyManager(std::string_view state);
 
-// What the manager says in a variable such as $WATCHDOG_USEC. Nothing: it is not there, or no number.
+// The number in a variable that the manager sets, such as $WATCHDOG_USEC; nullopt if it is missing or not a number.
 std::optional<int64_t> NumberFromManager(const char* variable);
 
 }  // namespace arraybridge

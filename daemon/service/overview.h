@@ -1,4 +1,4 @@
-// The overview is what metrics and status page both show: each number once, under the names that each page gives it.
+// The overview lists the numbers that metrics and status page both show, each once, with its name on each page.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace arraybridge {
 
 struct Counter {
   uint64_t (v1::GetStatsResponse::*value)() const;
-  std::string_view name;   // without the prefix, as in the message; ends in "_total" where it only grows
+  std::string_view name;   // without the prefix, as in the message; ends in "_total" if it only grows
   std::string_view help;   // one sentence
   std::string_view label;  // on the status page; empty: not shown there
 };
 
-// In the order of the pages.
+// In the order in which the pages show them.
 std::span<const Counter> Counters();
 
-// What a user, or with `names` each of his namespaces, holds. By user alone unless the operator said otherwise: whoever
-// may read these pages would learn others' names.
+// The sums of each user or, with `names`, of each namespace of a user. The default is by user, because otherwise every
+// reader of these pages would learn the names of other users' namespaces.
 using Owner = std::pair<uint32_t, std::string>;  // uid; namespace, empty without `names`
 std::map<Owner, NamespaceRow> SumByOwner(const std::vector<NamespaceRow>& rows, bool names);
 

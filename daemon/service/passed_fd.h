@@ -1,4 +1,4 @@
-// A PassedFd is a descriptor on its way to a client, and what it is of.
+// A PassedFd is a descriptor that is sent to a client, with the kind of its memory.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// kPages: the broker's own, catalogues, pages of holds, rings, bells and roads; the others are arenas.
+// kPages: memory of the broker itself: catalogues, hazard pages, queues and roads. The other kinds are arenas.
 enum class FdKind : uint8_t { kMemfd, kCudaVmm, kPages, kLast = kPages };
 
 constexpr std::string_view NameOf(FdKind kind) {
@@ -30,7 +30,7 @@ class PassedFd : public UniqueFd {
  public:
   PassedFd() = default;
   PassedFd(UniqueFd descriptor, FdKind kind) : UniqueFd(std::move(descriptor)), kind_(kind) {}
-  // Of an arena. REQUIRES: valid only where the kind has descriptors.
+  // The descriptor of an arena. REQUIRES: it is valid only if the kind has descriptors.
   PassedFd(UniqueFd descriptor, HandleKind kind) : PassedFd(std::move(descriptor), Of(kind)) {}
 
   FdKind kind() const { return kind_; }

@@ -15,7 +15,7 @@ namespace arraybridge {
 namespace {
 
 constexpr int kFirst = 3;           // SD_LISTEN_FDS_START
-constexpr int64_t kMost = 1 << 10;  // more than that nobody passes
+constexpr int64_t kMost = 1 << 10;  // a plausibility limit
 
 int Option(int socket, int option) {
   int value = -1;
@@ -63,7 +63,7 @@ Result<PassedSockets> PassedSockets::FromEnvironment() {
   PassedSockets passed;
   if (!meant_for || *meant_for != ::getpid() || !count || *count <= 0) return passed;
   if (*count > kMost) return InvalidArgument("$LISTEN_FDS: ", *count, " sockets are more than ", kMost);
-  std::vector<UniqueFd> sockets;  // all are owned before any is refused
+  std::vector<UniqueFd> sockets;  // owns all sockets before one can be refused
   for (int fd = kFirst; fd < kFirst + static_cast<int>(*count); ++fd) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     sockets.emplace_back(fd);
@@ -76,8 +76,8 @@ Result<PassedSockets> PassedSockets::FromEnvironment() {
 
 Status PassedSockets::Add(std::string_view name, UniqueFd socket) {
   if (name != kLifeline && name != kGrpc && name != kAdmin && name != kHttp) {
-    return InvalidArgument("a socket was passed as '", name, "'; known are ", kLifeline, ", ", kGrpc, ", ", kAdmin,
-                           " and ", kHttp, " (FileDescriptorName=)");
+    return InvalidArgument("a socket was passed as '", name, "'; supported names are ", kLifeline, ", ", kGrpc, ", ",
+                           kAdmin, " and ", kHttp, " (FileDescriptorName=)");
   }
   AB_RETURN_IF_ERROR(CheckKind(name, socket.get()));
   ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);

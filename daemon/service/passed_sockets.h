@@ -1,5 +1,5 @@
-// PassedSockets are those that the service manager listens on for us, each under a name (sd_listen_fds). Who takes one
-// owns it; clients that connected before we ran wait in it.
+// PassedSockets are the sockets on which the service manager listens for the daemon, each with a name (sd_listen_fds).
+// Take transfers the ownership of one. Clients that connected before the daemon started wait in them.
 #pragma once
 
 #include <map>
@@ -18,14 +18,14 @@ class PassedSockets {
   static constexpr std::string_view kAdmin = "admin";
   static constexpr std::string_view kHttp = "http";
 
-  // None.
+  // Holds no socket.
   PassedSockets() = default;
-  // From $LISTEN_PID, $LISTEN_FDS and $LISTEN_FDNAMES, which are forgotten: no child of ours takes them for its own.
-  // INVALID_ARGUMENT names a socket whose name is unknown or comes twice, or that is not of the kind its name says.
-  // REQUIRES: called once, before there are threads.
+  // Reads $LISTEN_PID, $LISTEN_FDS and $LISTEN_FDNAMES and unsets them, so that a child process does not use them.
+  // INVALID_ARGUMENT names a socket whose name is unknown or used twice, or whose kind does not match its name.
+  // REQUIRES: called once, before threads are started.
   static Result<PassedSockets> FromEnvironment();
 
-  // Non-blocking, listening; invalid if none was passed under this name.
+  // The non-blocking, listening socket of this name; invalid if none was passed.
   UniqueFd Take(std::string_view name);
 
  private:

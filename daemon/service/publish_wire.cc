@@ -5,7 +5,7 @@
 namespace arraybridge {
 namespace {
 
-// How many arrays are in `specs`: it is limited before any of them is decoded.
+// Counts the arrays in `specs`, because their number is limited before any of them is decoded.
 Result<PublishAsked> WithArraysCounted(PublishAsked asked) {
   wire::Fault fault;
   wire::Reader specs(asked.specs, &fault);

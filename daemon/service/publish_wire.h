@@ -1,5 +1,5 @@
-// What a Publish asks for, as views into its bytes. It is the request that is sent most, and the descriptions of its
-// arrays are handed on to others as they are, so libprotobuf, which would copy all of it, does not read it.
+// Reads a Publish request as views into its bytes. Publish is the most frequent request, and the descriptions of its
+// arrays are passed on unchanged, so libprotobuf, which would copy everything, is not used.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace arraybridge {
 
-// Views into the bytes that were read.
+// The fields are views into the bytes of the request.
 struct PublishAsked {
-  std::string_view bytes{};  // all of them
+  std::string_view bytes{};  // the whole request
   std::string_view ns{};
   std::string_view name{};
   uint64_t arena = 0;
@@ -19,7 +19,7 @@ struct PublishAsked {
   uint64_t offset = 0;
   uint64_t size = 0;
   std::string_view specs{};  // a v1.ArraySpecs
-  uint64_t arrays = 0;       // in `specs`
+  uint64_t arrays = 0;       // number of arrays in `specs`
   bool replace = false;
   bool sealed = false;
   int32_t fence_kind = 0;
@@ -32,7 +32,7 @@ struct PublishAsked {
   std::string_view note{};
 };
 
-// INVALID_ARGUMENT: the bytes are no v1.PublishRequest. The single specs are checked by CheckPublish.
+// INVALID_ARGUMENT: the bytes are not a v1.PublishRequest. CheckPublish checks the individual specs.
 Result<PublishAsked> ReadPublish(std::string_view bytes);
 // The specs, structure and metadata of a v1.Share. INVALID_ARGUMENT as above.
 Result<PublishAsked> ReadDescription(std::string_view bytes);

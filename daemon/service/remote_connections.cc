@@ -1,5 +1,6 @@
-// gRPC closes descriptors without telling: a number counts as long as it still is the socket (inode) that was admitted.
-// One is shut down through a duplicate that is known to be that socket, so that never a successor is met.
+// gRPC closes descriptors without notice, so an entry is valid only while the number still refers to the socket (inode)
+// that was admitted. A socket is shut down through a duplicate that was verified to be that socket, so that no later
+// socket is hit.
 #include "daemon/service/remote_connections.h"
 
 #include <arpa/inet.h>
@@ -18,7 +19,7 @@
 namespace arraybridge {
 namespace {
 
-// 0: not an open descriptor.
+// 0 if `descriptor` is not open.
 uint64_t InodeOf(int descriptor) {
   struct stat facts {};
   return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
@@ -32,7 +33,7 @@ std::pair<std::array<uint8_t, 16>, uint16_t> Plain(const sockaddr_storage& from)
     return {address, ntohs(v6->sin6_port)};
   }
   const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&from);
-  address[10] = address[11] = 0xff;  // as it is written in IPv6
+  address[10] = address[11] = 0xff;  // IPv4-mapped IPv6 form
   std::memcpy(address.data() + 12, &v4->sin_addr, sizeof v4->sin_addr);
   return {address, ntohs(v4->sin_port)};
 }
@@ -63,7 +64,7 @@ std::optional<RemoteConnections::Peer> RemoteConnections::PeerOf(std::string_vie
   const size_t scheme = name.find(':');
   if (scheme == std::string_view::npos) return std::nullopt;
   std::string text = Decoded(name.substr(scheme + 1));
-  // The interface behind a link-local address is no part of it here.
+  // Removes the interface from a link-local address.
   if (const size_t zone = text.find('%'); zone != std::string::npos) {
     text.erase(zone, std::min(text.find(']'), text.size()) - zone);
   }
@@ -73,7 +74,7 @@ std::optional<RemoteConnections::Peer> RemoteConnections::PeerOf(std::string_vie
   return Plain(address->storage);
 }
 
-// Who has one IPv6 address has all of its network's.
+// A client that has one IPv6 address usually has the whole /64 network, so the network is one group.
 RemoteConnections::Address RemoteConnections::GroupOf(const Peer& peer) {
   Address group = peer.first;
   const bool is_v4 = group[10] == 0xff && group[11] == 0xff &&

@@ -1,6 +1,6 @@
-// The RemoteConnections are those over TCP that gRPC owns, from the moment they are accepted: how many there are of one
-// address, and of one subject once it has shown itself. Who has not yet shown itself, or is one too many, makes room
-// for who comes next.
+// RemoteConnections counts the TCP connections that gRPC owns, from their acceptance: per address, and per subject once
+// a connection has identified itself. A connection that has not identified itself is closed when a new one needs its
+// place.
 #pragma once
 
 #include <array>
@@ -22,19 +22,20 @@ class RemoteConnections {
  public:
   explicit RemoteConnections(const Limits& limits) : limits_(limits) {}
 
-  // RESOURCE_EXHAUSTED: limits.tcp_connections_per_address; or limits.tcp_connections, and all of them have shown who
-  // they are: else the oldest that has not is shut down. REQUIRES: `descriptor` is a TCP socket, gRPC's from here on.
+  // RESOURCE_EXHAUSTED: limits.tcp_connections_per_address is reached, or limits.tcp_connections is reached and all
+  // connections have identified themselves; otherwise the oldest connection that has not is shut down. REQUIRES:
+  // `descriptor` is a TCP socket that gRPC owns from here on.
   Status Admit(int descriptor) AB_EXCLUDES(mutex_);
 
-  // `name` is gRPC's name for the peer, "ipv4:127.0.0.1:5000"; it has shown to be this subject. UNAVAILABLE: it has
-  // ended; RESOURCE_EXHAUSTED: limits.tcp_connections_per_subject others of it live.
+  // Assigns a connection to a subject. `name` is gRPC's name for the peer, "ipv4:127.0.0.1:5000". UNAVAILABLE: the
+  // connection has ended. RESOURCE_EXHAUSTED: the subject has limits.tcp_connections_per_subject other connections.
   Status Identify(std::string_view name, uint32_t subject) AB_EXCLUDES(mutex_);
 
  private:
-  using Address = std::array<uint8_t, 16>;    // as of IPv6
-  using Peer = std::pair<Address, uint16_t>;  // and its port
+  using Address = std::array<uint8_t, 16>;    // in IPv6 form
+  using Peer = std::pair<Address, uint16_t>;  // address and port
   struct Connection {
-    uint64_t inode = 0;  // the generation of its number
+    uint64_t inode = 0;  // distinguishes it from other sockets with the same number
     Peer peer;
     uint64_t order = 0;
     std::optional<uint32_t> subject;
@@ -49,7 +50,8 @@ class RemoteConnections {
   const Limits& limits_;
   Mutex mutex_;
   uint64_t admitted_ AB_GUARDED_BY(mutex_) = 0;
-  std::map<int, Connection> connections_ AB_GUARDED_BY(mutex_);  // by descriptor; at most limits.tcp_connections
+  std::map<int, Connection> connections_
+      AB_GUARDED_BY(mutex_);  // by descriptor; at most limits.tcp_connections entries
 };
 
 }  // namespace arraybridge

@@ -20,7 +20,7 @@ wire::Handle HandleOf(const Handle& handle) {
           .opaque = handle.opaque};
 }
 
-// Without what its maker said.
+// The Share without its description.
 wire::Share ShareOf(const LeasedShare& leased) {
   const ShareFacts& facts = *leased.facts;
   wire::Share share{.id = Number(facts.id),
@@ -48,7 +48,7 @@ PublishCall CallOf(const PublishAsked& asked) {
       wire::Encode(wire::Share{.specs = asked.specs, .structure = asked.structure, .metadata = asked.metadata});
   call.replace = asked.replace;
   call.sealed = asked.sealed;
-  // More milliseconds than a clock can count are for ever.
+  // A number of milliseconds that the clock cannot represent means no limit.
   constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max() / 1'000'000;
   call.lifetime = std::chrono::milliseconds(std::min(asked.lifetime_ms, kLongest));
   if (asked.fence_kind == v1::Fence::EVENT) call.fence.event = asked.fence_event;

@@ -1,5 +1,5 @@
-// How a share crosses the wire without a message being built for it: the bytes of a v1.AcquireResponse, made of what
-// the maker said once, at Publish. A getter's answer is then little more than a copy.
+// Encodes a share without building a message: the bytes of a v1.AcquireResponse contain the description that the
+// producer sent once, at Publish. Answering an Acquire is then little more than a copy.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace arraybridge {
 
-// What a Publish asks of the Broker; views into the same bytes.
+// The Broker's arguments of a Publish; views into the same bytes.
 PublishCall CallOf(const PublishAsked& asked);
 
 // Appends one v1.LeasedShare to the bytes of a v1.AcquireResponse.
 void AppendLeased(const LeasedShare& leased, std::string* response);
 void AppendDescriptorArena(uint64_t arena, std::string* response);
 
-// As a message, for who needs one. The bytes were made by the functions above, of what clients said.
-// False: they are none; `message` holds what came before that.
+// Decodes the bytes that the functions above wrote into a message. False: the bytes are not an AcquireResponse, because
+// of what a client sent; `message` then holds the part before the error.
 bool ReadBack(const std::string& response, v1::AcquireResponse* message);
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// Bytes as people read them: 10.0 KiB.
+// A number of bytes in readable form: 10.0 KiB.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// google.rpc.Status and ErrorInfo are written by hand: five string fields and a number do not pay for a copy of
-// googleapis in this tree, and Debian packages none.
+// google.rpc.Status and ErrorInfo are encoded by hand: five string fields and a number do not justify a copy of
+// googleapis in this tree, and Debian does not package it.
 #include "daemon/service/status_grpc.h"
 
 #include <cstdint>

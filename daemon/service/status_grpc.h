@@ -1,4 +1,4 @@
-// A Status as gRPC says it: the same code and text, and google.rpc.ErrorInfo for programs that branch on the reason.
+// Converts a Status to gRPC: the same code and text, and google.rpc.ErrorInfo for programs that branch on the reason.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -7,8 +7,8 @@
 
 namespace arraybridge {
 
-// Details hold a serialised google.rpc.Status whose only detail is ErrorInfo{reason, "arraybridge", metadata}; none
-// if the status has no reason.
+// The details are a serialised google.rpc.Status whose only detail is ErrorInfo{reason, "arraybridge", metadata}. A
+// status without a reason has no details.
 grpc::Status ToGrpc(const Status& status);
 
 }  // namespace arraybridge

@@ -95,7 +95,7 @@ std::string Users(const Config& config, const std::vector<NamespaceRow>& rows) {
                        Bar(row.charged_bytes, row.quota_bytes), SizeText(row.charged_bytes), SizeText(row.quota_bytes),
                        row.shares, SizeText(row.share_bytes));
   }
-  if (sums.empty()) out += "<tr><td colspan=6>nobody holds anything\n";
+  if (sums.empty()) out += "<tr><td colspan=6>no user holds memory\n";
   return out + "</table>\n";
 }
 
@@ -129,11 +129,11 @@ std::string Requests(const std::vector<Traffic::Row>& rows) {
 std::string StatusPage(const Config& config, const Broker& broker, const Verbs& verbs) {
   std::string page(kHead);
   page += fmt::format("<h1>arraybridged <small>{}, up {}{}</small></h1>\n", ARRAYBRIDGE_VERSION,
-                      Age(Clock::now() - verbs.started()), verbs.draining() ? ", draining" : "");
+                      Age(Clock::now() - verbs.lists.started()), verbs.draining() ? ", draining" : "");
   page += Devices(broker.Devices());
-  page += Users(config, broker.Namespaces());
-  page += Counts(verbs.Stats());
-  page += Requests(verbs.traffic().Rows());
+  page += Users(config, broker.NamespaceRows());
+  page += Counts(verbs.lists.Stats());
+  page += Requests(verbs.counts().traffic.Rows());
   return page + "</body></html>\n";
 }
 

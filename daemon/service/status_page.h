@@ -1,12 +1,12 @@
-// The status page is what a person sees who opens the daemon's HTTP address: the same numbers as the metrics, as HTML
-// without scripts, in bars and tables.
+// The status page is the daemon's HTTP start page: the same numbers as the metrics, as HTML without scripts, in bars
+// and tables.
 #pragma once
 
 #include <string>
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 
 namespace arraybridge {
 

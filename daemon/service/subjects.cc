@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/broker/namespace.h"
+#include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/snapshot.h"
 
 namespace arraybridge {
@@ -38,7 +38,8 @@ Result<uint32_t> Subjects::NumberOf(const std::vector<std::string>& subject) {
   const auto found = numbers_.find(subject);
   if (found != numbers_.end()) return found->second;
   if (numbers_.size() >= std::min<uint64_t>(limits_.subjects, kSharedByUsers - kFirstSubject)) {
-    return ResourceExhausted("limit subjects (", limits_.subjects, ") is reached: so many have come since the start")
+    return ResourceExhausted("limit subjects (", limits_.subjects,
+                             ") is reached: that many subjects have connected since the start")
         .Because("TOO_MANY_SUBJECTS")
         .With("limit", "subjects")
         .With("value", std::to_string(limits_.subjects));

@@ -1,6 +1,6 @@
-// The Subjects are whoever has come over TCP in this life of the daemon. All names in one certificate together are one
-// subject; it keeps its number, so that what it made counts as its own when it comes again, with a renewed certificate
-// too.
+// The Subjects are the certificate subjects that have connected over TCP since the daemon started. All names in one
+// certificate together are one subject. A subject keeps its number, so that it keeps its shares when it connects again,
+// even with a renewed certificate.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace arraybridge {
 
-// What a certificate says, before it is believed to be a name.
+// The names in a certificate, before they are checked.
 struct CertificateNames {
   std::vector<std::string> common;
   std::vector<std::string> uris;
@@ -26,8 +26,8 @@ class Subjects {
  public:
   explicit Subjects(const Limits& limits) : limits_(limits) {}
 
-  // The names of a subject: the one it is called by first (common name, else URI, else DNS name), then the others in
-  // their order; what is no text, or has control characters, is left out. UNAUTHENTICATED: there is none;
+  // The names of a subject: its main name first (common name, else URI, else DNS name), then the others in their order.
+  // Names that are not text or contain control characters are omitted. UNAUTHENTICATED: there is no name.
   // RESOURCE_EXHAUSTED: limits.subject_bytes_max.
   Result<std::vector<std::string>> NamesOf(const CertificateNames& names) const;
   // RESOURCE_EXHAUSTED: limits.subjects.

@@ -1,14 +1,17 @@
 #include "daemon/service/sweeper.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <utility>
 
 namespace arraybridge {
 
-Sweeper::Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool(Look)> look_at_holds)
-    : broker_(broker), worker_(worker), swept_(std::move(swept)), look_at_holds_(std::move(look_at_holds)) {}
+Sweeper::Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
+                 std::function<bool(Look)> look_at_holds)
+    : broker_(broker),
+      worker_(worker),
+      heap_(heap),
+      swept_(std::move(swept)),
+      look_at_holds_(std::move(look_at_holds)) {}
 
 void Sweeper::Soon() {
   {
@@ -53,7 +56,7 @@ void Sweeper::PostAt(Clock::time_point when) {
   });
 }
 
-// A client that behaves tells when such a hold ends; the watch is for those that do not, or cannot.
+// A cooperative client reports the end of such a hold; the periodic check is for clients that do not, or cannot.
 void Sweeper::WatchHolds() {
   if (broker_.holds_waiting()) LookAfter(kLookMin);
 }
@@ -70,7 +73,7 @@ void Sweeper::LookOn() {
   });
 }
 
-// Unless a look is planned for before that.
+// Plans a check, unless an earlier one is planned.
 void Sweeper::LookAfter(std::chrono::milliseconds pause) {
   const Clock::time_point when = Clock::now() + pause;
   {
@@ -81,7 +84,7 @@ void Sweeper::LookAfter(std::chrono::milliseconds pause) {
   worker_.PostAt(when, [this, when, pause] {
     {
       MutexLock lock(mutex_);
-      if (look_at_ != when) return;  // another came before
+      if (look_at_ != when) return;  // an earlier check has replaced this one
       look_at_.reset();
     }
     if (look_at_holds_(Look::kAll)) LookOn();
@@ -95,7 +98,7 @@ void Sweeper::Sweep() {
 }
 
 Broker::Swept Sweeper::SweepNow() {
-  posted_.store(false);  // before: what is let go from here on asks for the next sweep
+  posted_.store(false);  // cleared first, so that a later release requests another sweep
   const Broker::Swept swept = broker_.Sweep(Clock::now());
   if (swept.more_later) Retry();
   Plan(swept);
@@ -104,8 +107,8 @@ Broker::Swept Sweeper::SweepNow() {
 
 void Sweeper::Plan(const Broker::Swept& swept) {
   if (swept.next) At(*swept.next);
-  WatchHolds();  // what lost its last lease, or its name, may be held yet
-  if (swept.trim) ::malloc_trim(0);
+  WatchHolds();  // a share without a lease or name may still be held
+  heap_.Freed();
   if (!swept.unfinished || sweeps_on_.exchange(true)) return;
   worker_.PostAt(Clock::now() + kSlicePause, [this] {
     sweeps_on_.store(false);
@@ -113,7 +116,7 @@ void Sweeper::Plan(const Broker::Swept& swept) {
   });
 }
 
-// What a slice lets go is swept when the last one is through, or when somebody asks for a sweep.
+// A sweep of what a slice releases follows after the last slice, unless another caller requests one earlier.
 void Sweeper::SweepOn() {
   const Broker::Swept swept = broker_.SweepOn(Clock::now());
   Plan(swept);

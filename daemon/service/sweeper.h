@@ -1,5 +1,5 @@
-// The Sweeper decides when the broker reclaims: soon after something was let go, again and again while somebody still
-// holds what is nobody's, and when a grace ends. Many reasons, one sweep.
+// The Sweeper decides when the broker reclaims memory: soon after a release, repeatedly while processes still hold
+// memory that has no owner, and at the end of a grace period. All reasons lead to the same sweep.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "daemon/broker/broker.h"
+#include "daemon/service/heap_trimmer.h"
 #include "daemon/service/worker.h"
 #include "proto/boundary/mutex.h"
 
@@ -16,23 +17,25 @@ namespace arraybridge {
 // Thread-safe.
 class Sweeper {
  public:
-  // How much is looked at: everything that waits for holds to end, or what is left of that.
+  // kAll: checks all shares that wait for holds to end. kOn: continues the current check.
   enum class Look { kAll, kOn };
-  // `swept` runs on the worker after each sweep. `look_at_holds` too, while shares wait for holds to end; true: there
-  // is more to look at. The worker must have ended before the sweeper dies.
-  Sweeper(Broker& broker, Worker& worker, std::function<void()> swept, std::function<bool(Look)> look_at_holds);
+  // `swept` runs on the worker after each sweep. `look_at_holds` runs there while shares wait for holds to end; it
+  // returns true if there is more to check. The worker must have stopped before the sweeper is destroyed.
+  Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
+          std::function<bool(Look)> look_at_holds);
 
-  // On the worker, as soon as it is free.
+  // Sweeps on the worker as soon as it is free.
   void Soon();
-  // Once more when `delay` has passed, within kGrain.
+  // Sweeps again after `delay`, within kGrain.
   void After(std::chrono::milliseconds delay);
-  // Once more at that time, within kGrain.
+  // Sweeps again at that time, within kGrain.
   void At(Clock::time_point when) AB_EXCLUDES(mutex_);
-  // Something may have begun to wait for a hold: looks every so often, ever more seldom, until nothing does.
+  // Call it when a share may have begun to wait for a hold: checks holds with growing pauses until no share waits.
   void WatchHolds() AB_EXCLUDES(mutex_);
-  // The session says that a hold of its own ended: looks soon, at what it reads of.
+  // The session reports that one of its holds has ended: soon checks the shares that it reads.
   void HoldEnded(SessionId session) AB_EXCLUDES(mutex_);
-  // Here and now, without `swept`. O(bytes): on a worker. What another thread sweeps meanwhile is not counted.
+  // Sweeps at once, on the calling thread, without calling `swept`. O(bytes): call it on a worker. The result does not
+  // include what another thread sweeps meanwhile.
   Broker::Swept SweepNow() AB_EXCLUDES(mutex_);
 
  private:
@@ -40,13 +43,13 @@ class Sweeper {
   static constexpr std::chrono::milliseconds kRetryMax{1000};
   static constexpr std::chrono::milliseconds kLookMin{10};
   static constexpr std::chrono::milliseconds kLookMax{1000};
-  // Between two slices of what is done in slices, so that most of the time is others'.
+  // The pause between two slices of work, which leaves most of the time to other threads.
   static constexpr std::chrono::microseconds kSlicePause{300};
 
   void Sweep() AB_EXCLUDES(mutex_);
   void SweepOn() AB_EXCLUDES(mutex_);
   void Plan(const Broker::Swept& swept) AB_EXCLUDES(mutex_);
-  // Once more when the back-off has passed; at most one sweep is planned for that.
+  // Sweeps again after the back-off; at most one such sweep is planned.
   void Retry() AB_EXCLUDES(mutex_);
   void PostAt(Clock::time_point when) AB_EXCLUDES(mutex_);
   void LookAfter(std::chrono::milliseconds pause) AB_EXCLUDES(mutex_);
@@ -54,16 +57,17 @@ class Sweeper {
 
   Broker& broker_;
   Worker& worker_;
+  HeapTrimmer& heap_;
   const std::function<void()> swept_;
   const std::function<bool(Look)> look_at_holds_;
   std::atomic<bool> posted_{false};
-  std::atomic<bool> sweeps_on_{false};  // the next slice is planned
-  std::atomic<bool> looks_on_{false};   // too
+  std::atomic<bool> sweeps_on_{false};  // the next slice of a sweep is planned
+  std::atomic<bool> looks_on_{false};   // the next slice of a check is planned
   Mutex mutex_;
   std::chrono::milliseconds retry_ AB_GUARDED_BY(mutex_) = kGrain;
   std::optional<Clock::time_point> retry_at_ AB_GUARDED_BY(mutex_);
-  std::optional<Clock::time_point> look_at_ AB_GUARDED_BY(mutex_);  // the next look at holds
-  std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);       // on a grid of kGrain, so their number is bounded
+  std::optional<Clock::time_point> look_at_ AB_GUARDED_BY(mutex_);  // time of the next check of holds
+  std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);       // multiples of kGrain, so their number is bounded
 };
 
 }  // namespace arraybridge

@@ -9,7 +9,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(EndCause::kLast) + 1>
     "clean", "killed", "protocol", "limit", "drain"};
 constexpr std::array<std::string_view, 4> kLackNames = {"quota", "limit", "memory", "driver"};
 
-// A reason, as labels are written.
+// Converts a reason to the form of a label.
 std::string LabelOf(std::string_view reason) {
   if (reason.empty()) return "other";
   std::string label(reason);
@@ -40,14 +40,14 @@ Tallies::Lack Tallies::LackOf(const Status& refusal) {
   if (std::ranges::any_of(refusal.metadata(), [](const auto& each) { return each.first == "limit"; }))
     return Lack::kLimit;
   if (reason.starts_with("QUOTA")) return Lack::kQuota;
-  // The host's, a device's, or what others have and was waited for in vain.
+  // The host's memory, a device's, or memory of others for which the request waited until its timeout.
   return reason.starts_with("TOO_MANY") ? Lack::kLimit : Lack::kMemory;
 }
 
 void Tallies::CountRefusal(Verb verb, const Status& refusal) {
   const Code code = refusal.code();
   const bool exhausted = code == Code::kResourceExhausted;
-  // What a request itself is to blame for is no failure of the device.
+  // An error that the request itself causes is not a failure of the device.
   const bool failed = exhausted || code == Code::kInternal || code == Code::kDataLoss;
   if (verb == Verb::kAllocate && failed) {
     lacks_[static_cast<size_t>(LackOf(refusal))].fetch_add(1, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Tallies are what the doors count beside their Traffic: how sessions ended, and what refused whom.
+// Tallies are counts of the doors in addition to Traffic: causes of ended sessions, and refusals by reason.
 #pragma once
 
 #include <array>
@@ -14,25 +14,25 @@
 
 namespace arraybridge {
 
-// kLimit: also whom an administrator ended, and who lost a right.
+// kLimit includes sessions that an administrator ended or that lost a right.
 enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain, kLast = kDrain };
 
 // Thread-safe.
 class Tallies {
  public:
-  // By label. Labels are words of ours, so there are only so many.
+  // Counts by label. The labels are our own words, so their number is bounded.
   using Counts = std::map<std::string, uint64_t>;
 
   void CountEnd(EndCause cause) { ends_[static_cast<size_t>(cause)].fetch_add(1, std::memory_order_relaxed); }
   void CountRefusal(Verb verb, const Status& refusal) AB_EXCLUDES(mutex_);
 
-  // clean (its door was closed), killed, protocol, limit, drain.
+  // The labels are clean (the client closed its connection), killed, protocol, limit and drain.
   Counts ends() const;
-  // The limit where the refusal names it, else what it says: bytes_per_uid, quota_exceeded, channel_full.
+  // The label is the limit if the refusal names one, otherwise its reason: bytes_per_uid, quota_exceeded, channel_full.
   Counts limit_hits() const AB_EXCLUDES(mutex_);
-  // What the refusal says: not_authorized, unknown_session.
+  // The label is the refusal's reason: not_authorized, unknown_session.
   Counts auth_failures() const AB_EXCLUDES(mutex_);
-  // quota, limit, memory or driver.
+  // The labels are quota, limit, memory and driver.
   Counts allocation_failures() const;
 
  private:

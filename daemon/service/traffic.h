@@ -1,5 +1,5 @@
-// Traffic is what goes through the doors: how many requests of each verb are being served, how many were answered how,
-// and how long that took; and the descriptors that went out.
+// Traffic counts what passes through the doors: for each verb the requests in service, the answers by status and their
+// durations; and the descriptors that were sent.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace arraybridge {
 // Thread-safe; counting takes no lock.
 class Traffic {
  public:
-  // A request that has come and has no answer yet, until this ends. It outlives no Traffic.
+  // A request without an answer; counted until this object ends. REQUIRES: the Traffic outlives it.
   class InFlight {
    public:
     InFlight() = default;
@@ -44,11 +44,11 @@ class Traffic {
    private:
     std::atomic<uint64_t>* of_ = nullptr;
   };
-  // `verb`: also one that does not exist.
+  // `verb` may be a number that is not a verb.
   InFlight Begin(Door door, uint16_t verb) { return InFlight(&Of(door, verb).in_flight); }
-  // `took`: from the request's arrival to its answer.
+  // `took`: the time from the request's arrival to its answer.
   void Count(Door door, uint16_t verb, Code code, std::chrono::nanoseconds took);
-  // One of these went to a client.
+  // A descriptor of this kind was sent to a client.
   void CountPassed(FdKind kind) { passed_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed); }
 
   struct Answered {
@@ -58,10 +58,10 @@ class Traffic {
   struct Row : Durations {
     Door door{};
     std::string_view verb;
-    std::vector<Answered> answers;  // those that occurred
+    std::vector<Answered> answers;  // only codes that occurred
     uint64_t in_flight = 0;
   };
-  // The verbs of each door that were asked for at all.
+  // The verbs of each door that have been requested.
   std::vector<Row> Rows() const;
   uint64_t passed(FdKind kind) const { return passed_[static_cast<size_t>(kind)].load(std::memory_order_relaxed); }
 
@@ -71,7 +71,7 @@ class Traffic {
   struct OfVerb {
     std::array<std::atomic<uint64_t>, kCodes> answers{};
     std::array<std::atomic<uint64_t>, kDurationBuckets.size() + 1>
-        within{};  // not cumulative; the last: longer than all
+        within{};  // not cumulative; the last bucket is for longer durations
     std::atomic<uint64_t> sum_ns{0};
     std::atomic<uint64_t> in_flight{0};
   };

@@ -8,30 +8,32 @@ namespace arraybridge {
 struct WaitingLine::Entry {
   uint64_t id = 0;
   Waiter waiter;
-  std::optional<MemoryKey> memory;     // it waits for memory;
-  std::optional<uint64_t> queue;       // or in this queue; else for names
-  std::string names_of;                // what the keys of its names begin with
-  std::vector<std::string> name_keys;  // under which it is in for_name_
-  bool busy = false;                   // its retry runs
-  bool again = false;                  // something happened while it ran
-  bool overdue = false;                // its deadline came while it ran
-  bool tried = false;                  // at least once
-  bool gone = false;                   // answered, cancelled or expired: not in the tables any more
+  std::optional<MemoryKey> memory;     // set if it waits for memory
+  std::optional<uint64_t> queue;       // set if it waits in this queue; otherwise it waits for names
+  std::string names_of;                // the common prefix of its names' keys
+  std::vector<std::string> name_keys;  // its keys in for_name_
+  bool busy = false;                   // its retry is running
+  bool again = false;                  // its retry must run again
+  bool overdue = false;                // its deadline passed while its retry was running
+  bool tried = false;                  // has been tried at least once
+  bool gone = false;                   // answered, cancelled or expired, and no longer in the tables
   Lack lack = Lack::kNothing;          // counted in refused_, or refused_own_ and refused_of_
 };
 
 namespace {
 
-// Retries that one Publish makes before it is answered, and for how many names these look, beside those of the first.
+// The number of retries that a Publish makes before it is answered, and the number of names that these retries, except
+// the first, may look up.
 constexpr size_t kTriesAtOnce = 8;
 constexpr size_t kNamesAtOnce = 64;
-// How much longer than such a batch of retries the deadlines' thread leaves the others alone before the next one.
+// The pause after such a batch of retries on the deadlines' thread, as a multiple of the batch's duration.
 constexpr int kPausePart = 3;
-// What a waiter lacks may come while it is enlisted for it: so often it is tried again at once.
+// A missing name can be published while its waiter is being enlisted. The waiter is then tried again at once, this many
+// times.
 constexpr int kMovesAtOnce = 4;
 
-// What a request that waits keeps beside its own bytes: its entry, its closures and its places in the tables. Of a name
-// two copies and two nodes.
+// The memory of a waiting request in addition to its own bytes: its entry, its closures and its places in the tables;
+// for each name, two copies and two nodes.
 constexpr uint64_t kEntryBytes = 1024;
 constexpr uint64_t kNameBytes = 192;
 
@@ -59,8 +61,8 @@ Status WaitingLine::CheckQueued(uint32_t uid, uint64_t bytes) const {
         .Because("QUEUED_REQUESTS");
   }
   if (queued.bytes + bytes <= limits_.queued_bytes_per_uid) return Ok();
-  return ResourceExhausted("the requests of user ", uid, " that wait keep ", queued.bytes, " bytes, this one ", bytes,
-                           " more (limits.queued_bytes_per_uid ", limits_.queued_bytes_per_uid,
+  return ResourceExhausted("the waiting requests of user ", uid, " use ", queued.bytes, " bytes, this one needs ",
+                           bytes, " more (limits.queued_bytes_per_uid ", limits_.queued_bytes_per_uid,
                            "): wait for fewer names at a time")
       .Because("QUEUED_BYTES");
 }
@@ -127,7 +129,7 @@ void WaitingLine::Enlist(Entry& entry, std::string name_key) {
 void WaitingLine::Delist(Entry& entry) {
   for (const std::string& key : std::exchange(entry.name_keys, {})) {
     const auto queue = for_name_.find(key);
-    if (queue == for_name_.end()) continue;  // the same name twice in one request
+    if (queue == for_name_.end()) continue;  // the request has the same name twice
     queue->second.ids.erase(entry.id);
     if (queue->second.ids.empty()) for_name_.erase(queue);
   }
@@ -156,7 +158,7 @@ Result<WaiterId> WaitingLine::WaitForNames(uint32_t owner, std::string_view ns, 
   EntryPointer entry;
   {
     MutexLock lock(mutex_);
-    // The names that it lacks change, and may be longer than these.
+    // The set of missing names changes, and they may be longer than these.
     const uint64_t key_bytes = names.size() * (kNameBytes + 2 * (ns.size() + limits_.name_bytes_max));
     auto inserted = Insert(std::move(waiter), key_bytes);
     if (!inserted.ok()) return inserted.status();
@@ -184,8 +186,8 @@ Result<WaiterId> WaitingLine::WaitInQueue(uint64_t queue, Waiter waiter) {
   return entry->gone ? WaiterId{} : WaiterId{entry->id};
 }
 
-// Whoever comes while another thread tries the first makes that thread try it once more, so nothing is missed; and
-// nobody is tried before the one in front of it has been answered.
+// If another thread is trying the first waiter, this call makes that thread try it again, so no change is missed. No
+// waiter is tried before the one in front of it has been answered.
 bool WaitingLine::ServeQueue(uint64_t queue) {
   if (!waits_in_queues()) return false;
   for (bool answered = false;; answered = true) {
@@ -206,7 +208,7 @@ bool WaitingLine::waits_in(uint64_t queue) const {
   return in_queue_.contains(queue);
 }
 
-// From its first refusal on, memory is wanted.
+// Records what the entry lacks. From its first refusal on, memory is wanted.
 void WaitingLine::Mark(Entry& entry, Lack lack) {
   const Lack before = std::exchange(entry.lack, lack);
   if (before == lack) return;
@@ -223,7 +225,7 @@ void WaitingLine::Mark(Entry& entry, Lack lack) {
   }
 }
 
-// One thread at a time runs an entry's retry; who comes meanwhile makes it run once more.
+// One thread at a time runs an entry's retry; a second caller makes it run again.
 bool WaitingLine::Try(const EntryPointer& entry, bool first) {
   {
     MutexLock lock(mutex_);
@@ -243,7 +245,7 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
       MutexLock lock(mutex_);
       if (deliver) Remove(*entry);
       if (!entry->gone && std::exchange(entry->again, false)) continue;
-      // What it lacks may have come before it was enlisted for that.
+      // The missing name may have been published before the entry was enlisted for it.
       if (!entry->gone && !missing.empty() && Move(*entry, missing)) {
         if (++moves <= kMovesAtOnce) continue;
         timers_.Post([this, entry] { Try(entry, true); });
@@ -262,7 +264,7 @@ bool WaitingLine::Try(const EntryPointer& entry, bool first) {
   return entry->gone;
 }
 
-// Takes it out if its time has come and answers so.
+// Removes the entry if its deadline has passed, and answers that it has expired.
 void WaitingLine::Expire(const EntryPointer& entry) {
   {
     MutexLock lock(mutex_);
@@ -291,13 +293,13 @@ std::vector<uint32_t> WaitingLine::UsersWaiting() const {
   return users;
 }
 
-// Null: nobody of this lane can be tried now.
+// Null if no waiter of this lane can be tried now.
 WaitingLine::EntryPointer WaitingLine::NextInTurn(const std::set<uint64_t>& queue, Lane lane, Turn* turn) {
   for (auto next = queue.upper_bound(turn->last); next != queue.end(); ++next) {
     const EntryPointer& entry = entries_.at(*next);
     if (entry->waiter.lane == lane) return entry;
     if (entry->busy || !entry->tried) {
-      go_on_[static_cast<size_t>(lane)] = true;  // once the other lane, which has been asked to try it, is through
+      go_on_[static_cast<size_t>(lane)] = true;  // after the other lane, which must try this entry, is done
       return nullptr;
     }
     turn->last = *next;
@@ -306,8 +308,8 @@ WaitingLine::EntryPointer WaitingLine::NextInTurn(const std::set<uint64_t>& queu
   return nullptr;
 }
 
-// In order inside a namespace. The first that must wait keeps the place: those behind it only look at what is theirs
-// already. Of several namespaces the one that was served least.
+// Tries the waiters of a namespace in order. After the first one that must keep waiting, later ones may use only what
+// is theirs already. Among several namespaces, chooses the one that was served least.
 bool WaitingLine::ServeOne(uint32_t uid, Lane lane, Turns* turns) {
   Turn* turn = nullptr;
   EntryPointer entry;
@@ -324,7 +326,7 @@ bool WaitingLine::ServeOne(uint32_t uid, Lane lane, Turns* turns) {
     if (turn == nullptr) return false;
     turn->last = entry->id;
     ++turn->tries;
-    if (!entry->waiter.deadline) entry->overdue = true;  // tried once, then it expires
+    if (!entry->waiter.deadline) entry->overdue = true;  // expires after this try
   }
   if (!Try(entry, turn->first)) {
     turn->first = false;
@@ -369,7 +371,8 @@ void WaitingLine::NamePublished(uint32_t owner, std::string_view ns, std::string
   if (others) timers_.Post([this, key = std::move(key), last] { TryNext(key, last); });
 }
 
-// Deadlines that are due go between, and whoever else wants what a try holds.
+// Tries one batch and plans the next one, so that due deadlines, and threads that need the locks of a try, come in
+// between.
 void WaitingLine::TryNext(const std::string& name_key, uint64_t after) {
   Batch batch;
   {
@@ -401,7 +404,7 @@ bool WaitingLine::wanted(uint32_t uid) const {
 }
 
 void WaitingLine::Cancel(WaiterId waiter) {
-  EntryPointer entry;  // dies after the lock
+  EntryPointer entry;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   const auto found = entries_.find(static_cast<uint64_t>(waiter));
   if (found == entries_.end()) return;
@@ -410,7 +413,7 @@ void WaitingLine::Cancel(WaiterId waiter) {
 }
 
 void WaitingLine::DropSession(SessionId session) {
-  std::vector<EntryPointer> dropped;  // die after the lock
+  std::vector<EntryPointer> dropped;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   const auto found = of_session_.find(Number(session));
   if (found == of_session_.end()) return;
@@ -433,7 +436,7 @@ uint64_t WaitingLine::waiting() const {
   return entries_.size();
 }
 
-// One timer for the earliest deadline, not one a request.
+// Uses one timer for the earliest deadline instead of one for each request.
 void WaitingLine::Arm(Clock::time_point deadline) {
   if (armed_ && *armed_ <= deadline) return;
   armed_ = deadline;

@@ -1,6 +1,6 @@
-// The Watchdog tells the service manager that the daemon works for as long as it does: each round asks every loop that
-// clients depend on, and only when all have answered is the manager told. A loop that is stuck ends the telling, and
-// the manager ends the daemon.
+// The Watchdog tells the service manager that the daemon works: in each round it asks every loop that clients depend
+// on, and notifies the manager only after all have answered. If a loop is stuck, the notifications stop, and the
+// manager restarts the daemon.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@ namespace arraybridge {
 
 class Watchdog {
  public:
-  // Hands the task to a loop, which runs it between its other work. Must not block.
+  // Passes a task to a loop, which runs it between its other work. Must not block.
   using Loop = std::function<void(std::function<void()> task)>;
 
-  // How long the manager waits for a word; nothing: it does not watch us ($WATCHDOG_USEC, $WATCHDOG_PID).
+  // The manager's timeout ($WATCHDOG_USEC, $WATCHDOG_PID); nullopt if it does not watch this process.
   static std::optional<std::chrono::microseconds> Wanted();
 
-  // Four rounds within `patience`, so that one late answer does not end the daemon. `tell` runs on a thread of the
-  // Watchdog's own. REQUIRES: the loops outlive it, and run or drop what they were given before they die.
+  // Runs four rounds within `patience`, so that one late answer does not end the daemon. `tell` runs on the Watchdog's
+  // own thread. REQUIRES: the loops outlive this object, and run or drop their tasks before they are destroyed.
   Watchdog(std::chrono::microseconds patience, std::vector<Loop> loops, std::function<void()> tell);
   // Does not wait for a loop.
   ~Watchdog();
@@ -32,7 +32,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
-  struct Round;  // outlives the Watchdog in the hands of a loop that answers late
+  struct Round;  // a loop that answers late keeps it beyond the Watchdog's life
 
   void Run();
 

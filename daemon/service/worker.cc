@@ -55,7 +55,7 @@ void Worker::Run() {
   while (Task task = Next()) task();
 }
 
-// An empty task: the end.
+// An empty task means that the worker has stopped.
 Worker::Task Worker::Next() {
   MutexLock lock(mutex_);
   while (true) {
@@ -70,7 +70,7 @@ Worker::Task Worker::Next() {
   }
 }
 
-// A timer that is due goes first: it has waited longer than what was posted.
+// A due timer comes first, because it has waited longer than the posted tasks.
 bool Worker::TakeDue(Task* task) {
   if (!timers_.empty() && timers_.begin()->first <= std::chrono::steady_clock::now()) {
     *task = std::move(timers_.begin()->second);
@@ -82,7 +82,7 @@ bool Worker::TakeDue(Task* task) {
   tasks_.pop_front();
   *task = [this, posted = std::move(posted)]() mutable {
     posted();
-    posted = nullptr;  // what it owns dies before it counts as finished
+    posted = nullptr;  // destroys what the task owns before the task counts as finished
     MutexLock lock(mutex_);
     ++finished_;
     progressed_.NotifyAll();

@@ -1,5 +1,6 @@
-// A Worker is one thread that does what its callers must not wait for: tasks in the order they came, and tasks whose
-// time has come. What may populate, copy or destroy runs on one; what must be punctual runs on another.
+// A Worker is one thread for work that its callers must not wait for: tasks in the order of their posting, and tasks at
+// a certain time. Work that may populate, copy or destroy memory runs on one worker; work that must be punctual runs on
+// another.
 #pragma once
 
 #include <chrono>
@@ -22,17 +23,17 @@ class Worker {
 
   // `name`: at most 15 bytes, shown by ps and top.
   explicit Worker(const std::string& name);
-  // Runs what was posted before, drops what was not due yet. What its own last tasks post is dropped.
+  // Runs the tasks that were posted before, drops tasks that are not due, and drops tasks that its last tasks post.
   ~Worker();
-  // The same, before it dies: whoever still posts to it then, posts in vain. Idempotent, not thread-safe.
+  // Does the same before the destruction. Later posts are dropped. Idempotent, not thread-safe.
   void Stop() AB_EXCLUDES(mutex_);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
   void Post(Task task) AB_EXCLUDES(mutex_);
-  // Not before `when`; soon after it, unless the thread is busy.
+  // Runs the task not before `when`, and soon after it unless the thread is busy.
   void PostAt(TimePoint when, Task task) AB_EXCLUDES(mutex_);
-  // Returns once every task posted before this call has run, or at `deadline`: then false.
+  // Returns true when every task posted before this call has run; false at `deadline`.
   bool WaitIdle(TimePoint deadline) AB_EXCLUDES(mutex_);
 
  private:

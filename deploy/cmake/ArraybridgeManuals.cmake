@@ -1,4 +1,4 @@
-# Manual pages, made of deploy/man/*.scd by scdoc (Debian's package of that name) where there is one; else there are none.
+# Manual pages, made from deploy/man/*.scd by scdoc (Debian's package of that name); without scdoc there are none.
 find_program(SCDOC scdoc)
 if(NOT SCDOC)
   message(STATUS "scdoc is not installed: no manual pages")

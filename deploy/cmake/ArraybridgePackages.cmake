@@ -1,7 +1,7 @@
-# Debian packages: cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
-# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives). None of the Python package: it needs a newer
-# NumPy than Debian 12 has. The programs in them are linked with Debian's OpenSSL and zlib (ab_program_of_debian); the
-# components Daemon and Tools have those that need the C library and libgcc_s alone.
+# Debian packages: run cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
+# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives). The Python package is not among them, because
+# it needs a newer NumPy than that of Debian 12. The programs in the packages are linked with Debian's OpenSSL and zlib
+# (ab_program_of_debian); the components Daemon and Tools contain those that need only the C library and libgcc_s.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)
 set(CPACK_PACKAGE_CONTACT "arraybridge maintainers <maintainers@arraybridge.org>")
@@ -21,7 +21,7 @@ set(debian ${CMAKE_CURRENT_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME arraybridged)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_DAEMON_DESCRIPTION
-  "broker of arrays shared between processes\narraybridged owns host and GPU memory and hands out shares of it, so that\nprocesses of different frameworks use the same array without copying it.\n\nThis package has the daemon and its systemd units.")
+  "broker of arrays shared between processes\narraybridged owns host and GPU memory and shares it, so that\nprocesses of different frameworks use the same array without copying it.\n\nThis package has the daemon and its systemd units.")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS "arraybridge-tools (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
@@ -29,22 +29,22 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME arraybridge-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION
-  "command line of arraybridged\narraybridgectl asks a running arraybridged, of this host or over TLS: what is\nshared, who holds it and why not otherwise; and tells it what to do. For\noperators, and for containers that have no broker of their own.")
+  "command line of arraybridged\narraybridgectl inspects and administers a running arraybridged, on this host\nor over TLS: shares, their holders, diagnosis of problems. For operators, and\nfor containers that have no broker of their own.")
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libarraybridge1)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${debian}/triggers)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION
-  "client library of arraybridged\nA C API to the arrays that an arraybridged shares, for C and every language\nthat can call it. Needs the C and C++ runtime alone.")
+  "client library of arraybridged\nA C API to the arrays that an arraybridged shares, for C and every language\nthat can call it. Needs only the C and C++ runtime.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libarraybridge-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libarraybridge1 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
-  "client library of arraybridged, development files\nHeaders for C++ and C and static archives that need the C and C++ runtime\nalone, found by CMake and pkg-config; the protocol for other languages.")
+  "client library of arraybridged, development files\nHeaders for C++ and C and static archives that need only the C and C++\nruntime, found by CMake and pkg-config; the protocol for other languages.")
 
-# What every Debian package has: who owns it, and what changed.
+# The common files of every Debian package: copyright and changelog.
 string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/debian)
 set(package_of_Service arraybridged)

@@ -1,4 +1,4 @@
-# One static library per room, and the flags every target of ours has.
+# One static library per room, and the common flags of our targets.
 
 # ab_flags(<target>): warnings, sanitizers, failpoints, includes from the repository root.
 function(ab_flags target)
@@ -14,13 +14,14 @@ function(ab_flags target)
     target_compile_definitions(${target} PRIVATE ARRAYBRIDGE_FAILPOINTS)
   endif()
   if(ARRAYBRIDGE_FUZZ)
-    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # so that libFuzzer sees where it has been
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # so that libFuzzer measures its coverage
   endif()
   if(ARRAYBRIDGE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${ARRAYBRIDGE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${ARRAYBRIDGE_SANITIZE})
     if(ARRAYBRIDGE_SANITIZE MATCHES "undefined")
-      # The check opens a pipe, so it cries wolf where descriptors have run out; and libstdc++'s RTTI under clang 14.
+      # The vptr check opens a pipe, so it reports false errors if descriptors are exhausted; with clang 14 also in
+      # libstdc++'s RTTI.
       target_compile_options(${target} PRIVATE -fno-sanitize=vptr)
     endif()
   endif()
@@ -32,8 +33,8 @@ function(ab_room name)
   ab_flags(${name})
 endfunction()
 
-# ab_program_of_debian(<program> <component>): the program once more, out of the same objects, for the Debian packages: with
-# the system's OpenSSL and zlib, whose fixes come from Debian. Only cpack takes it.
+# ab_program_of_debian(<program> <component>): links the program's objects a second time, for the Debian packages: with
+# the system's OpenSSL and zlib, which Debian updates. Only cpack uses it.
 function(ab_program_of_debian program component)
   if(SKBUILD)
     return()
@@ -52,8 +53,8 @@ function(ab_program_of_debian program component)
   install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 
-# ab_test(<name> SOURCES ... LIBRARIES ...): one GoogleTest binary, known to ctest as <name>. One of AB_TESTS_WITH_THREADS
-# has the label threads.
+# ab_test(<name> SOURCES ... LIBRARIES ...): one GoogleTest binary, which ctest knows as <name>. Names in
+# AB_TESTS_WITH_THREADS get the label threads.
 function(ab_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
@@ -65,7 +66,8 @@ function(ab_test name)
     set_tests_properties(${name} PROPERTIES LABELS threads)
   endif()
   if(name MATCHES "cuda|conformance")
-    # LeakSanitizer's tracer crashes now and then on a driver that was loaded late; the driver keeps a ledger of its own.
+    # LeakSanitizer's tracer sometimes crashes on a driver that was loaded late; the simulated driver has a leak check
+    # of its own.
     set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "ASAN_OPTIONS=path_list_append:detect_leaks=0")
   endif()
 endfunction()

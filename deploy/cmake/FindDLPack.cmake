@@ -1,5 +1,6 @@
 # dlpack.h with the versioned struct and the exchange API. Distribution packages are older (Debian 12: 0.6), so it comes
-# from the apache-tvm-ffi wheel, a build input only: DLPACK_ROOT, else ask ${Python_EXECUTABLE} where the wheel is.
+# from the apache-tvm-ffi wheel, which is only needed to build: DLPACK_ROOT, else the folder of the wheel according to
+# ${Python_EXECUTABLE}.
 find_path(DLPack_INCLUDE_DIR dlpack/dlpack.h HINTS ${DLPACK_ROOT} ${DLPACK_ROOT}/include NO_CMAKE_SYSTEM_PATH)
 if(NOT DLPack_INCLUDE_DIR)
   if(NOT Python_EXECUTABLE)

@@ -1,12 +1,13 @@
 # gRPC and Protocol Buffers as archives. Debian's gRPCConfig.cmake knows only the shared libraries; pkg-config's static
-# closure names the absl archives. Gives the targets grpc_static, protobuf_static, crypto_either, and PROTOC, GRPC_CPP_PLUGIN.
-# OpenSSL and zlib are archives too, but the system's shared libraries for a program with the property AB_SYSTEM_TLS.
-# pkg_check_modules() would ask 20 times, and each walk over absl's modules takes more than a second.
+# closure has the absl archives. Defines the targets grpc_static, protobuf_static, crypto_either, and PROTOC,
+# GRPC_CPP_PLUGIN. OpenSSL and zlib are archives, too, but shared libraries of the system for a program with the
+# property AB_SYSTEM_TLS. pkg_check_modules() would run pkg-config 20 times, and each walk over absl's modules takes
+# more than a second.
 find_program(PKG_CONFIG pkg-config REQUIRED)
 if(NOT DEFINED CACHE{GRPC_STATIC_FLAGS})
   execute_process(COMMAND ${PKG_CONFIG} --static --libs-only-l grpc++
     OUTPUT_VARIABLE grpc_flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  set(GRPC_STATIC_FLAGS "${grpc_flags}" CACHE INTERNAL "what pkg-config says a static gRPC needs")
+  set(GRPC_STATIC_FLAGS "${grpc_flags}" CACHE INTERNAL "pkg-config's flags for a static gRPC")
 endif()
 separate_arguments(grpc_flags UNIX_COMMAND "${GRPC_STATIC_FLAGS}")
 find_program(PROTOC protoc REQUIRED)
@@ -19,7 +20,7 @@ list(APPEND grpc_archive_names ${grpc_flags})
 list(REMOVE_DUPLICATES grpc_archive_names)
 set(grpc_archives "")
 foreach(name IN LISTS grpc_archive_names)
-  find_library(LIB_${name} lib${name}.a REQUIRED)  # the .a in the name is what makes it static
+  find_library(LIB_${name} lib${name}.a REQUIRED)  # the .a in the name selects the static library
   mark_as_advanced(LIB_${name})
   list(APPEND grpc_archives ${LIB_${name}})
 endforeach()

@@ -1,5 +1,5 @@
-# cmake -DSOURCE=… -DOUTPUT=… [-DREVISION=…] -P Revision.cmake: writes the definition of daemon/revision.h, only if it is
-# another one than before. REVISION says it where there is no checkout, for packagers.
+# cmake -DSOURCE=… -DOUTPUT=… [-DREVISION=…] -P Revision.cmake: writes the definition of daemon/revision.h, only if it
+# has changed. Packagers without a checkout pass REVISION.
 if(NOT REVISION)
   set(REVISION unknown)
   find_program(GIT git)
@@ -7,7 +7,7 @@ if(NOT REVISION)
     execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --show-toplevel
       OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
     file(REAL_PATH ${SOURCE} source)
-    if(NOT failed AND top STREQUAL source) # and not a repository that this lies in
+    if(NOT failed AND top STREQUAL source) # not a repository that contains this tree
       execute_process(COMMAND ${GIT} -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
         OUTPUT_VARIABLE described OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
       if(NOT failed)

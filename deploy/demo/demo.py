@@ -1,7 +1,8 @@
-"""One array, four frameworks, one copy: processes hand arrays to each other through a broker daemon of their own.
+"""One array, four frameworks, one copy: processes share arrays through a broker daemon of their own.
 
-A NumPy process puts an array; a PyTorch, a JAX and a TensorFlow process get it; the PyTorch process hands a result on.
-Exits 0 only if every hop held what it should, and if every reader's own pointer leads to the same physical bytes.
+A NumPy process puts an array; a PyTorch, a JAX and a TensorFlow process get it; the PyTorch process puts a result.
+Exits with 0 only if every hop had the expected content, and if every reader's own pointer leads to the same physical
+bytes.
 """
 
 import json
@@ -21,9 +22,9 @@ ROW = "{:<12} {:<4} {:<8} {:<9} {:>6} {:>9} {:>11}  {:<8} {}"
 
 
 def start_daemon(directory: str) -> subprocess.Popen[bytes]:
-    """A broker daemon in a directory of its own, ready when this returns. However this process ends, it ends too."""
+    """A broker daemon in a directory of its own, ready when this returns. It ends with this process in any case."""
     ready, tell = os.pipe()
-    standing, _ = os.pipe()  # the other end stays open for as long as this process lives
+    standing, _ = os.pipe()  # the other end stays open as long as this process lives
     daemon = subprocess.Popen(
         [_bin.path("arraybridged"), "--directory", directory, "--log-level", "warn",
          "--ready-fd", str(tell), "--life-fd", str(standing)],
@@ -49,7 +50,7 @@ def start_hop(framework: str, directory: str, first: int, *actions: str) -> subp
 
 
 def problems_of(report: dict[str, Any], places: dict[str, str | None]) -> list[str]:
-    """What the report claims and is not so. The first report of a name says where its bytes are."""
+    """A claim of the report that is not true. The first report of a name has the place of its bytes."""
     name, place = report["name"], report["place"]
     problems = []
     if not report["content"]:
@@ -82,7 +83,7 @@ def show(report: dict[str, Any], problems: list[str]) -> None:
 
 
 def run(directory: str) -> bool:
-    first = random.randrange(1_000_000)  # so that bytes of an earlier run cannot pass
+    first = random.randrange(1_000_000)  # random, so that bytes of an earlier run do not match
     steps = [
         ("numpy", ["put", "frame", str(ELEMENTS)]),
         ("torch", ["get", "frame", "1", "double", "frame", "1", "doubled"]),

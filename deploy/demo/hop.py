@@ -1,4 +1,4 @@
-"""One process of the demo: it takes an array from the broker with one framework, or puts one, and reports what it saw.
+"""One process of the demo: it gets an array from the broker with one framework, or puts one, and reports the result.
 
 Started by demo.py as ``hop.py FRAMEWORK ADDRESS FIRST ACTION...`` where an action is one of
 
@@ -6,9 +6,8 @@ Started by demo.py as ``hop.py FRAMEWORK ADDRESS FIRST ACTION...`` where an acti
     get NAME FACTOR              the array NAME, which must hold FACTOR times these numbers
     double NAME FACTOR RESULT    get NAME, write twice of it into an array born in broker memory, put that as RESULT
 
-For each action one line of JSON goes to stdout. ``place`` says where the framework's own pointer leads: the number of
-the memory file that is mapped there and the position in it. Two processes that report the same place read the same
-physical bytes.
+Each action prints one line of JSON. ``place`` is the place of the framework's own pointer: the number of the memory
+file that is mapped there and the position in it. Two processes that report the same place read the same physical bytes.
 """
 
 import json
@@ -81,7 +80,7 @@ class Tensorflow:
         return self.lib.range(first, first + elements, dtype=self.lib.int32)
 
     def address(self, array: Any) -> int:
-        # An eager tensor's buffer is its own memory; numpy() would copy.
+        # The buffer of an eager tensor is its own memory; numpy() would copy.
         return int(self.numpy.frombuffer(memoryview(array), dtype=self.numpy.int32).ctypes.data)
 
     def equal(self, array: Any, expected: Any) -> bool:
@@ -92,7 +91,7 @@ FRAMEWORKS = {"numpy": Numpy, "torch": Torch, "jax": Jax, "tensorflow": Tensorfl
 
 
 def place_of(address: int) -> str | None:
-    """Memory file and position behind an address of this process; None if no memory file is mapped there."""
+    """Memory file and position of an address of this process; None if no memory file is mapped there."""
     with open("/proc/self/maps", encoding="ascii") as maps:
         for line in maps:
             span, _, offset, _, inode, *path = line.split(maxsplit=5)
@@ -164,7 +163,7 @@ def main(framework: str, address: str, first: str, *words: str) -> None:
         action, count = actions[rest.pop(0)]
         arguments, rest = rest[:count], rest[count:]
         print(json.dumps(action(*arguments)), flush=True)
-    # Keeps what it made until the demo is over.
+    # Keeps its arrays until the demo is over.
     sys.stdin.read()
 
 

@@ -7,8 +7,8 @@ namespace {
 
 enum class Need : uint8_t { kRequired, kOptional };
 
-// Finds calls by base name and version. cuGetProcAddress answers an unknown name, and a version that is too low, with
-// success and a null pointer.
+// Finds calls by base name and version. For an unknown name, and for a version that is too low, cuGetProcAddress
+// returns success and a null pointer.
 class Resolver {
  public:
   explicit Resolver(void* library) {
@@ -31,7 +31,7 @@ class Resolver {
   Find4 find4_ = nullptr;
 };
 
-// Why a library cannot be loaded, without the path that dlerror begins with.
+// The reason why a library cannot be loaded, without the path with which dlerror's text begins.
 std::string WhyNotLoaded() {
   const char* text = dlerror();
   const std::string why = text == nullptr ? "unknown reason" : text;
@@ -58,14 +58,14 @@ const char* InitHint(CUresult result) {
   }
 }
 
-// Whatever initialising returns means: go on without CUDA.
+// Turns every result of initialising into UNAVAILABLE, which means: go on without CUDA.
 Status InitStatus(const Driver& driver, CUresult result) {
   if (result == CUDA_SUCCESS) return Ok();
   const Status explained = driver.Check(result, "cuInit", InitHint(result));
   return Unavailable(explained.message()).Because(explained.reason());
 }
 
-// The code of a result; `refused` is what a refused argument means.
+// The code of a result. `refused` is the code for an argument that the driver refuses.
 Code CodeOf(CUresult result, Code refused) {
   if (IsSticky(result)) return Code::kAborted;
   switch (result) {
@@ -81,7 +81,7 @@ Code CodeOf(CUresult result, Code refused) {
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:  // exclusive mode: another process has it
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:  // exclusive mode: another process uses the device
     case CUDA_ERROR_OPERATING_SYSTEM:
     case CUDA_ERROR_MAP_FAILED:
     case CUDA_ERROR_TOO_MANY_PEERS:
@@ -93,7 +93,7 @@ Code CodeOf(CUresult result, Code refused) {
       return Code::kUnimplemented;
     case CUDA_ERROR_NOT_PERMITTED:
       return Code::kPermissionDenied;
-    case CUDA_ERROR_INVALID_CONTEXT:  // opening what this process exported, or across PID namespaces
+    case CUDA_ERROR_INVALID_CONTEXT:  // the handle is of this process or of another PID namespace
       return Code::kFailedPrecondition;
     default:
       return Code::kInternal;
@@ -146,7 +146,8 @@ Status Driver::Explain(CUresult result, std::string_view symbol, const std::stri
 }
 
 Result<Driver> Driver::Load(const std::string& path) {
-  // Never libcuda.so: that name is the toolkit's stub. Never closed: a driver does not survive being unloaded.
+  // Never loads libcuda.so, which is the toolkit's stub. The library is never closed, because a driver does not survive
+  // unloading.
   void* library = dlopen(path.empty() ? "libcuda.so.1" : path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Unavailable("the CUDA driver library cannot be loaded: ", WhyNotLoaded()).Because("CUDA_LIBRARY_ABSENT");
@@ -156,7 +157,8 @@ Result<Driver> Driver::Load(const std::string& path) {
   driver.DriverGetVersion = reinterpret_cast<decltype(driver.DriverGetVersion)>(dlsym(library, "cuDriverGetVersion"));
   driver.GetErrorName = reinterpret_cast<decltype(driver.GetErrorName)>(dlsym(library, "cuGetErrorName"));
   if (driver.DriverGetVersion == nullptr) {
-    return Unavailable("the library has no cuDriverGetVersion: it is no CUDA driver").Because("CUDA_SYMBOL_MISSING");
+    return Unavailable("the library has no cuDriverGetVersion, so it is not a CUDA driver")
+        .Because("CUDA_SYMBOL_MISSING");
   }
   AB_RETURN_IF_ERROR(InitStatus(driver, driver.DriverGetVersion(&driver.version)));
   if (driver.version < kVersionMin) return TooOld(driver.version);

@@ -1,6 +1,6 @@
-// The CUDA driver's types and constants as this project passes them: our own declarations of a published binary
-// interface, so that nothing needs the toolkit to build. tests/unit/boundary/driver_abi_test.cc compares them with
-// <cuda.h>. Names are the interface's. Zero a struct before filling it: the driver checks what is reserved.
+// The CUDA driver's types and constants that this project uses: our own declarations of a published binary interface,
+// so that the build does not need the toolkit. tests/unit/boundary/driver_abi_test.cc compares them with <cuda.h>. The
+// names are those of the interface. Zero a struct before filling it: the driver checks the reserved fields.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ using CUcontext = struct ContextRecord*;
 using CUstream = struct StreamRecord*;
 using CUevent = struct EventRecord*;
 
-// Passed by value to the calls that open them. Whoever has the bytes has the memory: never logged.
+// Passed by value to the calls that open them. The bytes give access to the memory, so they are never logged.
 struct CUipcMemHandle {
   std::byte reserved[64];
 };
@@ -168,7 +168,7 @@ enum CUdriverProcAddressQueryResult : uint32_t {
   CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
 };
 
-// Flags of calls. <cuda.h> has some of these as macros, so ours have other names.
+// Flags of calls. Some of these are macros in <cuda.h>, so ours have other names.
 inline constexpr uint32_t kIpcMemLazyEnablePeerAccess = 1;
 inline constexpr uint32_t kEventBlockingSync = 1;
 inline constexpr uint32_t kEventDisableTiming = 2;
@@ -176,7 +176,7 @@ inline constexpr uint32_t kEventInterprocess = 4;
 inline constexpr uint32_t kStreamNonBlocking = 1;
 inline constexpr uint32_t kMemHostAllocPortable = 1;
 inline constexpr uint32_t kMemHostRegisterReadOnly = 8;
-// Streams that are no objects: pass reinterpret_cast<CUstream>(value).
+// Predefined streams, which are not objects: pass reinterpret_cast<CUstream>(value).
 inline constexpr uintptr_t kStreamLegacy = 1;
 inline constexpr uintptr_t kStreamPerThread = 2;
 

@@ -1,5 +1,5 @@
-// A ContextGuard makes a context current on this thread and, when destroyed on the same thread, restores what was
-// current before. A library inside other people's processes leaves no context behind.
+// A ContextGuard makes a context current on this thread and, when it is destroyed on the same thread, restores the
+// previous one. A library in users' processes must leave no context behind.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace arraybridge::cuda {
 
 class ContextGuard {
  public:
-  // `driver` must outlive the guard. Fails as the driver does: FAILED_PRECONDITION for a context that is destroyed.
+  // `driver` must outlive the guard. Returns the driver's error: FAILED_PRECONDITION for a destroyed context.
   static Result<ContextGuard> Enter(const Driver& driver, CUcontext context) {
     CUcontext previous = nullptr;
     AB_RETURN_IF_ERROR(driver.Check(driver.CtxGetCurrent(&previous), "cuCtxGetCurrent"));
@@ -26,7 +26,8 @@ class ContextGuard {
   ContextGuard& operator=(const ContextGuard&) = delete;
   ~ContextGuard() {
     if (driver_ == nullptr) return;
-    // The previous context may have been destroyed meanwhile; then none is current, rather than ours.
+    // The previous context may have been destroyed meanwhile. Then no context is made current, so that ours does not
+    // remain.
     if (driver_->CtxSetCurrent(previous_) != CUDA_SUCCESS) driver_->CtxSetCurrent(nullptr);
   }
 

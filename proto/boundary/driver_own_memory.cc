@@ -18,7 +18,7 @@ struct Registry {
   std::map<std::string, Entry> entries AB_GUARDED_BY(mutex);
 };
 
-// Never destroyed: blocks may be what dies last.
+// Never destroyed, because blocks may be destroyed after static objects.
 Registry& TheRegistry() {
   static auto* const registry = new Registry;
   return *registry;

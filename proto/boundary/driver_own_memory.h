@@ -1,5 +1,5 @@
-// OwnMemory is the GPU memory that this very process hands out as cudaIpcMemHandles. A driver does not let a process
-// open its own (error 201), so a client in the daemon's process is given what the handle stands for instead.
+// OwnMemory is the GPU memory that this process exports as cudaIpcMemHandles. A driver does not let a process open its
+// own handle (error 201), so a client in the daemon's process gets the address behind the handle instead.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace arraybridge::cuda {
 struct OwnMemory {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
-  std::shared_ptr<const void> holder;  // whoever has it keeps the memory
+  std::shared_ptr<const void> holder;  // keeps the memory alive
 
-  // From now on, while `memory` lives, FindOwnMemory knows it by the 64 bytes of its handle. Thread-safe.
+  // From now on, while `memory` lives, Find returns it for the 64 bytes of its handle. Thread-safe.
   static void Announce(const std::string& handle, CUdeviceptr address, uint64_t bytes,
                        const std::shared_ptr<const void>& memory);
-  // Without a holder: it is not this process's. Thread-safe.
+  // Returns an OwnMemory without a holder if the handle is not of this process. Thread-safe.
   static OwnMemory Find(const std::string& handle);
 };
 

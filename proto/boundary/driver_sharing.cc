@@ -21,16 +21,16 @@ Refusals RefusalsOf(const Driver& driver, CUdevice ordinal, const Platform& plat
   if (!has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
     refusals.vmm = "the device has no virtual memory management";
   } else if (!has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
-    refusals.vmm = "the driver exports no descriptors (WSL2 does not)";
+    refusals.vmm = "the driver exports no descriptors (as under WSL2)";
   }
   if (platform.wsl()) {
-    refusals.ipc = "under WSL2 a cudaIpcMemHandle cannot be relied on";
+    refusals.ipc = "cudaIpcMemHandle is not reliable under WSL2";
   } else if (platform.tegra() || has(CU_DEVICE_ATTRIBUTE_INTEGRATED)) {
-    refusals.ipc = "an integrated GPU has no cudaIpcMemHandle";
+    refusals.ipc = "an integrated GPU does not support cudaIpcMemHandle";
   } else if (!has(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)) {
     refusals.ipc = "the device has no unified addressing";
   } else if (!has(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)) {
-    refusals.ipc = "the driver has no interprocess handles here";
+    refusals.ipc = "the driver does not support interprocess handles here";
   }
   return refusals;
 }
@@ -41,7 +41,7 @@ Platform Platform::Here() {
   return {::uname(&kernel) == 0 ? kernel.release : "", {std::istreambuf_iterator<char>(compatible), {}}};
 }
 
-// Its kernels call themselves so.
+// The release of a WSL2 kernel contains this word.
 bool Platform::wsl() const { return kernel_release.find("microsoft") != std::string::npos; }
 
 bool Platform::tegra() const { return machine.find("nvidia,tegra") != std::string::npos; }

@@ -1,4 +1,5 @@
-// As what a GPU's memory can be handed to other processes, as far as the driver and the platform say.
+// The kinds of handles by which a GPU's memory can be shared with other processes, according to the driver and the
+// platform.
 #pragma once
 
 #include <string>
@@ -7,23 +8,23 @@
 
 namespace arraybridge::cuda {
 
-// What kinds of handle a GPU cannot be shared by, and why not. Empty: it can.
+// For each kind of handle, the reason why a GPU cannot be shared by it. Empty: it can.
 struct Refusals {
   std::string vmm;
   std::string ipc;
 };
 
-// What the driver does not say of where it runs, or only once it is initialised.
+// Facts about the host that the driver does not report, or reports only after it is initialised.
 struct Platform {
   std::string kernel_release;
-  std::string machine{};  // by its device tree: what it is compatible with; empty where there is none, as on a PC
+  std::string machine{};  // "compatible" of the device tree; empty without one, as on a PC
 
   static Platform Here();
   bool wsl() const;    // WSL2
-  bool tegra() const;  // a system on a chip, as in a Jetson: its GPU is integrated
+  bool tegra() const;  // a system on a chip with an integrated GPU, such as a Jetson
 };
 
-// Asks for attributes alone: no context is made.
+// Only queries attributes; creates no context.
 Refusals RefusalsOf(const Driver& driver, CUdevice device, const Platform& platform);
 
 }  // namespace arraybridge::cuda

@@ -1,11 +1,11 @@
 // The one table of driver calls: X(name, version, suffix, need, parameters).
-// `name` is cuGetProcAddress's base name without its prefix. `version` is the one that introduced the binary interface
-// we mean (3020 is CUDA 3.2): asking with a later one returns other signatures, with an earlier one 32-bit sizes.
-// `suffix` is what the name that the library exports has beside the base name. `need` is kRequired, or kOptional for
-// what stays null where the driver lacks it. Every call returns a CUresult.
+// `name` is the base name for cuGetProcAddress, without its prefix. `version` introduced the binary interface that we
+// use (3020 is CUDA 3.2): a later version returns other signatures, an earlier one 32-bit sizes.
+// `suffix` is the rest of the name that the library exports, after the base name. `need` is kRequired, or kOptional for
+// a call that stays null if the driver lacks it. Every call returns a CUresult.
 #pragma once
 
-// What we call. The simulated driver (tests/simulated_cuda) is made of the same lines.
+// The calls that this project uses. The simulated driver (tests/simulated_cuda) is generated from the same lines.
 #define AB_DRIVER_CALLS(X)                                                                                             \
   X(Init, 2000, , kRequired, (unsigned int flags))                                                                     \
   X(DriverGetVersion, 2020, , kRequired, (int* version))                                                               \
@@ -79,7 +79,7 @@
   X(PointerGetAttributes, 7000, , kRequired,                                                                           \
     (unsigned int count, CUpointer_attribute* attributes, void** values, CUdeviceptr address))
 
-// What only experiments on cards call.
+// The calls that only experiments on cards use.
 #define AB_DRIVER_UNUSED_CALLS(X)                                                                                      \
   X(StreamWriteValue64, 11070, _v2, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags)) \
   X(StreamWaitValue64, 11070, _v2, kOptional, (CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags))

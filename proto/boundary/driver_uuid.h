@@ -1,4 +1,4 @@
-// A GPU's name across processes: ordinals differ from one to the next, this does not.
+// The UUID of a GPU identifies it in every process; ordinals can differ from process to process.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace arraybridge::cuda {
 
-// As nvidia-smi prints it: "GPU-", or "MIG-" for an instance of a partitioned one, and 8-4-4-4-12 hexadecimal digits.
+// The form that nvidia-smi prints: "GPU-", or "MIG-" for an instance of a partitioned GPU, and 8-4-4-4-12 hexadecimal
+// digits.
 inline std::string UuidText(const CUuuid& uuid, bool mig) {
   constexpr char digits[] = "0123456789abcdef";
   std::string text = mig ? "MIG-" : "GPU-";
@@ -20,7 +21,7 @@ inline std::string UuidText(const CUuuid& uuid, bool mig) {
   return text;
 }
 
-// The driver gives an instance of a partitioned GPU a UUID of its own; that it is one, only its name says.
+// An instance of a partitioned GPU has its own UUID; only the device's name shows that it is an instance.
 inline Result<std::string> UuidOf(const Driver& driver, CUdevice device) {
   CUuuid uuid{};
   AB_RETURN_IF_ERROR(driver.Check(driver.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));

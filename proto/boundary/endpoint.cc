@@ -10,7 +10,7 @@ namespace arraybridge {
 std::string Endpoint::text() const { return bracketed ? Concat('[', host, "]:", port) : Concat(host, ':', port); }
 
 Result<Endpoint> ReadEndpoint(std::string_view text) {
-  const auto refused = [text] { return InvalidArgument("'", text, "' is no HOST:PORT, such as 127.0.0.1:9443"); };
+  const auto refused = [text] { return InvalidArgument("'", text, "' is not HOST:PORT, such as 127.0.0.1:9443"); };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refused();
   Endpoint endpoint;
@@ -47,7 +47,7 @@ Result<SocketAddress> NumericAddress(const Endpoint& endpoint) {
       return address;
     }
   }
-  return InvalidArgument("'", endpoint.host, "' is no address in numbers, such as 127.0.0.1 or [::1]");
+  return InvalidArgument("'", endpoint.host, "' is not a numeric address, such as 127.0.0.1 or [::1]");
 }
 
 bool IsLoopback(const SocketAddress& address) {

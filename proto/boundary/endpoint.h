@@ -1,4 +1,4 @@
-// An Endpoint is HOST:PORT as people write it: 127.0.0.1:9443, [::1]:9443.
+// An Endpoint is HOST:PORT in its usual form: 127.0.0.1:9443, [::1]:9443.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,10 +19,10 @@ struct Endpoint {
   std::string text() const;
 };
 
-// INVALID_ARGUMENT: what is no HOST:PORT; an IPv6 address without brackets, or brackets around something else.
+// INVALID_ARGUMENT: the text is not HOST:PORT, an IPv6 address has no brackets, or brackets surround something else.
 Result<Endpoint> ReadEndpoint(std::string_view text);
 
-// As the kernel takes it.
+// An address in the kernel's form.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -30,10 +30,10 @@ struct SocketAddress {
   const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// INVALID_ARGUMENT: the host is a name, which is nowhere looked up.
+// INVALID_ARGUMENT: the host is a name; names are not looked up.
 Result<SocketAddress> NumericAddress(const Endpoint& endpoint);
 
-// Whether nobody but this host reaches it: 127.0.0.0/8, as IPv6 writes it too, and ::1.
+// Whether only this host can reach the address: 127.0.0.0/8, also in its IPv6 form, and ::1.
 bool IsLoopback(const SocketAddress& address);
 
 }  // namespace arraybridge

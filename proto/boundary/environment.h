@@ -1,4 +1,4 @@
-// What the program's environment says.
+// Reads the program's environment.
 #pragma once
 
 #include <cstdlib>
@@ -6,13 +6,14 @@
 
 namespace arraybridge {
 
-// Empty: it does not say, or says nothing.
+// The variable's value; empty if it is not set or is empty.
 inline std::string Environment(const char* variable) {
   const char* const value = std::getenv(variable);
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// $XDG_RUNTIME_DIR; empty if there is none. A relative one is none (XDG Base Directory Specification).
+// $XDG_RUNTIME_DIR; empty if it is not set or is relative (the XDG Base Directory Specification says to ignore it
+// then).
 inline std::string RuntimeDirectory() {
   std::string said = Environment("XDG_RUNTIME_DIR");
   return said.starts_with('/') ? said : std::string();

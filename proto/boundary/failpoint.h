@@ -1,7 +1,7 @@
-// A failpoint is a named place where a test may kill the process, make the step fail, or leave a safeguard out to see
-// that a test notices (tests/integration/cuda_safeguards_test.cc). It exists only in builds with
-// ARRAYBRIDGE_FAILPOINTS (the dev and sanitizer presets); elsewhere it is an empty inline function.
-// The environment variable ARRAYBRIDGE_FAILPOINT="name:abort", "name:kill" or "name:error" arms one.
+// A failpoint is a named place where a test may kill the process, make a step fail, or skip a safeguard to verify that
+// a test notices (tests/integration/cuda_safeguards_test.cc). It exists only in builds with ARRAYBRIDGE_FAILPOINTS (the
+// dev and sanitizer presets); elsewhere it is an empty inline function. The environment variable
+// ARRAYBRIDGE_FAILPOINT="name:abort", "name:kill" or "name:error" arms one.
 #pragma once
 
 #include <csignal>
@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// True: the caller must fail as if the world had, or go on as if the safeguard were not there.
+// True: the caller must fail as it would on a real failure, or continue without the safeguard.
 inline bool Failpoint([[maybe_unused]] std::string_view name) {
 #if defined(ARRAYBRIDGE_FAILPOINTS)
   const char* armed = std::getenv("ARRAYBRIDGE_FAILPOINT");

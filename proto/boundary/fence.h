@@ -1,5 +1,4 @@
-// A Fence says how far the producer's work must have come before bytes may be read: there is nothing left to wait for
-// (done), or an interprocess event of the producer's must have happened.
+// A Fence says when a producer's bytes may be read: at once (done), or after an interprocess event of the producer.
 #pragma once
 
 #include <chrono>
@@ -8,15 +7,15 @@
 
 namespace arraybridge {
 
-inline constexpr size_t kEventBytes = 64;  // of a CUipcEventHandle
+inline constexpr size_t kEventBytes = 64;  // size of a CUipcEventHandle
 
-// What a device is still writing is there soon: so long the broker keeps those waiting who cannot wait for its event
-// themselves, whatever they asked for, unless they can wait less.
+// Work on a device finishes soon. A client that cannot wait for the event itself is therefore kept waiting by the
+// broker for up to this time, whatever timeout it asked for, unless it can wait only a shorter time.
 inline constexpr std::chrono::milliseconds kFenceWait{5000};
 
 struct Fence {
-  // The event as cuIpcOpenEventHandle takes it; empty: done. Who has it can only wait, but it is nobody else's: never
-  // logged, never listed.
+  // The event in the form of cuIpcOpenEventHandle; empty: done. Its bytes allow a process only to wait, but they are
+  // still private: never logged, never listed.
   std::string event;
 
   bool done() const { return event.empty(); }

@@ -54,10 +54,11 @@ std::string_view NameOf(Verb verb) {
 
 namespace {
 
-// The kernel's own limit is 253 descriptors a message (SCM_MAX_FD): room for all, so that none is lost and leaked.
+// The kernel's limit is 253 descriptors per message (SCM_MAX_FD). The buffer has room for all of them, so that none is
+// leaked.
 constexpr size_t kScmMaxDescriptors = 253;
 
-// Takes over every descriptor of the message.
+// Takes ownership of every descriptor in the message.
 void TakeDescriptors(msghdr* message, Frame* frame) {
   for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr; control = CMSG_NXTHDR(message, control)) {
     if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
@@ -74,7 +75,7 @@ void TakeDescriptors(msghdr* message, Frame* frame) {
   }
 }
 
-// A frame up to this size is copied into one piece: cheaper than to describe two pieces to the kernel.
+// A frame up to this size is copied into one buffer, which costs less than passing two buffers to the kernel.
 constexpr size_t kOnePieceMax = 1024;
 
 ReceiveOutcome NothingReceived() {

@@ -1,5 +1,5 @@
-// A Frame is one datagram of the lifeline: a 16-byte header, one protobuf message, and descriptors that ride along.
-// The socket is SOCK_SEQPACKET, so a frame arrives whole or not at all and its length needs no field.
+// A Frame is one datagram of the lifeline: a 16-byte header, one protobuf message, and descriptors. The socket is
+// SOCK_SEQPACKET, so a frame arrives whole or not at all and needs no length field.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 namespace arraybridge {
 
 inline constexpr uint32_t kProtocolVersion = 1;
-inline constexpr size_t kFrameBytesMax = 64 * 1024;  // header included
-inline constexpr size_t kFrameDescriptorsMax = 1;    // surplus ones come apart from it
+inline constexpr size_t kFrameBytesMax = 64 * 1024;  // includes the header
+inline constexpr size_t kFrameDescriptorsMax = 1;    // further ones are received separately, as surplus
 
-// The order is the wire's: add at the end, never renumber.
+// The numbers are part of the protocol: add at the end, never renumber.
 enum class Verb : uint16_t {
   kOpenSession = 1,
   kGetServerInfo = 2,
@@ -35,81 +35,82 @@ enum class Verb : uint16_t {
   kOpenChannel = 14,
   kCloseChannel = 15,
   kReceive = 16,
-  kDoorbell = 17,  // either way, no message, no answer: something stands in the session's queue
+  kDoorbell = 17,  // both directions; no message, no answer: there is an entry in the session's queue
   kWatch = 18,
   kInspect = 19,
   kLast = kInspect,
 };
-// As the service calls it, in metrics and logs; "unknown" for a number that is no verb's.
+// The name in the service, in metrics and in logs; "unknown" for a number that is not a verb.
 std::string_view NameOf(Verb verb);
-// It is served however late it comes: it gives something back, or a later call takes its answer (Receive, Watch). The
-// deadline of its caller bounds that one's waiting alone.
+// Whether a verb is served after its deadline: it releases something, or a later call collects its answer (Receive,
+// Watch). The caller's deadline limits only the caller's waiting.
 constexpr bool IsServedLate(Verb verb) {
   return verb == Verb::kRelease || verb == Verb::kCloseChannel || verb == Verb::kMapped || verb == Verb::kReceive ||
          verb == Verb::kWatch;
 }
 
 enum FrameFlags : uint16_t {
-  kFrameNoReply = 1,       // request: the sender does not want an answer, not even an error
-  kFrameMemoryWanted = 2,  // answer: somebody waits for memory; give back what is empty or unused
-  kFrameQueued = 4,        // request: the payload of an entry of the session's queue, which holds its place
-  kFrameDeadline = 8,      // request: `status` is a deadline; once it has passed, the request must not be begun
-  // Request: the sender wants frames that tell of progress before the answer. Such a frame has this flag, the request's
-  // verb and number, and no payload: the broker has got further with work of the request's own.
+  kFrameNoReply = 1,       // request: no answer is wanted, not even an error
+  kFrameMemoryWanted = 2,  // answer: a client waits for memory; release empty and unused arenas
+  kFrameQueued = 4,        // request: the payload of an entry in the session's queue
+  kFrameDeadline = 8,      // request: `status` is a deadline, after which the request must not be started
+  // Request: the sender wants progress frames before the answer. A progress frame has this flag, the request's verb and
+  // number, and no payload: the broker has made progress with work of this request.
   kFrameProgress = 16,
 };
 
 struct FrameHeader {
-  uint16_t verb;     // of the request; an answer repeats it
+  uint16_t verb;     // of the request; the answer repeats it
   uint16_t flags;    // FrameFlags
-  uint32_t status;   // Code; not 0: the payload is an Error message. In requests 0, or the deadline (kFrameDeadline)
-  uint64_t request;  // the client's number; an answer repeats it
+  uint32_t status;   // Code; not 0: the payload is an Error message. In a request: 0, or the deadline (kFrameDeadline)
+  uint64_t request;  // the client's number; the answer repeats it
 };
 static_assert(sizeof(FrameHeader) == 16);
 
-// A deadline as a frame states it: milliseconds of the broker's CLOCK_MONOTONIC (GetServerInfoResponse.clock_ms),
+// The form of a deadline in a frame: milliseconds of the broker's CLOCK_MONOTONIC (GetServerInfoResponse.clock_ms),
 // modulo 2^32.
 inline uint32_t DeadlineOnWire(int64_t clock_ms) { return static_cast<uint32_t>(clock_ms); }
 // REQUIRES: the two are less than 2^31 ms (24 days) apart.
 inline bool IsDeadlinePast(uint32_t deadline, int64_t clock_ms) {
   return static_cast<int32_t>(static_cast<uint32_t>(clock_ms) - deadline) >= 0;
 }
-// What a request may still have before its deadline if it states one: more than that cannot be told from the past.
+// The longest time until a deadline that a request may state: a longer time cannot be distinguished from a deadline in
+// the past.
 inline constexpr int64_t kFrameDeadlineMaxMs = int64_t{1} << 30;
 
-// What Receive found. The payload points into the buffer that the caller gave.
+// A received frame. The payload points into the caller's buffer.
 struct Frame {
   FrameHeader header{};
   std::string_view payload;
-  UniqueFd descriptor;            // invalid if none came
-  std::vector<UniqueFd> surplus;  // what came beyond kFrameDescriptorsMax. Closing a stranger's file may sleep
+  UniqueFd descriptor;            // invalid if the frame has none
+  std::vector<UniqueFd> surplus;  // descriptors beyond kFrameDescriptorsMax; closing one may sleep
 
   size_t descriptors() const { return (descriptor.valid() ? 1 : 0) + surplus.size(); }
 };
 
 enum class ReceiveOutcome {
   kFrame,      // `frame` is filled
-  kAgain,      // nothing there (non-blocking), or a signal or SO_RCVTIMEO ended the wait
-  kClosed,     // end of the stream, or the connection is broken
-  kMalformed,  // shorter than a header, longer than the buffer, or its descriptors did not fit (MSG_CTRUNC)
+  kAgain,      // no frame (non-blocking), or a signal or SO_RCVTIMEO ended the wait
+  kClosed,     // end of the stream, or a broken connection
+  kMalformed,  // shorter than a header, longer than the buffer, or with lost descriptors (MSG_CTRUNC)
 };
 
-// One recvmsg. `buffer` must hold kFrameBytesMax bytes. Every received descriptor is close-on-exec and owned before
-// anything is looked at. Never blocks when `wait` is false.
+// Makes one call of recvmsg. `buffer` must hold kFrameBytesMax bytes. Every received descriptor is close-on-exec and
+// owned before anything is checked. Never blocks if `wait` is false.
 ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
 
-// One recv, which is cheaper: for a socket that lets no descriptor in (SO_PASSRIGHTS off).
+// Makes one call of recv, which is cheaper: for a socket that accepts no descriptors (SO_PASSRIGHTS off).
 ReceiveOutcome ReceivePlainFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
 
 enum class SendOutcome {
   kSent,
-  kAgain,               // the peer does not read: its queue is full
-  kClosed,              // the peer is gone
-  kTooManyDescriptors,  // ETOOMANYREFS: too many descriptors of ours are in flight, unread
+  kAgain,               // the peer does not read, and its queue is full
+  kClosed,              // the peer has disconnected
+  kTooManyDescriptors,  // ETOOMANYREFS: too many of our descriptors are unread
 };
 
-// One system call; never blocks when `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The descriptor
-// stays the caller's. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
+// Makes one system call; never blocks if `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The caller
+// keeps the descriptor. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
 SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait);
 
 }  // namespace arraybridge

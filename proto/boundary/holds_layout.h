@@ -1,5 +1,5 @@
-// The layout of a holds page, and the steps that a client and the broker take on it. The page is one session's, of one
-// namespace's catalogue: the client writes there which records it reads, the broker compares and never believes.
+// The layout of a hazard page, and the protocol of the client and the broker on it. A page belongs to one session and
+// to one namespace's catalogue. The client writes into it which records it reads; the broker only compares its words.
 //
 //   client                                    broker
 //   1  state = live?                          1  state = dead
@@ -7,7 +7,7 @@
 //   3  fence                                  3  does any page hold (slot, generation)?
 //   4  state unchanged? else hold[i] = 0      4  no: the bytes may be used for something else
 //
-// One of the two fences comes first: either the client sees that the record died, or the broker sees the hold.
+// One of the two fences comes first: either the client sees that the record is dead, or the broker sees the hold.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@ inline constexpr uint32_t kVersion = 1;
 inline constexpr uint32_t kWords = 504;
 
 struct Page {
-  uint32_t high;     // shared: holds at and above this index are 0
-  uint32_t version;  // written by the broker before anybody else has the page
+  uint32_t high;     // shared: all holds at and above this index are 0
+  uint32_t version;  // written by the broker before it exports the page
   std::array<uint32_t, 14> reserved;
-  std::array<uint64_t, kWords> words;  // shared: 0, or what is held
+  std::array<uint64_t, kWords> words;  // shared: 0, or the word of a held record
 };
 static_assert(sizeof(Page) == 4096 && offsetof(Page, words) == 64);
 
@@ -35,20 +35,21 @@ constexpr uint64_t WordOf(uint64_t slot, uint64_t generation) {
   return (slot + 1) << catalogue::kGenerationBits | generation;
 }
 
-// What keeps the two sides in order. A test puts weaker ones in their place and sees the protocol break.
+// The fences that order the two sides. A test replaces them with weaker ones and sees the protocol fail.
 struct Ordering {
   static void AfterHold() { ThreadFence(std::memory_order_seq_cst); }
   static void AfterRetire() { ThreadFence(std::memory_order_seq_cst); }
   static constexpr bool kHolds = true;
 };
 
-// Client. A store to a hold synchronises with the broker's look at it: what was read before is read before its reuse.
+// Client. The store synchronises with the broker's load of the hold: the client's reads of the record happen before its
+// reuse.
 inline void Clear(Page& page, uint32_t index) { Store(page.words[index], 0, std::memory_order_release); }
 
-// Client, with `seen` as Find gave it. True: the record and the bytes that it names stay as they are until Clear.
-// REQUIRES: hold `index` is 0 and this process's alone.
+// Client. `seen` is the state that Find returned. True: the record and the bytes that it names stay unchanged until
+// Clear. REQUIRES: hold `index` is 0, and only this process uses it.
 template <class Order = Ordering>
-bool Claim(Page& page, uint32_t index, uint32_t slot, uint64_t seen, const uint64_t& state) {
+bool Claim(Page& page, uint32_t index, uint64_t slot, uint64_t seen, const uint64_t& state) {
   if (index >= Load(page.high, std::memory_order_relaxed)) Store(page.high, index + 1, std::memory_order_relaxed);
   if constexpr (Order::kHolds) {
     Store(page.words[index], WordOf(slot, catalogue::GenerationOf(seen)), std::memory_order_release);
@@ -59,7 +60,7 @@ bool Claim(Page& page, uint32_t index, uint32_t slot, uint64_t seen, const uint6
   return false;
 }
 
-// Broker. From the fence on every client that claims this record sees that it is dead; then look at the pages.
+// Broker. After the fence every client that claims this record sees that it is dead; then the broker checks the pages.
 template <class Order = Ordering>
 void Retire(uint64_t& state) {
   const uint64_t generation = catalogue::GenerationOf(Load(state, std::memory_order_relaxed));
@@ -67,7 +68,7 @@ void Retire(uint64_t& state) {
   Order::AfterRetire();
 }
 
-// Broker. Each word is loaded once; `visit` sees those that are not 0.
+// Broker. Loads each word once and calls `visit` for every word that is not 0.
 template <class Visit>
 void ForEach(const Page& page, Visit visit) {
   const uint32_t high = std::min(Load(page.high, std::memory_order_acquire), kWords);
@@ -76,8 +77,8 @@ void ForEach(const Page& page, Visit visit) {
   }
 }
 
-// Broker. All of them are looked at, without a branch, two at a time: mostly it is not there. x | -x has its highest
-// bit unless x is 0, which x86-64 can say of two words at once, as it cannot compare them.
+// Broker. Compares all words without a branch, two at a time, because the word is usually absent. x | -x has its
+// highest bit set unless x is 0; x86-64 can test that for two words at once, but cannot compare two words at once.
 inline bool Has(const Page& page, uint64_t word) {
   static_assert(kWords % 2 == 0 && offsetof(Page, words) % sizeof(WordPair) == 0);
   const uint32_t high = std::min(Load(page.high, std::memory_order_acquire), kWords);
@@ -87,7 +88,7 @@ inline bool Has(const Page& page, uint64_t word) {
     const WordPair differs = LoadPair(&page.words[i]) ^ wanted;
     others &= differs | -differs;
   }
-  ThreadFence(std::memory_order_acquire);  // as if each had been loaded so
+  ThreadFence(std::memory_order_acquire);  // makes the relaxed loads above acquire loads
   return (others[0] & others[1]) >> 63 == 0;
 }
 

@@ -19,7 +19,7 @@ void* MapPlain(void* at, uint64_t size, int protection, int flags, int fd, uint6
 
 void* MapFile(uint64_t size, int protection, int flags, int fd, uint64_t offset) {
   if (size < kHugePageBytes || size > UINT64_MAX / 2) return MapPlain(nullptr, size, protection, flags, fd, offset);
-  // More address space than is needed, of which the part that suits is mapped and the rest given back.
+  // Reserves more address space than needed, maps the aligned part and releases the rest.
   const uint64_t room = size + kHugePageBytes;
   void* const reserved = MapPlain(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return MapPlain(nullptr, size, protection, flags, fd, offset);

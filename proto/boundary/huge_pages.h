@@ -1,15 +1,16 @@
-// Mappings of files in memory at addresses where the kernel can map their huge pages whole: one fault instead of 512.
+// Maps files in memory at addresses where the kernel can map whole huge pages: one page fault instead of 512.
 #pragma once
 
 #include <cstdint>
 
 namespace arraybridge {
 
-// Of x86-64, and of arm64 with small pages of 4 KiB. Elsewhere an address is aligned for nothing, and right.
+// The size on x86-64, and on arm64 with base pages of 4 KiB. Elsewhere the alignment has no effect and does no harm.
 inline constexpr uint64_t kHugePageBytes = 2ull << 20;
 
-// mmap(2) of `size` bytes of a file from `offset` on, MAP_FAILED and errno included. What holds a whole huge page
-// begins as far into one as its bytes do in the file. REQUIRES: offset is a multiple of the page size.
+// Calls mmap(2) for `size` bytes of a file from `offset`; returns MAP_FAILED with errno on an error. A mapping that
+// holds a whole huge page gets an address that is congruent to its file offset modulo the huge page size. REQUIRES:
+// `offset` is a multiple of the page size.
 void* MapFile(uint64_t size, int protection, int flags, int fd, uint64_t offset = 0);
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// A Mutex whose users clang checks (-Wthread-safety); std::lock_guard carries no annotations in libstdc++.
+// A Mutex with annotations for clang's -Wthread-safety, which std::lock_guard lacks in libstdc++.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class AB_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// Waits on a Mutex that the caller holds. Spurious wake-ups happen: wait in a loop.
+// Waits on a Mutex that the caller holds. Wake-ups can be spurious: wait in a loop.
 class ConditionVariable {
  public:
   void Wait(Mutex& mutex) AB_REQUIRES(mutex) { condition_.wait(mutex); }

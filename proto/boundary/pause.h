@@ -1,9 +1,9 @@
-// For who looks at a word until somebody else changes it.
+// A hint to the processor for loops that poll a word until another thread changes it.
 #pragma once
 
 namespace arraybridge {
 
-// A few tens of cycles, in which the other thread of this core has it to itself.
+// Takes a few tens of cycles, during which the other hardware thread of this core runs alone.
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -1,12 +1,12 @@
-// How much one Release gives back.
+// The limit on one Release request.
 #pragma once
 
 #include <cstddef>
 
 namespace arraybridge {
 
-// Numbers of leases, arenas, shares and roads together. The broker ends them with its lock held once, a lease in about
-// 2 us, so a client with more of them sends several requests.
+// The number of leases, arenas, shares and roads together. The broker releases them under one acquisition of its lock,
+// about 2 us for each lease, so a client with more of them sends several requests.
 inline constexpr size_t kReleaseNumbersMax = 1024;
 
 }  // namespace arraybridge

@@ -1,5 +1,5 @@
-// A Status says whether the world let us; a Result<T> is a T or the reason why not.
-// Codes are gRPC's canonical numbers, so a status means the same at both doors and in Python.
+// A Status is success, or a failure of the environment; a Result<T> is a T or such a failure.
+// Codes are gRPC's canonical numbers, so that a status means the same at both doors and in Python.
 // Messages carry names and numbers, never paths, pointers or tokens.
 #pragma once
 
@@ -36,7 +36,7 @@ enum class Code : uint32_t {
   kUnauthenticated = 16,
 };
 
-// "RESOURCE_EXHAUSTED" and so on; "UNKNOWN" for a number that is no code.
+// "RESOURCE_EXHAUSTED" and so on; "UNKNOWN" for a number that is not a code.
 constexpr std::string_view CodeName(Code code) {
   constexpr std::string_view names[] = {
       "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
@@ -47,7 +47,7 @@ constexpr std::string_view CodeName(Code code) {
   return index < std::size(names) ? names[index] : names[2];
 }
 
-// One pointer wide, and null if all went well: most of them are made to be asked and forgotten.
+// One pointer wide; null means success, which is the common case.
 class [[nodiscard]] Status {
  public:
   using Metadata = std::vector<std::pair<std::string, std::string>>;
@@ -65,12 +65,12 @@ class [[nodiscard]] Status {
   bool ok() const { return failure_ == nullptr; }
   Code code() const { return ok() ? Code::kOk : failure_->code; }
   const std::string& message() const { return Told().message; }
-  // UPPER_SNAKE and stable: what a program may branch on. May be empty.
+  // UPPER_SNAKE and stable: a program may branch on it. May be empty.
   const std::string& reason() const { return Told().reason; }
-  // Names and numbers for google.rpc.ErrorInfo.
+  // Names and values for google.rpc.ErrorInfo.
   const Metadata& metadata() const { return Told().metadata; }
 
-  // Nothing is added to success.
+  // These change nothing if the status is success.
   Status Because(std::string reason) && {
     if (!ok()) failure_->reason = std::move(reason);
     return std::move(*this);
@@ -90,7 +90,7 @@ class [[nodiscard]] Status {
     Metadata metadata;
   };
   const Failure& Told() const {
-    static const auto* const nothing = new Failure;  // outlives whoever asks at exit
+    static const auto* const nothing = new Failure;  // never destroyed, because it may be read during exit
     return ok() ? *nothing : *failure_;
   }
 
@@ -151,7 +151,7 @@ Status Unimplemented(const Parts&... parts) {
   return MakeStatus(Code::kUnimplemented, parts...);
 }
 
-// We failed: a defect of ours, not of the world. Says what, and stops.
+// A failed check is a defect in this program: prints the check and stops the process.
 [[noreturn]] inline void CheckFailed(const char* what, const char* file, int line) {
   std::fprintf(stderr, "%s:%d: check failed: %s\n", file, line, what);
   std::abort();
@@ -196,7 +196,7 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// Guard for the straight line: `AB_RETURN_IF_ERROR(Check(request));`
+// Returns early on an error: `AB_RETURN_IF_ERROR(Check(request));`
 #define AB_RETURN_IF_ERROR(expression)                                                     \
   do {                                                                                     \
     if (::arraybridge::Status ab_status = (expression); !ab_status.ok()) return ab_status; \

@@ -7,15 +7,15 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kGrantBytesMax = 512;  // of an answer to Acquire, beside names and what a share's maker described
+constexpr uint64_t kGrantBytesMax = 512;  // size of an Acquire answer without names and description
 
-// What is published has to fit into one answer to Acquire, or nobody could ever get it.
+// The description must fit into one Acquire answer; otherwise no client could get the share.
 Status CheckDescription(const ShareLimits& limits, const ShareSizes& share) {
   const uint64_t bytes = share.spec_bytes + share.structure_bytes + share.metadata_bytes;
   const uint64_t frame = std::min<uint64_t>(limits.frame_bytes_max, kFrameBytesMax) - sizeof(FrameHeader);
   const uint64_t name = limits.name_bytes_max == ShareLimits::kNone ? 0 : limits.name_bytes_max;
   const uint64_t beside = kGrantBytesMax + kFenceBytesMax + 2 * name;
-  return CheckBytes("the description (specs, structure, metadata)", bytes, "what a frame holds",
+  return CheckBytes("the description (specs, structure, metadata)", bytes, "the size of a frame",
                     std::max(frame, beside) - beside);
 }
 
@@ -48,13 +48,13 @@ Status CheckShare(const ShareLimits& limits, const ShareSizes& share) {
 Status CheckElement(uint64_t code, uint64_t bits, uint64_t lanes, uint64_t index) {
   constexpr uint64_t kMax = std::numeric_limits<uint8_t>::max();
   const auto refused = [&](auto... what) { return InvalidArgument("array ", index, what...).Because("ELEMENT_TYPE"); };
-  if (lanes != 1) return refused(" has ", lanes, " lanes; only 1 is known");
-  // Whole bytes, or less than one: DLPack packs 4 and 6 bits, others 1 and 2.
+  if (lanes != 1) return refused(" has ", lanes, " lanes; only 1 is supported");
+  // Whole bytes, or a part of one byte: DLPack packs elements of 4 and 6 bits, other libraries of 1 and 2 bits.
   const bool is_width = bits % 8 == 0 || bits == 1 || bits == 2 || bits == 4 || bits == 6;
   if (bits == 0 || bits > kMax || !is_width) {
-    return refused(" has elements of ", bits, " bits; there are 1, 2, 4, 6 and whole bytes up to 248");
+    return refused(" has elements of ", bits, " bits; supported are 1, 2, 4, 6 and whole bytes up to 248");
   }
-  if (code > kMax) return refused(" has the type code ", code, "; DLPack's have 8 bits");
+  if (code > kMax) return refused(" has the type code ", code, "; a DLPack type code has 8 bits");
   return Ok();
 }
 

@@ -1,5 +1,5 @@
-// ShareLimits are what a share may be, as the broker was configured. It refuses what goes beyond; a client, which is
-// told these numbers, refuses the same in the same words before it copies a byte.
+// ShareLimits are the broker's configured limits on a share. The broker refuses a share that exceeds one. A client
+// receives the limits and refuses the same shares, with the same messages, before it copies a byte.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +22,26 @@ struct ShareLimits {
   uint64_t metadata_bytes_max = kNone;
 };
 
-// What a Publish says of its share, in bytes of the message.
+// The sizes of a share in a Publish request, in encoded bytes.
 struct ShareSizes {
   uint64_t namespace_bytes = 0;
   uint64_t name_bytes = 0;
   uint64_t arrays = 0;
-  uint64_t spec_bytes = 0;  // of the ArraySpecs message
+  uint64_t spec_bytes = 0;  // size of the ArraySpecs message
   uint64_t structure_bytes = 0;
   uint64_t metadata_bytes = 0;
 };
 
 inline constexpr uint64_t kFenceBytesMax = 64;  // an interprocess event
 
-// INVALID_ARGUMENT (TOO_LARGE, TOO_MANY) names what is beyond which limit, and the numbers.
+// INVALID_ARGUMENT (TOO_LARGE, TOO_MANY) names the value, the limit and the numbers.
 Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most);
 Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most);
 Status CheckShare(const ShareLimits& limits, const ShareSizes& share);
-// `index`: of the array in its share. What no DLDataType can say is refused: a code or bits beyond 8 bits, bits that
-// are neither whole bytes nor a known part of one, other lanes than 1. INVALID_ARGUMENT, ELEMENT_TYPE. The one place
-// that decides: the broker refuses such a share, a client reads none and sends none.
+// Checks the element type of array `index` of a share. Refuses types that a DLDataType cannot express or that no
+// library uses: a code or a width of more than 8 bits, a width that is neither whole bytes nor 1, 2, 4 or 6 bits, and
+// more than one lane. INVALID_ARGUMENT (ELEMENT_TYPE). This is the only check: the broker refuses such a share, and a
+// client neither reads nor sends one.
 Status CheckElement(uint64_t code, uint64_t bits, uint64_t lanes, uint64_t index);
 Status CheckRank(const ShareLimits& limits, uint64_t rank, uint64_t index);
 

@@ -1,5 +1,6 @@
-// A shared word is eight bytes of a page that two processes map: read and written as an atomic, whatever the mapping
-// allows. What the other side writes is a value to compare, never an index or a length to trust.
+// A shared word is eight bytes of a page that two processes map. It is read and written atomically, even through a
+// read-only mapping. A value that the other side writes is only compared; it is never used as an index or a length
+// without a check.
 #pragma once
 
 #include <atomic>
@@ -8,21 +9,21 @@
 namespace arraybridge {
 
 static_assert(std::atomic_ref<uint64_t>::is_always_lock_free && std::atomic_ref<uint32_t>::is_always_lock_free,
-              "a lock would lie in one process alone");
+              "a lock would exist in only one of the processes");
 
 inline uint64_t Load(const uint64_t& word, std::memory_order order) {
-  // There is no atomic_ref of const in C++20; a load never writes.
+  // C++20 has no atomic_ref of const. A load never writes.
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(order);
 }
 inline uint32_t Load(const uint32_t& word, std::memory_order order) {
   return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(order);
 }
 
-// Two neighbouring words at once, each whole, as Load with memory_order_relaxed has it: the processors that we run on
-// (x86-64, AArch64) never tear a half of an aligned vector. Half the loads for who looks at very many words.
+// Loads two neighbouring words at once, each atomically, like Load with memory_order_relaxed: the supported processors
+// (x86-64, AArch64) never tear a half of an aligned vector. That halves the loads of a loop over many words.
 using WordPair = uint64_t __attribute__((vector_size(16), may_alias));
 inline WordPair LoadPair(const uint64_t* words) {
-#if defined(__SANITIZE_THREAD__)  // which knows no vector that is atomic by halves
+#if defined(__SANITIZE_THREAD__)  // it does not treat the halves of a vector as atomic
   return WordPair{Load(words[0], std::memory_order_relaxed), Load(words[1], std::memory_order_relaxed)};
 #else
   return *reinterpret_cast<const volatile WordPair*>(words);

@@ -6,11 +6,11 @@
 namespace arraybridge {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "words are loaded as they lie");
+static_assert(std::endian::native == std::endian::little, "words are loaded in memory order");
 
 class State {
  public:
-  // The constants are "somepseudorandomlygeneratedbytes"; the second differs where the output has 128 bits.
+  // The constants spell "somepseudorandomlygeneratedbytes"; the second differs for an output of 128 bits.
   explicit State(const SipKey& key)
       : v0_(key.low ^ 0x736f6d6570736575),
         v1_(key.high ^ 0x646f72616e646f6d ^ 0xEE),
@@ -55,7 +55,7 @@ class State {
   uint64_t v3_;
 };
 
-// At most seven bytes, and the length above them.
+// The last bytes, at most seven, with the length in the highest byte.
 uint64_t LastWord(std::string_view rest, size_t length) {
   uint64_t word = uint64_t{length} << 56;
   for (size_t i = 0; i < rest.size(); ++i) word |= uint64_t{static_cast<uint8_t>(rest[i])} << (8 * i);

@@ -1,5 +1,5 @@
-// SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF", and its reference
-// test vectors): under a random key nobody can choose names whose hashes collide on purpose.
+// SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF", and its reference test
+// vectors). With a random key a client cannot choose names whose hashes collide.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// When not to spin. A side that waits by yielding its processor waits, where other threads want that processor, until
-// each of them has had its time slice: milliseconds, while a sleeping thread is woken at once. So a side that waited
-// long twice, with few short waits between, backs off: it sleeps at once for a number of turns, twice as many each
-// time.
+// A SpinBackoff decides when not to spin. If other threads want the processor, a thread that yields it waits until each
+// of them has used its time slice, which takes milliseconds; a sleeping thread is woken at once. So after two long
+// waits with few short waits between them, a side backs off: it sleeps at once for a number of turns, twice as many
+// each time.
 #pragma once
 
 #include <algorithm>
@@ -11,24 +11,24 @@
 
 namespace arraybridge {
 
-// Thread-safe. Of turns of several threads at once some may not count.
+// Thread-safe. Some of several simultaneous turns may not be counted.
 class SpinBackoff {
  public:
-  static constexpr std::chrono::microseconds kShort{500};  // an answer takes less
-  // Short waits between two long ones. A thread that runs only on an idle processor (SCHED_IDLE) costs a long wait
-  // after more of them, and is no reason to back off.
+  static constexpr std::chrono::microseconds kShort{500};  // an answer takes less time
+  // The number of short waits between two long ones. A thread that runs only on an idle processor (SCHED_IDLE) causes a
+  // long wait less often than that, and is not a reason to back off.
   static constexpr uint32_t kFew = 256;
   static constexpr uint32_t kTurnsMin = 64;
   static constexpr uint32_t kTurnsMax = 16'384;
 
   bool backed_off() const { return Get(turns_) > 0; }
-  // A turn begins. True: it is one without spinning.
+  // Starts a turn. True: this turn must not spin.
   bool SkipTurn() {
     const uint32_t turns = Get(turns_);
     if (turns > 0) turns_.store(turns - 1, std::memory_order_relaxed);
     return turns > 0;
   }
-  // How long a turn has waited; not the time that the other side worked.
+  // Records how long a turn has waited, without the time in which the other side worked.
   void Waited(std::chrono::steady_clock::duration time) { time <= kShort ? NoteShort() : NoteLong(); }
   void NoteShort() {
     const uint32_t shorts = std::min(Get(short_) + 1, kCalm);
@@ -43,7 +43,7 @@ class SpinBackoff {
   }
 
  private:
-  static constexpr uint32_t kCalm = 64 * kFew;  // short waits, after which the next back-off is a short one
+  static constexpr uint32_t kCalm = 64 * kFew;  // after so many short waits the next back-off is short again
 
   static uint32_t Get(const std::atomic<uint32_t>& word) { return word.load(std::memory_order_relaxed); }
 

@@ -1,4 +1,4 @@
-// The numbers 0, 1 and 2, which every program writes to and reads from without asking whose they are.
+// The descriptors 0, 1 and 2, which every program reads and writes without checking what they refer to.
 #pragma once
 
 #include <fcntl.h>
@@ -8,13 +8,14 @@
 
 namespace arraybridge {
 
-// Those that the starter left closed lead to nothing from now on. What is told to standard error would else go into
-// whatever is opened next: a lock, a socket, memory that is shared. REQUIRES: the program has opened nothing yet.
+// Opens the descriptors 0, 1 and 2 on /dev/null if the parent process left them closed. Otherwise output to standard
+// error would go into the next file that is opened: a lock, a socket, or shared memory. REQUIRES: the program has
+// opened nothing yet.
 inline void FillStandardDescriptors() {
   while (true) {
     UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (!nothing.valid() || nothing.get() > STDERR_FILENO) return;
-    nothing.release();  // the lowest number that was free: it stays as long as the process
+    nothing.release();  // the lowest free number; it stays open until the process exits
   }
 }
 

@@ -26,7 +26,8 @@ struct Range {
   char32_t first;
   char32_t last;
 };
-// Unicode's control and format characters that change how others are read, and its line and paragraph separators.
+// Unicode's control characters, the format characters that change the display of other characters, and its line and
+// paragraph separators.
 constexpr std::array<Range, 9> kActing = {{{0x00, 0x1F},
                                            {0x7F, 0x9F},
                                            {0xAD, 0xAD},
@@ -52,7 +53,7 @@ void AppendHex(const char* prefix, uint32_t value, int digits, std::string* out)
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) *out += kDigits[value >> shift & 15];
 }
 
-// `in_json`: what is below U+0020 is the document's own white space, and \x is no escape.
+// `in_json`: characters below U+0020 are the document's own white space, and \x is not an escape in JSON.
 std::string Escaped(std::string_view text, bool in_json) {
   std::string out;
   out.reserve(text.size());

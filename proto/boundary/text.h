@@ -1,4 +1,4 @@
-// Texts that cross the boundary.
+// Functions for texts that other processes wrote.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace arraybridge {
 
-// As much of UTF-8 as fits into so many bytes, in whole characters.
+// The longest prefix of a UTF-8 text that has at most `bytes_max` bytes and ends with a whole character.
 inline std::string_view FirstBytes(std::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
   size_t end = bytes_max;
@@ -18,19 +18,20 @@ inline std::string_view FirstBytes(std::string_view text, size_t bytes_max) {
 
 inline constexpr char32_t kBadText = 0xFFFFFFFF;
 
-// Decodes one character and drops it from `text`, which is not empty; kBadText if it is not UTF-8 (overlong, surrogate,
-// cut short).
+// Decodes one character and removes it from `text`. Returns kBadText if it is not UTF-8 (overlong, surrogate,
+// truncated). REQUIRES: `text` is not empty.
 char32_t TakeCharacter(std::string_view* text);
 bool IsUtf8(std::string_view text);
 
-// What a terminal would act on, as escapes: control characters (\x1b), those that turn the direction of writing or take
-// no room (\u202e), and bytes that are no UTF-8. What others wrote is printed only so.
+// Replaces everything that a terminal would act on by escapes: control characters (\x1b), characters that change the
+// direction of writing or have no width (\u202e), and bytes that are not UTF-8. Text from other processes is printed
+// only in this form.
 std::string Printable(std::string_view text);
-// Of a document in JSON, where quotes and control characters are escaped already: the same value, with the rest as
-// \u....
+// The same for a JSON document, in which quotes and control characters are already escaped: the rest becomes \u.... and
+// the value stays the same.
 std::string PrintableJson(std::string_view json);
 
-// Two digits a byte, lower case.
+// Two lower-case digits for each byte.
 inline std::string Hex(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string hex;

@@ -1,4 +1,4 @@
-// A UniqueFd owns one descriptor and closes it. Whatever arrives with a message is owned before anything can fail.
+// A UniqueFd owns one descriptor and closes it. A received descriptor is owned before anything can fail.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ class UniqueFd {
 
   bool valid() const { return fd_ >= 0; }
   int get() const { return fd_; }
-  // The descriptor is the caller's.
+  // The caller then owns the descriptor.
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
     const int old = std::exchange(fd_, fd);

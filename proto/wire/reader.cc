@@ -41,7 +41,7 @@ void Reader::GetText(std::string_view& text) {
   if (!IsUtf8(text)) Fail();
 }
 
-// libprotobuf would merge the second into the first.
+// A second occurrence is refused: libprotobuf would merge it into the first.
 void Reader::GetOnce(std::string_view& message) {
   if (message.data() != nullptr) return Fail();
   message = View();
@@ -70,13 +70,13 @@ void Reader::Skip() {
 bool Reader::End(std::string_view message) {
   if (!failed_) return true;
   if (fault_->part.empty()) *fault_ = {message, message, tag_ >> 3};
-  fault_->message = message;  // the one around it comes last
+  fault_->message = message;  // the outermost message is set last
   return false;
 }
 
 Status Malformed(const Fault& fault) {
   if (fault.message.empty()) return InvalidArgument("a message has more than ", kMessageBytesMax, " bytes");
-  return InvalidArgument("these bytes are no ", fault.message, ": field ", fault.field, " of ", fault.part,
+  return InvalidArgument("these bytes are not a valid ", fault.message, ": field ", fault.field, " of ", fault.part,
                          " is malformed");
 }
 

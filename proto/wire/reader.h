@@ -1,8 +1,8 @@
-// Reader walks through the fields of one encoded message, for the Read functions that generate.py writes. The bytes are
-// untrusted: every length is checked against the bytes that are left. A Reader skips unknown fields, and known ones of
-// another wire type, as libprotobuf does; libprotobuf accepts every message that a Reader accepts, with the same
-// values. A lazy field is not looked into. Groups, and a lazy field that is there twice, are refused. Messages nest
-// only as deep as they are declared.
+// A Reader iterates over the fields of one encoded message, for the Read functions that generate.py writes. The bytes
+// are untrusted: every length is checked against the remaining bytes. Like libprotobuf, a Reader skips unknown fields,
+// and known fields of another wire type. libprotobuf accepts every message that a Reader accepts, with the same values.
+// A Reader does not parse lazy fields. It refuses groups and repeated occurrences of a lazy field. Messages nest only
+// as deep as their declarations.
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,7 @@ constexpr uint32_t Tag(uint32_t field, Type type) { return field << 3 | static_c
 template <class T>
 concept Number = std::integral<T> || std::is_enum_v<T>;
 
-// Where a message is malformed: in a field of `part`, which is the message or nested in it.
+// The place of an error: a field of `part`, which is the message itself or is nested in it.
 struct Fault {
   std::string_view message;
   std::string_view part;
@@ -34,10 +34,10 @@ struct Fault {
 
 class Reader {
  public:
-  // REQUIRES: the bytes outlive what is read from them; `fault` outlives the Reader.
+  // REQUIRES: the bytes outlive the values read from them; `fault` outlives the Reader.
   Reader(std::string_view bytes, Fault* fault) : at_(bytes.data()), end_(at_ + bytes.size()), fault_(fault) {}
 
-  // Goes to the next field. False: there is none, or the message is malformed (End says which).
+  // Advances to the next field. False: there is none, or the message is malformed (End distinguishes them).
   bool Next() {
     if (at_ == end_ || failed_) return false;
     const uint64_t tag = Varint(kBytesOf32Bits);
@@ -47,14 +47,14 @@ class Reader {
   }
   uint32_t tag() const { return tag_; }
 
-  // REQUIRES for each of these: Next() said true, and the tag fits.
+  // REQUIRES for each of these: Next() returned true, and the tag matches.
   template <Number T>
   void Get(T& value) {
     const uint64_t number = Varint(kBytesOf64Bits);
     if constexpr (std::is_same_v<T, bool>) {
       value = number != 0;
     } else {
-      value = static_cast<T>(number);  // cut to its width, as libprotobuf does
+      value = static_cast<T>(number);  // truncated to the width of T, as libprotobuf does
     }
   }
   template <class Message>
@@ -74,15 +74,15 @@ class Reader {
   }
   void GetFixed64(uint64_t& value);
   void GetBytes(std::string_view& bytes) { bytes = View(); }
-  void GetText(std::string_view& text);  // UTF-8, or the message is malformed
+  void GetText(std::string_view& text);  // the message is malformed unless the text is UTF-8
   void GetOnce(std::string_view& message);
   void Skip();
 
-  // REQUIRES: Next() said false. False: the message, whose name this is, is malformed.
+  // `message`: the name of the message. False: the message is malformed. REQUIRES: Next() returned false.
   bool End(std::string_view message);
 
  private:
-  static constexpr int kBytesOf32Bits = 5;  // of a varint
+  static constexpr int kBytesOf32Bits = 5;  // length of a varint
   static constexpr int kBytesOf64Bits = 10;
 
   uint64_t Varint(int bytes_max) {
@@ -101,8 +101,8 @@ class Reader {
   bool failed_ = false;
 };
 
-// INVALID_ARGUMENT: the bytes are no such message, or more than kMessageBytesMax; says which field of which message is
-// malformed. REQUIRES: the bytes outlive the message.
+// INVALID_ARGUMENT: the bytes are not such a message, or are more than kMessageBytesMax. The error names the malformed
+// field and its message. REQUIRES: the bytes outlive the message.
 Status Malformed(const Fault& fault);
 inline constexpr size_t kMessageBytesMax = INT32_MAX;  // libprotobuf's limit
 

@@ -1,7 +1,7 @@
-// Writer encodes a message from its end to its beginning: the length of what is nested is known when its turn comes.
-// The generated Write functions put the last field first, once into a Counter, which says how many bytes there will be,
-// and once into a BackBuffer of that many. As in proto3 a number that is 0, an empty text and an empty list are left
-// out.
+// A Writer encodes a message from its end to its beginning, so that the length of a nested message is known when its
+// header is written. The generated Write functions write the last field first: once into a Counter, which computes the
+// size, and once into a BackBuffer of that size. As in proto3, a number that is 0, an empty text and an empty list are
+// omitted.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ class Counter {
   size_t bytes_ = 0;
 };
 
-// REQUIRES: there is room before `end` for all that is written.
+// REQUIRES: the memory before `end` has room for all bytes that are written.
 class BackBuffer {
  public:
   explicit BackBuffer(char* end) : at_(end), end_(end) {}
@@ -89,9 +89,9 @@ class Writer {
     out_.Raw({bytes, sizeof bytes});
     out_.Varint(Tag(field, Type::kFixed64));
   }
-  // What is encoded already.
+  // Adds bytes that are already encoded.
   void Raw(std::string_view bytes) { out_.Raw(bytes); }
-  // What was written since bytes() was `before` is this field.
+  // Turns everything that was written since bytes() returned `before` into this field.
   void Nest(uint32_t field, size_t before) {
     out_.Varint(bytes() - before);
     out_.Varint(Tag(field, Type::kBytes));
@@ -100,7 +100,7 @@ class Writer {
  private:
   template <Number T>
   void PutOne(uint32_t field, const T& value) {
-    out_.Varint(static_cast<uint64_t>(value));  // a negative one has ten bytes
+    out_.Varint(static_cast<uint64_t>(value));  // a negative number has ten bytes
     out_.Varint(Tag(field, Type::kVarint));
   }
   void PutOne(uint32_t field, std::string_view bytes) {
@@ -118,7 +118,7 @@ class Writer {
   Out out_;
 };
 
-// Bytes of the encoded message.
+// The size of the encoded message in bytes.
 template <class Message>
 size_t SizeOf(const Message& message) {
   Writer<Counter> out{Counter()};
@@ -126,8 +126,8 @@ size_t SizeOf(const Message& message) {
   return out.bytes();
 }
 
-// Appends what `put` writes. What was there keeps its capacity, so that an answer that is used again allocates nothing.
-// REQUIRES: `put` writes the same into every Writer.
+// Appends the bytes that `put` writes. `to` keeps its capacity, so that a reused answer causes no allocation. REQUIRES:
+// `put` writes the same bytes into every Writer.
 template <class Put>
 void AppendBackwards(std::string* to, Put put) {
   Writer<Counter> count{Counter()};

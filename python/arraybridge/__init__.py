@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from arraybridge.planner import Converted, Plan
     from arraybridge.serialization import from_bytes, to_bytes
 
-# All of them, also those that other modules list: type checkers read no list that is put together.
+# All public names, also those of other modules: type checkers do not read a list that is computed.
 __all__ = [
     "CPU_MEMORY_TYPES",
     "GPU_MEMORY_TYPES",
@@ -143,8 +143,8 @@ __all__ = [
     "unstack_slices",
 ]
 
-# What needs the extension, or more of the library, is loaded when it is first asked for. The six decorators are named like
-# frameworks, so that __all__ leaves them out.
+# Names that need the extension or more of the library are loaded at their first use. Six decorators have the names of
+# frameworks, so __all__ omits them.
 _HOMES = {
     name: home
     for home, names in {
@@ -174,7 +174,7 @@ _HOMES = {
     for name in names.split()
 }
 
-# By this the files beside this one know it from another package's of the same name.
+# The modules beside this one check it to detect another distribution's package of the same name.
 _DISTRIBUTION = _conflict.DISTRIBUTION
 _conflict.warn()
 
@@ -197,7 +197,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _exhausted_by(error: OSError, what: str) -> Exception | None:
-    # Where no descriptor is left to load this very module, the error stays as it came.
+    # If no descriptor is left to load this very module, the error is raised as it is.
     errors = sys.modules.get("arraybridge.errors")
     return None if errors is None else errors.exhausted_by(error, what)
 

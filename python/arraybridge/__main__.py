@@ -4,7 +4,7 @@ import sys
 
 from arraybridge import _conflict
 
-_conflict.refuse_mixed()  # before anything below is read, which may be another's
+_conflict.refuse_mixed()  # before the imports below, which may find another distribution's files
 
 from arraybridge.commands import main
 

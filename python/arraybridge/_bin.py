@@ -1,4 +1,4 @@
-"""The executables that the package brings, and their console entry points."""
+"""The executables in this package, and their console entry points."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def path(name: str) -> str:
-    """Where the executable is: beside the package, else (the daemon) $ARRAYBRIDGE_DAEMON, else on PATH.
+    """The path of an executable: beside the package, else (the daemon) $ARRAYBRIDGE_DAEMON, else on PATH.
 
     Raises:
-        FileNotFoundError: nowhere.
+        FileNotFoundError: it is in none of these places.
     """
     beside = _beside(name)
     if beside is not None:
@@ -21,12 +21,12 @@ def path(name: str) -> str:
     chosen = os.environ.get("ARRAYBRIDGE_DAEMON") if name == "arraybridged" else None
     found = chosen or shutil.which(name)
     if found is None:
-        raise FileNotFoundError(f"no executable {name}: not in the package, not in $ARRAYBRIDGE_DAEMON, not on PATH")
+        raise FileNotFoundError(f"there is no executable {name} in the package, in $ARRAYBRIDGE_DAEMON or on PATH")
     return found
 
 
 def _beside(name: str) -> Path | None:
-    # Beside the extension, not beside this file: an editable install has its Python files elsewhere.
+    # The executables lie beside the extension; the Python files of an editable install are elsewhere.
     extension = importlib.util.find_spec("arraybridge._core")
     if extension is None or extension.origin is None:
         return None
@@ -35,10 +35,10 @@ def _beside(name: str) -> Path | None:
 
 
 def _become(name: str) -> None:
-    # Not path(): on PATH stands the very script that called this.
+    # path() would find, on PATH, the very script that called this.
     beside = _beside(name)
     if beside is None:
-        sys.exit(f"{name}: this installation of arraybridge has no executables")
+        sys.exit(f"{name}: this installation of arraybridge has no executables; install the wheel")
     os.execv(beside, [name, *sys.argv[1:]])
 
 

@@ -1,7 +1,7 @@
-"""Another distribution that installs a package `arraybridge`: the files of one overwrite the other's.
+"""Detects another distribution that installs a package `arraybridge`: the files of one overwrite those of the other.
 
-There is one, whose distribution has the package's own name; it is looked for at every import, by one look into the folder
-where the package lies. `python -m arraybridge doctor` asks for any other.
+One such distribution exists, and it has the package's own name. Every import looks for it with one look into the folder
+of the package. `python -m arraybridge doctor` looks for any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PACKAGE: Final = "arraybridge"
 
 
 def finding(others: list[str]) -> str:
-    return f"{', '.join(others)} brings a package {_PACKAGE}, too: one overwrites the other"
+    return f"{', '.join(others)} also installs a package {_PACKAGE}: one overwrites the other"
 
 
 def mend(others: list[str]) -> str:
@@ -23,28 +23,28 @@ def mend(others: list[str]) -> str:
 
 
 def warn() -> None:
-    """Says to whoever imports the package that another is here, whose removal would take files of ours with it."""
+    """Warns that another distribution is installed here, whose removal would remove files of this package."""
     others = _beside()
     if others:
         import warnings
 
-        warnings.warn(_told(others), stacklevel=3)
+        warnings.warn(_warning(others), stacklevel=3)
 
 
 def refuse_mixed() -> None:
     """Raises:
-    ImportError: the package is another's, and the caller is a file of ours that was left beside it.
+    ImportError: the package is another distribution's, and the caller is a file of this one that was left beside it.
     """
     if getattr(sys.modules[_PACKAGE], "_DISTRIBUTION", None) != DISTRIBUTION:
-        raise ImportError(_told(_beside() or [f"{_PACKAGE} (unknown version)"]))
+        raise ImportError(_warning(_beside() or [f"{_PACKAGE} (unknown version)"]))
 
 
-def _told(others: list[str]) -> str:
+def _warning(others: list[str]) -> str:
     return f"{finding(others)}. {mend([each.partition(' ')[0] for each in others])}"
 
 
 def _beside() -> list[str]:
-    """Names and versions of those that are installed where this package is and have its name."""
+    """Names and versions of the distributions of this name that are installed in the folder of this package."""
     site = os.path.dirname(os.path.dirname(__file__))
     try:
         odd = [each for each in os.listdir(site) if each.startswith(f"{_PACKAGE}-") and each.endswith((".dist-info", ".egg-info"))]
@@ -54,17 +54,17 @@ def _beside() -> list[str]:
 
 
 def _owner(described: str) -> str | None:
-    """What a distribution is called that owns files of the package, or does not say what it owns."""
+    """The name of a distribution that owns files of the package, or whose files are unknown."""
     from importlib.metadata import Distribution
     from pathlib import Path
 
     try:
         other = Distribution.at(Path(described))
         if other.metadata["Name"] is None:
-            return None  # what an uninstall left
+            return None  # a remnant of an uninstall
         files = other.files
         version = str(other.version)
-    except Exception:  # what is broken there is not for an import of ours to say
+    except Exception:  # errors of other distributions are not reported by this import
         return None
     if files is not None and not any(each.parts[0] == _PACKAGE for each in files if each.parts):
         return None

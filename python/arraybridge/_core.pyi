@@ -1,6 +1,6 @@
-"""The extension: bytes and arrays, no policy, no framework. Everything here releases the GIL while it waits or copies.
+"""The extension: bytes and arrays, no policy, no framework. All functions release the GIL while they wait or copy.
 
-Errors of the broker arrive as StatusError(code, message, reason, request); arraybridge.errors turns them into classes.
+Errors of the broker are raised as StatusError(code, message, reason, request); arraybridge.errors maps them to classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,27 +12,27 @@ class StatusError(Exception):
     code: int
     message: str
     reason: str
-    request: str  # which `Core.outcome` takes; "": what failed was not done
+    request: str  # the argument of `Core.outcome`; "": the call was not executed
 
 @final
 class View:
-    """Memory as frameworks see it: DLPack in both dialects, buffer, array interfaces. Immutable, weak-referenceable."""
+    """An array in memory: exports DLPack in both dialects, buffer, array interfaces. Immutable, weak-referenceable."""
 
     shape: Final[tuple[int, ...]]
     strides: Final[tuple[int, ...]]  # elements
-    dtype: Final[Any]  # numpy.dtype; the logical name where NumPy and ml_dtypes have none, or are not installed
-    dtype_name: Final[str]  # logical name; "" if it has none
+    dtype: Final[Any]  # numpy.dtype; the logical name if NumPy and ml_dtypes lack it or are not installed
+    dtype_name: Final[str]  # "" if it has none
     dtype_code: Final[tuple[int, int, int]]  # DLPack code, bits, lanes
     ndim: Final[int]
     size: Final[int]
     nbytes: Final[int]
-    address: Final[int]  # 0 if there are no elements
+    address: Final[int]  # 0 if the array has no elements
     device: Final[tuple[int, int]]
     read_only: Final[bool]
     compact: Final[bool]
-    constant: Final[bool]  # no process writes these bytes any more
-    traits: Final[int | None]  # all that a plan needs of compact host memory, to look one up by; None of other memory
-    # AttributeError for a dtype that the protocol lacks, and for memory of the other kind.
+    constant: Final[bool]  # True: no process writes these bytes any more
+    traits: Final[int | None]  # the key of a plan for compact host memory; None for other memory
+    # AttributeError for a dtype that the protocol lacks, and for memory on the other kind of device.
     __array_interface__: dict[str, Any]
     __cuda_array_interface__: dict[str, Any]
     __dlpack_c_exchange_api__: Final[Any]  # on the type: a capsule "dlpack_exchange_api"
@@ -49,32 +49,34 @@ class View:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """NumPy's functions, which take Views of host memory. TypeError: memory of a GPU."""
+        """NumPy's functions, which accept Views of host memory. TypeError: memory of a GPU."""
     def complete(self) -> View:
-        """The same memory, once what its producer has queued on a GPU has ended, also in another process. Waits.
+        """The same memory, after the work of its producer on a GPU, possibly in another process, has ended. Waits.
 
         Raises:
-            BufferError: that GPU, or its driver, failed, or the producer's process died before.
+            BufferError: the GPU or its driver failed, or the producer's process died before.
         """
     def for_immutable_consumer(self) -> View:
-        """The same memory for a consumer that does not write (JAX, TensorFlow): an unversioned capsule of it may alias read-only
-        bytes. A copy, of which a CopyWarning tells, where the address is no multiple of 64."""
+        """The same memory for a consumer that does not write (JAX, TensorFlow): an unversioned capsule of it may alias
+        read-only bytes. If the address is not a multiple of 64, this is a copy, reported by a CopyWarning.
+        """
     def immutable_capsule(self) -> Any:
-        """for_immutable_consumer().__dlpack__(), without the View between; on a GPU no stream is ordered."""
+        """for_immutable_consumer().__dlpack__() without the intermediate View; does not order a stream on a GPU."""
     def plain(self) -> View:
-        """The same memory for a consumer that is known: DLPack gives it as it is."""
+        """The same memory for a known consumer: DLPack exports it as it is."""
     def protected(self, constant: bool = False, origin: View | None = None) -> View:
-        """The same memory for consumers that are not known: where it is read-only no write through DLPack reaches it. Memory of
-        a share leaves as a copy-on-write mapping, other memory as a copy.
+        """The same memory for unknown consumers: no write through DLPack reaches read-only bytes. Memory of a share is
+        exported as a copy-on-write mapping, other memory as a copy.
 
         Args:
-            constant: nothing writes to these bytes any more.
-            origin: the View of a share in whose memory these bytes may lie.
+            constant: no process writes these bytes any more.
+            origin: the View of a share whose memory may contain these bytes.
         """
     def copy_on_write(self) -> View | None:
-        """The bytes of a share in host memory in a copy-on-write mapping of their own, writable; None of other memory."""
+        """The bytes of a share in host memory, in a writable copy-on-write mapping of their own; None for other memory.
+        """
     def named(self, dtype: str, code: tuple[int, int, int] | None = None) -> View:
-        """The same memory under another logical dtype name, and code of the same width."""
+        """The same memory with another logical dtype name and a code of the same width."""
 
 @final
 class Placement:
@@ -85,7 +87,7 @@ class Placement:
 
 @final
 class PutOptions:
-    """What is said of a share, beside its name and its arrays."""
+    """The options of a put, beside the name and the arrays."""
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class ShareInfo:
     # ^ dtype name, code, shape, strides in elements, offset in bytes
     size: Final[int]
     device: Final[tuple[int, int]]
-    kind: Final[str]  # memfd, cuda_vmm, cuda_ipc: how its memory comes to this process
+    kind: Final[str]  # memfd, cuda_vmm, cuda_ipc: how this process opens its memory
     enforced: Final[bool]
     structure: Final[bytes]
     metadata: Final[bytes]
@@ -123,26 +125,26 @@ class ShareInfo:
 
 @final
 class ChannelEnd:
-    """One end of a channel, open until it is closed or gone; then it was abandoned."""
+    """One end of a channel, open until `close`; destroying it without `close` abandons it."""
 
     @property
     def capacity(self) -> int: ...
     def send(
         self, placement: Placement, structure: bytes = b"", metadata: bytes = b"", timeout_s: float | None = None
     ) -> None:
-        """timeout_s: None: as long as it takes."""
+        """timeout_s: None: no limit."""
     def receive(self, private: bool = False, timeout_s: float | None = None) -> tuple[ShareInfo, list[View]]:
-        """timeout_s: None: as long as it takes."""
+        """timeout_s: None: no limit."""
     def close(self, complete: bool = True) -> None: ...
 
 @final
 class WatchEnd:
-    """What happens at the broker, until it is closed or gone."""
+    """A watch of the broker's events, open until `close` or until it is destroyed."""
 
     def next(
         self, timeout_s: float | None = None
     ) -> tuple[str, int, str, str, int, int, int, int, int, int, str, int, str, str, str]:
-        """The fields of arraybridge.broker.watch.Event. timeout_s: None: as long as it takes."""
+        """The fields of arraybridge.broker.watch.Event. timeout_s: None: no limit."""
     def close(self) -> None: ...
 
 class Core:
@@ -156,8 +158,8 @@ class Core:
         token: str = "",
         roads: bool = True,
     ) -> None:
-        """holds: shares are found and held without calls where that is possible. token: opens namespaces to this process.
-        roads: channels send and receive without calls where that is possible.
+        """holds: find and hold shares without calls where possible. token: opens namespaces to this process. roads:
+        send and receive in channels without calls where possible.
         """
     def empty(
         self,
@@ -175,7 +177,7 @@ class Core:
         options: PutOptions | None = None,
         device: tuple[int, int] | None = None,
     ) -> Placement:
-        """device: None: where the views are. From a GPU: after the views' streams, and done when it returns."""
+        """device: None: the device of the views. From a GPU: ordered after the views' streams, complete on return."""
     def placement_of(self, views: Sequence[View]) -> Placement | None: ...
     def publish(self, placement: Placement, name: str = "", options: PutOptions | None = None) -> ShareInfo | None:
         """None: the options say not to wait."""
@@ -192,7 +194,7 @@ class Core:
         broker_id: bytes = b"",
         note: str = "",
     ) -> tuple[ShareInfo, list[View]]:
-        """broker_id: of which life of the broker the id is; NOT_FOUND in another one."""
+        """broker_id: the run of the broker that the id belongs to; NOT_FOUND in another run."""
     def acquire_many(
         self,
         wishes: Sequence[tuple[str, int, int, bytes]],
@@ -200,103 +202,111 @@ class Core:
         wait_s: float = 0.0,
         note: str = "",
     ) -> list[tuple[ShareInfo, list[View]]]:
-        """All or none, in as few messages as the broker takes. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
+        """All or none, in as few messages as possible. Each wish: (name, 0, 0, b""), or ("", id, generation,
+        broker_id).
+        """
     def note(self, info: ShareInfo, note: str) -> None:
-        """What came of an acquire, instead of what was said with it. Does not wait."""
+        """Replaces the note of an acquire. Does not wait."""
     def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
     def outcome(
         self, code: int, message: str, reason: str, request: str, timeout_s: float
     ) -> tuple[ShareInfo | None, StatusError | None]:
-        """Of a StatusError with these attributes: the share that was published all the same, if it was a publish, and no
-        error; or why nothing was done. Waits for the broker's answer, then raises the same error again."""
+        """For a StatusError with these attributes: the published share (if it was a publish) and no error, or the
+        reason why nothing was executed. Waits for the broker's answer, then raises the same error again.
+        """
     def open_channel(self, name: str, sends: bool, capacity: int = 0) -> ChannelEnd:
-        """capacity: 0: whatever it is."""
+        """capacity: 0: as stated by the other ends."""
     def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:
-        """kinds: none: all. ValueError: there is no such kind."""
+        """kinds: empty: all. ValueError: there is no such kind."""
     def list(self, prefix: str = "") -> list[dict[str, Any]]:
-        """Each: share (ShareInfo), maker, maker_process_id, leases, age_ms."""
+        """Each row: share (ShareInfo), maker, maker_process_id, leases, age_ms."""
     def stats(self) -> dict[str, int]: ...
     def client_stats(self) -> dict[str, int]: ...
     def server_info(self) -> dict[str, Any]: ...
     def flush(self) -> None: ...
     def confirm(self) -> None:
-        """Waits until the broker has taken what was entered; raises what of it failed."""
+        """Waits until the broker has processed what was entered; raises its first error."""
     def settle(self) -> None: ...
 
 def exchanger(type: type, /) -> Callable[[View], Any]:
-    """What makes objects of a type that has DLPack's exchange table, over the memory of Views. Nothing is copied.
+    """A function that makes objects of a type with DLPack's exchange table, over the memory of Views. Does not copy.
 
     Raises, when it is called:
-        TypeError: the type has no table, or the View is of no host memory. What the table's owner itself raises.
+        TypeError: the type has no table, or the View is not host memory. Other errors of the table's owner pass
+            through.
     """
 
 def capsuled(take: Callable[[Any], Any], /) -> Callable[[View], Any]:
-    """What calls `take` with a View's immutable_capsule(), and returns what it returns."""
+    """A function that calls `take` with a View's immutable_capsule() and returns the result."""
 
 def exported(capsule: Any, /) -> View | None:
-    """The View that a DLPack capsule was made of, also one that NumPy has taken; None: another producer made it."""
+    """The View that a DLPack capsule was exported from, also a consumed one; None: another producer made it."""
 
 def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
-    """Whether `take` makes something read-only of a read-only View, and calls as nothing else does: then it gets protected
-    memory as it is from now on. One consumer of the process: NumPy's from_dlpack."""
+    """True if `take` makes a read-only array of a read-only View and is called by no other consumer: from then on it
+    gets protected memory as it is. One such consumer per process: NumPy's from_dlpack.
+    """
 
 def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
-    """What becomes of an array that is like one before, and its plan; None: there is none, or anything went wrong.
+    """Converts an array that is like an earlier one, and returns it with its plan; None: not possible, use the full
+    path.
 
     Args:
-        roads: as `arraybridge.convert.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
-            plans from View.traits to (plan, show or None, count). A `read` may also return (what is wanted, key of its
-            plan).
+        roads: the table of `arraybridge.convert.shortcut`: (type(array), *wishes) to (read, caps_now or None, caps,
+            plans), and plans from View.traits to (plan, show or None, count). A `read` may also return (result, key of
+            its plan).
     """
 
 def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
-    """The result for a share that is found without a call, and its plan; None: only `core.acquire` can tell.
+    """The result for a share that is found without a call, and its plan; None: `core.acquire` is needed.
 
-    A share for which there is no plan comes as ((ShareInfo, views), None), as `core.acquire` gives it.
+    A share without a plan is returned as ((ShareInfo, views), None), as `core.acquire` returns it.
 
     Args:
-        plans: from View.traits of a share's one array to (plan, show, count).
+        plans: from View.traits of the one array of a share to (plan, show, count).
     """
 
 def wrap(obj: Any, /) -> View:
-    """A View of anything that speaks DLPack: exchange API on the type, __dlpack__, or a live capsule. Nothing is copied.
+    """A View of an object that supports DLPack: exchange API on the type, __dlpack__, or an unused capsule. Does not
+    copy.
 
     Raises:
-        TypeError: obj speaks none of them.
-        BufferError: DLPack cannot say it, it is neither host memory nor a CUDA GPU's, or it is not to be trusted
-            (rank, lanes, dtype, negative size, NULL data). What the producer itself raises passes through.
+        TypeError: obj supports none of them.
+        BufferError: DLPack cannot describe the array, it lies neither in host memory nor on a CUDA GPU, or its
+            description is invalid (rank, lanes, dtype, negative size, NULL data). Errors of the producer pass through.
     """
 
 def wrap_buffer(obj: Any, /, *, read_only: bool | None = None) -> View:
     """A View of an object with the buffer protocol (PEP 3118). BufferError names a format that DLPack lacks."""
 
 def wrap_constant(obj: Any, /) -> View:
-    """wrap_buffer, of an array that nothing writes to: read-only and constant."""
+    """wrap_buffer for an array that no process writes: read-only and constant."""
 
 def wrap_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
-    """A View of an __array_interface__ (version 3) dictionary, which is kept alive, as owner is."""
+    """A View of an __array_interface__ (version 3) dictionary. Keeps the dictionary and `owner` alive."""
 
 def wrap_cuda_array_interface(interface: dict[str, Any], owner: Any, /) -> View:
     """A View of a __cuda_array_interface__ (version 2 or 3), on the GPU that its address belongs to."""
 
 def gpus() -> list[str]:
-    """The UUIDs of the CUDA GPUs that this process sees, by number; empty without a driver."""
+    """The UUIDs of the CUDA GPUs that this process sees, by ordinal; empty without a driver."""
 
 def gpu_reaches(start: int, end: int, /) -> bool:
-    """Whether copies from one of these GPUs to another go directly, not by way of the host."""
+    """True if copies from one GPU to the other are direct and do not go through the host."""
 
 @final
 class CaptureScope:
-    """While one lives, nothing in this process asks a GPU whether all of its work has ended."""
+    """While one lives, this library does not query whether all work of a GPU has ended."""
 
 def copy_to_heap(view: View, /) -> View:
-    """A private, writable, compact, 256-byte aligned copy in this process's host memory, also of a GPU's. MemoryError if
-    there is no room."""
+    """A private, writable, compact, 256-byte aligned copy in this process's host memory, also of memory on a GPU.
+    MemoryError if there is no room.
+    """
 
 def copy_to_gpus(sources: Sequence[View], rooms: Sequence[View], /) -> None:
-    """Writes each source, in host memory, into the View of the same index: compact memory on a GPU, of as many bytes. Done on
-    return, by pinned memory and with one wait for all that go to one GPU and stream.
+    """Copies each source, in host memory, into the View of the same index: compact memory on a GPU, of the same size.
+    Complete on return; goes through pinned memory, with one wait per GPU and stream.
 
     Raises:
-        BufferError: they are not as many, or not such Views, or the driver fails.
+        BufferError: the counts differ, a View is not suitable, or the driver fails.
     """

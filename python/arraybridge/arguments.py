@@ -1,4 +1,4 @@
-"""What callers pass to a Broker, checked before anything is asked of anybody."""
+"""Arguments of a Broker's calls, checked before any request is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Access = Literal["safe", "shared"]
 
 
 class Wishes(TypedDict, total=False):
-    """What may be wished of every result, as Broker.get says."""
+    """Options of every result, as in Broker.get."""
 
     copy: bool | None
     require: Literal["zero-copy"] | None
@@ -27,20 +27,20 @@ class Wishes(TypedDict, total=False):
 
 
 class ReadWishes(Wishes, total=False):
-    """Wishes, and those of a share's tree."""
+    """The same, and the options for a share's tree."""
 
     types: Iterable[type] | None
 
 
 class GetWishes(ReadWishes, total=False):
-    """What Broker.get takes beside."""
+    """Additional options of Broker.get."""
 
     wait: float | None
     access: Access
 
 
 class ConvertWishes(Wishes, total=False):
-    """What Broker.convert takes beside."""
+    """Additional options of Broker.convert."""
 
     progress: Progress | None
     via: Way | None
@@ -48,24 +48,24 @@ class ConvertWishes(Wishes, total=False):
 
 def check_text(text: str, what: str) -> None:
     """Raises:
-        InvalidRequest: UTF-8 cannot say it.
+        InvalidRequest: UTF-8 cannot encode it.
     """
     if text.isascii():
         return
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"{what} is Unicode text, not {text!r}: half a surrogate pair has no UTF-8") from error
+        raise InvalidRequest(f"{what} must be encodable as UTF-8, not {text!r}: it contains half a surrogate pair") from error
 
 
 def checked_metadata(metadata: bytes | None) -> bytes:
-    """The user's own bytes; None: none.
+    """The user's own bytes; None: no bytes.
 
     Raises:
-        InvalidRequest: they are no bytes.
+        InvalidRequest: not bytes.
     """
     if metadata is not None and not isinstance(metadata, bytes):
-        raise InvalidRequest(f"metadata is bytes, not {type(metadata).__name__}")
+        raise InvalidRequest(f"metadata must be bytes, not {type(metadata).__name__}")
     return metadata or b""
 
 
@@ -73,39 +73,38 @@ def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The sizes of a shape, in elements; an integer is one dimension.
 
     Raises:
-        InvalidRequest: it is no shape.
+        InvalidRequest: it is not a shape.
     """
     if isinstance(shape, bool):
-        raise InvalidRequest(f"a shape is an integer or a sequence of integers, not {shape}")
+        raise InvalidRequest(f"a shape must be an integer or a sequence of integers, not {shape}")
     try:
         sizes = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
     except TypeError as error:
-        raise InvalidRequest(f"a shape is an integer or a sequence of integers, not {shape!r}") from error
+        raise InvalidRequest(f"a shape must be an integer or a sequence of integers, not {shape!r}") from error
     if min(sizes, default=0) < 0:
-        raise InvalidRequest(f"a shape has no negative sizes: {sizes}")
+        raise InvalidRequest(f"a shape must not have negative sizes: {sizes}")
     return sizes
 
 
-# Words that say more than the default, and contradict copy=True: (argument, default, the other word).
+# Values that contradict copy=True: (argument, default, the other value).
 _SAID: Final = (("require", None, "zero-copy"), ("access", "safe", "shared"))
 
 
 def check_copy(copy: bool | None) -> None:
-    """Of True, a copy; False, none; None, whatever is cheaper.
+    """True: copy; False: never copy; None: the cheaper way.
 
     Raises:
         InvalidRequest: it is none of these.
     """
     if copy is not None and not isinstance(copy, bool):
-        raise InvalidRequest(f"copy is True, False or None, not {copy!r}")
+        raise InvalidRequest(f"copy must be True, False or None, not {copy!r}")
 
 
 def copy_and_sharing(copy: bool | None, require: str | None, access: str) -> tuple[bool | None, bool]:
-    """What the three words for it say together: the wish for a copy, and whether the caller promises to
-    write to nothing that shows a share's memory.
+    """Combines the three options: whether to copy, and whether the caller promises not to write to memory of a share.
 
     Raises:
-        InvalidRequest: they contradict each other, or are none.
+        InvalidRequest: they contradict each other, or have invalid values.
     """
     check_copy(copy)
     for (argument, default, other), word in zip(_SAID, (require, access), strict=True):
@@ -113,22 +112,22 @@ def copy_and_sharing(copy: bool | None, require: str | None, access: str) -> tup
             continue
         if word != other:
             choice = " or ".join("None" if each is None else f'"{each}"' for each in sorted((default, other), key=str))
-            raise InvalidRequest(f"{argument} is {choice}, not {word!r}")
+            raise InvalidRequest(f"{argument} must be {choice}, not {word!r}")
         if copy:
             raise InvalidRequest(f'copy=True and {argument}="{other}" contradict each other')
     return copy if require is None else False, access == "shared"
 
 
 def check_seconds(seconds: float, name: str) -> float:
-    """The number itself, as a float.
+    """Returns the number as a float.
 
     Raises:
-        InvalidRequest: it is no number of seconds, negative, or more than a float holds.
+        InvalidRequest: it is not a number of seconds, negative, or more than a float holds.
     """
     if isinstance(seconds, (int, float)) and seconds >= 0:
         with contextlib.suppress(OverflowError):
             return float(seconds)
-    raise InvalidRequest(f"{name} is 0 or more seconds, not {reprlib.repr(seconds)}")
+    raise InvalidRequest(f"{name} must be 0 or more seconds, not {reprlib.repr(seconds)}")
 
 
 def check_word(word: object, name: str, words: Sequence[str]) -> None:
@@ -136,4 +135,4 @@ def check_word(word: object, name: str, words: Sequence[str]) -> None:
     InvalidRequest: it is none of these words.
     """
     if not isinstance(word, str) or word not in words:
-        raise InvalidRequest(f"{name} is one of {list(words)}, not {word!r}")
+        raise InvalidRequest(f"{name} must be one of {list(words)}, not {word!r}")

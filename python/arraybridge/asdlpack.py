@@ -1,4 +1,4 @@
-"""asdlpack: any array-like as a View, which every framework's from_dlpack accepts."""
+"""asdlpack: a View of any array-like object, which every framework's from_dlpack accepts."""
 
 from __future__ import annotations
 
@@ -13,50 +13,52 @@ if TYPE_CHECKING:
     from arraybridge._core import View
 
 _BYTE_ORDER: Final = (
-    "byte_order: DLPack has no word for a byte order that is not the machine's: "
+    "byte_order: DLPack supports only the byte order of the machine: "
     'pass array.astype(array.dtype.newbyteorder("="))'
 )
 
 
 def asdlpack(obj: Any, *, copy: bool = False) -> View:
-    """A View of `obj`: our View or Share, a framework's array, a Keras variable, a DLPack producer or capsule,
-    an array interface in any form, also of one object alone, a buffer.
+    """A View of `obj`: our View or Share, a framework's array, a Keras variable, a DLPack producer or capsule, an array
+    interface in any form, also as an attribute of a single object, or a buffer.
 
-    Shape, strides and dtype are those of `obj`. Nothing is copied here unless `copy` is set (that copy lies in host memory,
-    also of an array on a GPU), or `obj` is `bytes` (`memoryview(b)` shares).
+    Shape, strides and dtype are those of `obj`. This function copies only if `copy` is set (the copy lies in host
+    memory, also for an array on a GPU), or if `obj` is `bytes` (`memoryview(b)` shares).
 
-    The View goes to every `from_dlpack` that takes an array of this dtype and layout, by the old protocol and the new one:
-    `numpy`, `torch`, `jax` and `cupy` take the View itself, TensorFlow the capsule `view.__dlpack__()`, aligned to 64 bytes.
-    No write through DLPack reaches memory that is read-only: each consumer gets a copy-on-write mapping of its own of a
-    share, also of an ndarray that lies in one, and a copy of other memory, which is counted and of which a CopyWarning tells;
-    `from_dlpack(view, copy=False)` raises ZeroCopyUnavailable then. NumPy heeds the read-only flag and shares the latter;
-    `view.for_immutable_consumer()` is the promise that the consumer does not write (JAX, TensorFlow), and shares it, too.
+    The View can be passed to every `from_dlpack` that accepts an array of this dtype and layout, by the old protocol
+    and the new one: `numpy`, `torch`, `jax` and `cupy` take the View itself, TensorFlow the capsule
+    `view.__dlpack__()`, aligned to 64 bytes. No write through DLPack reaches read-only memory. For a share, and for an
+    ndarray that lies in one, each consumer gets a copy-on-write mapping of its own. For other memory it gets a copy,
+    which is counted and reported by a CopyWarning; `from_dlpack(view, copy=False)` raises ZeroCopyUnavailable then.
+    NumPy respects the read-only flag and shares such memory. `view.for_immutable_consumer()` promises that the consumer
+    does not write (JAX, TensorFlow), and shares it, too.
 
     Raises:
-        UnsupportedArray: (a TypeError and a BufferError) it speaks none of these, or this array cannot be handed on: a tensor
-            that requires grad, for example, which has to be detached first.
-        UnsupportedDtype: DLPack cannot say its dtype.
+        UnsupportedArray: (a TypeError and a BufferError) it supports none of these, or this array cannot be shared: for
+            example a tensor that requires grad, which must be detached first.
+        UnsupportedDtype: DLPack lacks its dtype.
     """
     from arraybridge import _core  # loads the extension
 
     view = _view_of(obj)
     if view.dtype_name.startswith(OPAQUE_PREFIXES):
-        raise opaque_refused(type(obj).__name__, view.dtype_name, "pass array.view() of a dtype that it has")
+        raise opaque_refused(type(obj).__name__, view.dtype_name, "pass array.view(dtype) with a dtype that DLPack has")
     return _core.copy_to_heap(view) if copy or isinstance(obj, bytes) else view
 
 
 def by_protocol(obj: Any, protocol: str) -> View:
-    """A View of `obj` by one protocol alone: "dlpack", "buffer", or a name of `arraybridge.interfaces`. No write through DLPack
-    reaches memory that is read-only, as with `asdlpack`.
+    """A View of `obj` by one protocol: "dlpack", "buffer", or a name of `arraybridge.interfaces`. No write through
+    DLPack reaches read-only memory, as with `asdlpack`.
 
     Raises:
-        UnsupportedArray: (a TypeError and a BufferError) it does not speak it, or this array cannot be handed on.
+        UnsupportedArray: (a TypeError and a BufferError) it does not support the protocol, or this array cannot be
+            shared.
     """
     from arraybridge import _core, exports
     from arraybridge.adapters import generic
 
     if framework_of(type(obj)) is not None:
-        checked = _view_of(obj)  # its protocols drop masks, and negative and conjugate bits
+        checked = _view_of(obj)  # checked here, because its protocols drop masks, and negative and conjugate bits
         if protocol == "dlpack":
             return checked
     view = generic.export_by(obj, protocol)
@@ -78,7 +80,7 @@ def _view_of(obj: Any) -> View:
     if described.refusal is not None:
         raise described.refusal.between(described.framework, "dlpack")
     if DETACHED in described.notes:
-        reason = "the tensor requires grad, which DLPack cannot say: pass tensor.detach()"
+        reason = "the tensor requires grad, which DLPack cannot express: pass tensor.detach()"
         raise UnsupportedArray(described.framework, "dlpack", "asdlpack", reason)
     if described.obstacles:
         reasons = (_BYTE_ORDER if each.startswith("byte_order") else each for each in described.obstacles)

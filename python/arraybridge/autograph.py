@@ -1,5 +1,5 @@
-"""Marks for TensorFlow's AutoGraph, which rewrites every Python function that a tf.function calls. It leaves functions with
-this attribute as they are; they are marked without TensorFlow, which may be imported later or never.
+"""Marks for TensorFlow's AutoGraph, which rewrites every Python function that a tf.function calls. AutoGraph leaves
+functions with this attribute unchanged. The marks are set without TensorFlow, which may be imported later or never.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import sys
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
-_MARK: Final = "autograph_info__"  # what tf.autograph.experimental.do_not_convert sets
+_MARK: Final = "autograph_info__"  # the attribute that tf.autograph.experimental.do_not_convert sets
 _F = TypeVar("_F")
 
 

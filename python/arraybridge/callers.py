@@ -1,4 +1,4 @@
-"""Whose line a warning names: the nearest one outside this package, whatever called what inside it."""
+"""Warnings name the nearest line outside of this package."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _PACKAGE: Final = str(Path(__file__).parent) + "/"
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """warnings.warn, on the line of the user's that led here."""
-    # `skip_file_prefixes` does it from Python 3.12 on.
+    """warnings.warn, at the user's line that led here."""
+    # Python 3.12 has `skip_file_prefixes` for this.
     level, frame = 2, sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back

@@ -1,6 +1,7 @@
-"""Whose array is it? Answered by isinstance against classes that are imported already; nothing is ever imported.
+"""Finds the framework of an array by isinstance against classes that are already imported; imports nothing.
 
-A memory type is one of six frameworks, as a plain string; `arraybridge.detect.MemoryType` has the same names as an enum.
+A memory type is one of six frameworks, as a plain string; `arraybridge.detect.MemoryType` has the same names as an
+enum.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from arraybridge import autograph
 from arraybridge.errors import InvalidMemoryType
 
-# (module, attribute path, memory type). `jax.Array` knows concrete arrays; its tracers are no subclasses of it.
+# (module, attribute path, memory type). `jax.Array` covers concrete arrays; its tracers are not subclasses of it.
 _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     ("numpy", "ndarray", "numpy"),
     ("cupy", "ndarray", "cupy"),
@@ -30,7 +31,7 @@ _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 MEMORY_TYPES: Final = frozenset(memory_type for _, _, memory_type in _CLASSES)
 
-# (top module, a base of its sparse classes, adapter): found by the names of a type's bases alone.
+# (top module, a base of its sparse classes, adapter): matched by the names of a type's bases.
 _SPARSE_CLASSES: Final = (
     ("scipy", "_spbase", "scipy"),
     ("scipy", "spmatrix", "scipy"),
@@ -39,14 +40,14 @@ _SPARSE_CLASSES: Final = (
     ("tensorflow", "SparseTensor", "tensorflow"),
 )
 
-# What is of no MemoryType: (top module, class, adapter), found by the names of a type's bases alone.
+# Arrays without a MemoryType: (top module, class, adapter), matched by the names of a type's bases.
 _FURTHER: Final = (
     ("numba", "DeviceNDArrayBase", "numba"),
     ("numba_cuda", "DeviceNDArrayBase", "numba"),
     ("pyarrow", "Array", "pyarrow"),
     ("pyarrow", "ChunkedArray", "pyarrow"),
     ("pyarrow", "Tensor", "pyarrow"),
-    # Of several tensors each: their adapter says so.
+    # These consist of several tensors each; their adapter reports it.
     ("tensorflow", "RaggedTensor", "tensorflow"),
     ("tensorflow", "SparseTensor", "tensorflow"),
     ("tensorflow", "IndexedSlices", "tensorflow"),
@@ -54,9 +55,9 @@ _FURTHER: Final = (
 
 _ROOTS: Final = frozenset({module for module, _, _ in _CLASSES} | {"jaxlib"})
 
-# Only arrays are remembered: a type that is nothing today may belong to a framework that is still being imported.
+# Only arrays are cached: an unknown type may belong to a framework that is still being imported.
 _known: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
-# The frameworks' own classes, which live as long as the process: a plain dictionary answers in a third of the time.
+# The frameworks' own classes, which live as long as the process: a plain dictionary takes a third of the time.
 _lasting: dict[type, str] = {}
 
 
@@ -89,23 +90,24 @@ def _by_a_base(kind: type, classes: Iterable[tuple[str, str, str]]) -> str | Non
 
 
 def is_keras_variable(kind: type) -> bool:
-    """Whether objects of this class are Keras variables, of whatever framework Keras runs on. Imports nothing."""
+    """True if objects of this class are Keras variables, with any backend of Keras. Imports nothing."""
     return any(base.__name__ == "Variable" and root_of(base) == "keras" for base in kind.__mro__)
 
 
 def is_dense(kind: type) -> bool:
-    """Whether arrays of this class are dense: of all frameworks' array classes, only torch's has sparse objects too."""
+    """True if arrays of this class are dense: of all array classes, only torch's has sparse objects too."""
     return memory_type_of(kind) not in (None, "torch")
 
 
 def is_sparse(kind: type) -> bool:
-    """Whether a class is of sparse arrays alone. Some of them are containers too: SciPy's `dok_array` is a dict."""
+    """True if all objects of this class are sparse arrays. Some are also containers: SciPy's `dok_array` is a dict."""
     return memory_type_of(kind) is None and sparse_framework_of(kind) is not None
 
 
 def sparse_framework_of(kind: type) -> str | None:
-    """The name of the adapter that may take arrays of class `kind` apart as sparse ones, or None. Torch has one class for dense
-    and sparse tensors. Imports nothing."""
+    """The name of the adapter that may take arrays of class `kind` apart as sparse ones, or None. Torch has one class
+    for dense and sparse tensors. Imports nothing.
+    """
     found = memory_type_of(kind)
     if found is not None:
         return found if found == "torch" else None
@@ -116,28 +118,28 @@ def memory_type_named(name: object, source: str = "array") -> str:
     """The memory type of this name, as its plain string.
 
     Raises:
-        InvalidMemoryType: there is none.
+        InvalidMemoryType: there is no such memory type.
     """
     if isinstance(name, str) and name in MEMORY_TYPES:
         return str(name)
-    reason = f"{name!r} is no memory type; use one of {sorted(MEMORY_TYPES)}"
+    reason = f"{name!r} is not a memory type; use one of {sorted(MEMORY_TYPES)}"
     raise InvalidMemoryType(source, str(name), "detect", reason)
 
 
 def root_of(kind: type) -> str:
-    """The top package of a class; "" of one whose module is no name."""
+    """The top package of a class; "" if its module is not a name."""
     module = getattr(kind, "__module__", None)
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
-    """The name of the framework that `data` is an array of ("torch"), or None.
+    """The name of the framework of an array ("torch"), or None.
 
     Raises:
-        InvalidMemoryType: it is none, and `strict` is set.
+        InvalidMemoryType: it is not an array of one, and `strict` is set.
     """
     try:
-        return _lasting[type(data)]  # quicker than .get, and the rule
+        return _lasting[type(data)]  # faster than .get, and the common case
     except KeyError:
         found = memory_type_of(type(data))
     if found is None and strict:
@@ -149,7 +151,7 @@ def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
 def _class(module: str, path: str) -> type | None:
     found: Any = sys.modules.get(module)
     for part in path.split("."):
-        # Of the module's own dictionary where there is one: a lazy module's __getattr__ would import something.
+        # Reads a module's own dictionary: the __getattr__ of a lazy module would import something.
         found = getattr(found, part, None)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.convert."""
+"""An alias of arraybridge.convert."""
 
 from arraybridge.convert import Converter, convert_memory
 from arraybridge.detect import detect_memory_type

@@ -1,4 +1,4 @@
-"""Counts: how often this process converted what to what, by which route, and why not by a cheaper one."""
+"""Counts this process's conversions by source, target and route, with the reasons against a cheaper route."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 from arraybridge import autograph
 from arraybridge.planner import Plan, Route
 
-KINDS_MAX: Final = 4096  # a plan knows few frameworks, routes and reasons: never seen
+KINDS_MAX: Final = 4096  # a bound; frameworks, routes and reasons are few, so it is not reached
 
 
 class ConversionCount(NamedTuple):
-    """One kind of conversion, and what it came to so far."""
+    """One kind of conversion, and its totals."""
 
     source: str
     target: str
     route: Route
-    reasons: tuple[str, ...]  # the codes of why no cheaper route was taken: "layout", "read_only"
+    reasons: tuple[str, ...]  # the codes of the reasons against a cheaper route: "layout", "read_only"
     conversions: int
     copies: int
     copied_bytes: int
@@ -31,20 +31,21 @@ _Kind = tuple[str, str, Route, tuple[str, ...]]
 
 
 class _Tally:
-    """Of one kind. `free` is moved on by one for each conversion without a copy, thread-safe without a lock: the short way
-    has no time for one."""
+    """The totals of one kind. `free` is advanced for each conversion without a copy; it is thread-safe without a lock,
+    for the fast path.
+    """
 
-    __slots__ = ("_looked", "conversions", "copied_bytes", "copies", "free")
+    __slots__ = ("_reads", "conversions", "copied_bytes", "copies", "free")
 
     def __init__(self) -> None:
-        self.conversions = self.copies = self.copied_bytes = 0  # of `Counts.note`
+        self.conversions = self.copies = self.copied_bytes = 0  # counted by `Counts.note`
         self.free: Iterator[int] = itertools.count()
-        self._looked = 0
+        self._reads = 0
 
     def freely(self) -> int:
-        """How far `free` was moved on. REQUIRES: one thread at a time."""
-        found = next(self.free) - self._looked  # whoever looks moves it, too
-        self._looked += 1
+        """The number of steps of `free`. REQUIRES: one thread at a time."""
+        found = next(self.free) - self._reads  # reading it advances it, too
+        self._reads += 1
         return found
 
 
@@ -56,14 +57,16 @@ class Counts:
         self._tallies: dict[_Kind, _Tally] = {}
 
     def after_fork(self) -> None:
-        """In a child: a thread of the parent may have held the lock, and does not live here; what it counted is the parent's."""
+        """Called in a child after fork: replaces the lock, which a thread of the parent may have held, and drops the
+        parent's counts.
+        """
         self._lock = threading.Lock()
         for tally in self._tallies.values():
             tally.copies = tally.copied_bytes = 0
             tally.conversions = -tally.freely()
 
     def note(self, chosen: Plan) -> None:
-        """One conversion was done as planned."""
+        """Counts one conversion by this plan."""
         with self._lock:
             tally = self._of(chosen)
             tally.conversions += 1
@@ -71,12 +74,12 @@ class Counts:
             tally.copied_bytes += chosen.copied_bytes
 
     def free(self, chosen: Plan) -> Iterator[int]:
-        """To be moved on by `next` for each conversion done as planned. REQUIRES: the plan copies nothing."""
+        """An iterator to advance with `next` for each conversion by this plan. REQUIRES: the plan copies nothing."""
         with self._lock:
             return self._of(chosen).free
 
     def all(self) -> list[ConversionCount]:
-        """In the order of their first conversion."""
+        """All kinds, in the order of their first conversion."""
         with self._lock:
             return [
                 ConversionCount(*kind, tally.conversions + tally.freely(), tally.copies, tally.copied_bytes)
@@ -94,21 +97,21 @@ class Counts:
         return found
 
 
-# Of the process: convert_memory has nobody else to remember it.
+# One per process, because convert_memory has no object to keep it.
 of_process: Final = Counts()
 os.register_at_fork(after_in_child=of_process.after_fork)
 
 
 def conversion_counts() -> list[ConversionCount]:
-    """What this process has converted so far by `convert_memory`, `Broker.convert` and `Broker.get`, each kind once:
-    from what, to what, by which route, with the codes of the reasons why by no cheaper one; how often, with how many
-    copies of how many bytes. Arrays of a tree count one by one. What was refused counts nowhere.
+    """The conversions of this process by `convert_memory`, `Broker.convert` and `Broker.get`, each kind once: source,
+    target, route, and the codes of the reasons against a cheaper route; the number of conversions, copies and copied
+    bytes. Each array of a tree counts. Refused conversions do not.
     """
     return of_process.all()
 
 
 class Metric(NamedTuple):
-    """A counter as Prometheus knows them. As a string: its lines in the text format."""
+    """A counter of Prometheus. As a string: its lines in the text format."""
 
     name: str
     help: str
@@ -123,11 +126,12 @@ class Metric(NamedTuple):
 
 
 def metrics() -> list[Metric]:
-    """`conversion_counts` for whoever watches this process: all that has a framework's name, of which the broker knows none.
-    Handing them on is the application's business: `"".join(map(str, arraybridge.metrics()))` is a page for Prometheus.
+    """`conversion_counts` as metrics for monitoring: the counters by framework, which the broker does not have. The
+    application exports them: `"".join(map(str, arraybridge.metrics()))` is a page for Prometheus.
 
-    `arraybridge_client_conversions_total` by source, target and route; `arraybridge_client_copied_bytes_total` by source
-    and target; `arraybridge_client_copy_reasons_total` by the code of a reason: conversions that copied, and had it.
+    `arraybridge_client_conversions_total` by source, target and route; `arraybridge_client_copied_bytes_total` by
+    source and target; `arraybridge_client_copy_reasons_total` by the code of a reason: conversions that copied for that
+    reason.
     """
     found = conversion_counts()
     conversions, copied, reasons = (Counter[tuple[str, ...]]() for _ in range(3))
@@ -139,7 +143,7 @@ def metrics() -> list[Metric]:
     return [
         _metric("conversions", "Arrays that this process converted.", ("source", "target", "route"), conversions),
         _metric("copied_bytes", "Bytes that conversions copied.", ("source", "target"), copied),
-        _metric("copy_reasons", "Conversions that copied, by why.", ("reason",), reasons),
+        _metric("copy_reasons", "Conversions that copied, by reason.", ("reason",), reasons),
     ]
 
 
@@ -153,7 +157,7 @@ def _escaped(label: str) -> str:
 
 
 def totals() -> dict[str, int]:
-    """The sums, as `Broker.stats` tells them."""
+    """The totals, for `Broker.stats`."""
     found = conversion_counts()
     sums = {"conversions": 0, "copies": 0, "copied_bytes": 0}
     routes = dict.fromkeys(("identity", "hand_over", "place"), 0)

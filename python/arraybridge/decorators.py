@@ -1,4 +1,4 @@
-"""Decorators that say what framework a function computes with, and bring its arrays there and back.
+"""Decorators that name the framework of a function and convert its arguments and results.
 
     @torch                       # or @torch(output_type="numpy", gpu_id=1)
     def blur(image, sigma): ...  # gets torch tensors, whatever it is called with
@@ -27,10 +27,10 @@ _ADDED: Final = ("dtype_conversion", "slice_by_slice")
 
 
 class DtypeConversion(Enum):
-    """What dtype the main result of a decorated function has. Values that are dtypes are their names."""
+    """The dtype of the main result of a decorated function. Values that are dtypes are their names."""
 
-    PRESERVE_INPUT = "preserve"  # that of the first array argument
-    NATIVE_OUTPUT = "native"  # whatever the function returned
+    PRESERVE_INPUT = "preserve"  # the dtype of the first array argument
+    NATIVE_OUTPUT = "native"  # the dtype of the function's result
     UINT8 = "uint8"
     UINT16 = "uint16"
     INT16 = "int16"
@@ -50,7 +50,7 @@ class DtypeConversion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What a decorated function was decorated with."""
+    """The options of a decorated function."""
 
     own: str
     input_type: str
@@ -66,13 +66,14 @@ class _Options:
 def memory_types(
     input_type: str, output_type: str, contract: Callable[[Any], Any] | None = None
 ) -> Callable[[_F], _F]:
-    """Declares what a function takes and returns, as `.input_memory_type` and `.output_memory_type`. Converts nothing.
+    """Declares what a function accepts and returns, as `.input_memory_type` and `.output_memory_type`. Converts
+    nothing.
 
     Args:
-        contract: called with every result, of `async def` with what is awaited; a falsy answer is a ValueError.
+        contract: called with every result, for `async def` with the awaited one; a falsy answer is a ValueError.
 
     Raises:
-        InvalidMemoryType: no memory type, when decorating.
+        InvalidMemoryType: not a memory type; raised when decorating.
     """
     taken, returned = _checked(input_type), _checked(output_type)
 
@@ -148,7 +149,7 @@ _DECORATOR_TEXT: Final = """A function that computes with {own}: its arrays are 
         itself raise.
     """
 
-# Of these names only in this module: `from arraybridge import *` leaves them out.
+# These names are only in this module: `from arraybridge import *` omits them.
 numpy = _decorator(MemoryType.NUMPY)
 cupy = _decorator(MemoryType.CUPY)
 torch = _decorator(MemoryType.TORCH)
@@ -160,7 +161,7 @@ pyclesperanto = _decorator(MemoryType.PYCLESPERANTO)
 def _wrapped(func: Callable[..., Any], options: _Options) -> Any:
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         name = getattr(func, "__name__", func)
-        raise TypeError(f"{name} is a generator, and what it yields would not be converted: decorate what makes one result")
+        raise TypeError(f"{name} is a generator, whose items would not be converted: decorate a function with one result")
     signature = _signature(func)
     added = [name for name in _ADDED if name not in signature.parameters]
 
@@ -207,7 +208,7 @@ class _Call:
         self._image = self._image_of(slice_by_slice)
 
     def result(self) -> Any:
-        """What the function returns, as its caller wants it."""
+        """The function's result, in the form for its caller."""
         from arraybridge.compat.cleanup import execute_with_oom_recovery as recovered
 
         def body(*args: Any, **kwargs: Any) -> Any:
@@ -217,12 +218,12 @@ class _Call:
 
         with self._cleaned():
             if self._image is None:
-                return self._given(body(*self._args, **self._kwargs))
+                return self._returned(body(*self._args, **self._kwargs))
             planes = _planes(self._image)
-            return self._given(planes.restacked([body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)]))
+            return self._returned(planes.restacked([body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)]))
 
     async def awaited(self) -> Any:
-        """`result` of a coroutine function; slices one after the other."""
+        """`result` for a coroutine function; slices are processed one after the other."""
         from arraybridge.compat.cleanup import await_with_oom_recovery as recovered
 
         async def body(*args: Any, **kwargs: Any) -> Any:
@@ -232,9 +233,9 @@ class _Call:
 
         with self._cleaned():
             if self._image is None:
-                return self._given(await body(*self._args, **self._kwargs))
+                return self._returned(await body(*self._args, **self._kwargs))
             planes = _planes(self._image)
-            return self._given(
+            return self._returned(
                 planes.restacked([await body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)])
             )
 
@@ -243,7 +244,7 @@ class _Call:
         return value if found in (None, wanted) else _converted(value, wanted, self._options.gpu_id)
 
     def _image_of(self, slice_by_slice: bool) -> Any:
-        """The array whose slices the function gets one by one; None: it gets everything at once."""
+        """The array whose slices are passed one by one; None: everything is passed at once."""
         self._place = _first_array(self._args, self._kwargs) if slice_by_slice else None
         if self._place is None:
             return None
@@ -259,8 +260,8 @@ class _Call:
             else:
                 yield self._args, {**self._kwargs, str(place): plane}
 
-    def _given(self, result: Any) -> Any:
-        """What the function returned, as its caller wants it."""
+    def _returned(self, result: Any) -> Any:
+        """The function's result, converted for its caller."""
         options = self._options
         main = _finished(result[0] if _is_pair(result) else result, self._dtype, options, self._policy)
         _keep(options.contract, main, self._func)
@@ -273,7 +274,7 @@ class _Call:
 
     @contextlib.contextmanager
     def _cleaned(self) -> Iterator[None]:
-        """Clears the framework's caches afterwards, if that was asked for."""
+        """Clears the framework's caches afterwards, if requested."""
         try:
             yield
         finally:
@@ -290,18 +291,18 @@ def _planes(image: Any) -> Planes:
 
 
 def _is_awaited(func: Callable[..., Any]) -> bool:
-    """Whether its result is awaited: a coroutine function, or an object that is called as one."""
+    """True if its result is awaited: a coroutine function, or an object whose __call__ is one."""
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(type(func), "__call__", None))
 
 
 def _first_array(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | str | None:
-    """Where the first array argument is: its number, or its name. A method's is not its first argument."""
+    """The position or name of the first array argument. For a method it is not the first argument."""
     named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
     return next((place for place, value in named if detect_memory_type(value) is not None), None)
 
 
 def _finished(main: Any, dtype: Any, options: _Options, policy: DtypeConversion) -> Any:
-    """The main result in its dtype and framework; what is no array as it is."""
+    """The main result in its dtype and framework; other objects unchanged."""
     found = detect_memory_type(main)
     if found is None:
         return main
@@ -310,7 +311,7 @@ def _finished(main: Any, dtype: Any, options: _Options, policy: DtypeConversion)
         return _brought(main, options)
     from arraybridge.compat.scaling import has_dtype, scale_dtype
 
-    # Where the function's framework lacks the dtype (JAX without x64), the other one may have it.
+    # If the function's framework lacks the dtype (JAX without x64), the output's framework may have it.
     if has_dtype(found, wanted):
         return _brought(scale_dtype(main, wanted, scaling=cast(Any, options.scaling)), options)
     return scale_dtype(_brought(main, options), wanted, scaling=cast(Any, options.scaling))
@@ -340,7 +341,7 @@ def _checked(memory_type: object) -> str:
     if isinstance(memory_type, str) and memory_type in SUPPORTED_MEMORY_TYPES:
         return str(memory_type)
     known = sorted(each.value for each in MemoryType)
-    reason = f"{memory_type!r} is no memory type; use one of {known}"
+    reason = f"{memory_type!r} is not a memory type; use one of {known}"
     raise InvalidMemoryType(str(memory_type), str(memory_type), "detect", reason)
 
 
@@ -354,13 +355,13 @@ def _marked(wrapper: Any, input_type: str, output_type: str) -> Any:
 def _signature(func: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(func)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         kinds = inspect.Parameter
         return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
 
 
 def _extended(signature: inspect.Signature, added: list[str], options: _Options) -> inspect.Signature:
-    """With the added keywords, before **kwargs."""
+    """The signature with the added keywords, before **kwargs."""
     defaults = {"dtype_conversion": options.dtype_conversion, "slice_by_slice": False}
     more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name]) for name in added]
     own = list(signature.parameters.values())

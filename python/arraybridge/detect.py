@@ -38,7 +38,7 @@ class MemoryType(str, Enum):
     JAX = "jax"
     PYCLESPERANTO = "pyclesperanto"
 
-    # One text on every Python version: they disagree about a str enum's str() and format().
+    # The same text on every Python version: versions differ in str() and format() of a str enum.
     def __str__(self) -> str:
         return str.__str__(self)
 
@@ -54,7 +54,7 @@ class MemoryType(str, Enum):
         return Converter(self)
 
     def to_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
-        """convert_memory(data, self, "numpy", gpu_id), and so on."""
+        """convert_memory(data, self, "numpy", gpu_id); the other methods accordingly."""
         return _converted(data, self, "numpy", gpu_id)
 
     def to_cupy(self, data: Any, gpu_id: int | None = 0) -> Any:
@@ -115,7 +115,7 @@ class Converter:
         return _converted(data, MemoryType.NUMPY, self.memory_type, gpu_id)
 
     def from_dlpack(self, obj: Any, gpu_id: int | None = 0) -> Any:
-        """An object that `asdlpack` accepts, a DLPack capsule for example, as an array of this type."""
+        """An object that `asdlpack` accepts, for example a DLPack capsule, as an array of this type."""
         return _converted(asdlpack(obj), None, self.memory_type, gpu_id)
 
     def move_to_device(self, data: Any, gpu_id: int | None) -> Any:
@@ -127,11 +127,11 @@ def get_converter(memory_type: str) -> Converter:
     """The Converter of a name or MemoryType.
 
     Raises:
-        InvalidMemoryType: there is none.
+        InvalidMemoryType: there is no such memory type.
     """
     if isinstance(memory_type, str) and memory_type in MEMORY_TYPES:
         return Converter(MemoryType(memory_type))
-    reason = f"No converter registered for {memory_type!r}; there are {sorted(MEMORY_TYPES)}"
+    reason = f"No converter registered for {memory_type!r}; choose from {sorted(MEMORY_TYPES)}"
     raise InvalidMemoryType("array", str(memory_type), "detect", reason)
 
 

@@ -1,5 +1,6 @@
-"""Where arrays are: the host, a CUDA GPU by this process's number for it, or a device that one framework alone can use.
-Pure: it asks nobody what is there."""
+"""Devices of arrays: the host, a CUDA GPU by this process's ordinal, or a device that only one framework can use. Pure
+functions: they do not look for devices.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +9,19 @@ from typing import Final, NamedTuple
 
 from arraybridge.errors import DeviceUnavailable, InvalidDevice
 
-Device = tuple[int, int]  # DLPack's device type, and this process's number
+Device = tuple[int, int]  # DLPack's device type, and the ordinal in this process
 CPU: Final = 1
 CUDA: Final = 2
 OPENCL: Final = 4
 METAL: Final = 8
 HOST: Final[Device] = (CPU, 0)
-UNKNOWN: Final[Device] = (0, 0)  # of arrays without memory: no wish for a device means it
+UNKNOWN: Final[Device] = (0, 0)  # of arrays without memory; no device argument means it
 _WORDS: Final = {CUDA: "cuda", OPENCL: "opencl", METAL: "metal"}
 _TYPES: Final = {word: type_ for type_, word in _WORDS.items()}
 
 
 class OwnDevices(NamedTuple):
-    """Devices whose memory one framework alone can address, by its own numbers."""
+    """Devices whose memory only one framework can address, with its own ordinals."""
 
     type: int  # DLPack's
     number: int
@@ -35,7 +36,7 @@ def named(device: Device) -> str:
 
 
 def of(name: str) -> Device:
-    """What `named` named."""
+    """The device of a name from `named`."""
     kind, _, number = name.partition(":")
     return (_TYPES[kind], int(number)) if kind in _TYPES else HOST
 
@@ -43,15 +44,15 @@ def of(name: str) -> Device:
 def wished(
     device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None
 ) -> Device | None:
-    """What a user's `device` means: None (no wish), "cpu", "cuda", "cuda:1", a GPU's number or its UUID. Where the target
-    has devices of its own, a number is one of theirs, and so is "opencl:1".
+    """The device that a user's `device` means: None (no preference), "cpu", "cuda", "cuda:1", a GPU's ordinal or its
+    UUID. If the target has devices of its own, an ordinal is one of theirs, and so is "opencl:1".
 
     Args:
-        gpus: the UUIDs of the GPUs that this process sees, by number.
+        gpus: the UUIDs of the GPUs that this process sees, by ordinal.
 
     Raises:
-        InvalidDevice: that is no device.
-        DeviceUnavailable: it is one, and not here; the message lists those that are.
+        InvalidDevice: it is not a device.
+        DeviceUnavailable: it is a device and does not exist here; the message lists those that do.
     """
     if device is None:
         return None
@@ -78,7 +79,7 @@ def wished(
 
 
 def _own(device: object, own: OwnDevices) -> int | None:
-    """The number among the target's own devices, if the wish means one."""
+    """The ordinal among the target's own devices, if the argument means one."""
     if isinstance(device, str):
         kind, colon, text = device.partition(":")
         if kind != _WORDS[own.type]:

@@ -1,6 +1,6 @@
-"""DLPack by the names of the pydlpack package: code that says `import dlpack` may say `from arraybridge import dlpack`.
+"""DLPack with the names of the pydlpack package: replace `import dlpack` by `from arraybridge import dlpack`.
 
-Every `asdlpack...` returns a View, which answers in either dialect, whichever its consumer asks for.
+Every `asdlpack...` returns a View, which exports the dialect that its consumer requests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CODES: Final = (
     "DLFloat8_e4m3b11fnuz", "DLFloat8_e4m3fn", "DLFloat8_e4m3fnuz", "DLFloat8_e5m2", "DLFloat8_e5m2fnuz",
     "DLFloat8_e8m0fnu", "DLFloat6_e2m3fn", "DLFloat6_e3m2fn", "DLFloat4_e2m1fn",
 )  # fmt: skip
-_MAJOR: Final = 1  # of another one no field but the deleter may be read
+_MAJOR: Final = 1  # for another major version only the deleter may be read
 
 
 class _Device(ctypes.Structure):
@@ -66,13 +66,13 @@ class _Version(ctypes.Structure):
 
 
 class DLManagedTensor(ctypes.Structure):
-    """What a capsule named "dltensor" holds."""
+    """The content of a capsule named "dltensor"."""
 
     _fields_ = (("dl_tensor", _Tensor), ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class DLManagedTensorVersioned(ctypes.Structure):
-    """What a capsule named "dltensor_versioned" holds."""
+    """The content of a capsule named "dltensor_versioned"."""
 
     _fields_ = (
         ("version", _Version),
@@ -88,50 +88,53 @@ _Kind = type[DLManagedTensor] | type[DLManagedTensorVersioned] | None
 
 
 def asdlpack(obj: Any, impl_cls: _Kind = None) -> View:
-    """arraybridge.asdlpack, by pydlpack's signature.
+    """arraybridge.asdlpack with pydlpack's signature.
 
     Args:
-        impl_cls: None, DLManagedTensor or DLManagedTensorVersioned. A View is either: the consumer chooses, by `max_version`.
+        impl_cls: None, DLManagedTensor or DLManagedTensorVersioned. A View supports both: the consumer chooses with
+            `max_version`.
 
     Raises:
-        TypeError: another `impl_cls`. What arraybridge.asdlpack raises.
+        TypeError: another `impl_cls`. Other errors of arraybridge.asdlpack.
     """
     _check(impl_cls)
     return _asdlpack(obj)
 
 
 def asdlpack_dlpack(obj: Any, impl_cls: _Kind = None) -> View:
-    """A View of what an object's `__dlpack__` gives. Raises as `asdlpack` does, for an object without it too."""
+    """A View of an object by its `__dlpack__`. Raises as `asdlpack`, also for an object without it."""
     _check(impl_cls)
     return by_protocol(obj, "dlpack")
 
 
 def asdlpack_array_interface_v3(obj: Any, impl_cls: _Kind = None) -> View:
-    """A View of what an object's `__array_interface__` says. Raises as `asdlpack` does, for an object without it too."""
+    """A View of an object by its `__array_interface__`. Raises as `asdlpack`, also for an object without it."""
     _check(impl_cls)
     return by_protocol(obj, interfaces.DICTIONARY)
 
 
 def asdlpack_array_interface_v2(obj: Any, impl_cls: _Kind = None) -> View:
-    """A View of what `__array_shape__`, `__array_typestr__` and their like say. Raises as `asdlpack` does, for an object without them too."""
+    """A View of an object by `__array_shape__`, `__array_typestr__` and related attributes. Raises as `asdlpack`, also
+    for an object without them.
+    """
     _check(impl_cls)
     return by_protocol(obj, interfaces.ATTRIBUTES)
 
 
 def asdlpack_cuda_array_interface(obj: Any, impl_cls: _Kind = None) -> View:
-    """A View of what an object's `__cuda_array_interface__` says. Raises as `asdlpack` does, for an object without it too."""
+    """A View of an object by its `__cuda_array_interface__`. Raises as `asdlpack`, also for an object without it."""
     _check(impl_cls)
     return by_protocol(obj, interfaces.CUDA)
 
 
 def asdlpack_buffer(obj: Any, impl_cls: _Kind = None) -> View:
-    """A View of an object with the buffer protocol. Raises as `asdlpack` does, for an object without it too."""
+    """A View of an object by the buffer protocol. Raises as `asdlpack`, also for an object without it."""
     _check(impl_cls)
     return by_protocol(obj, "buffer")
 
 
 def todict(capsule: Any) -> dict[str, Any]:
-    """What a live DLPack capsule says, field by field; it stays live.
+    """The fields of an unused DLPack capsule; does not consume it.
 
     Returns:
         "dl_tensor" (data, device, ndim, dtype, shape and strides as tuples of ints, in elements, or None, byte_offset),
@@ -139,17 +142,17 @@ def todict(capsule: Any) -> dict[str, Any]:
         are DLPack's words, as "DLCPU" and "DLFloat", or the number where it has none.
 
     Raises:
-        UnsupportedArray: (a TypeError) no DLPack capsule, or one that was consumed, or one of a foreign major version.
+        UnsupportedArray: (a TypeError) not a DLPack capsule, or a consumed one, or one of another major version.
     """
     if type(capsule).__name__ != "PyCapsule":
-        raise _refused(type(capsule).__name__, f"a DLPack capsule is wanted, not {type(capsule).__name__}")
+        raise _refused(type(capsule).__name__, f"expected a DLPack capsule, not {type(capsule).__name__}")
     name = _name(capsule)
     kind = _KINDS.get(name or b"")
     if kind is None:
-        raise _refused("PyCapsule", f"a capsule named {(name or b'').decode('utf-8', 'replace')!r} is no live DLPack capsule")
+        raise _refused("PyCapsule", f"a capsule named {(name or b'').decode('utf-8', 'replace')!r} is not an unused DLPack capsule")
     said = kind.from_address(_pointer(capsule, name))
     if isinstance(said, DLManagedTensorVersioned) and said.version.major != _MAJOR:
-        raise _refused("PyCapsule", f"DLPack version {said.version.major}.{said.version.minor} is not understood")
+        raise _refused("PyCapsule", f"DLPack version {said.version.major}.{said.version.minor} is not supported")
     return {field[0]: _plain(said, field[0]) for field in said._fields_}
 
 
@@ -169,7 +172,7 @@ def _plain(said: Any, name: str) -> Any:
 
 def _check(impl_cls: object) -> None:
     if impl_cls is not None and impl_cls not in _KINDS.values():
-        raise TypeError(f"impl_cls is None, DLManagedTensor or DLManagedTensorVersioned, not {impl_cls!r}")
+        raise TypeError(f"impl_cls must be None, DLManagedTensor or DLManagedTensorVersioned, not {impl_cls!r}")
 
 
 def _refused(kind: str, reason: str) -> UnsupportedArray:

@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.compat.scaling."""
+"""An alias of arraybridge.compat.scaling."""
 
 from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
 

@@ -1,14 +1,14 @@
-"""What can go wrong, as classes: every error is a BrokerError *and* the builtin that a user would guess.
+"""The error classes: every error is a BrokerError *and* the builtin that a user would guess.
 
-Errors of the broker carry gRPC's status code in `.code`; errors of conversions say source, target, step and reason.
-All of them pickle, so that they cross a multiprocessing pool as themselves.
+Errors of the broker have gRPC's status code in `.code`; errors of conversions have source, target, step and reason. All
+of them can be pickled, so that they pass through a multiprocessing pool unchanged.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import resource  # here: where no descriptor is left, nothing can be imported
+import resource  # imported here, because nothing can be imported when no descriptor is left
 from typing import TYPE_CHECKING, Any, Self
 
 from arraybridge import autograph
@@ -45,8 +45,9 @@ __all__ = [
 
 
 def printable(text: str) -> str:
-    """What a terminal would act on (control characters, those that turn the direction of writing) as escapes: names and
-    dtypes are other processes' words. Line ends stay."""
+    """Escapes characters that a terminal would interpret (control characters, changes of writing direction), because
+    names and dtypes come from other processes. Keeps line ends.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -56,11 +57,11 @@ class BrokerError(Exception):
     """The root of all errors of this package.
 
     Attributes:
-        code: the gRPC status code of a broker's answer, 0 for errors that no broker reported.
+        code: the gRPC status code of a broker's answer, 0 for errors without one.
         reason: a short machine-readable word of the broker, or the reason of a conversion error.
     """
 
-    # AutoGraph leaves errors with this attribute as they are; others leave a tf.function as its StagingError.
+    # AutoGraph passes errors with this attribute unchanged; others leave a tf.function as its StagingError.
     ag_pass_through = True
 
     def __init__(self, message: str = "", code: int = 0, reason: str = "") -> None:
@@ -70,7 +71,7 @@ class BrokerError(Exception):
         self.reason = reason
 
     def at(self, path: str) -> Self:
-        """The same error, about the part of a tree that has this path."""
+        """The same error for the part of a tree with this path."""
         self.message = f"{path}: {self.message}"
         return self
 
@@ -83,7 +84,7 @@ class BrokerError(Exception):
 
 
 class ShareNotFound(BrokerError, KeyError):
-    """No share has this name, id or generation (any more)."""
+    """No share has this name, id or generation, or it has ended."""
 
 
 class ShareExists(BrokerError, ValueError):
@@ -98,7 +99,7 @@ class OutOfDescriptors(BrokerError, OSError):
     """No file descriptor is left in this process (RLIMIT_NOFILE, `ulimit -n`), or in the system (fs.file-max).
 
     Attributes:
-        errno: EMFILE, of this process; ENFILE, of the system.
+        errno: EMFILE: limit of this process; ENFILE: limit of the system.
     """
 
     def __init__(self, message: str = "", code: int = 0, reason: str = "", errno: int = errno.EMFILE) -> None:
@@ -118,10 +119,10 @@ class BrokerUnavailable(BrokerError, ConnectionError):
 
 
 class BrokerTimeout(BrokerError, TimeoutError):
-    """The deadline passed before the broker could answer. `Broker.outcome` says what became of the request.
+    """The deadline passed before the broker could answer. `Broker.outcome` has the outcome of the request.
 
     Attributes:
-        request: which request it was, if the broker may have served it all the same; "": nothing was done.
+        request: identifies the request if the broker may still have executed it; "": it was not executed.
     """
 
     def __init__(self, message: str = "", code: int = 0, reason: str = "", request: str = "") -> None:
@@ -133,12 +134,14 @@ class BrokerTimeout(BrokerError, TimeoutError):
 
 
 class ChannelClosed(BrokerError, EOFError):
-    """The stream has ended, all of it was received; or this process closed the channel itself. Ends an iteration."""
+    """The stream has ended and was received completely; or this process closed the channel itself. Ends an iteration.
+    """
 
 
 class PeerGone(BrokerError, ConnectionError):
-    """Somebody at the other end of a channel went: a sender without closing, so that something may be missing, or the
-    last receiver, so that nobody takes what is sent."""
+    """An end of a channel has disappeared: a sender without closing, so the stream may be incomplete, or the last
+    receiver, so that sending is pointless.
+    """
 
 
 class WatchClosed(BrokerError, EOFError):
@@ -146,7 +149,7 @@ class WatchClosed(BrokerError, EOFError):
 
 
 class EventsLost(BrokerError, BufferError):
-    """A watch was read too slowly and has ended; the message says how many events it lost."""
+    """A watch was read too slowly and has ended; the message has the number of lost events."""
 
 
 class InvalidRequest(BrokerError, ValueError):
@@ -208,7 +211,7 @@ class MemoryConversionError(BrokerError):
         self.method = method
 
     def between(self, source_type: str, target_type: str) -> Self:
-        """The same error of these two: who raises it does not always know what it is asked for."""
+        """The same error with these names, for callers that know them better than the function that raised it."""
         made = type(self)(source_type, target_type, self.method, self.reason)
         own = {"message": made.message, "source_type": made.source_type, "target_type": made.target_type}
         made.__dict__.update({**self.__dict__, **own})
@@ -220,7 +223,7 @@ class MemoryConversionError(BrokerError):
 
 
 class InvalidMemoryType(MemoryConversionError, ValueError):
-    """No memory type has this name, or nothing here can read this object."""
+    """No memory type has this name, or this object is unreadable."""
 
 
 class SourceTypeMismatch(MemoryConversionError, TypeError):
@@ -250,7 +253,7 @@ class DeviceUnavailable(MemoryConversionError, RuntimeError):
 
 
 class InvalidDevice(MemoryConversionError, ValueError):
-    """This is no device: a negative or non-integer ordinal, an unreadable string."""
+    """It is not a device: a negative or non-integer ordinal, an unreadable string."""
 
 
 class UnsupportedDtype(MemoryConversionError, TypeError, BufferError):
@@ -258,11 +261,11 @@ class UnsupportedDtype(MemoryConversionError, TypeError, BufferError):
 
 
 class UnsupportedArray(MemoryConversionError, TypeError, BufferError):
-    """An array of this form (masked, sparse, symbolic, deleted, ...) has no memory that can be handed on."""
+    """An array of this form (masked, sparse, symbolic, deleted, ...) has no memory that can be shared."""
 
 
 class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
-    """A copy was forbidden and is needed; `.plan` holds the reasons."""
+    """A copy was forbidden and is needed; `.plan` has the reasons."""
 
     def __init__(
         self, source_type: str, target_type: str, method: str, reason: str, plan: Plan | None = None
@@ -272,14 +275,15 @@ class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
 
 
 _RESOURCE_EXHAUSTED = 8
-_CAUSES_MAX = 16  # that an error is followed to
+_CAUSES_MAX = 16  # length of a chain of exceptions that is followed
 
 
 def exhausted_by(error: BaseException, what: str) -> BrokerError | None:
-    """What ran out, if that is why `error` was raised, whatever it was turned into on its way; else None.
+    """An error about exhausted memory or descriptors, if that is the cause of `error`, at any place of its chain; else
+    None.
 
     Args:
-        what: was being done, as a message begins: "put of a numpy array".
+        what: the failed activity, as the beginning of a message: "put of a numpy array".
     """
     found: BaseException | None = error
     for _ in range(_CAUSES_MAX):
@@ -295,7 +299,7 @@ def exhausted_by(error: BaseException, what: str) -> BrokerError | None:
 
 
 def _lacking(error: BaseException) -> int:
-    """EMFILE or ENFILE, if that is what it tells of; else 0. `tempfile` says FileNotFoundError, and not why."""
+    """EMFILE or ENFILE, if it reports one; else 0. `tempfile` raises FileNotFoundError without an errno."""
     if not isinstance(error, OSError):
         return 0
     if error.errno == errno.ENOENT:
@@ -316,7 +320,7 @@ def _out_of_descriptors(number: int, what: str) -> OutOfDescriptors:
 
 
 def raised_by(error: Exception, source_type: str, target_type: str, method: str) -> BrokerError:
-    """What a framework's own exception becomes: they raise half a dozen builtins, and classes that are none of them."""
+    """The BrokerError for a framework's exception: frameworks raise half a dozen builtins, and classes of their own."""
     if isinstance(error, BrokerError):
         return error
     lack = exhausted_by(error, f"{source_type} to {target_type} by {method}")
@@ -324,11 +328,11 @@ def raised_by(error: Exception, source_type: str, target_type: str, method: str)
 
 
 class DeviceFallbackWarning(UserWarning):
-    """The data went to another device than the one asked for."""
+    """The data was moved to another device than the requested one."""
 
 
 class CopyWarning(UserWarning):
-    """A copy was needed within one kind of memory and nobody asked for it."""
+    """A copy within one kind of memory was needed and was not requested."""
 
 
 autograph.mark_module(__name__)

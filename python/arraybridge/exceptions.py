@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.errors."""
+"""An alias of arraybridge.errors."""
 
 from arraybridge import errors
 from arraybridge.errors import *  # noqa: F403

@@ -1,8 +1,8 @@
-"""Exports: how read-only memory leaves through DLPack to a consumer that is not known.
+"""Exports: read-only memory and DLPack consumers that are not known.
 
-Most consumers ignore the flag READ_ONLY. So a View that a user gets is protected: memory of a share leaves as a
-copy-on-write mapping of its own, other memory as a copy, which is counted and told of. NumPy heeds the flag, and gets
-other memory as it is. `View.plain` is the same memory for an adapter, which knows its framework.
+Most consumers ignore the flag READ_ONLY. So a View that a user gets is protected: memory of a share is exported as a
+copy-on-write mapping of its own, other memory as a copy, which is counted and reported. NumPy respects the flag, and
+gets other memory as it is. `View.plain` is the same memory for an adapter, which knows its framework.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from arraybridge.owners import owner_of
 from arraybridge.planner import NAMES, Plan
 
 REASONS: Final = {
-    "read_only": "read_only: the consumer may write, and DLPack's flag READ_ONLY stops few of them",
+    "read_only": "read_only: the consumer may write, and most consumers ignore DLPack's flag READ_ONLY",
     "alignment": "alignment: TensorFlow and JAX need an address that is a multiple of 64",
 }
 _log = logging.getLogger("arraybridge")
-_tried: set[str] = set()  # "numpy", once it was
-_warned: set[tuple[str, str]] = set()  # reasons and devices: few
+_tried: set[str] = set()  # contains "numpy" after it was verified
+_warned: set[tuple[str, str]] = set()  # reasons and devices, which are few
 
 
 def protected(view: _core.View, source: Any = None, constant: bool = False) -> _core.View:
-    """The same memory for consumers that are not known. What can be written stays as it is.
+    """The same memory for unknown consumers. Writable memory is not changed.
 
     Args:
         source: the array that the View was made of, if it may lie in the memory of a share.
-        constant: nothing writes to these bytes any more.
+        constant: no process writes these bytes any more.
     """
     if not view.read_only:
         return view

@@ -1,7 +1,7 @@
-"""Array interfaces: how objects describe their memory in words that are older than DLPack, made one dictionary.
+"""Array interfaces: descriptions of memory that are older than DLPack, converted to one dictionary.
 
-Forms: `__array_interface__` (version 3, and 2, whose address is hexadecimal text), `__array_struct__` (a C structure in a
-capsule), and the attributes of version 2, one for each key. An attribute counts on a class and on one object alone.
+Forms: `__array_interface__` (version 3, and 2, whose address is hexadecimal text), `__array_struct__` (a C structure in
+a capsule), and the attributes of version 2, one for each key. An attribute may be on the class or on a single object.
 https://numpy.org/doc/stable/reference/arrays.interface.html
 """
 
@@ -22,11 +22,11 @@ _NOT_SWAPPED, _WRITABLE = 0x200, 0x400
 
 
 def attribute(source: object, name: str) -> Any:
-    """What the object, or its class, says under this name; None if it says nothing. Classes describe no memory.
+    """The object's or its class's attribute of this name; None if there is none. Classes themselves have no memory.
 
     Raises:
-        Exception: whatever a property of its class raises, but for AttributeError: some arrays have an interface on one kind
-            of device alone.
+        Exception: any exception of a property of its class except AttributeError, because some arrays have an interface
+            only on one kind of device.
     """
     if isinstance(source, type):
         return None
@@ -35,11 +35,11 @@ def attribute(source: object, name: str) -> Any:
     except Exception:
         if hasattr(type(source), name):
             raise
-        return None  # an object that answers for another one
+        return None  # a proxy that answers for another object
 
 
 def speaks(source: object) -> bool:
-    """Whether it has an interface, be that one that says nothing that could be read."""
+    """True if it has an interface, even an unreadable one."""
     try:
         return of_gpu(source) is not None or of(source) is not None
     except Exception:
@@ -53,11 +53,11 @@ def of_gpu(source: object) -> Interface | None:
 
 
 def of(source: object) -> Interface | None:
-    """Its memory on the host in the words of version 3, by the first form that it has; a dictionary of a version that is
-    neither 2 nor 3 as it is.
+    """Its memory on the host in the terms of version 3, by the first form that it has; returns a dictionary of another
+    version than 2 and 3 unchanged.
 
     Raises:
-        BufferError: a form that says nothing that could be read.
+        BufferError: an unreadable form.
     """
     for read in FORMS.values():
         found = read(source)
@@ -84,7 +84,7 @@ def _of_attributes(source: object) -> Interface | None:
     return _version_3({key: attribute(source, f"__array_{key}__") for key in _KEYS})
 
 
-# How `of` reads each form, in the order in which it asks.
+# The readers of `of`, in the order of preference.
 FORMS: Final = {DICTIONARY: _of_dictionary, STRUCTURE: _of_structure, ATTRIBUTES: _of_attributes}
 
 
@@ -92,18 +92,18 @@ def _structure_in(capsule: Any) -> Interface:
     """NumPy's PyArrayInterface in a capsule without a name.
 
     Raises:
-        BufferError: the capsule holds no such structure.
+        BufferError: the capsule contains no such structure.
     """
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
     try:
         address = pointer(capsule, None)
     except ValueError as error:
-        raise BufferError(f"{STRUCTURE} is a capsule of something else: {capsule!r}") from error
+        raise BufferError(f"{STRUCTURE} is a capsule of another kind: {capsule!r}") from error
     said: Any = _Structure.from_address(address)
     shaped = not said.nd or bool(said.shape)
     if said.two != 2 or not 0 <= said.nd <= RANK_MAX or said.itemsize < 1 or not shaped:
         numbers = f"two={said.two}, nd={said.nd}, itemsize={said.itemsize}"
-        raise BufferError(f"{STRUCTURE} holds no PyArrayInterface of up to {RANK_MAX} dimensions: {numbers}")
+        raise BufferError(f"{STRUCTURE} contains no PyArrayInterface of up to {RANK_MAX} dimensions: {numbers}")
     order = "|" if said.itemsize == 1 else "<" if said.flags & _NOT_SWAPPED else ">"
     return {
         "version": 3,
@@ -111,7 +111,7 @@ def _structure_in(capsule: Any) -> Interface:
         "typestr": f"{order}{said.typekind.decode('latin-1')}{said.itemsize}",
         "data": (said.data or 0, not said.flags & _WRITABLE),
         "strides": tuple(said.strides[: said.nd]) if said.nd and said.strides else None,
-        "capsule": capsule,  # keeps what it points to
+        "capsule": capsule,  # keeps its content alive
     }
 
 
@@ -134,6 +134,6 @@ def _version_3(said: Interface) -> Interface:
         try:
             data = int(data[0], 16), data[1]
         except ValueError as error:
-            raise BufferError(f"data of the array interface is no hexadecimal address: {data[0][:40]!r}") from error
+            raise BufferError(f"data of the array interface is not a hexadecimal address: {data[0][:40]!r}") from error
     return {**said, "data": data, "version": 3}
 

@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.compat.cleanup."""
+"""An alias of arraybridge.compat.cleanup."""
 
 from arraybridge.compat.cleanup import (
     clear_cache,

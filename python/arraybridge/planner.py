@@ -1,7 +1,7 @@
-"""Decides how an array gets from one framework to another: the cheapest route, and why not a cheaper one.
+"""Decides how an array gets from one framework to another: the cheapest route, and the reasons against a cheaper one.
 
-Pure: it knows numbers and words, imports no framework and touches no memory. Adapters describe arrays and say what
-their framework takes; plan() compares the two, before any byte moves.
+Pure: it uses numbers and names, imports no framework and touches no memory. Adapters describe arrays and the
+capabilities of their framework; plan() compares the two, before any copy.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from arraybridge.errors import (
 )
 
 Code = tuple[int, int, int]  # DLPack: code, bits, lanes
-Reaches = Callable[[int, int], bool]  # from the one GPU to the other, by number
+Reaches = Callable[[int, int], bool]  # from one GPU to another, by ordinal
 Route = Literal["identity", "hand_over", "place"]
-# What a target takes, the most generous first; each includes the ones after it.
+# The layouts that a target accepts, the most general first; each includes the ones after it.
 Layout = Literal["strided", "nonnegative", "compact_permutation", "compact_c"]
 
 COPY_REQUESTED: Final = "copy_requested: copy=True"
 DETACHED: Final = "detached: the result has no gradient"
-ASKED_FOR: Final = "(asked for)"  # at the end of a reason that surprises nobody
+ASKED_FOR: Final = "(asked for)"  # the end of a reason that the user has asked for
 
 CODES: Final[Mapping[str, Code]] = {
     "bool": (6, 8, 1),
@@ -51,13 +51,13 @@ CODES: Final[Mapping[str, Code]] = {
 NAMES: Final[Mapping[Code, str]] = {code: name for name, code in CODES.items()}
 COMMON: Final = frozenset(CODES) - {name for name in CODES if name.startswith("float8")} - {"complex32", "bfloat16"}
 FLOAT8: Final = frozenset({"float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"})
-# NumPy's own: they travel as int64 with a unit, and as bytes (one more dimension) with a description.
+# NumPy's own dtypes: they travel as int64 with a unit, and as bytes (one additional dimension) with a description.
 OPAQUE_PREFIXES: Final = ("datetime64", "timedelta64", "struct:")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caps:
-    """What one framework takes. Compared by identity, so that a decision about it can be remembered."""
+    """Capabilities of one framework. Compared by identity, so that decisions can be cached by it."""
 
     name: str
     layout: Layout
@@ -67,28 +67,28 @@ class Caps:
     private: bool  # a host share is mapped copy-on-write for it
     dtypes: frozenset[str]
     opaque: bool = False  # dtypes of OPAQUE_PREFIXES
-    by_value: frozenset[str] = frozenset()  # dtypes that only a value copy brings in
-    # Dtypes that it would narrow silently, as it is configured now: name -> what would come out.
+    by_value: frozenset[str] = frozenset()  # dtypes that only a copy of the values can transfer
+    # Dtypes that it would narrow silently in its present configuration: name -> resulting dtype.
     narrows: Mapping[str, str] = field(default_factory=dict)
-    way_out: str = ""  # how the user can have them instead
-    devices: frozenset[int] = frozenset({devices.CPU})  # DLPack's types of the devices where it has arrays
-    # Set: it holds arrays there alone, nobody else can address them, and whatever enters is uploaded by itself.
+    way_out: str = ""  # how the user can keep them
+    devices: frozenset[int] = frozenset({devices.CPU})  # DLPack's types of the devices of its arrays
+    # Set: its arrays lie only there, only it can address them, and it uploads arrays itself.
     own: OwnDevices | None = None
     ndim_min: int = 0
     empty: bool = True  # arrays without elements
-    in_one_dimension: frozenset[str] = frozenset()  # dtypes that it has in no more
-    settled: bool = False  # the same as long as the process lives: no setting changes them
+    in_one_dimension: frozenset[str] = frozenset()  # dtypes that it supports only in one dimension
+    settled: bool = False  # constant as long as the process lives: no setting changes them
 
     @property
     def promised(self) -> Caps:
-        """The same framework, for a user who promises not to write to what it shows."""
+        """The same framework, for a user who promises not to write to shared memory."""
         return _promised(self)
 
     def takes(self, dtype: str) -> bool:
         return dtype in self.dtypes or (self.opaque and dtype.startswith(OPAQUE_PREFIXES))
 
 
-# One for each, since a decision is remembered by it.
+# One object per value, because decisions are cached by identity.
 @functools.lru_cache(maxsize=64)
 def _promised(caps: Caps) -> Caps:
     return replace(caps, private=False, read_only="kept") if caps.read_only == "dropped" else caps
@@ -96,38 +96,38 @@ def _promised(caps: Caps) -> Caps:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One array, as far as the decision needs it."""
+    """The properties of one array that the decision needs."""
 
     framework: str  # name of the adapter; "share" for broker memory
     dtype: str  # logical name
     code: Code
-    shape: tuple[int, ...]  # as it travels: opaque structs have one more dimension
+    shape: tuple[int, ...]  # as it travels: opaque structs have one additional dimension
     strides: tuple[int, ...] | None  # elements; None: compact row-major
     address: int
     read_only: bool
-    # Of read-only memory: why its bytes may change all the same; "": nothing writes to them any more.
+    # For read-only memory: why its bytes may still change; "": no process writes them any more.
     may_change: str = ""
-    obstacles: tuple[str, ...] = ()  # "code: text", why no View of these bytes can be handed on
+    obstacles: tuple[str, ...] = ()  # "code: text", the reasons why no View of these bytes can be shared
     notes: tuple[str, ...] = ()
     # For an array with obstacles: writes its values into a View of this shape and dtype.
     fill: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
     # For memory that no View can describe: its values in private host memory, by one copy.
     pull: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     device: Device = devices.HOST
-    kind: str = "memfd"  # of a share: how its memory came to this process
-    # Set: why it has no memory that can be handed on. It can only stay what and where it is.
+    kind: str = "memfd"  # of a share: how this process opened its memory
+    # Set: why its memory cannot be shared. The array can only be returned as it is.
     refusal: MemoryConversionError | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def refused(
         cls, framework: str, refusal: MemoryConversionError, dtype: str = "", device: Device = devices.UNKNOWN
     ) -> Description:
-        """Of an array that only its own framework can do anything with."""
+        """The description of an array that only its own framework can use."""
         return cls(framework, dtype, (0, 0, 1), (), None, 0, False, device=device, refusal=refusal)
 
     @property
     def changes(self) -> bool:
-        """Whether a write that is none of the target's may change its values."""
+        """True if a write by another than the target may change its values."""
         return self.framework != "share" and (not self.read_only or bool(self.may_change))
 
     @property
@@ -137,15 +137,15 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A route and the reasons why not a cheaper one."""
+    """A route, and the reasons against a cheaper one."""
 
     source: str
     target: str
     device: str
     route: Route
-    # How the bytes travel. "dlpack": handed over inside this process; "host": copied in memory of the host; of shares
-    # "host-shm", "zero-copy-vmm", "zero-copy-ipc"; of copies with an end on a GPU "h2d", "d2h", "d2h+h2d", "d2d-copy". Where
-    # the caller named a way (`ways.Way`), that.
+    # The route of the bytes. "dlpack": shared inside this process; "host": copied in memory of the host; of shares
+    # "host-shm", "zero-copy-vmm", "zero-copy-ipc"; of copies with an end on a GPU "h2d", "d2h", "d2h+h2d", "d2d-copy".
+    # If the caller chose a way (`ways.Way`), its name.
     via: str
     copies: int
     copied_bytes: int
@@ -156,7 +156,7 @@ class Plan:
 
     @property
     def on_shared_memory(self) -> bool:
-        """Whether the result is where Views can describe memory: the host, or a CUDA GPU."""
+        """True if the result lies where Views can describe memory: on the host, or on a CUDA GPU."""
         return self.device.startswith(("cpu", "cuda"))
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ class Plan:
 
 
 class Converted(NamedTuple):
-    """A result and how it came about (`explain=True`)."""
+    """A result and its plan (`explain=True`)."""
 
     array: Any
     plan: Plan
@@ -183,16 +183,16 @@ def plan(
     gpus: Sequence[str] = (),
     reaches: Reaches | None = None,
 ) -> Plan:
-    """Chooses the route. Nothing moves. What is of the target's framework already, where it is wanted, stays as it is.
+    """Chooses the route; moves nothing. An array of the target's framework on the requested device is returned itself.
 
     Args:
         copy: None: share if possible, else one copy; True: always a private copy; False: share or raise.
-        device: where the result shall be, as `devices.wished` reads it; None: where the array is, if the target has
+        device: the device of the result, as in `devices.wished`; None: the device of the array, if the target has
             arrays there.
-        allow_downcast: None: False, and nothing that the user could have said.
-        gpus: the GPUs that this process sees, by number.
-        reaches: whether copies from one GPU to another go directly, where the client makes them. None: the frameworks
-            copy between GPUs by themselves, whatever the strides are.
+        allow_downcast: None: False, and the caller's user cannot pass it.
+        gpus: the GPUs that this process sees, by ordinal.
+        reaches: whether copies from one GPU to another are direct, if the client makes them. None: the frameworks copy
+            between GPUs themselves, whatever the strides are.
 
     Raises:
         InvalidDevice, DeviceUnavailable, UnsupportedDtype, UnsupportedArray: the target cannot hold this array.
@@ -200,7 +200,7 @@ def plan(
     """
     wish = devices.wished(device, gpus, source.framework, target.name, target.own)
     own = source.framework == target.name
-    # Whatever its dtype, form or the target's settings are: nobody looks at its memory.
+    # Independent of dtype, form and settings, because its memory is not read.
     if own and not copy and wish in (None, source.device):
         return _free(source, target, "identity", source.dtype)
     if source.refusal is not None:
@@ -222,11 +222,11 @@ def plan(
     by_host = _goes_by_host(source, dtype, where, reaches)
     copies = _copies(source, target, dtype, where, by_host)
     if copies > 1:
-        # One copy makes it readable or brings it to the host, another one changes its dtype, aligns it or takes it away.
+        # One copy makes it readable or moves it to the host; another one changes its dtype, aligns it or moves it on.
         nbytes = nbytes * (copies - 1) + source.nbytes
     if _spread(source) and (by_host or where[0] != devices.CUDA):
         nbytes += (_span(source) - math.prod(source.shape)) * source.code[1] // 8
-    notes = tuple(note for note in source.notes if not (own and note == DETACHED))  # by its framework's own copy
+    notes = tuple(note for note in source.notes if not (own and note == DETACHED))  # its own copy keeps the gradient
     chosen = Plan(
         source.framework,
         target.name,
@@ -258,7 +258,9 @@ def dtype_name(dtype: object) -> str:
 
 
 def combined(plans: Sequence[Plan]) -> Plan:
-    """One plan for a tree of arrays: the dearest route, the sums, every reason once. REQUIRES: at least one."""
+    """One plan for a tree of arrays: the most expensive route, the sums, every reason once. REQUIRES: at least one
+    plan.
+    """
     if len(plans) == 1:
         return plans[0]
     dearest = max(plans, key=lambda plan: ("identity", "hand_over", "place").index(plan.route))
@@ -279,7 +281,7 @@ def combined(plans: Sequence[Plan]) -> Plan:
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int] | None) -> Layout:
-    """The strictest layout that these strides (in elements) satisfy. Dimensions of size 1 do not count."""
+    """The strictest layout that these strides (in elements) satisfy. Dimensions of size 1 are ignored."""
     if strides is None or 0 in shape:
         return "compact_c"
     dimensions = [(stride, size) for size, stride in zip(shape, strides, strict=True) if size > 1]
@@ -323,7 +325,7 @@ def _dtype_at(target: Caps, source: Description, allow_downcast: bool | None) ->
 
 
 def _where(source: Description, target: Caps, wish: Device | None) -> Device:
-    """Where the result will be.
+    """The device of the result.
 
     Raises:
         DeviceUnavailable: the target has no arrays there.
@@ -337,13 +339,13 @@ def _where(source: Description, target: Caps, wish: Device | None) -> Device:
     if wish[0] in target.devices:
         return wish
     there = sorted(devices.named((kind, 0)).partition(":")[0] for kind in target.devices)
-    reason = f"{target.name} has no arrays on {devices.named(wish)}: of CUDA and other devices it can use {there} here"
+    reason = f"{target.name} has no arrays on {devices.named(wish)}: it can use {there}"
     raise DeviceUnavailable(source.framework, target.name, "device", reason)
 
 
 def _check_form(source: Description, target: Caps, dtype: str) -> None:
     """Raises:
-    UnsupportedArray: the target has no arrays of this rank or size. UnsupportedDtype: of this rank none of this dtype.
+    UnsupportedArray: the target has no arrays of this rank or size. UnsupportedDtype: not of this dtype in this rank.
     """
     rank = len(source.shape)
     if rank > target.ndim_max:
@@ -351,22 +353,22 @@ def _check_form(source: Description, target: Caps, dtype: str) -> None:
     if rank < target.ndim_min:
         raise _unsupported(source, target, f"rank: {rank} is less than its {target.ndim_min}")
     if rank > 1 and dtype in target.in_one_dimension:
-        reason = f"rank: {target.name} has {dtype} in one dimension alone: reshape(-1), or another dtype"
+        reason = f"rank: {target.name} has {dtype} in one dimension only: use reshape(-1) or another dtype"
         raise UnsupportedDtype(source.framework, target.name, "hand_over", reason)
     if not target.empty and 0 in source.shape:
-        raise _unsupported(source, target, f"layout: it has no arrays without elements, and the shape is {source.shape}")
+        raise _unsupported(source, target, f"layout: it has no arrays without elements; the shape is {source.shape}")
 
 
 def _copies(source: Description, target: Caps, dtype: str, where: Device, by_host: bool) -> int:
-    """How many times the bytes are copied on the way of a place."""
+    """The number of copies of a placed array."""
     moved = where != source.device
-    # What is spread over a GPU's memory crosses to the host as it lies, and is packed there.
+    # A strided array on a GPU is copied to the host as it lies, and packed there.
     packed = int(_spread(source) and (by_host or where[0] != devices.CUDA))
     if dtype != source.dtype and where[0] == devices.CUDA:
         # Narrowed on the host.
         return 2 if source.device == devices.HOST and source.fill is None else 3 + packed
     if source.pull is not None:
-        # What it pulls lies where its own allocator put it: no more aligned than malloc's.
+        # Pulled memory comes from the framework's own allocator, with at most malloc's alignment.
         ready = where == devices.HOST and dtype == source.dtype and target.align_bytes <= _MALLOC_ALIGNMENT
         return 1 if ready else 2
     if target.own is not None:
@@ -387,19 +389,19 @@ _MALLOC_ALIGNMENT: Final = 16
 
 
 def _spread(source: Description) -> bool:
-    """Whether its elements lie on a GPU otherwise than row-major without gaps, and nobody but the client copies them."""
+    """True if its elements are not compact row-major on a GPU, and the client must copy them."""
     plain = source.device[0] == devices.CUDA and source.fill is None and source.pull is None
     return plain and layout_of(source.shape, source.strides) != "compact_c"
 
 
 def _span(source: Description) -> int:
-    """The elements between its first and its last one in memory."""
+    """The number of elements between its first and its last one in memory."""
     assert source.strides is not None
     return 1 + sum((size - 1) * abs(stride) for size, stride in zip(source.shape, source.strides, strict=True))
 
 
 def _goes_by_host(source: Description, dtype: str, where: Device, reaches: Reaches | None) -> bool:
-    """Whether a copy from GPU to GPU goes by way of the host."""
+    """True if a copy from GPU to GPU goes through the host."""
     if source.device[0] != devices.CUDA or where[0] != devices.CUDA:
         return False
     if dtype != source.dtype:
@@ -421,26 +423,26 @@ def _copied_via(source: Description, where: Device, by_host: bool) -> str:
 def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -> tuple[str, ...]:
     reasons = list(source.obstacles)
     if target.own is not None:
-        # Whatever it is uploaded from, its own upload reads any layout.
-        reasons.append(f"no_foreign_memory: {target.name} has memory of its own here")
+        # Its own upload reads any layout.
+        reasons.append(f"no_foreign_memory: {target.name} can only use its own memory")
         return (*reasons, *_narrowing(source, dtype))
     if source.pull is not None:
         return (*reasons, *_narrowing(source, dtype))
     reasons.extend(_narrowing(source, dtype))
     if dtype in target.by_value:
-        reasons.append(f"dtype: {target.name} takes {dtype} by value only")
+        reasons.append(f"dtype: {target.name} accepts {dtype} by value only")
     found = layout_of(source.shape, source.strides)
     if _LAYOUTS.index(found) < _LAYOUTS.index(target.layout):
-        reasons.append(f"layout: {found} strides, {target.name} takes {target.layout}")
+        reasons.append(f"layout: {found} strides, {target.name} accepts {target.layout}")
     elif not source.read_only and target.read_only != "immutable" and _is_repeated(source):
-        reasons.append(f"layout: writable memory with many elements in one place, and {target.name} would write all of them")
+        reasons.append(f"layout: several elements of writable memory have one address, and {target.name} would write each of them")
     align = target.align_bytes or source.code[1] // 8
     if source.address % align and source.nbytes:
         reasons.append(f"alignment: {target.name} needs an address that is a multiple of {align}")
     on_gpu = source.device[0] == devices.CUDA
     if source.read_only and target.read_only == "dropped" and not on_gpu:
-        reasons.append(f"read_only: {target.name} does not know read-only memory")
-    # copy=False asks for this alias.
+        reasons.append(f"read_only: {target.name} does not support read-only memory")
+    # copy=False requests this alias.
     if copy is not False and source.changes and target.read_only == "immutable" and not on_gpu:
         why = f"the source is read-only, but {source.may_change}: a later write" if source.read_only else "a later write to the source"
         reasons.append(f"immutable_target: {why} would change a value of {target.name}")
@@ -448,7 +450,7 @@ def _reasons(source: Description, target: Caps, dtype: str, copy: bool | None) -
 
 
 def _is_repeated(source: Description) -> bool:
-    """Whether one place in memory is several elements, because a stride is 0."""
+    """True if several elements have one address, because a stride is 0."""
     if source.strides is None or 0 in source.shape:
         return False
     return any(not stride and size > 1 for size, stride in zip(source.shape, source.strides, strict=True))
@@ -464,7 +466,7 @@ def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
     if route == "hand_over" and not on_gpu and source.framework == "share" and target.private:
         notes.append("copy_on_write: private from the first write on")
     if route == "hand_over" and source.read_only and target.read_only == "dropped":
-        what = f"{target.name} does not know read-only; a write faults, or changes what others read"
+        what = f"{target.name} ignores read-only; a write faults, or changes what other readers see"
         notes.append(f"writable_alias_of_immutable: {what}")
     if route == "hand_over" and source.changes and target.read_only == "immutable":
         notes.append(f"immutable_alias_of_writable: {'a later write changes a value' if on_gpu else 'asked for by copy=False'}")
@@ -481,7 +483,9 @@ def _unsupported(source: Description, target: Caps, reason: str) -> UnsupportedA
 
 
 def opaque_refused(source: str, dtype: str, way_out: str) -> UnsupportedDtype:
-    """No other framework knows these dtypes, and one that took the bytes would show numbers of another meaning."""
+    """The error for these dtypes: no other framework has them, and their bytes would be read as numbers of another
+    meaning.
+    """
     name = "structured dtypes" if dtype.startswith("struct:") else dtype
     return UnsupportedDtype(source, "dlpack", "asdlpack", f"DLPack has no {name}: {way_out}")
 

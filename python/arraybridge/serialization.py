@@ -13,15 +13,15 @@ from arraybridge.convert.source import source_of
 
 
 def to_bytes(array: Any) -> bytes:
-    """The array's values, dtype and shape as bytes, in the format above. Of every dtype that conversions know, structured ones
-    and datetimes of NumPy's too; strides become compact and byte order this machine's.
+    """The array's values, dtype and shape as bytes, in the format above. Supports every dtype that conversions support,
+    also NumPy's structured ones and datetimes; strides become compact and the byte order this machine's.
 
     Args:
-        array: of any framework and device, a Share, or whatever `asdlpack` accepts.
+        array: of any framework and device, a Share, or any object that `asdlpack` accepts.
 
     Raises:
-        UnsupportedArray, UnsupportedDtype: nobody could read it.
-        InvalidRequest: its structured dtype takes a header of more than HEADER_BYTES_MAX.
+        UnsupportedArray, UnsupportedDtype: no framework could read it.
+        InvalidRequest: its structured dtype needs a header of more than HEADER_BYTES_MAX.
     """
     return bytes_of(source_of(array, "bytes"))
 
@@ -30,17 +30,17 @@ def from_bytes(
     data: Any, framework: str = "numpy", gpu_id: int | None = None, *, copy: bool | None = None,
     allow_downcast: bool = False,
 ) -> Any:  # fmt: skip
-    """The array in bytes that `to_bytes` made, or safetensors of one tensor. Nothing in them is executed.
+    """The array in bytes from `to_bytes`, or from safetensors of one tensor. Executes nothing in them.
 
     Args:
-        data: an object with the buffer protocol, all of it.
-        framework, gpu_id: as convert_memory takes `target_type` and `gpu_id`; None: the CPU.
-        copy, allow_downcast: as convert_memory takes them. Where `copy` is no True, an array of NumPy's lies in `data` itself,
-            and is read-only if that is.
+        data: an object with the buffer protocol, which contains nothing else.
+        framework, gpu_id: as `target_type` and `gpu_id` of convert_memory; None: the CPU.
+        copy, allow_downcast: as in convert_memory. Unless `copy` is True, a NumPy array lies in `data` itself, and is
+            read-only if that is.
 
     Raises:
-        InvalidRequest: (a ValueError) they are no such bytes; the message says what is wrong.
-        InvalidMemoryType: (a ValueError) no framework has this name. What convert_memory raises.
+        InvalidRequest: (a ValueError) the bytes are not in this format; the message names the defect.
+        InvalidMemoryType: (a ValueError) there is no such framework. Other errors of convert_memory.
     """
     return converted(view_of(data), None, memory_type_named(framework, "bytes"), gpu_id, copy, allow_downcast)
 

@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.compat.stacking."""
+"""An alias of arraybridge.compat.stacking."""
 
 from arraybridge.compat.stacking import process_slices
 

@@ -1,4 +1,4 @@
-"""The layout of a sparse array: how dense parts make the whole. A share's structure has it beside the parts.
+"""The layout of a sparse array: how dense parts form the whole. A share's structure contains it beside the parts.
 
     csr, csc         indptr (1 + rows, or columns), indices (stored values), data (stored values)
     coo, "apart"     coords[0] ... coords[n - 1] (stored values each), data
@@ -19,17 +19,17 @@ _NDIM_MAX: Final = 64
 
 
 class Layout(NamedTuple):
-    """How dense parts make a sparse array. A value."""
+    """How dense parts form a sparse array. A value."""
 
     format: Format
     shape: tuple[int, ...]
     indices: Indices = "apart"  # of coo
-    sorted: bool = False  # of coo: in row-major order, no place twice
+    sorted: bool = False  # of coo: in row-major order, without duplicates
     matrix: bool = False  # SciPy's older class, whose * multiplies matrices
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """As errors call them, in their order."""
+        """Their names in errors, in order."""
         if self.format != "coo":
             return "indptr", "indices", "data"
         if self.indices != "apart":
@@ -43,18 +43,18 @@ def said(layout: Layout) -> dict[str, Any]:
 
 
 def read(body: Any) -> Layout:
-    """The layout of a structure, which is another process's word.
+    """The layout in a structure, which comes from another process.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: it is invalid.
     """
     if type(body) is not dict or set(body) != set(Layout._fields):
-        raise InvalidRequest("the share's structure holds a sparse array without a layout")
+        raise InvalidRequest("the share's structure contains a sparse array without a layout")
     layout, sizes = Layout(**body), body["shape"]
     known = layout.format in get_args(Format) and layout.indices in get_args(Indices)
     whole = type(sizes) is list and 0 < len(sizes) <= _NDIM_MAX
     whole = whole and all(type(size) is int and 0 <= size <= _SIZE_MAX for size in sizes)
     flags = type(layout.sorted) is bool and type(layout.matrix) is bool
     if not (known and whole and flags) or (layout.format != "coo" and len(sizes) != 2):
-        raise InvalidRequest("the share's structure holds a sparse array of an unknown layout")
+        raise InvalidRequest("the share's structure contains a sparse array of an unknown layout")
     return layout._replace(shape=tuple(sizes))

@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.detect, and DtypeConversion of arraybridge.decorators."""
+"""An alias of arraybridge.detect, and of DtypeConversion in arraybridge.decorators."""
 
 from arraybridge import detect
 from arraybridge.decorators import DtypeConversion

@@ -1,4 +1,4 @@
-"""Another path to the same names: arraybridge.adapters."""
+"""An alias of arraybridge.adapters."""
 
 from arraybridge.adapters import (
     ensure_module,

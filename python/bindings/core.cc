@@ -24,7 +24,7 @@ PyObject* g_status_error = nullptr;  // set once, under the import lock
 constexpr char kRequest[] = "request";  // of a Status's metadata
 
 py::object ErrorOf(const Status& status) {
-  const std::string message = Printable(status.message());  // it may quote what another client wrote
+  const std::string message = Printable(status.message());  // it may quote text of another client
   py::object error = py::reinterpret_borrow<py::object>(g_status_error)(message);
   error.attr("code") = static_cast<uint32_t>(status.code());
   error.attr("message") = message;
@@ -41,13 +41,13 @@ py::object ErrorOf(const Status& status) {
   throw py::error_already_set();
 }
 
-// Ctrl-C ends a wait. Threads of the client's own run no handlers.
+// Ctrl-C ends a wait. Threads of the client library run no signal handlers.
 bool Interrupted() {
   GilAway* const away = GilAway::OfThisThread();
   return away != nullptr && away->RunSignalHandlers();
 }
 
-// Runs `call` without the GIL; its value, or StatusError, or what the handler of a signal raised.
+// Runs `call` without the GIL. Returns its value, or throws StatusError or the exception of a signal handler.
 template <class Call>
 auto Ask(Call call) {
   auto answer = WithoutGil(std::move(call));
@@ -82,7 +82,7 @@ std::vector<View> ViewsOf(const py::sequence& objects) {
   return views;
 }
 
-// Longer than a week is for ever; a clock cannot count what is no number.
+// A wait of more than a week has no limit; not-a-number is refused.
 constexpr double kLongestWait = 7 * 24 * 3600.0;
 constexpr double kLongestLife = 100 * 365 * 24 * 3600.0;
 
@@ -91,7 +91,7 @@ std::chrono::milliseconds Milliseconds(double seconds, const char* name, double 
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, longest) * 1000)));
 }
 
-// DLPack's device type, and this process's number of the device.
+// DLPack's device type, and the device's ordinal in this process.
 using Where = std::pair<int32_t, int32_t>;
 
 Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
@@ -100,7 +100,7 @@ Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
 using Wish = std::tuple<std::string, uint64_t, uint64_t, std::string>;
 using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
 
-// What is said of a share, beside its name and its arrays.
+// The options of a put, beside the name and the arrays.
 struct PutOptions {
   Broker::PublishOptions said;  // without a name
   std::string note_in_place;    // the note of arrays that are published where they were born
@@ -212,14 +212,14 @@ class Core {
     return out;
   }
 
-  // What came of an acquire.
+  // Replaces the note of an acquire.
   void Note(const py::object& info, const std::string& note) {
     const Share* const share = ShareOf(info.ptr());
     if (share == nullptr) throw py::error_already_set();
     WithoutGil([&, share = *share] { return broker_.Note(share, note), true; });
   }
 
-  // Of a failed call: the share that it made all the same and no error, or none and why it was not done.
+  // For a failed call: the share that it has made after all and no error, or no share and the reason.
   py::tuple OutcomeOf(uint32_t code, std::string message, std::string reason, std::string request, double timeout_s) {
     Status failed(Code{code}, std::move(message), std::move(reason));
     if (!request.empty()) failed = std::move(failed).With(kRequest, std::move(request));
@@ -369,12 +369,12 @@ std::string NameOfDevice(const Device& device) {
   return "cuda:" + (device.uuid.empty() ? std::to_string(device.id) : device.uuid);
 }
 
-// What happens at the broker.
+// A watch of the broker's events.
 class WatchEnd {
  public:
   explicit WatchEnd(Watch watch) : watch_(std::move(watch)) {}
 
-  // In the order of arraybridge.broker.watch.Event.
+  // The fields in the order of arraybridge.broker.watch.Event.
   py::tuple Next(std::optional<double> timeout_s) {
     std::optional<std::chrono::milliseconds> timeout;
     if (timeout_s) timeout = Milliseconds(*timeout_s, "timeout_s");
@@ -391,7 +391,7 @@ class WatchEnd {
   Watch watch_;
 };
 
-// The last reference may talk to the daemon; nobody waits for it with the GIL held.
+// The last reference may call the daemon, so it is dropped without the GIL.
 struct DeleteWithoutGil {
   template <class Object>
   void operator()(Object* object) const {
@@ -399,7 +399,7 @@ struct DeleteWithoutGil {
   }
 };
 
-// Here: what it returns is declared after Core.
+// Defined here, because its return type is declared after Core.
 auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity) {
   const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
   Channel channel = Ask([&] { return broker_.OpenChannel(name, role, capacity); });

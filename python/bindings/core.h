@@ -1,5 +1,5 @@
-// arraybridge._core.Core and Placement: the client's Broker for Python. No policy, no framework; the GIL is released
-// around everything that waits or copies.
+// arraybridge._core.Core and Placement: the client's Broker for Python. No policy, no framework. Functions that wait or
+// copy release the GIL.
 #pragma once
 
 #include <arraybridge/array.h>
@@ -12,7 +12,7 @@ namespace arraybridge::python {
 
 void AddCore(pybind11::module_& module);
 
-// The share that a Core finds without a call. Keeps the GIL, because nothing is waited for. Throws if `core` is none.
+// The share that a Core finds without a call. Keeps the GIL, because it does not wait. Throws if `core` is not a Core.
 std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private);
 
 }  // namespace arraybridge::python

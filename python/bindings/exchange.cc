@@ -14,7 +14,7 @@ namespace {
 PyObject* g_capsule_name = nullptr;
 PyObject* g_address_name = nullptr;
 
-// Memory that nothing here can address is refused before anything is taken over.
+// Refuses memory that this library cannot address, before ownership of the tensor is taken.
 bool CheckDevice(const DLTensor& tensor) {
   const int type = static_cast<int>(tensor.device.device_type);
   if (type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost || OnGpu(tensor)) return true;
@@ -23,7 +23,7 @@ bool CheckDevice(const DLTensor& tensor) {
   return false;
 }
 
-// The Python object comes first: once `import` has succeeded the tensor is taken over, and nothing may fail any more.
+// Creates the Python object first: after `import` has succeeded the tensor is owned, and no later step may fail.
 template <class Import>
 PyObject* FromImport(uintptr_t stream, bool producers, Import import) {
   Ref object(NewView(View()));
@@ -38,7 +38,7 @@ PyObject* FromImport(uintptr_t stream, bool producers, Import import) {
   return object.release();
 }
 
-// No Python API in here: it may be called without the GIL.
+// Uses no Python API, because it may be called without the GIL.
 int Allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
              void (*set_error)(void*, const char*, const char*)) noexcept {
   try {
@@ -77,8 +77,8 @@ int FromPyObject(void* object, DLManagedTensorVersioned** out) noexcept {
   return Guarded(-1, [&] {
     const View* view = ViewOf(static_cast<PyObject*>(object));
     if (view == nullptr || !CheckDlpackSays(*view)) return -1;
-    // "No sync" means after what the stream that CurrentStream names has to do. Not every consumer asks for that
-    // stream, so bytes that another process makes are waited for.
+    // "No sync" means: ordered after the stream of CurrentStream. Not every consumer asks for that stream, so this
+    // waits for bytes of another process.
     if (!WaitForFence(*view)) return -1;
     if (const Status ordered = OrderAfterProducer(*view, kLegacyStream); !ordered.ok()) {
       RaiseBuffer(ordered);
@@ -97,8 +97,8 @@ int ToPyObject(DLManagedTensorVersioned* tensor, void** out) noexcept {
   return *out == nullptr ? -1 : 0;
 }
 
-// Borrowed: shape and strides are the View's own, which is immutable. A borrowed tensor has no flags, so it cannot say
-// that it is read-only, and nothing to own a private mapping.
+// Borrowed: shape and strides belong to the View, which is immutable. A borrowed tensor has no flags, so it cannot be
+// marked read-only, and no owner for a private mapping.
 int Borrow(void* object, DLTensor* out) noexcept {
   const View* view = ViewOf(static_cast<PyObject*>(object));
   if (view == nullptr || !CheckDlpackSays(*view) || !WaitForFence(*view)) return -1;
@@ -120,7 +120,7 @@ int Borrow(void* object, DLTensor* out) noexcept {
 }
 
 int CurrentStream(DLDeviceType, int32_t, void** out) noexcept {
-  *out = nullptr;  // host memory has no stream, and on a GPU it is the legacy default one
+  *out = nullptr;  // host memory has no stream; on a GPU it is the legacy default stream
   return 0;
 }
 
@@ -128,7 +128,7 @@ const DLPackExchangeAPI g_table = {
     {{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, nullptr}, Allocate, FromPyObject, ToPyObject, Borrow, CurrentStream,
 };
 
-// Newer tables lead to older ones.
+// Follows the chain from newer tables to older ones.
 const DLPackExchangeAPI* Understood(const DLPackExchangeAPIHeader* header) {
   while (header != nullptr && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
   return reinterpret_cast<const DLPackExchangeAPI*>(header);
@@ -144,7 +144,7 @@ bool OnGpu(const DLTensor& tensor) {
 
 PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream, bool producers) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
-    // Of a foreign major version nothing but the head may be read; ImportVersioned refuses it.
+    // In a tensor of another major version only the header may be read; ImportVersioned refuses it.
     if (tensor->version.major == DLPACK_MAJOR_VERSION && !CheckDevice(tensor->dl_tensor)) return nullptr;
     return FromImport(stream, producers, [tensor] { return ImportVersioned(tensor); });
   });
@@ -158,7 +158,7 @@ PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream) {
 }
 
 const DLPackExchangeAPI* TableOf(PyTypeObject* type) {
-  // Looks at the type alone, in the interpreter's method cache: attributes of foreign objects may raise or compute.
+  // Reads only the type, through the interpreter's method cache: attributes of foreign objects may raise or run code.
   PyObject* found = _PyType_Lookup(type, g_capsule_name);
   if (found != nullptr && PyCapsule_IsValid(found, ExchangeNames::kCapsule))
     return Understood(static_cast<DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(found, ExchangeNames::kCapsule)));

@@ -1,4 +1,4 @@
-// DLPack's C exchange table, from the consumer's side: how a foreign tensor becomes a View.
+// The consumer's side of DLPack's C exchange table: makes a View of a foreign tensor.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -9,13 +9,13 @@
 
 namespace arraybridge::python {
 
-// A new View that owns the tensor. nullptr with a BufferError: the tensor is still the caller's. `stream`: of memory on
-// a GPU, after what its bytes come, in View::stream's numbers.
-// `producers`: what the producer does next is queued on that stream, too.
+// Returns a new View that owns the tensor. nullptr with a BufferError: the caller still owns the tensor. `stream`: for
+// memory on a GPU, the stream of its producer, in View::stream's numbers. `producers`: the producer also queues later
+// changes on that stream.
 PyObject* Adopt(DLManagedTensorVersioned* tensor, uintptr_t stream, bool producers = false);
 PyObject* Adopt(DLManagedTensor* tensor, uintptr_t stream);
 
-// A deleter may run Python, and shall meet no error of ours. None at all is legal.
+// A deleter may run Python code, so a pending error is saved and restored. A tensor without a deleter is legal.
 inline void DeleteTensor(DLManagedTensorVersioned* tensor) {
   if (tensor->deleter == nullptr) return;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -24,14 +24,14 @@ inline void DeleteTensor(DLManagedTensorVersioned* tensor) {
   PyErr_Restore(type, value, traceback);
 }
 
-// Two streams that are no objects.
+// Two stream values that are not pointers.
 inline constexpr uintptr_t kLegacyStream = 1;
 inline constexpr uintptr_t kPerThreadStream = 2;
 
-// Memory of a CUDA GPU, also the driver's managed memory.
+// True for memory of a CUDA GPU, including the driver's managed memory.
 bool OnGpu(const DLTensor& tensor);
 
-// The table of an object's type whose major version we know; nullptr, without an error, if it has none.
+// The table of an object's type if its major version is supported; nullptr, without an error, if it has none.
 const DLPackExchangeAPI* TableOf(PyTypeObject* type);
 int InternExchangeNames();
 

@@ -1,7 +1,7 @@
-// The GIL, given away and taken back. Python before 3.14 answers a thread that wants it while the interpreter ends with
-// pthread_exit: the stack is unwound without the GIL, through frames that hold Python's objects, and through
-// destructors, which is an abort. Such a thread stays where it is instead, as newer Pythons let it: the process is
-// about to go.
+// Releases and takes the GIL. While the interpreter ends, Python before 3.14 answers a thread that requests the GIL
+// with pthread_exit: the stack is unwound without the GIL through frames that hold Python objects, and through
+// destructors, which aborts the process. Here such a thread blocks instead, as in newer versions of Python, because the
+// process is about to end.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -26,7 +26,7 @@ inline bool InterpreterEnding() {
   for (;;) ::pause();
 }
 
-// Runs `take`, which waits for the GIL: it returns with the GIL, or never.
+// Runs `take`, which waits for the GIL. Returns with the GIL, or never.
 template <class Take>
 auto TakeOrPark(Take take) {
   try {
@@ -36,13 +36,13 @@ auto TakeOrPark(Take take) {
   }
 }
 
-// The GIL is away until Return brings it back.
+// Releases the GIL until Return.
 class GilAway {
  public:
-  // The innermost of this thread; null while it has the GIL, or is not Python's.
+  // The innermost object of this thread; null while it has the GIL, or if it is not a Python thread.
   static GilAway* OfThisThread() { return of_this_thread_; }
 
-  // Who holds the GIL of an interpreter that ends is the one who ends it: that thread may have it back.
+  // The thread that holds the GIL while the interpreter ends is the one that ends it, and may take the GIL again.
   GilAway() : ends_it_(InterpreterEnding()), outer_(of_this_thread_), thread_(PyEval_SaveThread()) {
     of_this_thread_ = this;
   }
@@ -53,7 +53,7 @@ class GilAway {
     Take();
     of_this_thread_ = outer_;
   }
-  // Runs handlers of signals, which is the main thread's to do. True if one of them raised: the error is set.
+  // Runs signal handlers, which only the main thread can do. True if one of them raised: the error is set.
   bool RunSignalHandlers() {
     Take();
     const bool raised = PyErr_CheckSignals() != 0;
@@ -73,7 +73,7 @@ class GilAway {
   PyThreadState* thread_;
 };
 
-// What `call` returns, or throws, when it has run without the GIL.
+// Runs `call` without the GIL, and returns its result or throws its exception.
 template <class Call>
 auto WithoutGil(Call call) {
   std::optional<decltype(call())> answer;

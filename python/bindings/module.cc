@@ -13,13 +13,12 @@ namespace {
 namespace ab = arraybridge::python;
 
 template <class Function>
-PyCFunction Fast(Function function) {  // functions with other argument lists; the flags say which
+PyCFunction Fast(Function function) {  // functions with other argument lists; the flags describe them
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 PyMethodDef g_functions[] = {
-    {"wrap", ab::Wrap, METH_O,
-     "wrap($module, obj, /)\n--\n\nA View of anything that speaks DLPack. Nothing is copied."},
+    {"wrap", ab::Wrap, METH_O, "wrap($module, obj, /)\n--\n\nA View of an object that supports DLPack. Does not copy."},
     {"exchanger", ab::Exchanger, METH_O,
      "exchanger($module, type, /)\n--\n\nWhat makes objects of a type that has DLPack's exchange table of Views of "
      "host "
@@ -61,7 +60,7 @@ PYBIND11_MODULE(_core, module) {
       PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
-  // Made without the GIL: it waits for a question that is on its way.
+  // Created without the GIL, because it waits for a query in progress.
   pybind11::class_<arraybridge::CaptureScope>(module, "CaptureScope", pybind11::is_final())
       .def(pybind11::init<>(), pybind11::call_guard<pybind11::gil_scoped_release>());
   ab::AddCore(module);

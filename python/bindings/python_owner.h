@@ -1,5 +1,5 @@
-// What a View needs to keep Python's things alive, and to let C++ fail inside a C callback. A View dies on any thread,
-// without the GIL, maybe after the interpreter: whoever owns a Python object here takes the GIL itself, or leaks.
+// Owners of Python objects for Views, and a guard for C callbacks that call C++. A View may be destroyed on any thread,
+// without the GIL, and after the interpreter has ended: the owners here take the GIL themselves, or leak the object.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -14,7 +14,7 @@
 
 namespace arraybridge::python {
 
-// Runs with the GIL; does nothing when the interpreter is going: its objects die with the process.
+// Runs with the GIL. Does nothing while the interpreter ends, because its objects end with the process.
 template <class Drop>
 void WithInterpreter(Drop drop) {
   if (InterpreterEnding()) return;
@@ -26,7 +26,7 @@ void WithInterpreter(Drop drop) {
   PyGILState_Release(state);
 }
 
-// Holds a strong reference of its own.
+// Holds a strong reference.
 inline std::shared_ptr<const void> OwnerOf(PyObject* object) {
   Py_INCREF(object);
   return std::shared_ptr<PyObject>(object, [](PyObject* held) { WithInterpreter([held] { Py_DECREF(held); }); });
@@ -35,10 +35,10 @@ inline std::shared_ptr<const void> OwnerOf(PyObject* object) {
 struct Decref {
   void operator()(PyObject* object) const { Py_XDECREF(object); }
 };
-using Ref = std::unique_ptr<PyObject, Decref>;  // REQUIRES: the GIL when it dies
+using Ref = std::unique_ptr<PyObject, Decref>;  // REQUIRES: the GIL when it is destroyed
 
-// Runs `call` where a C++ exception must not escape: it becomes a Python one and `failed` the answer. A thread that
-// ends in Python code, because the interpreter does, cannot be unwound through here.
+// Runs `call` where no C++ exception may escape: it becomes a Python exception, and the result is `failed`. A thread
+// that Python ends with pthread_exit cannot be unwound through here.
 template <class Call, class Answer>
 Answer Guarded(Answer failed, Call call) noexcept {
   try {
@@ -53,7 +53,7 @@ Answer Guarded(Answer failed, Call call) noexcept {
   return failed;
 }
 
-// The class that DLPack and the buffer protocol expect. Returns nullptr.
+// Raises the class that DLPack and the buffer protocol expect. Returns nullptr.
 inline PyObject* RaiseBuffer(const Status& status) {
   PyObject* kind = status.code() == Code::kResourceExhausted ? PyExc_MemoryError : PyExc_BufferError;
   PyErr_SetString(kind, status.message().c_str());

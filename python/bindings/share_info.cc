@@ -28,7 +28,7 @@ void Dealloc(PyObject* self) {
 PyObject* Bytes(const std::string& value) {
   return PyBytes_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size()));
 }
-// The broker checks UTF-8; a broken one shall not make an attribute unreadable.
+// The broker checks UTF-8; a faulty broker must not make an attribute unreadable.
 PyObject* Text(std::string_view value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }

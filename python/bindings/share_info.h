@@ -1,5 +1,5 @@
-// arraybridge._core.ShareInfo: a Share as a raw C type whose attributes are made when they are read, since a get reads
-// few of them.
+// arraybridge._core.ShareInfo: a Share as a raw C type. Its attributes are created when they are read, since a get
+// reads few of them.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -15,7 +15,7 @@ int AddShareInfoType(PyObject* module);
 // A new reference; nullptr with a Python error.
 PyObject* NewShareInfo(std::shared_ptr<const Share> share);
 
-// Borrowed; nullptr with a Python error for what is none.
+// Borrowed; nullptr with a Python error if it is not a ShareInfo.
 const Share* ShareOf(PyObject* object);
 
 }  // namespace arraybridge::python

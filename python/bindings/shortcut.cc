@@ -1,6 +1,6 @@
-// The short way of arraybridge/convert/shortcut.py, which decides what may take it and keeps the tables: here they are
-// looked up, without a frame of Python for each question. Where both sides speak DLPack's versioned dialect, the
-// producer's tensor goes to the consumer as it is, if it says what ours would say.
+// The fast path of arraybridge/convert/shortcut.py. The Python module decides which arrays may use it and owns the
+// tables; this file looks them up without a Python frame per step. If both sides support DLPack's versioned dialect,
+// the producer's tensor is passed to the consumer unchanged, provided that it equals the one that a View would export.
 #include <dlpack/dlpack.h>
 
 #include "python/bindings/core.h"
@@ -27,8 +27,8 @@ PyObject* KeyOf(PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
   return key;
 }
 
-// A tuple of `size` that a table has under this key, held: another thread may clear the table. nullptr, maybe without
-// an error.
+// A tuple of `size` that a table has under this key, as a new reference, because another thread may clear the table.
+// nullptr, possibly without an error.
 Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size) {
   if (!PyDict_CheckExact(table) || key == nullptr) return nullptr;
   PyObject* entry = PyDict_GetItemWithError(table, key);
@@ -36,7 +36,7 @@ Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size) {
   return Ref(Py_NewRef(entry));
 }
 
-// What shortcut.py's Road says.
+// The fields of shortcut.py's Road.
 struct Road {
   explicit Road(PyObject* tuple)
       : read(PyTuple_GET_ITEM(tuple, 0)),
@@ -44,13 +44,13 @@ struct Road {
         caps(PyTuple_GET_ITEM(tuple, 2)),
         plans(PyTuple_GET_ITEM(tuple, 3)) {}
 
-  // Whether the target is configured as it was when the plans were made: its caps are the same object.
+  // True if the target's configuration has not changed since the plans were made: its caps are the same object.
   bool AsBefore() const {
     if (caps_now == Py_None) return true;
     const Ref now(PyObject_CallNoArgs(caps_now));
     return now.get() == caps;
   }
-  // (plan, show, count); nullptr, maybe without an error, if nothing was decided.
+  // (plan, show, count); nullptr, possibly without an error, if there is no plan.
   Ref Decided(uint64_t traits) const {
     const Ref number(PyLong_FromUnsignedLongLong(traits));
     return Entry(plans, number.get(), 3);
@@ -62,7 +62,7 @@ struct Road {
   PyObject* const plans;
 };
 
-// The answer: what was found, and its plan. It is counted.
+// Returns the result and its plan, and counts it.
 PyObject* Answer(const Ref& decided, const Ref& found) {
   if (found == nullptr) return nullptr;
   PyObject* const count = PyTuple_GET_ITEM(decided.get(), 2);
@@ -82,7 +82,7 @@ PyObject* OfView(const Road& road, PyObject* array, PyObject* view) {
   return Answer(decided, Ref(show == Py_None ? Py_NewRef(array) : PyObject_CallOneArg(show, view)));
 }
 
-// (what is wanted, the key of its plan): the source's framework has made it by itself.
+// (result, key of its plan): the source's framework has made the result itself.
 PyObject* OfPair(const Road& road, PyObject* pair) {
   if (PyTuple_GET_SIZE(pair) != 2) return nullptr;
   const Ref decided(Entry(road.plans, PyTuple_GET_ITEM(pair, 1), 3));
@@ -92,7 +92,7 @@ PyObject* OfPair(const Road& road, PyObject* pair) {
 PyObject* OfTensor(const Road& road, PyObject* array, Tensor tensor) {
   if (!IsPlain(*tensor)) {
     const Ref view(Adopt(tensor.get(), kLegacyStream));
-    if (view != nullptr) static_cast<void>(tensor.release());  // it has an owner
+    if (view != nullptr) static_cast<void>(tensor.release());  // the View owns it
     return OfView(road, array, view.get());
   }
   const DLTensor& said = tensor->dl_tensor;
@@ -100,7 +100,7 @@ PyObject* OfTensor(const Road& road, PyObject* array, Tensor tensor) {
                                           (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
-  // A consumer that fails, of memory that it has taken before, may have deleted the tensor: better it is leaked then.
+  // A consumer that fails after it has taken ownership may have deleted the tensor, so the tensor is leaked.
   if (PyTypeObject* const type = ExchangedType(show); type != nullptr)
     return Answer(decided, Ref(ExchangeTensor(type, tensor.release())));
   if (show == Py_None) return Answer(decided, Ref(Py_NewRef(array)));
@@ -116,7 +116,7 @@ PyObject* OfTensor(const Road& road, PyObject* array, Tensor tensor) {
   return Answer(decided, Ref(PyObject_CallOneArg(show, view.get())));
 }
 
-// nullptr, maybe without an error: this array takes the careful way.
+// nullptr, possibly without an error: this array takes the full path.
 PyObject* Taken(PyObject* roads, PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
   const Ref key(KeyOf(array, wishes, count));
   const Ref found(Entry(roads, key.get(), 4));
@@ -132,7 +132,7 @@ PyObject* Taken(PyObject* roads, PyObject* array, PyObject* const* wishes, Py_ss
   return OfView(road, array, read.get());
 }
 
-// The decision for a share of one array. nullptr, maybe without an error: there is none.
+// The plan for a share of one array. nullptr, possibly without an error: there is none.
 Ref DecidedOf(const Acquired& acquired, PyObject* plans) {
   if (acquired.views.size() != 1 || !acquired.share->structure.empty()) return nullptr;
   const auto traits = TraitsOf(acquired.views[0]);
@@ -147,7 +147,7 @@ PyObject* Shown(const Ref& decided, View view) {
   return Answer(decided, Ref(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), object.get())));
 }
 
-// ((ShareInfo, [View, ...]), None), as Core.acquire gives them.
+// ((ShareInfo, [View, ...]), None), as returned by Core.acquire.
 PyObject* AsFound(Acquired acquired) {
   const Ref views(PyList_New(static_cast<Py_ssize_t>(acquired.views.size())));
   if (views == nullptr) return nullptr;
@@ -180,7 +180,7 @@ PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
     }
     PyObject* const shown = Shown(decided, std::move(acquired->views[0]));
     if (shown != nullptr) return shown;
-    // The careful way reports the error in words. KeyboardInterrupt and SystemExit go through.
+    // The full path reports the error. KeyboardInterrupt and SystemExit are passed on.
     if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
     PyErr_Clear();
     Py_RETURN_NONE;
@@ -192,7 +192,7 @@ PyObject* Shortcut(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (count < 2) return PyErr_Format(PyExc_TypeError, "shortcut takes tables, an array, and wishes");
     PyObject* const taken = Taken(arguments[0], arguments[1], arguments + 2, count - 2);
     if (taken != nullptr) return taken;
-    // The careful way says in words what is wrong. What stops a program goes through.
+    // The full path reports the error. KeyboardInterrupt and SystemExit are passed on.
     if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
     PyErr_Clear();
     Py_RETURN_NONE;

@@ -49,13 +49,14 @@ PyObject* Traits(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(*traits);
 }
 
-// A function of the package's module for the array API standard, which decides in Python. nullptr with a Python error.
+// A function of the package's module for the array API standard, which is implemented in Python. nullptr with a Python
+// error.
 Ref ArrayApi(const char* function) {
   const Ref module(PyImport_ImportModule("arraybridge.integrations.array_api"));
   return Ref(module == nullptr ? nullptr : PyObject_GetAttrString(module.get(), function));
 }
 
-// An object, not a name: consumers look it up in tables of their own.
+// An object, not a name, because consumers look it up in tables of their own.
 PyObject* Dtype(PyObject* self, void*) {
   const Ref dtype_of = ArrayApi("dtype_of");
   const Ref name(DtypeName(self, nullptr));
@@ -72,7 +73,7 @@ PyObject* ArrayNamespace(PyObject* self, PyObject* arguments, PyObject* keywords
   return namespace_of == nullptr ? nullptr : PyObject_CallFunctionObjArgs(namespace_of.get(), self, version, nullptr);
 }
 
-// For consumers that cannot be told a stream. What is complete is itself.
+// For consumers that accept no stream. A complete View is returned itself.
 PyObject* Complete(PyObject* self, PyObject*) {
   if (!Self(self).stream.has_value() && !Self(self).fence) return Py_NewRef(self);
   return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
@@ -85,7 +86,7 @@ PyObject* Complete(PyObject* self, PyObject*) {
   });
 }
 
-// TensorFlow does not look at the alignment, and its first operation on such memory ends the process.
+// TensorFlow does not check the alignment, and its first operation on unaligned memory ends the process.
 PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
   return Guarded<>(static_cast<PyObject*>(nullptr), [self]() -> PyObject* {
     constexpr uintptr_t kAlignment = 64;
@@ -100,7 +101,7 @@ PyObject* ForImmutableConsumer(PyObject* self, PyObject*) {
   });
 }
 
-// The View itself where nothing would change.
+// Returns the View itself if no flag would change.
 PyObject* Plain(PyObject* self, PyObject*) {
   if (!Self(self).guarded) return Py_NewRef(self);
   return Guarded<>(static_cast<PyObject*>(nullptr), [self] {
@@ -179,7 +180,7 @@ PyObject* Repr(PyObject* self) {
 }
 
 template <class Function>
-PyCFunction Method(Function function) {  // methods with other argument lists; the flags say which
+PyCFunction Method(Function function) {  // methods with other argument lists; the flags describe them
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
@@ -275,7 +276,7 @@ int AddViewType(PyObject* module) {
   Ref type(PyType_FromSpec(&spec));
   if (type == nullptr || AddExchangeTable(type.get()) < 0) return -1;
   g_view_type = reinterpret_cast<PyTypeObject*>(type.release());
-  g_view_type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;  // only now: the table had to be set on it
+  g_view_type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;  // set last, because the table must be added to the type first
   PyType_Modified(g_view_type);
   return PyModule_AddObjectRef(module, "View", reinterpret_cast<PyObject*>(g_view_type));
 }

@@ -1,5 +1,5 @@
-// arraybridge._core.View: the client's View as a raw C type, because DLPack is called a million times a second and a
-// generated binding costs 0.7 µs a call. Immutable, weak-referenceable, not picklable.
+// arraybridge._core.View: the client's View as a raw C type, because DLPack is called up to a million times a second
+// and a generated binding costs 0.7 µs per call. Immutable, weak-referenceable, not picklable.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -14,19 +14,18 @@ struct ViewObject {
   PyObject* weak_references;
 };
 
-// Adds the type to the module; once a process. -1 with a Python error.
+// Adds the type to the module, once per process. -1 with a Python error.
 int AddViewType(PyObject* module);
 
 // A new reference; nullptr with a Python error.
 PyObject* NewView(View view);
 bool IsView(PyObject* object);
-// nullptr with a TypeError if it is no View. Borrowed.
+// nullptr with a TypeError if it is not a View. Borrowed.
 const View* ViewOf(PyObject* object);
 
-// All that a plan needs to know of compact host memory, as one number to look a plan up by; nothing of other memory,
-// and of dtypes that have a name of their own.
+// The key of a plan for compact host memory; nothing for other memory, and for dtypes with a name of their own.
 std::optional<uint64_t> TraitsOf(const View& view);
-// Of compact host memory.
+// For compact host memory.
 uint64_t TraitsOf(DataType type, const void* data, bool read_only, size_t rank);
 
 // A tuple of ints; nullptr with a Python error.
@@ -35,27 +34,27 @@ PyObject* TupleOf(const std::vector<int64_t>& values);
 // view_dlpack.cc: the methods.
 int InternDlpackNames();
 PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
-// False with a BufferError: DLPack has no word for the dtype, and a consumer would see numbers of another meaning.
+// False with a BufferError: DLPack lacks the dtype, and a consumer would read numbers of another meaning.
 bool CheckDlpackSays(const View& view);
 // The same, without an error.
 bool DlpackSays(const View& view);
-// Read-only host memory that must not leave in a form in which a write reaches it.
+// True for read-only host memory that must be exported in a form in which writes do not reach it.
 bool IsGuarded(const View& view);
-// View::copy_on_write, which may wait for the reaper, and that for the interpreter. Nothing with a Python error.
-// REQUIRES: it is not null.
+// View::copy_on_write, without the GIL, because it may wait for the reaper and the reaper for the interpreter. Nothing
+// with a Python error. REQUIRES: View::copy_on_write is not null.
 std::optional<View> OwnMapping(const View& view);
 // A writable View of the same values for one consumer: copy-on-write, or a reported copy. Nothing with a Python error.
 // REQUIRES: IsGuarded.
 std::optional<View> Protected(PyObject* self);
-// A reported copy at an address that suits every consumer. Nothing with a Python error.
+// A reported copy at an address that suits all consumers. Nothing with a Python error.
 std::optional<View> AlignedCopy(PyObject* self);
-// Tries a consumer (NumPy's from_dlpack): True if it heeds READ_ONLY, and tells itself apart from others by the names
-// it calls with. Guarded memory goes to it as it is from then on.
+// Tests a consumer (NumPy's from_dlpack): True if it respects READ_ONLY, and is identified by the names of the keyword
+// arguments of its calls. From then on it gets guarded memory as it is.
 PyObject* HeedsReadOnly(PyObject* module, PyObject* take);
-// An unversioned capsule for a consumer whose arrays are immutable; no stream is ordered. nullptr with a Python error.
+// An unversioned capsule for a consumer with immutable arrays; orders no stream. nullptr with a Python error.
 PyObject* ViewLegacyCapsule(const View& view);
 PyObject* ViewDlpackDevice(PyObject* self, PyObject* unused);
-// Waits for bytes that another process makes. False with a BufferError: they will never be there.
+// Waits for bytes of another process. False with a BufferError: they will never be complete.
 bool WaitForFence(const View& view);
 
 // view_buffer.cc: PEP 3118 and the array interface.
@@ -76,17 +75,17 @@ PyObject* Wrap(PyObject* module, PyObject* object);
 PyObject* Exchanger(PyObject* module, PyObject* type);
 PyObject* Capsuled(PyObject* module, PyObject* take);
 PyObject* Exported(PyObject* module, PyObject* capsule);
-// What Capsuled was given; nullptr of anything else. Borrowed.
+// The function of a Capsuled object; nullptr for any other object. Borrowed.
 PyObject* TakerOfCapsules(PyObject* capsuled);
-// What `take` makes of a View as an unversioned capsule, for a consumer whose arrays are immutable.
+// Passes a View to `take` as an unversioned capsule, for a consumer with immutable arrays, and returns the result.
 PyObject* TakeCapsule(PyObject* take, const View& view);
-// The type of what Exchanger made; nullptr of anything else.
+// The type of an Exchanger object; nullptr for any other object.
 PyTypeObject* ExchangedType(PyObject* exchanger);
-// An object of that type over a tensor of host memory. nullptr with a Python error; whether it has taken the tensor
-// over then, nobody knows.
+// Makes an object of that type over a tensor of host memory. nullptr with a Python error; then it is unknown whether
+// the type has taken ownership of the tensor.
 PyObject* ExchangeTensor(PyTypeObject* type, DLManagedTensorVersioned* tensor);
-// What an object exports that has the exchange table, or `__dlpack__` as a method of its class; the caller's. nullptr,
-// maybe without an error: Wrap says more.
+// The tensor of an object with the exchange table, or with `__dlpack__` as a method of its class; the caller owns it.
+// nullptr, possibly without an error: Wrap reports more.
 DLManagedTensorVersioned* TensorOf(PyObject* object);
 PyObject* WrapBuffer(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
 PyObject* WrapConstant(PyObject* module, PyObject* object);

@@ -1,5 +1,5 @@
-// A View as buffer (PEP 3118), __array_interface__ (version 3) and ndarray, as far as their vocabularies go: bfloat16,
-// fp8 and the like have no word in either.
+// A View as buffer (PEP 3118), __array_interface__ (version 3) and ndarray, for the dtypes that these support: not
+// bfloat16, fp8 and similar ones.
 #include <cstdlib>
 
 #include "python/bindings/python_owner.h"
@@ -42,9 +42,9 @@ int Refuse(Py_buffer* buffer, const char* why) {
   return -1;
 }
 
-// Everything that may be said; what the consumer did not ask for is taken out afterwards.
+// Fills all fields; those that the consumer did not request are removed afterwards.
 bool Fill(PyObject* self, const Word& word, Py_buffer* buffer) {
-  static char nothing;  // consumers dislike NULL even for no bytes
+  static char nothing;  // some consumers refuse NULL even for no bytes
   const View& view = Self(self);
   const size_t rank = view.shape.size();
   auto* strides = static_cast<Py_ssize_t*>(std::calloc(rank + 1, sizeof(Py_ssize_t)));
@@ -64,7 +64,7 @@ bool Fill(PyObject* self, const Word& word, Py_buffer* buffer) {
   return true;
 }
 
-// nullptr if the layout is what the consumer can read.
+// nullptr if the consumer can read the layout.
 const char* LayoutRefusal(const Py_buffer& buffer, int flags) {
   const auto asks = [flags](int wish) { return (flags & wish) == wish; };
   if (asks(PyBUF_C_CONTIGUOUS) && !PyBuffer_IsContiguous(&buffer, 'C')) return "memory is not C-contiguous";
@@ -74,7 +74,7 @@ const char* LayoutRefusal(const Py_buffer& buffer, int flags) {
   return nullptr;
 }
 
-// What both array interfaces say alike; AttributeError where they lack the word, so that hasattr tells the truth.
+// The common part of both array interfaces. AttributeError if they lack the dtype, so that hasattr is correct.
 Ref Interface(PyObject* self, const char* name) {
   const View& view = Self(self);
   const Word* word = WordOf(view.type);
@@ -132,17 +132,17 @@ PyObject* ViewCudaArrayInterface(PyObject* self, void*) {
       return PyErr_Format(PyExc_AttributeError, "host memory has no __cuda_array_interface__");
     Ref interface = Interface(self, "__cuda_array_interface__");
     if (interface == nullptr) return nullptr;
-    // Nobody says here on which stream it will read, and an array that is made with a stream behaves otherwise: Numba's
-    // copies to the host do not wait any more. So bytes that another process makes are waited for.
+    // The consumer does not tell on which stream it will read, and an array with a stream behaves differently: Numba's
+    // copies to the host do not wait any more. So this waits for bytes of another process.
     if (!WaitForFence(view)) return nullptr;
-    // None: the bytes are there.
+    // None: the bytes are complete.
     const Ref stream(view.stream.has_value() ? PyLong_FromUnsignedLongLong(*view.stream) : Py_NewRef(Py_None));
     if (stream == nullptr || PyDict_SetItemString(interface.get(), "stream", stream.get()) < 0) return nullptr;
     return interface.release();
   });
 }
 
-// Only NumPy knows how to make an ndarray, and who calls this has it loaded.
+// Uses NumPy, which the caller has loaded.
 PyObject* ViewArray(PyObject* self, PyObject* arguments, PyObject* keywords) {
   static const char* names[] = {"dtype", "copy", nullptr};
   PyObject* dtype = Py_None;

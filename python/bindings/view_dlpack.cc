@@ -1,5 +1,5 @@
-// View.__dlpack__, as the array API of 2023.12 and DLPack 1.3 want it: either dialect, whichever the
-// consumer asks for. Consumers retry on TypeError and on nothing else, so a TypeError never speaks of the data.
+// View.__dlpack__, according to the array API of 2023.12 and DLPack 1.3: exports the dialect that the consumer
+// requests. Consumers retry only on TypeError, so a TypeError never reports a property of the data.
 #include <dlpack/dlpack.h>
 
 #include <arraybridge/device.h>
@@ -22,7 +22,7 @@ constexpr const char* kLiveName<DLManagedTensor> = "dltensor";
 template <>
 constexpr const char* kLiveName<DLManagedTensorVersioned> = "dltensor_versioned";
 
-// A consumed capsule is called `used_...` and is no longer ours; a pending exception survives the deleter.
+// A consumed capsule is called `used_...` and does not own its tensor. A pending exception survives the deleter.
 template <class Tensor>
 void DestroyCapsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, kLiveName<Tensor>)) return;
@@ -43,8 +43,8 @@ PyObject* Capsule(Tensor* tensor) {
 struct Wish {
   bool versioned = false;
   std::optional<bool> copy;
-  bool to_host = false;  // from a GPU
-  uintptr_t stream = 0;  // of the consumer; 0: nothing to be ordered
+  bool to_host = false;  // from a GPU to the host
+  uintptr_t stream = 0;  // of the consumer; 0: no order is requested
 };
 
 int IndexOf(PyObject* name) {
@@ -55,7 +55,7 @@ int IndexOf(PyObject* name) {
   return -1;
 }
 
-// A 2-tuple of ints; false with a TypeError. Saturates.
+// Reads a 2-tuple of ints; false with a TypeError. Saturates.
 bool Pair(PyObject* value, const char* name, long (&out)[2]) {
   if (!PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 2 || !PyLong_Check(PyTuple_GET_ITEM(value, 0)) ||
       !PyLong_Check(PyTuple_GET_ITEM(value, 1))) {
@@ -70,7 +70,7 @@ bool Pair(PyObject* value, const char* name, long (&out)[2]) {
   return true;
 }
 
-// -1: the consumer orders for itself. 0 could mean either default stream.
+// -1: the consumer orders the streams itself. 0 is ambiguous and refused.
 bool ReadStream(const View& view, PyObject* stream, Wish& wish) {
   if (!PyLong_Check(stream)) {
     PyErr_SetString(PyExc_TypeError, "stream must be an int or None");
@@ -101,7 +101,7 @@ bool ReadDevice(const View& view, PyObject* value, Wish& wish) {
   return false;
 }
 
-// One keyword, not None; false with a Python error.
+// Reads one keyword argument that is not None; false with a Python error.
 bool Read(const View& view, int name, PyObject* value, Wish& wish) {
   long version[2];
   switch (name) {
@@ -124,7 +124,7 @@ bool Read(const View& view, int name, PyObject* value, Wish& wish) {
   return true;
 }
 
-// Wishes that contradict each other or the memory; false with a Python error.
+// Checks that the arguments do not contradict each other or the memory; false with a Python error.
 bool CheckWishes(const View& view, const Wish& wish) {
   if (view.device.type == kDeviceCpu) return true;
   const char* why = nullptr;
@@ -153,7 +153,7 @@ PyObject* Export(const View& view, bool versioned, bool is_copied = false) {
   return Capsule(*tensor);
 }
 
-// The consumer's stream comes after the producer's.
+// Orders the consumer's stream after the producer's.
 bool Order(const View& view, const Wish& wish) {
   if (wish.stream == 0) return true;
   const Status ordered = OrderAfterProducer(view, wish.stream);
@@ -161,7 +161,7 @@ bool Order(const View& view, const Wish& wish) {
   return ordered.ok();
 }
 
-// Python counts the copy and tells of it, or refuses it. `copy`: None or False. False with a Python error.
+// Calls Python to count and report the copy, or to refuse it. `copy`: None or False. False with a Python error.
 bool ReportCopy(PyObject* self, PyObject* copy, const char* code = "read_only") {
   const Ref module(PyImport_ImportModule("arraybridge.exports"));
   if (module == nullptr) return false;
@@ -179,7 +179,7 @@ std::optional<View> HeapCopy(const View& view) {
   return TakeOrRaise(WithoutGil([&view] { return CopyToHeap(view); }));
 }
 
-// On the stream of the consumer, which needs not wait.
+// Copies on the consumer's stream, which needs no wait.
 PyObject* ExportGpuCopy(const View& view, const Wish& wish) {
   const auto copy = TakeOrRaise(WithoutGil([&] { return CopyOnGpu(view, wish.stream); }));
   return copy.has_value() ? Export(*copy, wish.versioned, true) : nullptr;
@@ -190,14 +190,14 @@ PyObject* ExportCopy(const View& view, bool versioned) {
   return copy.has_value() ? Export(*copy, versioned, true) : nullptr;
 }
 
-// The names with which a consumer calls that is known to heed READ_ONLY: one object, which that consumer alone has.
+// The keyword names of a consumer that is known to respect READ_ONLY: one object, which only that consumer passes.
 // Borrowed from a reference that is never dropped; set under the GIL.
 PyObject* g_heeding_names = nullptr;
-// Set while HeedsReadOnly tries a consumer: where the names go that it called with, as a new reference.
+// Set while HeedsReadOnly tests a consumer: receives the keyword names of its call, as a new reference.
 thread_local PyObject** t_tried_names = nullptr;
 
-// The names with which `take` calls for the View; nullptr, maybe with an error, if it does not, or makes something
-// writable of read-only memory.
+// The keyword names with which `take` calls for the View; nullptr, possibly with an error, if it makes no such call or
+// makes a writable array of read-only memory.
 Ref NamesOf(PyObject* take, PyObject* view) {
   PyObject* names = nullptr;
   t_tried_names = &names;
@@ -212,7 +212,7 @@ Ref NamesOf(PyObject* take, PyObject* view) {
   return found;
 }
 
-// A capsule of read-only memory that no write through it reaches.
+// A capsule of read-only memory that writes through it do not reach.
 PyObject* ExportGuarded(PyObject* self, const View& view, const Wish& wish, PyObject* names) {
   if (view.copy_on_write != nullptr) {
     const auto own = OwnMapping(view);
@@ -266,7 +266,7 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     const bool on_host = view.device.type == kDeviceCpu;
     if (wish.to_host || (on_host && wish.copy == true)) return ExportCopy(view, wish.versioned);
     if (wish.copy == true) return ExportGpuCopy(view, wish);
-    // A GPU has no copy-on-write: there the flag says what it can, and only who cannot be told gets a copy.
+    // A GPU has no copy-on-write: there only the flag protects, and a consumer without the flag gets a copy.
     const bool untold = !wish.versioned && !view.legacy_may_alias_read_only;
     const bool copied = !on_host && view.guarded && view.read_only && view.data != nullptr && untold;
     if (copied || IsGuarded(view)) return ExportGuarded(self, view, wish, names);

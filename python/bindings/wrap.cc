@@ -1,4 +1,4 @@
-// How foreign objects that speak DLPack become Views. Nothing is copied; nothing a producer says is trusted.
+// Makes Views of foreign objects that support DLPack. Does not copy. Values of the producer are untrusted.
 #include <arraybridge/device.h>
 #include <dlpack/dlpack.h>
 
@@ -10,17 +10,17 @@ namespace arraybridge::python {
 
 namespace {
 
-// The name decides the dialect. The capsule is renamed last: until then everything is still its own.
+// The name determines the dialect. The capsule is renamed last; until then it owns the tensor.
 template <class Tensor>
 PyObject* Consume(PyObject* capsule, const char* live, const char* used) {
   auto* tensor = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, live));
-  // Who made it was told a stream, or may assume the legacy default one.
+  // Its producer got the legacy default stream, or may assume it.
   PyObject* view = Adopt(tensor, kLegacyStream);
   if (view != nullptr) PyCapsule_SetName(capsule, used);
   return view;
 }
 
-// Of a live capsule; of a foreign major version nobody can say.
+// For an unused capsule; false for another major version, whose fields are unknown.
 bool HoldsGpuMemory(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor"))
     return OnGpu(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->dl_tensor);
@@ -56,11 +56,11 @@ PyObject* FromTable(const DLPackExchangeAPI& table, PyObject* object) {
     }
   }
   PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream), said);
-  if (view == nullptr) DeleteTensor(tensor);  // refused, so it is ours to delete
+  if (view == nullptr) DeleteTensor(tensor);  // refused, so this function must delete it
   return view;
 }
 
-// Made once: the call is hot.
+// Created once, because the call is hot.
 struct CallNames {
   PyObject* method = PyUnicode_InternFromString("__dlpack__");
   PyObject* keywords = Py_BuildValue("(N)", PyUnicode_InternFromString("max_version"));
@@ -75,7 +75,7 @@ const CallNames& Names() {
   return names;
 }
 
-// Older producers know no max_version and say so by TypeError, TensorFlow by RuntimeError. True: worth another try.
+// Older producers lack max_version and raise TypeError, TensorFlow RuntimeError. True: retry without it.
 bool Refused(PyObject* capsule) {
   if (capsule != nullptr) return false;
   if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
@@ -83,12 +83,12 @@ bool Refused(PyObject* capsule) {
   return true;
 }
 
-// Ordered before the legacy default stream. Not every producer takes that for granted when it is told no stream.
+// Orders the producer before the legacy default stream. Not every producer assumes that stream if it gets none.
 PyObject* CallForGpu(PyObject* method) {
   PyObject* const both[] = {Names().version, Names().legacy_stream};
   PyObject* capsule = PyObject_Vectorcall(method, both, 0, Names().with_stream);
   if (Refused(capsule)) capsule = PyObject_Vectorcall(method, &both[1], 0, Names().stream_alone);
-  // TensorFlow takes no stream: it has waited.
+  // TensorFlow accepts no stream, and has waited.
   return Refused(capsule) ? PyObject_CallNoArgs(method) : capsule;
 }
 
@@ -98,13 +98,13 @@ PyObject* CallDlpack(PyObject* object) {
   PyObject* capsule = PyObject_VectorcallMethod(Names().method, values, 1, Names().keywords);
   if (Refused(capsule)) capsule = PyObject_CallMethodNoArgs(object, Names().method);
   if (capsule == nullptr || !PyCapsule_CheckExact(capsule) || !HoldsGpuMemory(capsule)) return capsule;
-  // Asked about only now, so that host arrays, which are most, cost one call.
+  // Checked afterwards, so that host arrays, which are most, need one call.
   Py_DECREF(capsule);
   const Ref method(PyObject_GetAttr(object, Names().method));
   return method == nullptr ? nullptr : CallForGpu(method.get());
 }
 
-// What Exchanger makes: the type is its `self`.
+// The function of an Exchanger object: `self` is the type.
 PyObject* ExchangeTo(PyObject* type, PyObject* object) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     const View* view = ViewOf(object);
@@ -113,12 +113,12 @@ PyObject* ExchangeTo(PyObject* type, PyObject* object) {
     DLManagedTensorVersioned* tensor = ExportVersioned(*view);
     PyObject* made = ExchangeTensor(reinterpret_cast<PyTypeObject*>(type), tensor);
     if (made != nullptr) return made;
-    DeleteTensor(tensor);  // a second call of it finds nothing to do
+    DeleteTensor(tensor);  // a second call of the deleter does nothing
     return nullptr;
   });
 }
 
-// What Capsuled makes: the function is its `self`.
+// The function of a Capsuled object: `self` is the function.
 PyObject* CapsuleTo(PyObject* take, PyObject* object) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     const View* view = ViewOf(object);
@@ -132,7 +132,7 @@ PyObject* Wrap(PyObject*, PyObject* object) {
   if (IsView(object)) return Py_NewRef(object);
   if (PyCapsule_CheckExact(object)) return FromCapsule(object);
   if (const DLPackExchangeAPI* table = TableOf(Py_TYPE(object)); table != nullptr) return FromTable(*table, object);
-  // A method of its class is called without being bound first; whatever else there may be is asked for.
+  // A method of the class is called without binding; any other attribute is read from the object.
   PyObject* const found = _PyType_Lookup(Py_TYPE(object), Names().method);
   if (found == nullptr || !PyType_HasFeature(Py_TYPE(found), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     const Ref method(PyObject_GetAttr(object, Names().method));
@@ -200,7 +200,7 @@ PyObject* Exchanger(PyObject*, PyObject* type) {
   return PyCFunction_New(&method, type);
 }
 
-// A consumer keeps the tensor in a capsule of its own name: NumPy's arrays have one as their base.
+// A consumer keeps the tensor in a capsule with a name of its own: it is the base of NumPy's arrays.
 PyObject* Exported(PyObject*, PyObject* capsule) {
   if (!PyCapsule_CheckExact(capsule)) Py_RETURN_NONE;
   return Guarded(static_cast<PyObject*>(nullptr), [capsule]() -> PyObject* {
@@ -220,7 +220,7 @@ PyObject* Exported(PyObject*, PyObject* capsule) {
 
 namespace {
 
-// The Views of a sequence; false with a Python error.
+// Reads the Views of a sequence; false with a Python error.
 bool ViewsOf(PyObject* objects, std::vector<View>& views) {
   const Ref sequence(PySequence_Fast(objects, "copy_to_gpus() takes two sequences of Views"));
   if (sequence == nullptr) return false;

@@ -1,5 +1,5 @@
-// How memory that is described in older words becomes a View: the buffer protocol (PEP 3118) and the array interface.
-// What DLPack cannot say is a BufferError before any byte is touched: foreign byte order, masks, odd strides.
+// Makes Views of memory with older descriptions: the buffer protocol (PEP 3118) and the array interface. Properties
+// that DLPack lacks (foreign byte order, masks, odd strides) raise BufferError before any byte is read.
 #include <cstring>
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint8_t kInt = 0, kUint = 1, kFloat = 2, kComplex = 5, kBool = 6;
 
-// A Py_buffer is the exporter's promise to keep the memory where it is; it is held until the last View has gone.
+// While a Py_buffer is held, the exporter keeps the memory in place. It is held until the last View is destroyed.
 class HeldBuffer {
  public:
   // nullptr with a Python error.
@@ -48,7 +48,7 @@ DataType Type(uint8_t code, int64_t bytes) {
   return {code, static_cast<uint8_t>(bytes <= 16 ? bytes * 8 : 0), 1};  // Describe refuses 0 bits
 }
 
-// bits 0: a format that DLPack has no word for.
+// bits 0: DLPack lacks the format.
 DataType TypeOfFormat(const char* format, int64_t itemsize) {
   std::string_view text = format == nullptr ? "B" : format;
   if (text.starts_with('@') || text.starts_with('=') || text.starts_with('<')) text.remove_prefix(1);
@@ -86,8 +86,8 @@ DataType TypeOfTypestr(std::string_view text) {
   }
 }
 
-// From bytes to elements; false with a BufferError if an element would start inside another. Strides that nobody
-// follows (size 1, or no elements at all) may say anything.
+// Converts strides from bytes to elements; false with a BufferError if an element would start inside another. Strides
+// of dimensions of size 1, and of arrays without elements, are ignored.
 bool ToElements(const std::vector<int64_t>& shape, int64_t itemsize, std::vector<int64_t>& strides) {
   bool empty = false;
   for (const int64_t dimension : shape) empty |= dimension == 0;
@@ -135,7 +135,7 @@ PyObject* FromBuffer(PyObject* object, bool writable, bool read_only) {
                                   read_only || buffer.readonly != 0, std::move(held)));
 }
 
-// What an array interface says, in our words.
+// The content of an array interface, in our types.
 struct Interface {
   DataType type;
   std::vector<int64_t> shape;
@@ -148,7 +148,7 @@ PyObject* Get(PyObject* interface, const char* key) {
   return value == Py_None ? nullptr : value;
 }
 
-// The version that it says, -1 if it says none.
+// The version of the interface, -1 if it is missing.
 long VersionOf(PyObject* interface) {
   PyObject* version = Get(interface, "version");
   const long number = version != nullptr && PyLong_Check(version) ? PyLong_AsLong(version) : -1;
@@ -188,7 +188,7 @@ PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObj
   }
   const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
   if (read_only < 0) return nullptr;
-  // The dictionary may be what keeps the bytes: a NumPy scalar describes an array that nobody else holds.
+  // The dictionary may own the bytes: a NumPy scalar describes an array without another reference.
   const Ref both(PyTuple_Pack(2, interface, owner));
   if (both == nullptr) return nullptr;
   const auto device = device_of(address);
@@ -199,7 +199,7 @@ PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObj
 
 std::optional<Device> Host(const void* /*address*/) { return Device{}; }
 
-// The address knows, and nobody else does; nothing with a Python error. Arrays without elements have none: any will do.
+// The GPU of an address; nothing with a Python error. Arrays without elements have none: returns any GPU.
 std::optional<Device> Gpu(const void* address) {
   if (address == nullptr) return Device{kDeviceCuda, 0, {}};
   auto gpu = GpuOf(address);
@@ -208,7 +208,7 @@ std::optional<Device> Gpu(const void* address) {
   return std::nullopt;
 }
 
-// The stream that the consumer has to come after; false with a Python error. Before version 3 there was no word for it.
+// Reads the stream that the consumer must order after; false with a Python error. Versions before 3 have no stream.
 bool StreamOf(PyObject* interface, long version, std::optional<uintptr_t>& stream) {
   if (version < 3) stream = kLegacyStream;
   PyObject* said = version < 3 ? nullptr : Get(interface, "stream");
@@ -224,7 +224,7 @@ bool StreamOf(PyObject* interface, long version, std::optional<uintptr_t>& strea
   return false;
 }
 
-// data is an object with the buffer protocol, and the array must lie inside it.
+// `data` is an object with the buffer protocol, and the array must lie inside it.
 PyObject* FromBufferObject(PyObject* interface, PyObject* data, Interface said) {
   ArraySpec spec{said.type, {}, said.shape, said.strides, 0};
   if (PyObject* offset = Get(interface, "offset"); offset != nullptr) {
@@ -279,7 +279,7 @@ PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {
     if (data == nullptr && !PyObject_CheckBuffer(owner))
       return Refuse(std::string("the array interface of ") + Py_TYPE(owner)->tp_name +
                     " has no data, and the object no buffer in its place");
-    if (data == nullptr) data = owner;  // the bytes are its own
+    if (data == nullptr) data = owner;  // the object itself has the bytes
     if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(said), owner, Host);
     return FromBufferObject(interface, data, std::move(said));
   });
@@ -308,7 +308,7 @@ PyObject* Gpus(PyObject*, PyObject*) {
   return Guarded(static_cast<PyObject*>(nullptr), []() -> PyObject* {
     const auto gpus = VisibleGpus();
     Ref list(PyList_New(0));
-    if (list == nullptr || !gpus.ok()) return list.release();  // without a driver there is none
+    if (list == nullptr || !gpus.ok()) return list.release();  // without a driver there is no GPU
     for (const Device& gpu : *gpus) {
       const Ref uuid(PyUnicode_FromString(gpu.uuid.c_str()));
       if (uuid == nullptr || PyList_Append(list.get(), uuid.get()) < 0) return nullptr;

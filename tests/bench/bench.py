@@ -1,9 +1,10 @@
 """Runs every benchmark beside its floor and its peer and prints one table; --json writes the rows.
 
 A row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
-`reach` is what we aim at and says nothing about pass or fail. What else a row has measured, by its id, lies beside FILE.json
-in FILE.more.json. Processes are pinned: placement "one" puts both sides on
-CPU 0, "two" on CPU 0 and 1. The row's own figures are those of placement "one"; "two" stands beside them.
+Each row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
+`reach` is the goal and does not decide pass or fail. FILE.more.json has further measurements of a row by its id.
+Processes are pinned: placement "one" runs both sides on CPU 0, "two" on CPUs 0 and 1. The figures of a row are those of
+placement "one"; those of "two" are added to it.
 """
 
 from __future__ import annotations
@@ -66,20 +67,21 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "share_bytes_1e4": ("the same, 10^4 shares", "bytes", "<= 1024"),
     "share_bytes_1e5": ("the same, 10^5 shares", "bytes", "<= 1024"),
 }
-# Rows whose floor is a ping-pong, and how many ways of one they are: on two CPUs both sides of them spin.
+# Rows whose floor is a ping-pong, and their number of ways of one: on two CPUs both sides spin.
 SPINNING = {"put_4kib": 1.0, "acquire_4kib": 1.0, "acquire_1mib": 1.0, "acquire_64mib": 1.0, "acquire_1gib": 1.0}
 SPINNING |= {"channel_4kib": 0.5, "channel_1gib": 0.5}
-# Rows with a limit for a floor.
+# Rows with a limit as their floor.
 LIMITS = {"share_bytes": 1024.0, "catalogue_bytes": 200.0, "ctl_ls_row": 5.0}
-# A peer's row: whose figure stands beside it.
+# The row that a peer's row is compared with.
 BESIDE = {"iceoryx_4kib": "channel_4kib", "iceoryx_1mib": "channel_1mib", "plasma_put_64mib": "put_64mib_python", "plasma_get_1mib": "view_numpy"}
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 
 @contextlib.contextmanager
 def running(command: list[str], cpu: int, ready_fd: bool = False, knows: bool = True) -> Iterator[int]:
-    """A process on one CPU, from its ready line until the block ends; its id. Not `knows`: it is started where it has all
-    of them and moved then, as where the machine has several and this is the one it happens to run on."""
+    """A process on one CPU, from its ready line until the block ends; yields its id. Not `knows`: the process starts
+    with all CPUs and is moved afterwards, so that it sees a machine with several CPUs.
+    """
     out = subprocess.PIPE
     if ready_fd:
         read, write = os.pipe()
@@ -117,7 +119,7 @@ def measured(command: list[str]) -> list[dict[str, Any]]:
 
 
 def listed(build: Path, home: str) -> dict[str, Any]:
-    """Client CPU of `arraybridgectl -o jsonl ls` by row of what there is."""
+    """Client CPU of `arraybridgectl -o jsonl ls` per row."""
     command = [str(build / "client/ctl/arraybridgectl"), "-H", home, "--timeout", "120s", "-o", "jsonl", "ls"]
     process = subprocess.Popen(["taskset", "-c", "0", *command], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -134,7 +136,7 @@ QUICK_ROUNDS = 3
 
 
 def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, dict[str, float]]:
-    """Every figure of one placement, by id."""
+    """All figures of one placement, by id."""
     other = {"one": 0, "two": 1}[placement]
     found: dict[str, dict[str, float]] = {}
 
@@ -240,7 +242,7 @@ KEYS = ("id", "work", "value", "unit", "floor", "ratio", "reach", "peer", "peer_
 
 
 def write(file: Path, rows: list[dict[str, Any]]) -> None:
-    """Rows have these keys; what else was measured lies in a file beside them."""
+    """Writes the rows, and further measurements into a file beside them."""
     file.write_text(json.dumps([{key: row[key] for key in KEYS} for row in rows], indent=2) + "\n")
     more = {row["id"]: {key: value for key, value in row.items() if key not in KEYS} for row in rows}
     file.with_suffix(".more.json").write_text(json.dumps({id: beside for id, beside in more.items() if beside}, indent=2) + "\n")

@@ -1,5 +1,5 @@
-// A hand-off through a channel, one way: half of a round trip between two processes over two channels, in which neither
-// side copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong.
+// A hand-off through a channel, one way: half of a round trip between two processes over two channels; neither side
+// copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace arraybridge::bench {
 namespace {
 
-constexpr size_t kSendBytes = 60;  // as large as the messages that are sent and received
+constexpr size_t kSendBytes = 60;  // the size of the messages that are sent and received
 constexpr size_t kReceivedBytes = 120;
 
 struct Ends {
@@ -27,7 +27,7 @@ struct Ends {
     const ArraySpec spec{{2, 32, 1}, "float32", {bytes / 4}, {}, 0};
     Must(sends.Send(Must(broker.Empty({&spec, 1})), {}));
   }
-  // Nothing: the stream has ended.
+  // nullopt: the stream has ended.
   std::optional<Acquired> Receive() {
     auto received = receives.Receive({});
     if (received.ok()) return *std::move(received);
@@ -40,8 +40,7 @@ struct Ends {
   Channel receives;
 };
 
-// Sends back as many bytes as come, on `peer-cpu` if that is said. Started before this process has a connection or a
-// thread.
+// Returns as many bytes as arrive, on `peer-cpu` if given. Starts before this process has a connection or a thread.
 pid_t StartPeer(const Arguments& arguments) {
   const pid_t peer = ::fork();
   if (peer != 0) return peer;
@@ -73,7 +72,7 @@ void Run(const Arguments& arguments) {
         ends.Send(size);
         if (!ends.Receive()) Fail("the peer has gone");
       };
-      for (int i = 0; i < 20; ++i) there_and_back();  // the arenas exist and are mapped from here on
+      for (int i = 0; i < 20; ++i) there_and_back();  // from here on the arenas exist and are mapped
       const auto times = Interleaved(rounds, 100, {[&] { echo.PingPong(kSendBytes, kReceivedBytes); }, there_and_back});
       Print(id, {{"floor", times[0] / 2}, {"value", times[1] / 2}});
     }

@@ -1,11 +1,11 @@
-"""Conversions inside one process beside the bare from_dlpack of their target, and what a View costs: Markdown on stdout.
+"""Measures conversions inside one process beside the bare from_dlpack of their target, and the cost of a View; prints
+Markdown.
 
     python tests/bench/bench_convert.py [--rounds N] [--json FILE]
 
-Both sides of a row are measured in turn, in short batches. The quickest batch of each side is compared, since whatever else
-runs on the machine only adds; the medians are beside it, to show how much that was. --json adds the rows to those of
-bench.py in a file: {id, work, value, unit, floor, ratio, reach, peer, peer_value}, where `floor` is the bare from_dlpack, or
-an empty call.
+Both sides of a row are measured in turn, in short batches. The fastest batches are compared, because other load on the
+machine only adds time; the medians beside them show how much. --json adds the rows to those of bench.py in a file: {id,
+work, value, unit, floor, ratio, reach, peer, peer_value}, where `floor` is the bare from_dlpack, or an empty call.
 """
 
 import argparse
@@ -34,7 +34,7 @@ import arraybridge
 import jax
 from arraybridge import counts
 
-BATCH_S = 0.002  # long beside the clock, short beside what disturbs
+BATCH_S = 0.002  # long compared with the clock, short compared with disturbances
 LOOPS = 20_000
 
 
@@ -63,7 +63,7 @@ def once(call: Callable[[], Any], count: int) -> float:
 
 
 def conversions(rounds: int) -> list[Row]:
-    """copy=False: what is measured is the way, not the copy that keeps an immutable array immutable."""
+    """copy=False: measures the conversion without the copy that protects an immutable array."""
     broker = arraybridge.Broker("/nonexistent", start="never")
     values = np.asarray(arraybridge.asdlpack(np.arange(1 << 18, dtype="f4").reshape(512, 512), copy=True))
     sources = {
@@ -81,7 +81,7 @@ def conversions(rounds: int) -> list[Row]:
     rows = []
     for source, array in sources.items():
         for target, take in bare.items():
-            # A constant array goes to torch, which may write, by a copy alone.
+            # A constant array goes to torch, which may write, only by a copy.
             if source == target or (source in ("jax", "tensorflow") and target == "torch"):
                 continue
             other = (lambda array=array, take=take: take(array))
@@ -97,13 +97,13 @@ def conversions(rounds: int) -> list[Row]:
                 )
             for way, ours in ways.items():
                 name = f"{source} to {target}, {way}"
-                aim = "" if way == "default_gpu" else "at most 1,000 more"  # its warning is Python's
+                aim = "" if way == "default_gpu" else "at most 1,000 more"  # the warning is Python's cost
                 rows.append(measured(f"{way}_{source}_to_{target}", name, ours, other, rounds, aim))
     return rows
 
 
 def views(rounds: int) -> list[Row]:
-    """What a View, the C table and detection cost, beside an empty call of the same kind."""
+    """The costs of a View, the C table and detection, beside an empty call of the same kind."""
     view = arraybridge.asdlpack(np.arange(1024, dtype="f4"))
     tensor = torch.ones(3)
     empty = (lambda: None)
@@ -165,7 +165,7 @@ def main() -> None:
           f"Python {sys.version.split()[0]}; 1 MiB of float32; nanoseconds, the quickest of {rounds} turns\n")  # fmt: skip
     print("| from, to | ours | bare from_dlpack | ratio | more | medians | aim |\n|---|---|---|---|---|---|---|")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", arraybridge.DeviceFallbackWarning)  # which costs what Python's filters cost
+        warnings.simplefilter("ignore", arraybridge.DeviceFallbackWarning)  # its cost is that of Python's filters
         converted = conversions(rounds)
     for row in converted:
         print(f"| {row.what} | {row.ours_ns:,.0f} | {row.bare_ns:,.0f} | {row.ours_ns / row.bare_ns:.2f} | "
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def add(file: Path, rows: list[Row]) -> None:
-    """To the rows of a file, in the place of those of the same id."""
+    """Adds the rows to a file; replaces rows of the same id."""
     new = [as_json(row) for row in rows]
     ids = {row["id"] for row in new}
     old = json.loads(file.read_text()) if file.exists() else []

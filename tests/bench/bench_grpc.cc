@@ -1,5 +1,5 @@
-// The gRPC door beside a bare gRPC server that answers the same message from the same kind of accept loop and does
-// nothing else. With --serving 1 --socket PATH it is that server.
+// The gRPC socket beside a bare gRPC server that answers the same message with the same kind of accept loop. With
+// --serving 1 --socket PATH this program is that server.
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
 #include <sys/socket.h>
@@ -52,7 +52,7 @@ class Client {
     own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     stub_ = v1::Broker::NewStub(grpc::CreateCustomChannel("unix:" + path, grpc::InsecureChannelCredentials(), own));
   }
-  // The session's token; empty at the bare server, which has none.
+  // The session's token; empty for the bare server, which has no sessions.
   void OpenSession() {
     v1::OpenSessionRequest request;
     request.set_protocol_min(1);

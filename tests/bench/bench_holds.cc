@@ -1,5 +1,5 @@
-// Shares found and held without a call, each beside its floor: what the same memory costs without a protocol. The
-// broker's and the client's parts run in one process here, on the pages that they share between processes.
+// Shares found and held without a call, each beside its floor: the cost of the same memory accesses without a protocol.
+// The broker's and the client's parts run in one process, on the pages that they usually share.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,8 +18,8 @@
 namespace arraybridge::bench {
 namespace {
 
-constexpr double kNanoseconds = 1000;  // in a microsecond
-constexpr int kCalls = 1000;           // between two looks at the clock
+constexpr double kNanoseconds = 1000;  // per microsecond
+constexpr int kCalls = 1000;           // between two clock readings
 constexpr uint64_t kShares = 1000000;
 constexpr int kCollapse = 25;                               // MADV_COLLAPSE, Linux 6.1
 const std::string kName = "pipeline/stage-00000007/frame";  // 29 bytes, as names are
@@ -45,7 +45,7 @@ class Pages {
   HoldTable table;
 };
 
-// Nanoseconds of one of `kCalls`, each beside the others.
+// Nanoseconds per call of each work, measured in turn.
 std::vector<double> EachOf(int rounds, const std::vector<std::function<void()>>& works) {
   auto times = Interleaved(rounds, 5, works);
   for (double& time : times) time *= kNanoseconds / kCalls;
@@ -59,7 +59,7 @@ void HoldHot(int rounds) {
   uint64_t sum = 0;
   Mutex mutex;
   uint64_t word = 0;
-  // What cannot be had for less: the name's hash, an uncontended lock, a store and a fence.
+  // The minimum: the hash of the name, an uncontended lock, a store and a fence.
   const auto floor = [&] {
     for (int i = 0; i < kCalls; ++i) {
       const Hash128 hash = SipHash128(key, kName);
@@ -87,7 +87,7 @@ uint64_t Next(uint64_t& random) {
   return random;
 }
 
-// Names are eight bytes, so that what is read at random is the catalogue alone.
+// Names are eight bytes, so that only the catalogue is read at random.
 std::string_view NameOf(const uint64_t& number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
 
 void HoldRandom(int rounds) {
@@ -114,13 +114,13 @@ void HoldRandom(int rounds) {
   const auto read = [&] {
     const uint64_t name = Next(random) % kShares;
     const Hash128 hash = SipHash128(key, NameOf(name));
-    const uint64_t word = index[hash.low & mask];               // one read that nobody foresees
-    sum += table.record((word ^ name) % kShares).state & 0xFF;  // and one that depends on it
+    const uint64_t word = index[hash.low & mask];               // a read that the processor cannot predict
+    sum += table.record((word ^ name) % kShares).state & 0xFF;  // and a read that depends on it
   };
   const auto floor = [&] {
     for (int i = 0; i < kCalls; ++i) read();
   };
-  // A hold needs a fence, behind which no read of the next get begins; without one the processor overlaps several gets.
+  // A hold needs a fence, after which the reads of the next get begin; without it the processor overlaps several gets.
   const auto fenced = [&] {
     for (int i = 0; i < kCalls; ++i) {
       read();
@@ -138,7 +138,7 @@ void HoldRandom(int rounds) {
     }
   };
   const auto times = EachOf(rounds * 4, {floor, value, fenced});
-  // The same in huge pages, where the kernel can make them: what the misses of the TLB are of it.
+  // The same with huge pages, if the kernel can make them: shows the part of the TLB misses.
   const bool huge = ::madvise(base, mapped / kHugePageBytes * kHugePageBytes, kCollapse) == 0;
   const auto with_huge = huge ? EachOf(rounds * 4, {floor, value, fenced}) : std::vector<double>(3);
   ::munmap(base, mapped);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kMiB = 1024 * kKiB;
-// What an Acquire or Publish of one float32 array weighs on the wire, header included (printed by the codec's tests).
+// The size of an Acquire or Publish of one float32 array on the wire, with its header (printed by the codec's tests).
 constexpr size_t kRequestBytes = 48;
 constexpr size_t kAnswerBytes = 110;
 
@@ -32,7 +32,7 @@ struct Bytes {
 };
 
 Broker Connect(const Arguments& arguments) {
-  // What is measured here is a call; bench_holds measures what goes without.
+  // Measures calls; bench_holds measures acquires without a call.
   Broker broker({.address = arguments.Text("address"),
                  .ns = "bench",
                  .timeout = std::chrono::seconds(30),
@@ -47,7 +47,7 @@ void Put(Broker& broker, const Bytes& source, const std::string& name) {
   Must(broker.Put({&view, 1}, {.name = name, .replace = true}));
 }
 
-// memcpy into memory that is shared, populated and mapped: the least that a put of these bytes can cost.
+// memcpy into shared, populated and mapped memory: the minimum cost of a put of these bytes.
 class WarmShared {
  public:
   explicit WarmShared(uint64_t size) : size_(size), data_(Map(size)) { std::memset(data_, 1, size); }
@@ -77,7 +77,7 @@ void PutLarge(const Arguments& arguments, int rounds) {
   Print("put_64mib", {{"floor", times[0]}, {"value", times[1]}});
 }
 
-// Waits until the broker has populated ahead of demand again: that it does so is the point of this row.
+// Waits until the broker has populated memory ahead of demand again, which is the subject of this row.
 void AwaitCached(Broker& broker, uint64_t bytes) {
   while (Must(broker.GetStats()).cached_bytes < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
@@ -102,8 +102,8 @@ void PutFirst(const Arguments& arguments, int rounds) {
   Print("put_64mib_first", {{"floor", Median(floors)}, {"value", Median(values)}});
 }
 
-// What the rows before this one have made the broker populate is not measured here: it does that beside, when nobody
-// else wants the processor, and who yields gives it away.
+// Waits until the broker has populated the memory that earlier rows have requested. The broker populates it at low
+// priority, and this thread yields the processor to it.
 void AwaitQuiet(Broker& broker) {
   constexpr int kLooks = 10;
   uint64_t cached = 0;
@@ -143,7 +143,7 @@ void AcquireOf(const Arguments& arguments, Echo& echo, int rounds, const std::st
   Must(writer.Withdraw(ref));
 }
 
-// A process that meets the broker for the first time: connect, session, descriptor, map, one byte read.
+// A process that connects for the first time: connect, session, descriptor, map, one byte read.
 void AcquireFirst(const Arguments& arguments, int rounds) {
   Broker writer = Connect(arguments);
   const Bytes source(kMiB);
@@ -167,7 +167,7 @@ void AcquireFirst(const Arguments& arguments, int rounds) {
   Print("acquire_first", {{"floor", times[0]}, {"value", times[1]}});
 }
 
-// The same of 1 GiB, until its first byte is read: what ends the connection again is not measured.
+// The same for 1 GiB, until its first byte is read; the end of the connection is not measured.
 void AttachFirst(const Arguments& arguments, int rounds) {
   const uint64_t size = 1024 * kMiB;
   Broker writer = Connect(arguments);

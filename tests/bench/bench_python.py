@@ -1,10 +1,10 @@
 """get and put from Python beside their peers: torch.multiprocessing, SharedMemory, pickle over a pipe.
 
-Prints one JSON object a line, as the C++ programs do. Run by tests/bench/run, which pins this process to CPU 0 and
-passes the CPU of the other side.
+Prints one JSON object per line, as the C++ programs do. tests/bench/run starts it, pins it to CPU 0, and passes the CPU
+of the other side.
 
-Every hop of a peer is measured as its users see it: the producer sends, the consumer receives an array and answers one
-byte. `get` is measured from a process that has the share's arena mapped, as any consumer after its first get.
+A hop of a peer is measured as its users see it: the producer sends, the consumer receives an array and answers one
+byte. `get` is measured in a process that has the share's arena mapped, as a consumer has after its first get.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def emit(row: str, **numbers: float) -> None:
 
 
 def interleaved(rounds: int, per_round: int, *works: Callable[[], Any]) -> list[float]:
-    """Median microseconds of each work, all measured in turn so that they see the same weather."""
+    """Median microseconds of each work, all measured in turn under the same load."""
     times: list[list[float]] = [[] for _ in works]
     gc.collect()
     gc.disable()
@@ -45,7 +45,7 @@ def interleaved(rounds: int, per_round: int, *works: Callable[[], Any]) -> list[
 
 
 def importer(framework: str) -> Callable[[Any], Any]:
-    """The framework's own import of a View, nothing of ours around it: the floor of get."""
+    """The framework's own import of a View, without our code: the floor of get."""
     if framework == "numpy":
         return np.from_dlpack
     if framework == "torch":
@@ -62,7 +62,7 @@ def importer(framework: str) -> Callable[[Any], Any]:
 
 
 def touch(array: Any) -> int:
-    """One byte of every page is read, whatever the framework."""
+    """Reads one byte of every page, for any framework."""
     flat = np.asarray(array).reshape(-1).view(np.uint8)
     return int(flat[::4096].sum())
 
@@ -76,7 +76,7 @@ def bench_get(address: str, framework: str, rounds: int) -> None:
         writer.put(source, name=name, replace=True)
         take = importer(framework)
         kept = reader.get(name, framework)  # mapped from here on
-        # The View that get hands to this framework, made once: what is timed beside get is the import alone.
+        # The View that get passes to this framework, made once: only the import is timed beside get.
         _, views = reader._connection.core().acquire(name, private=framework == "torch")
         view = views[0].for_immutable_consumer()
         get, get_touched, bare = interleaved(
@@ -87,7 +87,7 @@ def bench_get(address: str, framework: str, rounds: int) -> None:
             lambda: take(view),
         )
         emit(f"get_{framework}", value=get, touched=get_touched, framework_import=bare)
-        if framework == "numpy":  # shares are found and held without calls by now
+        if framework == "numpy":  # by now shares are found and held without calls
             emit("view_numpy", value=get, floor=bare)
         if framework == "torch":
             shared, bare = interleaved(rounds, 100, lambda: reader.get(name, "torch", access="shared"), lambda: take(view))
@@ -140,7 +140,7 @@ def bench_unwaited(address: str, rounds: int) -> None:
             broker._connection.confirm()
             taken = time.perf_counter_ns()
             gc.enable()
-            if turn >= 3:  # the queue is there, the arena warm
+            if turn >= 3:  # the queue exists, the arena is warm
                 assert broker.stats()["client_unwaited_publishes"] == before + burst
                 floors.append((copied - start) / burst / 1000)
                 values.append((put - copied) / burst / 1000)
@@ -155,7 +155,7 @@ def bench_unwaited(address: str, rounds: int) -> None:
     )
 
 
-# Peers. Each consumer is a spawned process that receives, reads nothing or one byte a page, and acknowledges.
+# Peers. Each consumer is a spawned process that receives, reads no byte or one per page, and acknowledges.
 
 
 def consume(queue: Any, pipe: Any, cpu: int, kind: str, strategy: str) -> None:

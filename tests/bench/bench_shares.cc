@@ -1,4 +1,4 @@
-// Many idle shares: what one costs the daemon, and whether acquiring one slows down.
+// Many idle shares: the daemon's memory for each, and whether acquiring one becomes slower.
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
@@ -11,7 +11,7 @@
 namespace arraybridge::bench {
 namespace {
 
-// Anonymous memory of the daemon, bytes: shares' own bytes are shared memory and do not count.
+// Anonymous memory of the daemon in bytes; the shares' own bytes are shared memory and do not count.
 double AnonymousBytes(int process_id) {
   std::ifstream status("/proc/" + std::to_string(process_id) + "/status");
   for (std::string word; status >> word;) {

@@ -1,4 +1,4 @@
-// What it costs to take a name away where many sessions hold shares: the broker looks at every one of their pages.
+// The cost of a withdrawal while many sessions hold shares: the broker reads the hazard page of each.
 #include <sys/mman.h>
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kSessions = 256;
 constexpr uint32_t kHoldsEach = 64;
 
-// A session's page, as its client has it.
+// A session's page, as its client maps it.
 class MappedPage {
  public:
   explicit MappedPage(const UniqueFd& file)
@@ -71,7 +71,8 @@ void Withdraw(int rounds) {
       for (uint32_t word = 0; word < kHoldsEach; ++word) sum += page->page().words[word];
     }
     floors.push_back(NowMicroseconds() - start);
-    // Looks have a part of the time, and what is withdrawn beyond that comes back later: no more of them than that.
+    // The broker spends a limited part of the time on reading pages and delays further withdrawals, so this limits
+    // their rate.
     std::this_thread::sleep_for(std::chrono::microseconds(300));
     Must(broker.Publish(maker, call));
     start = NowMicroseconds();

@@ -2,9 +2,9 @@
 
     python tests/bench/compare.py OLD NEW [--turns 5] [--rounds 9]
 
-OLD and NEW are build folders of the release preset, of two states of the project. Every turn measures both on one CPU and
-on two, with a daemon of their own build; the table has the medians of the turns. new/old is what to read: a floor that
-differs between the two columns tells how much the machine was disturbed.
+OLD and NEW are build folders of the release preset, of two states of the project. Every turn measures both on one CPU
+and on two, with a daemon of their own build; the table has the medians of the turns. The column new / old has the
+result; a floor that differs between the two builds shows how much the machine was disturbed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 def rows_of(build: Path, placement: str, rounds: int) -> Iterator[dict[str, Any]]:
-    """Every row that has a daemon of this build on the other side."""
+    """All rows with a daemon of this build on the other side."""
     programs, cpu = build / "tests/bench", CPU_OF_DAEMON[placement]
     with tempfile.TemporaryDirectory(prefix="arraybridge-bench-") as scratch:
         home, echo = f"{scratch}/broker", f"{scratch}/echo"
@@ -48,7 +48,7 @@ def rows_of(build: Path, placement: str, rounds: int) -> Iterator[dict[str, Any]
             yield from bench.measured([str(programs / "bench_lifeline"), "--echo", echo, *common])
             channel = ["--largest-mib", "64", "--peer-cpu", str(cpu)]
             yield from bench.measured([str(programs / "bench_channel"), "--echo", echo, *channel, *common])
-            # The program had another name before sessions had queues.
+            # The program had another name before session queues existed.
             unwaited = next(each for each in ("bench_unwaited", "bench_ring") if (programs / each).exists())
             yield from bench.measured([str(programs / unwaited), *common])
         for program in ("bench_holds", "bench_withdraw"):

@@ -1,4 +1,4 @@
-"""One node of a dora dataflow, for pipelines.dora: its environment says what it does. See stage.py for the works."""
+"""One node of a dora dataflow, for pipelines.dora; its environment selects the work. stage.py describes the works."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Stage:
             stage.stamp(frame, number)
             self.send(frame)
             unheard += 1
-            # A queue that is full drops its oldest; and while dora changes from its daemon to a direct route, a frame
-            # overtakes the one before.
+            # A full queue drops its oldest frame; and while dora changes from its daemon to a direct route, a frame may
+            # overtake the previous one.
             while unheard >= (1 if number < stage.WARM_UP else stage.DEPTH):
                 self.receive()
                 unheard -= 1

@@ -1,6 +1,6 @@
-// What a consumer in C pays for DLPack's exchange table: loops over its functions, called by
-// tests/bench/bench_convert.py with the interpreter's lock held. The table's layout is that of DLPack 1.3, so that this
-// needs no header.
+// The cost of DLPack's exchange table for a consumer in C: loops over its functions, called by
+// tests/bench/bench_convert.py with the interpreter's lock held. The table's layout is that of DLPack 1.3, copied here,
+// so that this file needs no header.
 #include <cstdint>
 
 namespace {
@@ -27,7 +27,7 @@ struct Head {
 
 }  // namespace
 
-// Returns how many of `count` calls failed.
+// Returns the number of failed calls.
 extern "C" int Own(const void* table, void* object, int count) {
   int failed = 0;
   for (int i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// The floor under every round trip: accepts connections and answers each datagram with as many bytes as its first four
-// ask for. Blocking recv and send, one process a connection: nothing can be cheaper on this kind of socket.
+// The floor of every round trip: accepts connections and answers each datagram with as many bytes as its first four
+// request. Blocking recv and send, one process per connection: the cheapest way on this kind of socket.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// The floor under a round trip between two processes that are both awake: each spins on a word of its own in shared
-// memory and answers in the other's. On one CPU, where the other side cannot run meanwhile, both yield.
+// The floor of a round trip between two processes that are both awake: each spins on its own word in shared memory and
+// answers in the other's. On one CPU, where the other side cannot run meanwhile, both yield.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace arraybridge::bench;
 
-constexpr int kCalls = 1000;  // between two looks at the clock
+constexpr int kCalls = 1000;  // between two clock readings
 
 struct Words {
   alignas(64) std::atomic<uint64_t> there{0};

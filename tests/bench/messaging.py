@@ -15,7 +15,9 @@ from transports import PATIENCE_S, CopyingSender, Frame, Pipe, Transport, retrie
 
 
 class Iceoryx2(Transport):
-    """Publish and subscribe with an event beside it, so that a receiver sleeps; its state lies under the scratch folder."""
+    """Publish and subscribe with an additional event, so that a receiver sleeps; its state lies under the scratch
+    folder.
+    """
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
@@ -56,7 +58,7 @@ class Iceoryx2(Transport):
         return service, publisher
 
     def keep(self, held: Any) -> None:
-        while True:  # a history is delivered by its publisher; the pipeline ends this process
+        while True:  # the publisher delivers a history; the pipeline ends this process
             held[1].update_connections()
             time.sleep(0.001)
 
@@ -99,8 +101,9 @@ class IceoryxReceiver:
 
 
 class Zenoh(Transport):
-    """Two peers over a Unix socket, payloads in its shared memory; its Python buffers cannot be viewed, so a receiver
-    copies, and a sender slices bytes in."""
+    """Two peers over a Unix socket, with payloads in its shared memory. Its Python buffers cannot be viewed, so a
+    receiver copies, and a sender slices bytes in.
+    """
 
     in_place = False
     attaches = False
@@ -170,7 +173,7 @@ class ZenohReceiver:
 
 
 class Zmq(Transport):
-    """PUSH and PULL over ipc://, copy=False: nothing is copied in Python, and everything by the socket."""
+    """PUSH and PULL over ipc://, copy=False: nothing is copied in Python; the socket copies everything."""
 
     attaches = False
 
@@ -194,13 +197,13 @@ class Zmq(Transport):
 
 
 class ZmqEnd(CopyingSender):
-    """Either end."""
+    """The sending or the receiving end."""
 
     def __init__(self, socket: Any, size: int) -> None:
         self.socket, self.size = socket, size
 
     def room(self) -> tuple[Frame, Any]:
-        array = np.empty(self.size, "u1")  # the library reads it later: each frame needs its own
+        array = np.empty(self.size, "u1")  # the library reads it later, so each frame needs its own
         return array, array
 
     def send(self, handle: Any) -> None:
@@ -218,7 +221,7 @@ class ZmqEnd(CopyingSender):
 
 
 class Vineyard(Transport):
-    """Blobs of a vineyardd; their ids travel by a pipe, and what was released is deleted by its sender."""
+    """Blobs of a vineyardd. Their ids are sent through a pipe, and the sender deletes released blobs."""
 
     environment = "vineyard"
 
@@ -271,7 +274,7 @@ class VineyardSender(CopyingSender):
 
 
 class VineyardReceiver:
-    passes_on = True  # a blob is deleted by the one that made it, once the last one has released it
+    passes_on = True  # the process that made a blob deletes it after the last receiver has released it
 
     def __init__(self, transport: Vineyard, name: str) -> None:
         self.transport, self.ids = transport, transport.pipe(f"{name}.ids")

@@ -1,9 +1,10 @@
-"""The rows neighbour_*: what an attack by one user costs the calls of another (tests/faults/neighbour.py), at full size.
+"""The rows neighbour_*: the effect of one user's attack on the calls of another (tests/faults/neighbour.py), at full
+size.
 
-A row's value is the victim's 99th percentile in milliseconds while the attackers are there and after their death, its floor
-what it may be: 5 ms, or ten times the victim's own idle percentile of the same run. Beside it: the worst call, the
-longest time without a sign of life to the service manager (reach: 1 s), and how long memory and descriptors take back to
-their baseline after the attackers' death (reach: 5 s).
+The value of a row is the victim's 99th percentile in milliseconds during the attack and after the attackers' death. Its
+floor is the limit: 5 ms, or ten times the victim's own idle percentile of the same run. Further columns: the worst
+call, the longest time without a sign of life to the service manager (reach: 1 s), and the time in which memory and
+descriptors return to their baseline after the attackers' death (reach: 5 s).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from neighbour import ATTACKS, Attack, Outcome, attacked, neighbourhood, p99  # 
 
 FLOOR_MS, TIMES_IDLE = 5.0, 10.0
 REACH = "p99 <= max(5 ms, 10 x idle p99), gap <= 1 s, baseline within 5 s"
-UNLISTED = {13}  # a law of the fault tests, and no row
+UNLISTED = {13}  # a law of the fault tests, not a row
 
 
 def why_not() -> str:
@@ -78,7 +79,7 @@ def summary(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """neighbours.py BUILD [--full]: these rows alone."""
+    """neighbours.py BUILD [--full]: only these rows."""
     found = rows(Path(sys.argv[1]), "--full" in sys.argv[2:])
     print(summary(found))
 

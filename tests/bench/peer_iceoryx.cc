@@ -1,5 +1,5 @@
-// A peer: one chunk handed over by iceoryx (2.0), one way: half of a round trip between two processes over two topics,
-// in which neither side reads or writes the payload. Both wait as a service would, blocked in a WaitSet. Needs RouDi.
+// A peer: one chunk passed through iceoryx (2.0), one way: half of a round trip between two processes over two topics;
+// neither side reads or writes the payload. Both wait as a service would, blocked in a WaitSet. Needs RouDi.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 using iox::capro::IdString_t;
 using iox::capro::ServiceDescription;
 
-constexpr size_t kLast = 1;  // bytes of the chunk that ends the peer
+constexpr size_t kLast = 1;  // size of the chunk that ends the peer
 constexpr iox::units::Duration kPatience = iox::units::Duration::fromSeconds(30);
 
 ServiceDescription Topic(const char* direction) {
@@ -34,7 +34,7 @@ struct Ends {
     if (chunk.has_error()) Fail("iceoryx has no chunk of " + std::to_string(bytes) + " bytes");
     sends.publish(chunk.value());
   }
-  // Bytes of what came.
+  // Returns the size of the received chunk.
   size_t Receive() {
     for (;;) {
       if (auto chunk = receives.take(); !chunk.has_error()) {
@@ -58,7 +58,7 @@ void AwaitPeer(const Ends& ends) {
   }
 }
 
-// Sends back as many bytes as come. Started before this process has a runtime.
+// Returns as many bytes as arrive. Starts before this process has a runtime.
 pid_t StartPeer() {
   const pid_t peer = ::fork();
   if (peer != 0) return peer;

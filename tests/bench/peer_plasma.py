@@ -1,7 +1,7 @@
 """A peer: put and get of Plasma, Arrow's store (its last wheels: pyarrow 11), from Python, NumPy arrays.
 
-Run with a pyarrow before 12 on the path; the store's socket is the argument. A put is what it costs to have the bytes
-in the store for everybody: create, copy, seal; the object before it is deleted, so that memory is used again. A get is
+Run it with a pyarrow before 12 on the path; the argument is the store's socket. A put is the time until the bytes are
+in the store for all clients: create, copy, seal; the previous object is deleted, so that memory is reused. A get lasts
 from the call to an array on the shared bytes, by another client, and its release.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it says that it will go
+    warnings.simplefilter("ignore")  # its deprecation warning
     import pyarrow.plasma as plasma
 
 MIB = 1 << 20

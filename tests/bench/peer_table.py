@@ -1,5 +1,6 @@
-"""Works that peers from PyPI do beside ours: one row a work and peer, whose floor is ours; ours stand beside the ring
-that is made by hand. A peer that does not run is named with the reason."""
+"""Works that peers from PyPI do beside ours: one row per work and peer, whose floor is our figure; our own rows stand
+beside a handwritten ring. A peer that does not run is named with the reason.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import stage
 Found = dict[str, dict[str, dict[str, Any]]]  # by peer, then by work
 
 OURS, BY_HAND = "arraybridge", "ring"
-HEAVY = ("tensordict", "vineyard")  # and Ray and dora: in whole runs alone
+HEAVY = ("tensordict", "vineyard")  # with Ray and dora: only in full runs
 WORKS = {
     "hop_4kib": ("4 KiB to another process, one way", "us"),
     "frame": ("a frame of 6.2 MB, filled in place, to another process, which reads it", "us"),
@@ -69,7 +70,7 @@ def rows(one: Found, two: Found | None) -> list[dict[str, Any]]:
 
 
 def table(made: list[dict[str, Any]]) -> str:
-    """One line a peer: one CPU / two CPUs."""
+    """One line per peer: one CPU / two CPUs."""
     by_id = {row["id"]: row for row in made}
     names = list(dict.fromkeys(row["id"].rsplit("_", 1)[1] for row in made))
 

@@ -1,6 +1,6 @@
-"""Peers that are programs of others: started, measured and ended beside ours, where they are installed.
+"""Peers that are other projects' programs: starts, measures and ends them, if they are installed.
 
-Each function gives figures by id, or raises Absent with the reason why there are none.
+Each function returns figures by id, or raises Absent with the reason.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ENVIRONMENTS = HERE.parents[1] / "build/peers"  # one for each file of deploy/requirements/peers
+ENVIRONMENTS = HERE.parents[1] / "build/peers"  # one per file of deploy/requirements/peers
 READY_S = 20
 
 
 class Absent(Exception):
-    """A peer that cannot run here."""
+    """The peer cannot run here."""
 
 
 @contextlib.contextmanager
 def served(command: list[str], cpu: int | str, ready: Callable[[subprocess.Popen[str]], bool]) -> Iterator[None]:
-    """A server on one CPU, from when `ready` says so until the block ends."""
+    """A server on one CPU, from the time when `ready` returns true until the block ends."""
     process = subprocess.Popen(
         ["taskset", "-c", str(cpu), *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -44,7 +44,7 @@ def served(command: list[str], cpu: int | str, ready: Callable[[subprocess.Popen
 
 
 def figures(command: list[str], environment: dict[str, str] | None = None) -> dict[str, float]:
-    """What a program on CPU 0 printed as lines of JSON."""
+    """The JSON lines that a program printed on CPU 0."""
     done = subprocess.run(
         ["taskset", "-c", "0", *command], capture_output=True, text=True, check=False, env=environment
     )
@@ -55,7 +55,7 @@ def figures(command: list[str], environment: dict[str, str] | None = None) -> di
 
 
 def iceoryx(bench: Path, cpu: int, rounds: int) -> dict[str, float]:
-    """iceoryx 2.0 as Debian packs it: chunks between two processes."""
+    """iceoryx 2.0 from Debian: chunks between two processes."""
     program = bench / "peer_iceoryx"
     roudi = shutil.which("iox-roudi")
     if roudi is None or not program.exists():
@@ -70,7 +70,7 @@ def iceoryx(bench: Path, cpu: int, rounds: int) -> dict[str, float]:
     try:
         with served([roudi, "--log-level", "error"], cpu, ready):
             return figures([str(program), "--rounds", str(rounds)])
-    finally:  # it leaves its memory behind, also when it is asked to end
+    finally:  # it leaves its memory behind, even after a regular end
         for left in set(memory.iterdir()) - before:
             if left.name in ("iceoryx_mgmt", getpass.getuser()):
                 left.unlink()

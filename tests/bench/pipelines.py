@@ -1,6 +1,6 @@
 """Pipelines of processes, one transport each: a hop of 4 KiB, frames, relays, an attach, a killed producer.
 
-`measured` gives the figures of one transport by row; a work that does not run is Absent with the reason. Files that a
+`measured` returns the figures of one transport by row; a work that does not run is Absent with the reason. Files that a
 library leaves in shared memory are counted and removed.
 """
 
@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 READERS = 8
 START_S = 120
 WORK_S = 60
-SUCCESSOR_S = 3  # for a second producer's frames, of which most have no room
+SUCCESSOR_S = 3  # for a second producer's frames, most of which have no room
 ROLES = {
     "hop": ["hop_producer", "hop_echo"],
     "frames": ["frames_producer", "frames_consumer"],
@@ -45,7 +45,7 @@ def interpreter(name: str) -> str:
 
 
 class Pipeline:
-    """The processes of one work, on some CPUs, with a folder of their own. Ends and removes all of it."""
+    """The processes of one work, on given CPUs, with a folder of their own. Its end ends and removes all of it."""
 
     def __init__(self, name: str, work: str, cpus: str, rounds: int, daemon: Path) -> None:
         self.name, self.work, self.cpus, self.rounds, self.daemon = name, work, cpus, rounds, daemon
@@ -54,7 +54,7 @@ class Pipeline:
         self.processes: list[subprocess.Popen[str]] = []
         self.pipes = {pipe: Pipe(self.scratch / f"pipe.{pipe}") for pipe in ("ready", "go", "end")}
         self.exits = contextlib.ExitStack()
-        self.seen: set[Path] = set()  # files in shared memory that its processes had mapped
+        self.seen: set[Path] = set()  # files in shared memory that its processes have mapped
 
     def __enter__(self) -> Pipeline:
         try:
@@ -95,7 +95,7 @@ class Pipeline:
         return process
 
     def await_ready(self, count: int, patience_s: float = START_S) -> None:
-        """Until so many stages have said that they are."""
+        """Waits until this number of stages is ready."""
         until = time.monotonic() + patience_s
         while count > 0:
             if select.select([self.pipes["ready"].fd], [], [], 0.2)[0]:
@@ -135,7 +135,7 @@ class Pipeline:
             self.seen |= {Path("/dev/shm" + line.split(" /dev/shm", 1)[1]) for line in lines if " /dev/shm/" in line}
 
     def left(self) -> list[Path]:
-        """Files in shared memory that are its own, or that its processes had mapped, and that are still there."""
+        """Existing files in shared memory that are its own, or that its processes had mapped."""
         named = {file for file in Path("/dev/shm").iterdir() if self.scratch.name in file.name}
         return sorted(named | {file for file in self.seen if file.exists()})
 
@@ -159,7 +159,7 @@ def streamed(pipeline: Pipeline) -> float:
 
 
 def attached(pipeline: Pipeline) -> tuple[float, float]:
-    """Microseconds until a reader has 1 GiB for the first time, and the MiB that one of 8 is charged for having read it."""
+    """Microseconds until a reader has 1 GiB for the first time, and the MiB that one of 8 readers is charged for."""
     pipeline.start("attach_holder")
     pipeline.await_ready(1)
     readers = [pipeline.start("attach_reader") for _ in range(READERS)]
@@ -175,11 +175,13 @@ def attached(pipeline: Pipeline) -> tuple[float, float]:
 
 
 def killed(pipeline: Pipeline) -> dict[str, Any]:
-    """A reader holds a frame, its producer is killed and another one sends what it can: is the frame as it was?"""
+    """A reader holds a frame, its producer is killed, and another producer sends as many frames as it can. Reports
+    whether the frame has changed.
+    """
     producer, consumer = pipeline.start("kill_producer", rounds=1), pipeline.start("kill_consumer")
     pipeline.await_ready(2)
     pipeline.go(2)
-    pipeline.await_ready(2)  # it has sent, and the reader holds the frame
+    pipeline.await_ready(2)  # the producer has sent, and the reader holds the frame
     pipeline.kill(producer)
     successor = pipeline.start("kill_producer", rounds=30)
     try:
@@ -190,7 +192,7 @@ def killed(pipeline: Pipeline) -> dict[str, Any]:
     except Absent:
         next_producer = "waits" if successor.poll() is None else "fails"
     pipeline.kill(successor)
-    pipeline.go(2)  # a successor that failed has not taken its own
+    pipeline.go(2)  # a successor that failed has not read its message
     found = pipeline.result(consumer)
     pipeline.kill(consumer)
     return {**found, "next_producer": next_producer, "left": len(pipeline.left())}
@@ -199,8 +201,9 @@ def killed(pipeline: Pipeline) -> dict[str, Any]:
 def measured(
     name: str, cpus: str, rounds: int, daemon: Path, whole: bool = True
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The figures of one transport on these CPUs, by row without its name, and the reasons for rows that are absent.
-    Not `whole`: without the works that take a gigabyte or several seconds."""
+    """The figures of one transport on these CPUs, by row without its name, and the reasons for absent rows. Not
+    `whole`: without the works that take a gigabyte or several seconds.
+    """
     found: dict[str, dict[str, Any]] = {}
     absent = []
     transport = stage.kind_of(name)
@@ -224,7 +227,7 @@ def measured(
 
 
 def main() -> None:
-    """pipelines.py DAEMON CPUS ROUNDS [TRANSPORT...]: prints what was found, a line of JSON for each transport."""
+    """pipelines.py DAEMON CPUS ROUNDS [TRANSPORT...]: prints the results, one line of JSON per transport."""
     daemon, cpus, rounds, *names = sys.argv[1:]
     for name in names or stage.TRANSPORTS:
         found, absent = measured(name, cpus, int(rounds), Path(daemon))

@@ -1,4 +1,4 @@
-"""Ray beside ours: actors as stages, arrays by ray.put, references handed over in calls. Prints lines of JSON.
+"""Ray beside ours: actors as stages, arrays by ray.put, references passed in calls. Prints lines of JSON.
 
     ray_pipeline.py FOLDER ROUNDS       with the interpreter of build/peers/ray; FOLDER: for its sockets and logs, short
 """
@@ -23,7 +23,7 @@ READERS = 8
 
 @ray.remote(num_cpus=0)
 class Stage:
-    """A process; `after`: where it sends what it got. A call returns when the last stage has the frame."""
+    """A process; `after`: the stage that it sends its frames to. A call returns when the last stage has the frame."""
 
     def __init__(self, after: Any = None) -> None:
         self.after = after
@@ -71,7 +71,7 @@ class Producer:
         return statistics.median(times[stage.WARM_UP :])
 
     def frames(self, to: Any, rounds: int) -> float:
-        """Microseconds of a frame, a ring's depth of them on their way."""
+        """Microseconds per frame, with as many frames in flight as a ring has slots."""
         frame, sent, begun = np.zeros(stage.FRAME_BYTES, "u1"), [], 0
         for number in range(stage.WARM_UP + rounds * 10):
             if number == stage.WARM_UP:
@@ -113,7 +113,7 @@ def killed() -> dict[str, Any]:
     box, process = ray.get(producer.put.remote(5))
     rights = ray.get(reader.hold.remote(box))
     os.kill(process, 9)
-    time.sleep(1)  # the raylet is told
+    time.sleep(1)  # for the raylet to notice it
     del box
     for number in range(50, 80):
         ray.get(successor.put.remote(number))

@@ -1,4 +1,4 @@
-"""Peers that start processes by themselves, dora-rs and Ray: the works of pipelines.py in their own terms."""
+"""Peers that start their processes themselves, dora-rs and Ray: the works of pipelines.py in their own terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from peers import ENVIRONMENTS, Absent
 
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 120
-# Of each work: the nodes and what each of them hears.
+# For each work: the nodes, and the inputs of each node.
 FLOWS = {
     "hop_4kib": {"hop_producer": "hop_echo", "hop_echo": "hop_producer"},
     "frame_copied": {"producer": "consumer", "consumer": "producer"},
@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 
 def ended(command: list[str], name: str, **options: Any) -> str:
-    """The output of a program; it and its children are ended after LIMIT_S."""
+    """The output of a program; it and its children are killed after LIMIT_S."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **options
     )
@@ -91,7 +91,7 @@ def dora(cpus: str, rounds: int) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
 
 def until(command: list[str], result: Path, name: str, **options: Any) -> dict[str, Any]:
-    """The content of the file once it is there: a dataflow does not end by itself."""
+    """The content of the file as soon as it exists, because a dataflow does not end by itself."""
     with (result.parent / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **options)
     end = time.monotonic() + LIMIT_S

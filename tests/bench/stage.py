@@ -1,8 +1,8 @@
 """One process of a pipeline: stage.py TRANSPORT WORK ROLE SCRATCH [--rounds N]. pipelines.py starts them.
 
-Works: `hop` (4 KiB there and back), `frames` (1920 x 1080 x 3 bytes, filled where they are sent, or `frames_copied` in),
-`relay` (the same over two relays), `attach` (1 GiB, by several readers), `kill` (a frame whose producer is killed).
-A stage says "ready", waits for "go", prints its result as a line of JSON and ends at "end".
+Works: `hop` (4 KiB there and back), `frames` (1920 x 1080 x 3 bytes, filled in place, or `frames_copied` in), `relay`
+(the same over two relays), `attach` (1 GiB, by several readers), `kill` (a frame whose producer is killed). A stage
+says "ready", waits for "go", prints its result as a line of JSON and ends at "end".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOP_BYTES = 4096
 FRAME_BYTES = 1920 * 1080 * 3
 LARGE_BYTES = 1 << 30
 DEPTH = 8
-WARM_UP = 20  # of every work; frames more than any ring has
+WARM_UP = 20  # of every work; more frames than any ring has slots
 TRANSPORTS = {
     "arraybridge": "transports.Arraybridge",
     "ring": "transports.Ring",
@@ -42,7 +42,7 @@ def kind_of(name: str) -> Any:
 
 
 def private(size: int) -> Any:
-    """A frame that is no transport's; over a bytearray, which Zenoh reads without another copy."""
+    """A frame outside of the transport; over a bytearray, which Zenoh reads without another copy."""
     return np.frombuffer(bytearray(size), dtype="u1")
 
 
@@ -62,7 +62,7 @@ def pss_mib() -> float:
 
 
 def rights_of(array: Any) -> str:
-    """The effect of a write by the reader, judged by the mapping that the array lies in."""
+    """The effect of a write by the reader, judged by the mapping that contains the array."""
     at = array.ctypes.data
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, rights, *_ = line.split()
@@ -88,7 +88,7 @@ class Stage:
     def done(self, **result: Any) -> None:
         print(json.dumps(result), flush=True)
         self.end.get()
-        os._exit(0)  # whatever a library's threads still do
+        os._exit(0)  # without waiting for threads of a library
 
     def fill_and_send(self, to: Any, number: int, frame: Any) -> None:
         if frame is not None:
@@ -210,7 +210,7 @@ class Stage:
         array, handle = source.receive()
         check(array, 5)
         self.ready.put()  # the frame is held
-        self.go.get()  # its producer is dead, and another one has sent what it could
+        self.go.get()  # its producer is dead, and another one has sent as many frames as it could
         intact = bool((array[8:] == 5).all())
         del handle
         self.done(intact=intact, reader_writes=rights_of(array))

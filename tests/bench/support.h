@@ -1,4 +1,5 @@
-// What every benchmark program needs: a clock, medians, results as one JSON object a line, bare sockets as floors.
+// Common parts of the benchmark programs: a clock, medians, results as one JSON object per line, bare sockets as
+// floors.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,11 @@ namespace arraybridge::bench {
 double NowMicroseconds();
 double Median(std::vector<double> values);
 
-// Runs each of `works` `rounds` times in turn, so that all see the same weather, and gives each one's median, in
-// microseconds per `per_round` calls: what is compared was measured side by side.
+// Runs each of `works` `rounds` times in turn, under the same load, and returns the median of each, in microseconds per
+// `per_round` calls. Only figures that were measured side by side are compared.
 std::vector<double> Interleaved(int rounds, int per_round, const std::vector<std::function<void()>>& works);
 
-// "--name value" pairs. Exits with a message on anything else.
+// "--name value" pairs. Exits with a message for any other argument.
 class Arguments {
  public:
   Arguments(int argc, char** argv);
@@ -33,13 +34,13 @@ class Arguments {
   std::map<std::string, std::string> values_;
 };
 
-// One line of JSON on stdout.
+// Prints one line of JSON.
 void Print(const std::string& id, const std::map<std::string, double>& numbers);
 
-// Exits with the message: a benchmark that cannot run says why.
+// Exits with the message: a benchmark that cannot run prints the reason.
 [[noreturn]] void Fail(const std::string& message);
 
-// What a call gave; a benchmark in which one fails says why and exits.
+// The value of a result; exits with its message if it is an error.
 template <class T>
 T Must(Result<T> result) {
   if (!result.ok()) Fail(result.status().ToString());

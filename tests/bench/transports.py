@@ -1,7 +1,7 @@
-"""Ways for arrays between processes behind one interface: ours, a ring made by hand, and peers from PyPI.
+"""Transports of arrays between processes behind one interface: ours, a handwritten ring, and peers from PyPI.
 
-Each process of a pipeline makes one Transport. A sender has `room()` (memory for a frame and a handle; only where
-`in_place`), `send(handle)`, `send_copy(frame)` and `forward(array, handle)`, the cheapest right way to pass on what a
+Each process of a pipeline makes one Transport. A sender has `room()` (memory for a frame, and a handle; only if
+`in_place`), `send(handle)`, `send_copy(frame)` and `forward(array, handle)`, the cheapest correct way to pass on what a
 receiver of the same transport got. A receiver has `receive()` and `release(handle)`. Frames are one-dimensional uint8.
 """
 
@@ -21,7 +21,7 @@ Frame = Any  # an array of uint8
 
 
 def retried(work: Callable[[], Any], *errors: type[Exception]) -> Any:
-    """The result of `work` once the other side is there; its error after PATIENCE_S."""
+    """The result of `work` as soon as the other side is ready; its error after PATIENCE_S."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -33,7 +33,7 @@ def retried(work: Callable[[], Any], *errors: type[Exception]) -> Any:
 
 
 class Pipe:
-    """A named pipe of fixed-size messages, opened by both sides for both directions so that nobody waits to open it."""
+    """A named pipe of fixed-size messages, opened by both sides in both directions, so that opening does not block."""
 
     def __init__(self, file: Path, width: int = 64) -> None:
         with contextlib.suppress(FileExistsError):
@@ -50,12 +50,12 @@ class Pipe:
 
 class Transport:
     environment = "pypi"  # of deploy/requirements/peers; "" is our own
-    in_place = True  # a sender can hand out memory to be filled
+    in_place = True  # a sender can provide memory to fill
     attaches = True  # hold and attach work
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
-        self.prefix = f"peers.{scratch.name}"  # of names that all processes of the host see
+        self.prefix = f"peers.{scratch.name}"  # of names that all processes of the host can see
 
     def pipe(self, name: str) -> Pipe:
         return Pipe(self.scratch / f"pipe.{name}")
@@ -67,7 +67,7 @@ class Transport:
         raise NotImplementedError
 
     def hold(self, size: int, fill: Callable[[Frame], None]) -> Any:
-        """Makes one array that others attach to, filled by `fill`; it exists as long as the result."""
+        """Makes one array for others to attach to, filled by `fill`; it exists as long as the result."""
         raise NotImplementedError
 
     def keep(self, held: Any) -> None:
@@ -77,13 +77,13 @@ class Transport:
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Runs in a reader before it is timed: import, connect."""
+        """Runs in a reader before the timing: import, connect."""
 
 
 class CopyingSender:
-    """`send_copy` and `forward` of transports that have nothing better."""
+    """`send_copy` and `forward` for transports without a cheaper way."""
 
-    passes_on = False  # of what was forwarded: the handle is released by the last receiver and not by the relay
+    passes_on = False  # the last receiver, not the relay, releases a forwarded handle
 
     def room(self) -> tuple[Frame, Any]:
         raise NotImplementedError
@@ -161,12 +161,13 @@ class ChannelReceiver:
         pass
 
 
-# A ring of SharedMemory slots, made by hand
+# A handwritten ring of SharedMemory slots
 
 
 class Ring(Transport):
-    """A ring written by hand: slots in one segment, two semaphores, used in turn. A reader that is late, or dead, stops
-    the ring; a released slot is used again, also while another process still reads it."""
+    """A handwritten ring: slots in one segment and two semaphores, used in turn. A slow or dead reader stops the ring;
+    a released slot is reused even if another process still reads it.
+    """
 
     environment = ""
 
@@ -179,11 +180,11 @@ class Ring(Transport):
         from multiprocessing import resource_tracker, shared_memory
 
         if size:
-            with contextlib.suppress(FileNotFoundError):  # of a producer that was killed
+            with contextlib.suppress(FileNotFoundError):  # left by a producer that was killed
                 shared_memory.SharedMemory(f"{self.prefix}.{name}").unlink()
             return shared_memory.SharedMemory(f"{self.prefix}.{name}", create=True, size=size)
         segment = retried(lambda: shared_memory.SharedMemory(f"{self.prefix}.{name}"), FileNotFoundError, ValueError)
-        resource_tracker.unregister(f"/{self.prefix}.{name}", "shared_memory")  # else its end here removes it for all
+        resource_tracker.unregister(f"/{self.prefix}.{name}", "shared_memory")  # otherwise its end in this process removes it for all
         return segment
 
     def semaphore(self, name: str, value: int | None = None) -> Any:
@@ -214,7 +215,7 @@ class Ring(Transport):
 
 
 class RingEnd(CopyingSender):
-    """Either end of a Ring."""
+    """The sending or the receiving end of a Ring."""
 
     def __init__(self, segment: Any, size: int, depth: int, free: Any, full: Any) -> None:
         self.segment, self.free, self.full = segment, free, full
@@ -240,7 +241,7 @@ class RingEnd(CopyingSender):
         self.free.release()
 
 
-# Slots that others share, whose numbers travel by a pipe
+# Shared slots, whose numbers are sent through a pipe
 
 
 class Slots(Transport):
@@ -287,7 +288,7 @@ class SlotSender(CopyingSender):
 
 
 class SlotReceiver:
-    passes_on = True  # what is forwarded is released by the last one
+    passes_on = True  # the last receiver releases a forwarded array
 
     def __init__(self, transport: Slots, name: str) -> None:
         self.transport, self.full = transport, transport.pipe(f"{name}.full")

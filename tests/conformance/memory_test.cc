@@ -1,5 +1,5 @@
-// The law of memory: what every backend and its mapper owe each other and the rest of the house. A new kind of memory
-// is a new line at the end; what only one kind has (seals) is asked of that kind alone.
+// The requirements on every backend and its mapper. A new kind of memory is a new line at the end. Properties that only
+// one kind has (seals) are tested for that kind only.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ struct Pair {
   std::function<std::unique_ptr<MemoryMapper>()> mapper;
 };
 
-// A warm backend that owns the one below it.
+// A warm backend that owns its inner backend.
 class WarmOverHost final : public MemoryBackend {
  public:
   explicit WarmOverHost(uint64_t capacity) : host_(MakeHostBackend({.capacity_bytes = capacity})) {
@@ -58,8 +58,8 @@ class WarmOverHost final : public MemoryBackend {
   std::unique_ptr<WarmBackend> warm_;
 };
 
-// On the simulated driver, which lets a process import its own here, as cards do (build_tree.h chooses). Each GPU hands
-// out `capacity` alone.
+// Uses the simulated driver, which here lets a process import its own handles, as cards do (build_tree.h chooses). Each
+// GPU hands out at most `capacity`.
 using MakeCudaBackend = std::unique_ptr<MemoryBackend> (*)(std::vector<std::shared_ptr<CudaGpu>>);
 std::unique_ptr<MemoryBackend> Cuda(MakeCudaBackend make, uint64_t capacity) {
   ::setenv("SIMULATED_CUDA", "own", 1);
@@ -98,7 +98,7 @@ class MemoryLaw : public testing::TestWithParam<Pair> {
     EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
     return *std::move(mapping);
   }
-  // What there is may not be the host's to touch.
+  // The memory may not be accessible from the host.
   static void Write(Mapping& mapping, uint64_t offset, uint64_t size, uint8_t value) {
     std::vector<uint8_t> bytes(size, value);
     const Status written = mapping.CopyFrom(BytesAt(bytes.data(), size, Device{}), offset);
@@ -129,7 +129,7 @@ TEST_P(MemoryLaw, TheMapperKnowsTheBackendsDevices) {
   }
 }
 
-TEST_P(MemoryLaw, SizesThatCannotBeAreRefused) {
+TEST_P(MemoryLaw, ImpossibleSizesAreRefused) {
   EXPECT_EQ(backend_->Footprint(device_, 0), 0u);
   EXPECT_EQ(backend_->Footprint(device_, UINT64_MAX), 0u);
   EXPECT_FALSE(backend_->Allocate(device_, 0).ok());
@@ -147,14 +147,14 @@ TEST_P(MemoryLaw, CapacityIsTakenByTheFootprintAndReturnedAtTheEnd) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
   EXPECT_EQ(InUse(), 0u);
-  EXPECT_TRUE(backend_->Allocate(device_, kCapacity).ok());  // all of it, whatever was kept warm
+  EXPECT_TRUE(backend_->Allocate(device_, kCapacity).ok());  // the whole capacity, including warm blocks
 }
 
 TEST_P(MemoryLaw, BytesReachEveryReaderAndOutliveTheProducer) {
   const auto block = Allocate();
   auto producer = Map(*block, Access::kWrite);
   ASSERT_TRUE(block->Seal().ok());
-  Write(*producer, 0, kSize, 7);  // after the seal: its own mapping goes on
+  Write(*producer, 0, kSize, 7);  // after the seal; the producer's mapping stays writable
   const auto reader = Map(*block, Access::kRead);
   EXPECT_EQ(Read(*reader), Read(*producer));
   Write(*producer, kSize - 1, 1, 9);
@@ -165,7 +165,7 @@ TEST_P(MemoryLaw, BytesReachEveryReaderAndOutliveTheProducer) {
   EXPECT_EQ(Read(*Map(*block, Access::kRead))[kSize - 1], 9);
 }
 
-TEST_P(MemoryLaw, WhatDoesNotFitIsNotCopied) {
+TEST_P(MemoryLaw, BytesThatDoNotFitAreNotCopied) {
   const auto block = Allocate();
   const auto producer = Map(*block, Access::kWrite);
   std::vector<uint8_t> bytes(2);
@@ -199,9 +199,9 @@ TEST_P(MemoryLaw, APrivateMappingKeepsItsWritesToItself) {
   EXPECT_EQ((*reader)->data()[256], std::byte{7});
 }
 
-TEST_P(MemoryLaw, ItIsHeldWhileAnybodyHasADescriptorOrAnyMap) {
+TEST_P(MemoryLaw, ItIsHeldWhileADescriptorOrAMappingExists) {
   const auto block = Allocate();
-  if (!block->KnowsHolders()) GTEST_SKIP() << "nobody can be asked who maps this kind of memory";
+  if (!block->KnowsHolders()) GTEST_SKIP() << "the mappings of this kind of memory cannot be queried";
   EXPECT_FALSE(block->HeldElsewhere());
   {
     const auto producer = Map(*block, Access::kWrite);
@@ -222,10 +222,10 @@ TEST_P(MemoryLaw, ItIsHeldWhileAnybodyHasADescriptorOrAnyMap) {
   }
   EXPECT_FALSE(block->HeldElsewhere());
   ASSERT_TRUE(block->Seal().ok());
-  EXPECT_FALSE(block->HeldElsewhere());  // nothing of the owner's own counts
+  EXPECT_FALSE(block->HeldElsewhere());  // the owner's descriptors do not count
 }
 
-TEST_P(MemoryLaw, SealGoesAsFarAsItCanAndNoFurther) {
+TEST_P(MemoryLaw, SealGoesAsFarAsPossible) {
   const auto block = Allocate();
   if (!block->MayBeEnforced()) {
     EXPECT_EQ(*block->Seal(), Immutability::kByContract);
@@ -238,32 +238,32 @@ TEST_P(MemoryLaw, SealGoesAsFarAsItCanAndNoFurther) {
     EXPECT_EQ(*sealed, Immutability::kByContract);
     EXPECT_EQ(block->Export(Access::kWrite).status().code(), Code::kFailedPrecondition);
   }
-  EXPECT_TRUE(block->HeldElsewhere());  // asking in between takes nothing away
+  EXPECT_TRUE(block->HeldElsewhere());  // the query has no effect on the seal
   producer.reset();
-  const auto reader = Map(*block, Access::kRead);  // a reader is not in the way
+  const auto reader = Map(*block, Access::kRead);  // a reader does not prevent the seal
   for (int i = 0; i < 2; ++i) EXPECT_EQ(*block->Seal(), Immutability::kEnforced);
   EXPECT_TRUE(block->Export(Access::kRead).ok());
 }
 
-TEST_P(MemoryLaw, EveryDescriptorIsADescriptionOfItsOwn) {
-  if (backend_->kind() != HandleKind::kMemfd) GTEST_SKIP() << "what a driver's descriptor says is the driver's";
+TEST_P(MemoryLaw, EveryDescriptorHasItsOwnDescription) {
+  if (backend_->kind() != HandleKind::kMemfd) GTEST_SKIP() << "the driver determines the flags of its descriptors";
   const auto block = Allocate();
   const Handle one = Export(*block, Access::kRead);
   const Handle two = Export(*block, Access::kRead);
   EXPECT_NE(one.descriptor.get(), two.descriptor.get());
-  ASSERT_EQ(::fcntl(one.descriptor.get(), F_SETFL, O_RDONLY), 0);  // O_NONBLOCK off: seen by duplicates only
+  ASSERT_EQ(::fcntl(one.descriptor.get(), F_SETFL, O_RDONLY), 0);  // clears O_NONBLOCK, which only duplicates see
   EXPECT_EQ(::fcntl(two.descriptor.get(), F_GETFL) & O_NONBLOCK, O_NONBLOCK);
   EXPECT_EQ(::fcntl(two.descriptor.get(), F_GETFL) & O_ACCMODE, O_RDONLY);
   EXPECT_EQ(::fcntl(two.descriptor.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
-TEST_P(MemoryLaw, WhatArrivesUnsealedIsNotReadBlindly) {
+TEST_P(MemoryLaw, AnUnsealedDescriptorIsRefused) {
   const auto block = Allocate();
   if (!block->MayBeEnforced()) GTEST_SKIP() << "this kind of memory cannot be sealed";
   EXPECT_FALSE(mapper_->Map(Export(*block, Access::kRead), device_, Access::kRead).ok());
 }
 
-// errno of the attempt, 0 if it was let through.
+// The errno of an attempt; 0 if it succeeded.
 int ErrnoOf(bool ok) { return ok ? 0 : errno; }
 int TryMapWritable(int fd) {
   void* const map = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -280,7 +280,7 @@ int TryProtectWritable(int fd) {
 }
 int TryPunch(int fd) { return ErrnoOf(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0); }
 
-// The seal matrix: every way in which the holder of a read descriptor of ours might still change what others read.
+// The seal matrix: every way in which a process with a read descriptor could try to change bytes that others read.
 void ExpectNobodyCanChange(int fd) {
   EXPECT_EQ(TryMapWritable(fd), EACCES);
   EXPECT_EQ(TryProtectWritable(fd), EACCES);
@@ -291,7 +291,7 @@ void ExpectNobodyCanChange(int fd) {
   std::array<char, 32> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
   const UniqueFd reopened(::open(path.data(), O_RDWR | O_CLOEXEC));
-  ASSERT_TRUE(reopened.valid());  // the same user may; the seals hold all the same
+  ASSERT_TRUE(reopened.valid());  // the same user may reopen it; the seals still apply
   EXPECT_EQ(TryMapWritable(reopened.get()), EPERM);
   EXPECT_EQ(ErrnoOf(::pwrite(reopened.get(), "x", 1, 0) == 1), EPERM);
   EXPECT_EQ(ErrnoOf(::ftruncate(reopened.get(), 0) == 0), EPERM);
@@ -300,7 +300,7 @@ void ExpectNobodyCanChange(int fd) {
 }
 
 TEST_P(MemoryLaw, NoReaderCanChangeAnythingWhileTheProducerLivesNorAfter) {
-  if (backend_->kind() != HandleKind::kMemfd) GTEST_SKIP() << "seals are memfd's";
+  if (backend_->kind() != HandleKind::kMemfd) GTEST_SKIP() << "only memfds have seals";
   const auto block = Allocate();
   auto producer = Map(*block, Access::kWrite);
   ASSERT_EQ(*block->Seal(), Immutability::kByContract);

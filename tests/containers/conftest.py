@@ -1,4 +1,4 @@
-"""A directory for sockets, and what runs in containers around it."""
+"""A directory for sockets, and containers that share it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sockets(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(sockets: Path) -> Iterator[Callable[..., Any]]:
-    """Starts a container of some class; all end with the test, the broker, which came first, last."""
+    """Starts a container of some class; all containers end with the test, the broker, which was started first, as the last."""
     running: list[Container] = []
 
     def start(kind: type[Container], *words: object, **settings: Any) -> Container:

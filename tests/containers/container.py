@@ -1,4 +1,4 @@
-"""A container without an engine: bubblewrap, with namespaces of its own for everything, and one shared directory."""
+"""A container without an engine: bubblewrap, with a separate namespace of every kind and one shared directory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
 
 
 class Container:
-    """A process in pid, ipc, net, uts and mount namespaces of its own; of the others it shares the sockets' directory.
+    """A process in its own pid, ipc, net, uts and mount namespaces; it shares only the sockets' directory with other containers.
 
-    The host's file system stands for the image, read-only; `/tmp`, `/run` and `/dev/shm` are the container's own, but for
-    this repository, should it lie there.
+    The host's file system, read-only, serves as the image. `/tmp`, `/run` and `/dev/shm` are the container's own, except for
+    this repository if it is in one of them.
     """
 
     def __init__(self, sockets: Path, *command: object, environment: dict[str, str] | None = None, pids: bool = True) -> None:
-        """pids: it has a pid namespace of its own, too; otherwise it shares the host's with all that have none."""
+        """pids: it has its own pid namespace; otherwise it shares the host's."""
         isolation = ["--unshare-ipc", "--unshare-net", "--unshare-uts", "--die-with-parent", "--new-session"]
         isolation += ["--unshare-pid"] if pids else []
         files = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/tmp", "--tmpfs", "/run"]
-        for folder in (ROOT, BUILD.resolve()):  # wherever they lie: /tmp is another one in there
+        for folder in (ROOT, BUILD.resolve()):  # wherever they are: the container has another /tmp
             files += ["--ro-bind", str(folder), str(folder)]
         shared = ["--bind", str(sockets), ADDRESS, "--chdir", "/"]
         known = {key: value for key, value in os.environ.items() if key not in ("ARRAYBRIDGE_ADDRESS", "XDG_RUNTIME_DIR")}
@@ -56,14 +56,14 @@ class Container:
         return answer
 
     def pid(self) -> int:
-        """The program's, as the host counts: the last of those that bubblewrap starts one from the other."""
+        """The program's process id on the host: the last process in bubblewrap's chain of children."""
         pid = self.process.pid
         while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             (pid,) = map(int, children)
         return pid
 
     def kill(self) -> None:
-        """As an engine does: the container's first process, and with it all of them."""
+        """Kills the container's first process, as an engine does, and with it all others."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(PATIENCE_S)
 
@@ -73,7 +73,7 @@ class Container:
 
 
 class Broker(Container):
-    """arraybridged in a container of its own."""
+    """arraybridged in its own container."""
 
     def __init__(self, sockets: Path, *flags: object, environment: dict[str, str] | None = None, pids: bool = True) -> None:
         command = [DAEMON, "--directory", ADDRESS, "--ready-fd", "1", "--host-capacity", "256MiB", "--cache", "0", *flags]

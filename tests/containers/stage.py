@@ -22,7 +22,7 @@ def address_of(array: Any) -> int:
 
 
 def behind(array: Any) -> dict[str, Any]:
-    """The file that is mapped where the array lies, as the kernel tells it."""
+    """The file that is mapped at the array's address, according to the kernel."""
     place = address_of(array)
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -35,7 +35,7 @@ def behind(array: Any) -> dict[str, Any]:
 
 
 def put(name: str, start: str) -> dict[str, Any]:
-    """Born in broker memory, published in place."""
+    """Creates an array in broker memory and publishes it in place."""
     array = broker.empty((COUNT,), "int32", framework)
     if framework == "torch":
         import torch
@@ -56,7 +56,7 @@ def get(name: str) -> dict[str, Any]:
 
 
 def look(name: str) -> dict[str, Any]:
-    """What is held already, without asking anybody."""
+    """Checks an array that is already held, without a call."""
     return {"start": int(kept[name][0]), "sum": int(kept[name].sum())}
 
 
@@ -71,7 +71,7 @@ def stats() -> dict[str, int]:
 
 
 def namespaces() -> dict[str, Any]:
-    """In which it lives, and who else it sees."""
+    """Its namespaces, and the processes that it sees."""
     kinds = ("pid", "ipc", "net", "mnt", "uts")
     return {
         "in": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in kinds},

@@ -1,4 +1,4 @@
-"""What deploy/container says, as far as it can be read without an engine."""
+"""Checks the files of deploy/container as far as possible without an engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compose() -> Any:
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 
 
-def test_the_services_share_the_sockets_and_nothing_else(compose: Any) -> None:
+def test_the_services_share_only_the_sockets(compose: Any) -> None:
     services = compose["services"]
     assert set(services) == {"broker", "producer", "consumer"}
     for service in services.values():
@@ -32,7 +32,7 @@ def test_the_services_share_the_sockets_and_nothing_else(compose: Any) -> None:
     assert list(compose["volumes"]) == ["sockets"]
 
 
-def test_the_cdi_file_mounts_the_directory_and_says_where_it_is() -> None:
+def test_the_cdi_file_mounts_the_directory_and_sets_its_address() -> None:
     cdi = json.loads((DEPLOY / "cdi/arraybridge.json").read_text())
     assert re.fullmatch(r"[a-z0-9.-]+\.[a-z]+/[a-z]+", cdi["kind"])
     (device,) = cdi["devices"]
@@ -41,7 +41,7 @@ def test_the_cdi_file_mounts_the_directory_and_says_where_it_is() -> None:
     assert not mount["hostPath"].endswith(".sock")
 
 
-def test_the_cdi_file_is_what_the_tool_makes() -> None:
+def test_the_cdi_file_is_the_tools_output() -> None:
     made = json.loads(subprocess.run([CTL, "-H", "/run/arraybridge", "cdi", "generate"], capture_output=True).stdout)
     assert made == json.loads((DEPLOY / "cdi/arraybridge.json").read_text())
     elsewhere = subprocess.run([CTL, "-H", "unix:///srv/a b/broker.sock", "cdi", "generate"], capture_output=True).stdout
@@ -55,7 +55,7 @@ def words_of_the_image() -> list[str]:
     return [word for part in words for word in part]
 
 
-def test_the_daemon_takes_what_the_image_tells_it() -> None:
+def test_the_daemon_accepts_the_images_settings() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     program, *flags = words_of_the_image()
     assert program == "arraybridged"
@@ -66,7 +66,7 @@ def test_the_daemon_takes_what_the_image_tells_it() -> None:
         assert f"COMPONENT {component})" in cmake
 
 
-def test_image_and_composition_open_no_port_to_others() -> None:
+def test_image_and_composition_publish_no_port() -> None:
     printed = subprocess.run([DAEMON, *words_of_the_image()[1:], "--print-config"], capture_output=True, text=True)
     assert printed.returncode == 0, printed.stderr
     (listen,) = re.findall(r'^listen = "(?!unix:)(.*?)"', printed.stdout, re.MULTILINE)
@@ -75,8 +75,8 @@ def test_image_and_composition_open_no_port_to_others() -> None:
     assert "ports:" not in (DEPLOY / "compose.yaml").read_text()
 
 
-def test_the_image_is_public_only_by_a_word_that_says_so() -> None:
-    """As the Containerfile tells those who want their metrics scraped from outside."""
+def test_the_image_is_public_only_by_an_explicit_setting() -> None:
+    """The Containerfile describes this for metrics that are scraped from outside."""
     (said,) = re.findall(r"arraybridged (--http .*)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
     flags = [*words_of_the_image()[1:], *said.split()]
     assert subprocess.run([DAEMON, *flags, "--check-config"], capture_output=True).returncode == 0

@@ -1,4 +1,4 @@
-"""GPU memory between containers, on the simulated driver: VMM descriptors cross, legacy handles are refused with reason."""
+"""GPU memory between containers on the simulated driver: VMM descriptors work, legacy handles are refused with a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gpu(Container):
         super().__init__(sockets, PROGRAM, ADDRESS, DRIVER, environment={"SIMULATED_CUDA": machine}, pids=pids)
 
     def allocations(self) -> set[int]:
-        """Those of the simulated driver that this process has mapped: each is a file without a name, known by its inode."""
+        """The simulated driver's blocks that this process has mapped: each is an unnamed file, identified by its inode."""
         maps = Path(f"/proc/{self.pid()}/maps").read_text()
         return set(map(int, re.findall(r"^\S+ \S+ \S+ \S+ (\d+) +/memfd:simulated_cuda", maps, re.MULTILINE)))
 
@@ -40,14 +40,14 @@ def start(run: Callable[..., Any], machine: str) -> tuple[Any, Any, Any]:
     return broker, run(Gpu, machine), run(Gpu, machine)
 
 
-def test_vmm_descriptors_need_the_socket_alone(run: Callable[..., Any]) -> None:
+def test_vmm_descriptors_need_only_the_socket(run: Callable[..., Any]) -> None:
     broker, maker, reader = start(run, "devices=1")
     assert maker.line("publish_in_place frame 7") == "ok"
     assert reader.line("get frame") == "7"
-    # One mapping of the maker's arena, and no second arena: nothing was copied to get here.
+    # One mapping of the producer's arena and no second arena: nothing was copied.
     assert reader.line("mapped") == "1"
     assert maker.line("arenas") == "1"
-    # The maker's stream is still making these bytes, and no event crosses: the reader is answered when they are there.
+    # The producer's stream is still writing these bytes, and events do not work here: the broker answers when they are written.
     assert maker.line("put_later late 8") == "later"
     assert reader.line("get late") == "8"
     maker.kill()
@@ -58,7 +58,7 @@ def test_vmm_descriptors_need_the_socket_alone(run: Callable[..., Any]) -> None:
     assert reader.line("leases") == "0"
 
 
-def test_the_readers_memory_is_the_drivers_very_allocation(run: Callable[..., Any]) -> None:
+def test_the_reader_maps_the_drivers_own_allocation(run: Callable[..., Any]) -> None:
     broker, maker, reader = start(run, "devices=1")
     before, elsewhere = maker.allocations(), reader.allocations()
     assert maker.line("publish_in_place frame 7") == "ok"
@@ -66,11 +66,11 @@ def test_the_readers_memory_is_the_drivers_very_allocation(run: Callable[..., An
     assert reader.allocations() == elsewhere
     assert reader.line("get frame") == "7"
     assert reader.allocations() - elsewhere == {made}
-    # The broker made it and keeps it; who has it mapped is nobody else.
+    # The broker created it and keeps it; only the reader has mapped it.
     assert made in {link.stat().st_ino for link in Path(f"/proc/{broker.pid()}/fd").iterdir()}
 
 
-def test_a_reader_that_is_killed_gives_back_what_it_had(run: Callable[..., Any]) -> None:
+def test_a_killed_readers_memory_is_released(run: Callable[..., Any]) -> None:
     _, maker, reader = start(run, "devices=1")
     assert maker.line("put frame 3") == "ok"
     assert reader.line("get frame") == "3"
@@ -81,14 +81,14 @@ def test_a_reader_that_is_killed_gives_back_what_it_had(run: Callable[..., Any])
 
 
 def test_legacy_handles_are_refused_with_the_reason(run: Callable[..., Any]) -> None:
-    # 103: the driver exports no descriptors, so legacy handles are all there is.
+    # 103: the driver exports no descriptors, so only legacy handles remain.
     _, maker, _ = start(run, "devices=1;off=103")
     answer = maker.line("put frame 3")
     assert "cuda_ipc is refused: it runs in another PID namespace" in answer
 
 
-def test_a_legacy_handle_that_was_made_is_refused_to_a_reader_elsewhere(run: Callable[..., Any]) -> None:
-    # `dir`: where processes of one machine find each other's events, and so where all of these could.
+def test_an_existing_legacy_handle_is_refused_to_a_reader_elsewhere(run: Callable[..., Any]) -> None:
+    # `dir`: the directory in which processes of one machine find each other's events; here all of these could.
     machine = f"devices=1;off=103;dir={ADDRESS}"
     run(Broker, "--cuda-driver", DRIVER, environment={"SIMULATED_CUDA": machine}, pids=False)
     maker, neighbour, elsewhere = run(Gpu, machine, pids=False), run(Gpu, machine, pids=False), run(Gpu, machine)
@@ -96,4 +96,4 @@ def test_a_legacy_handle_that_was_made_is_refused_to_a_reader_elsewhere(run: Cal
     assert neighbour.line("get frame") == "3"
     assert "cuda_ipc is refused: it runs in another PID namespace" in elsewhere.line("get frame")
     assert elsewhere.line("mapped") == "0"
-    assert maker.line("leases") == "1"  # the neighbour's
+    assert maker.line("leases") == "1"  # the other container's

@@ -1,4 +1,4 @@
-"""A broker and two stages, each in a container of its own, with nothing in common but the sockets' directory."""
+"""A broker and two stages, each in its own container; they share only the sockets' directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_stages_share_no_namespace(numpy_stage: Any, torch_stage: Any) -> No
     one, other = numpy_stage.ask("namespaces"), torch_stage.ask("namespaces")
     assert [kind for kind in one["in"] if one["in"][kind] == other["in"][kind]] == []
     for each in (one, other):
-        assert each["processes"] <= 2  # itself, and whoever reaps in its container
+        assert each["processes"] <= 2  # itself and its container's init process
         assert each["run"] == ["arraybridge"]
         assert each["shm"] == []
 
@@ -54,18 +54,18 @@ def test_bytes_cross_without_being_copied(numpy_stage: Any, torch_stage: Any) ->
     before = numpy_stage.ask("stats")
     got = torch_stage.ask("get", "frame")
     assert (got["start"], got["sum"]) == (7, summed(7))
-    # The very file the maker wrote into, and no byte more in the broker for a second reader.
+    # The reader maps the file that the producer wrote, and a second reader needs no more memory in the broker.
     assert got["inode"] == made["inode"] and got["name"].startswith("/memfd:")
     assert numpy_stage.ask("stats")["arenas"] == before["arenas"]
     assert torch_stage.ask("stats")["client_arena_bytes"] == 0
-    # And back, made by the other framework.
+    # In the other direction, with the other framework as the producer.
     made = torch_stage.ask("put", "answer", -3)
     got = numpy_stage.ask("get", "answer")
     assert (got["start"], got["sum"], got["inode"]) == (-3, summed(-3), made["inode"])
     assert got["rights"] == "r--s"
 
 
-def test_the_ledger_is_even_once_all_is_dropped(numpy_stage: Any, torch_stage: Any) -> None:
+def test_no_memory_is_in_use_after_all_is_dropped(numpy_stage: Any, torch_stage: Any) -> None:
     numpy_stage.ask("put", "frame", 1)
     torch_stage.ask("get", "frame")
     torch_stage.ask("drop", "frame")
@@ -76,7 +76,7 @@ def test_the_ledger_is_even_once_all_is_dropped(numpy_stage: Any, torch_stage: A
 
 
 @pytest.mark.parametrize("victim", ["maker", "reader"])
-def test_a_stage_that_is_killed_takes_nothing_with_it(numpy_stage: Any, torch_stage: Any, run: Callable[..., Any], victim: str) -> None:
+def test_a_killed_stage_does_not_affect_others(numpy_stage: Any, torch_stage: Any, run: Callable[..., Any], victim: str) -> None:
     numpy_stage.ask("put", "frame", 5)
     torch_stage.ask("get", "frame")
     (numpy_stage if victim == "maker" else torch_stage).kill()
@@ -84,7 +84,7 @@ def test_a_stage_that_is_killed_takes_nothing_with_it(numpy_stage: Any, torch_st
     if victim == "maker":
         assert survivor.ask("look", "frame") == {"start": 5, "sum": summed(5)}
     eventually("the session ends", lambda: survivor.ask("stats")["sessions"] == 1)
-    # Named shares outlive their maker, and a container that comes later finds them.
+    # Named shares outlive their producer, and a later container finds them.
     later = run(Stage, "numpy")
     got = later.ask("get", "frame")
     assert (got["start"], got["sum"]) == (5, summed(5))
@@ -93,12 +93,12 @@ def test_a_stage_that_is_killed_takes_nothing_with_it(numpy_stage: Any, torch_st
         eventually("its claims end with it", lambda: survivor.ask("stats")["leases"] + survivor.ask("stats")["holds"] == 0)
 
 
-def test_arrays_in_use_outlive_a_broker_that_is_killed(broker: Any, numpy_stage: Any, torch_stage: Any, run: Callable[..., Any]) -> None:
+def test_arrays_in_use_outlive_a_killed_broker(broker: Any, numpy_stage: Any, torch_stage: Any, run: Callable[..., Any]) -> None:
     numpy_stage.ask("put", "frame", 9)
     torch_stage.ask("get", "frame")
     broker.kill()
     assert torch_stage.ask("look", "frame") == {"start": 9, "sum": summed(9)}
-    # The next one serves at the same directory: containers mount it, never a socket.
+    # The next broker serves in the same directory: containers mount the directory, never a socket.
     run(Broker)
     numpy_stage.ask("put", "frame", 10)
     assert torch_stage.ask("get", "frame")["start"] == 10

@@ -1,5 +1,5 @@
-"""What deploy/k8s says, as far as it holds without a cluster: names, users and paths are the image's and the daemon's, and
-a daemon and a client that are those users meet in such a directory."""
+"""Checks the files of deploy/k8s without a cluster: names, users and paths match the image and the daemon, and a daemon and
+a client that run as these users can connect in such a directory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def configuration() -> str:
 
 
 def directory_of(pod: Any) -> str:
-    """Of the node, where the pod's containers find it under the same name."""
+    """The directory on the node, which the pod's containers mount at the same path."""
     (volume,) = (each for each in pod["volumes"] if "hostPath" in each)
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
         assert volume["hostPath"]["path"] in [each["mountPath"] for each in container["volumeMounts"] if each["name"] == volume["name"]]
@@ -72,7 +72,7 @@ def test_the_users_are_the_images(broker: Any) -> None:
     assert len({stage["spec"]["securityContext"]["runAsUser"] for stage in STAGES}) == 1
 
 
-def test_the_daemon_takes_what_the_pod_tells_it(broker: Any, tmp_path: Path) -> None:
+def test_the_daemon_accepts_the_pods_settings(broker: Any, tmp_path: Path) -> None:
     (container,) = broker["containers"]
     (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", CONTAINERFILE, re.MULTILINE)
     program, *flags = json.loads(entry)
@@ -89,13 +89,13 @@ def test_the_daemon_takes_what_the_pod_tells_it(broker: Any, tmp_path: Path) -> 
     assert broker["terminationGracePeriodSeconds"] > int(drain)
 
 
-def test_its_probe_is_the_images(broker: Any) -> None:
+def test_its_probe_is_that_of_the_image(broker: Any) -> None:
     (check,) = re.findall(r"^HEALTHCHECK CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)
     assert broker["containers"][0]["readinessProbe"]["exec"]["command"] == json.loads(check)
 
 
 @pytest.mark.parametrize("folder", ["base", "gpu"])
-def test_kustomize_makes_something_of_it(folder: str) -> None:
+def test_kustomize_can_build_it(folder: str) -> None:
     kubectl = shutil.which("kubectl") or pytest.skip("kubectl is not installed")
     made = subprocess.run([kubectl, "kustomize", str(DEPLOY / folder)], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
@@ -110,7 +110,7 @@ def test_kustomize_makes_something_of_it(folder: str) -> None:
 
 @pytest.fixture
 def node() -> Iterator[Path]:
-    """A folder that everybody may enter, with both programs and the configuration of the pod."""
+    """A folder that all users may enter, with both programs and the configuration of the pod."""
     folder = Path(tempfile.mkdtemp(prefix="arraybridge-node-"))
     folder.chmod(0o755)
     for program in (DAEMON, CTL):
@@ -121,8 +121,8 @@ def node() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run processes of other users")
-def test_a_daemon_and_clients_of_those_users_meet(broker: Any, node: Path) -> None:
-    """As the pods do: the directory by the first container's command; the stage's mount of it is read-only."""
+def test_a_daemon_and_clients_of_these_users_can_connect(broker: Any, node: Path) -> None:
+    """Does as the pods do: the first container's command makes the directory; the stage mounts it read-only."""
     run = node / "run"
     command = broker["initContainers"][0]["command"]
     subprocess.run([*command[:-1], run], check=True)

@@ -1,8 +1,8 @@
-"""What an attacker's process runs: one attack of neighbour.ATTACKS, spoken by hand on lifelines, as fast as it can.
+"""The program of an attacker's process: one attack of neighbour.ATTACKS, hand-written on lifelines, as fast as possible.
 
-Started as another user by neighbour.py: attacker.py DIRECTORY ATTACK [NUMBER=VALUE ...]. When its stage is set it prints
-one line of JSON, with what it got and what was refused, and waits for a line on its standard input; from then on it
-attacks until it is killed. It never cleans up: that is the daemon's part.
+neighbour.py starts it as another user: attacker.py DIRECTORY ATTACK [NUMBER=VALUE ...]. After its preparation it prints
+one line of JSON with the objects that it got and the refusals, and waits for a line on its standard input; then it
+attacks until it is killed. It never cleans up, because that is the daemon's task.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class Line:
         return (answer.FromString(payload) if answer else None), descriptors
 
     def settled(self) -> None:
-        """All that was sent before has been served."""
+        """Waits until all earlier requests have been served."""
         self.call(GET_STATS, wire.GetStatsRequest())
 
     def arena(self, ns: str, size: int) -> tuple[int, int]:
-        """One that is mapped and closed: its number and generation."""
+        """An arena that is mapped and closed: its number and generation."""
         request = wire.AllocateRequest(namespace=ns, device={"type": 1}, size=size, timeout_ms=5000)
         answer, descriptors = self.call(ALLOCATE, request, wire.AllocateResponse)
         for descriptor in descriptors:
@@ -96,8 +96,8 @@ def spec(size: int) -> Any:
 
 
 def publish(line: Line, ns: str, count: int, **fields: Any) -> tuple[int, int]:
-    """Shares of 256 bytes, nobody waits for an answer: "s0" to "s<count - 1>", or without names. What lies in `fields` may
-    be a function of the index."""
+    """Publishes shares of 256 bytes without waiting for answers: "s0" to "s<count - 1>", or without names. A value in `fields`
+    may be a function of the index."""
     arena, generation = line.arena(ns, max(count, 1) * ALIGNMENT)
     for index in range(count):
         own = {key: value(index) if callable(value) else value for key, value in fields.items()}
@@ -112,7 +112,7 @@ def publish(line: Line, ns: str, count: int, **fields: Any) -> tuple[int, int]:
 
 
 class Page:
-    """A session's page of holds in a namespace, and its catalogue."""
+    """A session's hazard page in a namespace, and its catalogue."""
 
     def __init__(self, line: Line, ns: str) -> None:
         catalogue, page = line.browse(ns, 0), line.browse(ns, 1)
@@ -123,7 +123,7 @@ class Page:
         line.call(MAPPED, wire.MappedRequest(holds_of=ns))
 
     def live(self, most: int = HOLDS) -> list[int]:
-        """Holds of as many records that are live."""
+        """Holds on this many live records."""
         capacity = struct.unpack_from("<Q", self.table, 32)[0]
         words = []
         for slot in range(capacity):
@@ -147,12 +147,12 @@ def withdraw(line: Line, ns: str, count: int) -> None:
 
 
 Attack = Callable[[], None]
-# A stage: what it got, and the attack that begins when it is told.
+# A stage: the objects that it got, and the attack, which begins on command.
 Stage = Callable[["Wish"], tuple[dict[str, Any], Attack]]
 
 
 class Wish:
-    """The attack's numbers."""
+    """The parameters of the attack."""
 
     def __init__(self, directory: str, words: list[str]) -> None:
         self.directory = directory
@@ -179,18 +179,18 @@ def tolerate() -> contextlib.AbstractContextManager[None]:
 
 
 def end_and_begin(wish: Wish) -> None:
-    """Sessions that open and end: each end asks for a sweep."""
+    """Opens and ends sessions: each end requests a sweep."""
     while True:
         with contextlib.suppress(Refused, EOFError, OSError):
             Line(wish.directory).socket.close()
 
 
 def orphans(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 1: unnamed shares without a maker in many namespaces, where many sessions have full pages of holds."""
+    """Attack 1: unnamed shares without a producer in many namespaces, in which many sessions have full hazard pages."""
     maker = Line(wish.directory)
     for ns in wish.namespaces():
         publish(maker, ns, wish["shares"], name="")
-    # A page for each session in as many namespaces as it may have.
+    # A page for each session in as many namespaces as allowed.
     pages = 0
     words = [(index + 1) << GENERATION_BITS | 1 for index in range(HOLDS)]
     for line in wish.lines(wish["sessions"]):
@@ -205,7 +205,7 @@ def orphans(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def waiting_holds(wish: Wish) -> dict[str, Any]:
-    """Withdrawn shares in every namespace that every session's page holds."""
+    """Withdrawn shares in every namespace, which every session's page holds."""
     maker = wish.line()
     lines = wish.lines(wish["sessions"])
     pages = shares = 0
@@ -213,7 +213,7 @@ def waiting_holds(wish: Wish) -> dict[str, Any]:
         own: list[Page] = []
         with tolerate():
             maker.arena(ns, ALIGNMENT)
-            Page(maker, ns)  # from now on shares stand in the catalogue
+            Page(maker, ns)  # from now on shares are entered into the catalogue
             publish(maker, ns, wish["shares"])
             words: list[int] | None = None
             for line in lines:
@@ -229,7 +229,7 @@ def waiting_holds(wish: Wish) -> dict[str, Any]:
 
 
 def hints(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 2: "a hold ended", said all the time."""
+    """Attack 2: reports continuously that a hold has ended."""
     got = waiting_holds(wish)
     hint = wire.ReleaseRequest(holds=True).SerializeToString()
     line = wish.line()
@@ -242,13 +242,13 @@ def hints(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def holders_end(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 3: sessions with holds on what waits for them end at once."""
+    """Attack 3: ends sessions at once that hold shares that wait for them."""
     got = waiting_holds(wish)
     return got, lambda: os._exit(0)
 
 
 def expire(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 4: many shares that expire at one time."""
+    """Attack 4: many shares that expire at the same time."""
     at = time.monotonic() + wish["within_ms"] / 1000
     line = wish.line()
     for ns in wish.namespaces():
@@ -262,7 +262,7 @@ def expire(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def described(wish: Wish) -> Line:
-    """Shares with the longest descriptions."""
+    """Publishes shares with the longest descriptions."""
     maker = wish.line()
     arrays = [spec(ALIGNMENT)] * 400
     publish(maker, "fat", wish["shares"], specs={"arrays": arrays}, structure=b"s" * 32768, metadata=b"m" * 14000)
@@ -270,7 +270,7 @@ def described(wish: Wish) -> Line:
 
 
 def ask_all(lines: list[Line], verb: int, payload: bytes) -> None:
-    """Every session has a request on its way, always."""
+    """Keeps a request of every session in flight."""
     poll = select.epoll()
     by_descriptor = {line.socket.fileno(): line for line in lines}
     for line in lines:
@@ -288,14 +288,14 @@ def ask_all(lines: list[Line], verb: int, payload: bytes) -> None:
 
 
 def lists(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 5: pages of shares with long descriptions."""
+    """Attack 5: lists pages of shares with long descriptions."""
     described(wish)
     lines = wish.lines(wish["sessions"])
     return {"sessions": len(lines)}, lambda: ask_all(lines, LIST, b"")
 
 
 def acquires(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 6: small requests whose answers could not be sent."""
+    """Attack 6: small requests whose answers cannot be sent."""
     described(wish)
     lines = wish.lines(wish["sessions"])
     names = [{"name": f"s{index}"} for index in range(min(wish["shares"], NAMES_PER_REQUEST))]
@@ -304,7 +304,7 @@ def acquires(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def refusals(lines: list[Line]) -> Counter[str]:
-    """Of what these sessions have sent, by reason; all of it has been served then. REQUIRES: nothing of it is granted."""
+    """The refusals of these sessions' requests, by reason, after all have been served. REQUIRES: none is granted."""
     refused: Counter[str] = Counter()
     for line in lines:
         line.send(GET_STATS, b"")
@@ -314,7 +314,7 @@ def refusals(lines: list[Line]) -> Counter[str]:
 
 
 def waits(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 7: large requests that wait. With all of them there it does no more."""
+    """Attack 7: large waiting requests. After they wait, the attack is idle."""
     maker = wish.line()
     publish(maker, "waits", 1)
     lines = wish.lines(wish["sessions"])
@@ -335,7 +335,7 @@ def waits(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def pages(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 8: pages of holds that nobody maps, and small arenas: as many as there are."""
+    """Attack 8: as many unmapped hazard pages and small arenas as possible."""
     maker = wish.line()
     got: Counter[str] = Counter()
     refused: Counter[str] = Counter()
@@ -349,7 +349,7 @@ def pages(wish: Wish) -> tuple[dict[str, Any], Attack]:
             for ns in wish.namespaces():
                 os.close(line.browse(ns, 1))
                 got["pages"] += 1
-    with tolerate():  # the first that is refused has waited, and so would all others
+    with tolerate():  # the first refused request has waited, and all others would too
         for line in lines:
             for _ in range(wish["arenas"]):
                 line.arena("n0", 4096)
@@ -367,7 +367,7 @@ def pages(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def ends(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 9: ends of channels, all of one session."""
+    """Attack 9: many ends of channels in one session."""
     maker = wish.line()
     line = wish.line()
     for ns in wish.namespaces():
@@ -395,7 +395,7 @@ def ends(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def waiters(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 12: a name is published again and again for which many wait, together with one that never comes."""
+    """Attack 12: many requests wait for two names; one is published again and again, the other never."""
     maker = wish.line()
     count = NAMES_PER_REQUEST - 1
     arena, generation = publish(maker, "crowd", count)
@@ -420,7 +420,7 @@ def waiters(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def minimal(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 13: as many of the smallest shares as there may be."""
+    """Attack 13: as many of the smallest shares as allowed."""
     line = wish.line()
     for ns in wish.namespaces():
         with tolerate():
@@ -435,7 +435,7 @@ def minimal(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def misdescribed(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """Attack 10: arrays of which no reader can say what they are."""
+    """Attack 10: arrays of types that no reader can represent."""
     line = wish.line()
     refused: Counter[str] = Counter()
     for index, own in enumerate(({"bits": 264}, {"code": 300}, {"bits": 264, "code": 300})):
@@ -451,7 +451,7 @@ def misdescribed(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 
 def tidy(wish: Wish) -> tuple[dict[str, Any], Attack]:
-    """No attack: what other processes of this user have left behind is withdrawn."""
+    """No attack: withdraws the shares that other processes of this user have left."""
     line = wish.line()
     request, gone = wire.ListRequest(), 0
     found: dict[str, list[int]] = {}
@@ -465,7 +465,7 @@ def tidy(wish: Wish) -> tuple[dict[str, Any], Attack]:
     for ns, ids in found.items():
         for begin in range(0, len(ids), NAMES_PER_REQUEST):
             own = [{"id": each} for each in ids[begin : begin + NAMES_PER_REQUEST]]
-            with tolerate():  # one may have expired since
+            with tolerate():  # a share may have expired meanwhile
                 line.call(WITHDRAW, wire.WithdrawRequest(namespace=ns, shares=own))
         gone += len(ids)
     return {"withdrawn": gone}, lambda: None
@@ -489,7 +489,7 @@ def main() -> None:
     next(told(), None)
     with contextlib.suppress(EOFError, OSError):
         attack()
-    for _ in told():  # its sessions stay until it is killed
+    for _ in told():  # its sessions remain until it is killed
         continue
 
 

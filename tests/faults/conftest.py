@@ -11,7 +11,7 @@ import pytest
 from harness import SIMULATED_CUDA, Daemon, Ledger, Memory, daemon_in
 
 KINDS = ("host", "cuda_vmm", "cuda_ipc")
-OVER_ALL_KINDS = ("test_death", "test_full")  # the other files are about sockets, pages and descriptors, but for storms
+OVER_ALL_KINDS = ("test_death", "test_full")  # except for storms, the other files test sockets, pages and descriptors
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    """Where the arrays lie."""
+    """The memory that holds the arrays."""
     kind = getattr(request, "param", "host")
     for mark in request.node.iter_markers("not_over"):
         kinds, why = mark.args
@@ -59,8 +59,8 @@ def ledger(daemon: Daemon) -> Ledger:
 
 @pytest.fixture(scope="session")
 def messages(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """arraybridge.v1 as Python messages, generated from the .proto as any foreign client would."""
+    """arraybridge.v1 as Python messages, generated from the .proto files as by any foreign client."""
     pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
-    from foreign_client import generate  # once a process: protobuf knows a message by one file alone
+    from foreign_client import generate  # once per process: protobuf allows a message in only one file
 
     return generate(tmp_path_factory.mktemp("messages"))[0]

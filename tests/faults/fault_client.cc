@@ -1,25 +1,26 @@
-// A client of the broker that does what it is told, one line at a time, so that a test can kill, stop, starve or fork
+// A client of the broker that executes commands, one line at a time, so that a test can kill, stop, starve or fork
 // it between any two steps. Every answer is one line: "ok ..." or "error CODE reason message".
 //
 //   put NAME BYTES SEED [replace] [sealed] [late]   place and publish words that depend on SEED and their index; late:
-//                                            nobody waits for the broker
+//                                            without waiting for the broker
 //   tree NAME BYTES SEED COUNT               place and publish COUNT arrays as one share; the n-th has the words of
-//   SEED + n storm PREFIX BYTES SEED ROUNDS           put PREFIX/0, PREFIX/1 ... late; withdraw all but the newest few
+//                                            SEED + n
+//   storm PREFIX BYTES SEED ROUNDS           put PREFIX/0, PREFIX/1 ... late; withdraw all but the newest few
 //   place BYTES                              place and keep, never publish
 //   get NAME SEED [private] [wait MS]        acquire, check every word, keep
 //   many SEED NAME...                        acquire several at once, check and keep
-//   kinds                                    by which handles the memory of kept arrays came
+//   kinds                                    the kinds of handles of kept arrays
 //   check                                    check every kept array again
 //   scribble                                 write over every kept private array
 //   drop                                     drop every kept array and placement
 //   withdraw NAME | stats | mine | list PREFIX | flush
-//   outcome MS                               what became of the command that failed last: "done NAME GENERATION", or
-//                                            "not done CODE REASON"; waits so long
+//   outcome MS                               the outcome of the last failed command: "done NAME GENERATION", or
+//                                            "not done CODE REASON"; waits up to MS
 //   churn SEED NAMES ROUNDS                  get and drop "churn/<random below NAMES>"
-//   fork                                     a child that inherits everything and waits for a signal
-//   fork_get NAME SEED                       a child that gets NAME on a connection of its own, drops what it inherited
+//   fork                                     starts a child that inherits everything and waits for a signal
+//   fork_get NAME SEED                       starts a child that gets NAME on its own connection, drops the others
 //
-// With $FAULT_CLIENT_GPU, the path of a CUDA driver, every array lies on its first GPU.
+// With $FAULT_CLIENT_GPU, the path of a CUDA driver, all arrays are on its first GPU.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,10 +66,10 @@ Status CheckWords(const std::vector<View>& views, uint64_t seed) {
 
 class FaultClient {
  public:
-  // `gpu`: arrays lie on it, not in host memory.
+  // `gpu`: holds the arrays instead of host memory.
   FaultClient(Broker broker, std::optional<Device> gpu) : broker_(std::move(broker)), gpu_(std::move(gpu)) {}
 
-  // The answer's text after "ok".
+  // Executes a command; returns the answer's text after "ok".
   Result<std::string> Do(std::istringstream& words) {
     std::string verb;
     words >> verb;
@@ -333,7 +334,7 @@ class FaultClient {
 
   Broker broker_;
   const std::optional<Device> gpu_;
-  Status failed_;  // the command that failed last
+  Status failed_;  // the result of the last failed command
   std::vector<Placement> placements_;
   std::vector<Kept> kept_;
   const std::map<std::string, Verb> verbs_ = {
@@ -373,7 +374,7 @@ int Serve(int argc, char** argv) {
   options.ns = argv[2];
   options.client = "fault_client";
   if (argc > 3) options.timeout = std::chrono::milliseconds(std::atoi(argv[3]));
-  options.holds = argc <= 4;  // "calls": nothing is acquired without one
+  options.holds = argc <= 4;  // "calls": every acquire is a call
   std::optional<Device> gpu;
   if (const char* const driver = std::getenv("FAULT_CLIENT_GPU"); driver != nullptr) {
     options.cuda_driver = driver;

@@ -1,4 +1,4 @@
-"""A private daemon, clients that do what they are told, raw sockets, and the ledger that every fault test ends with."""
+"""A private daemon, clients that execute commands, raw sockets, and the ledger that ends every fault test."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
 CLIENT = BUILD / "tests/faults/fault_client"
 SIMULATED_CUDA = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
-HELPERS = 2  # threads that start when they are first needed, and stay: one closes what is slow to close
+HELPERS = 2  # threads that start when they are first needed, and stay: the closer keeps one
 PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
 
-# What an allocator may keep for itself. AddressSanitizer keeps all that is freed for a while.
+# The memory that an allocator may keep. AddressSanitizer keeps all freed memory for a while.
 GROWTH_KIB = (1024 << 10) if BUILD.name == "asan" else (16 << 10)
 
 HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
 BROWSE, DOORBELL = 13, 17
-client_flags: list[str] = []  # what every client is told; ["calls"]: nothing is acquired without one
-spin_us = 0  # of every daemon; not 0: it polls session queues before it sleeps
-CALLS_BEFORE_QUEUE = 20  # more than a client of client/lifeline_queue.cc makes by its socket
+client_flags: list[str] = []  # arguments of every client; ["calls"]: every acquire is a call
+spin_us = 0  # of every daemon; if not 0, it polls session queues before it sleeps
+CALLS_BEFORE_QUEUE = 20  # more calls than client/lifeline_queue.cc makes by the socket
 
 
 class Memory:
-    """Where the arrays of a test lie: in host memory, or on the simulated GPU, shared as descriptors or as handles."""
+    """The memory of a test's arrays: host memory, or the simulated GPU, shared as descriptors or as handles."""
 
     def __init__(self, kind: str, folder: Path | None = None) -> None:
         self.kind = kind
-        self.folder = folder  # where the processes of a simulated machine find each other
+        self.folder = folder  # in which the processes of a simulated machine find each other
 
     @property
     def is_host(self) -> bool:
@@ -75,15 +75,15 @@ class Refused(Exception):
 
 
 def first_to_answer(clients: Iterable[Client]) -> Client:
-    """Whichever of them has something to say."""
+    """The objects that have input."""
     by_pipe = {client.process.stdout: client for client in clients}
     ready, _, _ = select.select(list(by_pipe), [], [], PATIENCE_S)
-    assert ready, "nobody answers"
+    assert ready, "no process answers"
     return by_pipe[ready[0]]
 
 
 def eventually(what: str, test: Any) -> Any:
-    """Asks until the answer is true. The last answer is told when patience ends."""
+    """Repeats the query until the answer is true. The error after PATIENCE_S shows the last answer."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         answer = test()
@@ -136,7 +136,7 @@ class Client:
         return self.answer()
 
     def insist(self, line: str) -> str:
-        """After the daemon went away the first call may say so; the next one finds its successor."""
+        """After the daemon has ended, the first call may fail; the next one finds the new daemon."""
         try:
             return self.ask(line)
         except Refused as error:
@@ -157,7 +157,7 @@ class Client:
         self._close()
 
     def leave(self) -> None:
-        """Ends in order, as a client does that has nothing more to say."""
+        """Ends the client in order."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -172,9 +172,9 @@ class Client:
 
 
 class Daemon:
-    """A real arraybridged in a directory of its own. `warden` is a client that reads its numbers.
+    """A real arraybridged in its own directory. `warden` is a client that reads its numbers.
 
-    `capacity`: bytes of `memory`, where its clients' arrays lie; None: as much as there is.
+    `capacity`: bytes of `memory`, which holds the clients' arrays; None: all that there is.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Daemon:
         return found
 
     def memory_files(self) -> int:
-        """Arenas' files that the daemon keeps alive, by inode: keep and sealer of one arena are one."""
+        """The files of arenas that the daemon keeps open, by inode; both descriptors of an arena count as one."""
         inodes = set()
         for fd in os.listdir(f"/proc/{self.pid}/fd"):
             with contextlib.suppress(FileNotFoundError):
@@ -254,12 +254,12 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def mappings(self) -> int:
-        """Of arenas' files; what clients hold without a call is mapped too, for as long as they are there."""
+        """The mappings of arenas' files; hazard pages of connected clients are mapped too."""
         lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
         return sum("/memfd:arraybridge" in line for line in lines)
 
     def private_kib(self) -> int:
-        """What the daemon itself takes, without the memory that it lends."""
+        """The daemon's own memory, without the memory that it hands out."""
         return int(re.findall(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())[0])
 
     def stop(self) -> None:
@@ -275,12 +275,12 @@ class Daemon:
 
 
 class Ledger:
-    """What the daemon held when nobody had anything; settle() waits until that is true again."""
+    """The daemon's state without any client; settle() waits until the daemon is in this state again."""
 
     def __init__(self, daemon: Daemon):
         self.daemon = daemon
         for _ in range(CALLS_BEFORE_QUEUE):
-            daemon.warden.insist("stats")  # connected, also after the daemon was started again
+            daemon.warden.insist("stats")  # connected, even after a restart of the daemon
         if not daemon.memory.is_host:
             self.warm_up()
         self.files = daemon.memory_files()
@@ -292,7 +292,7 @@ class Ledger:
         self.warden_descriptors = len(os.listdir(f"/proc/{daemon.warden.pid}/fd"))
 
     def warm_up(self) -> None:
-        """What the first array on a GPU costs its owner once: a context, and the driver's own files."""
+        """The one-time cost of the first array on a GPU: a context, and the driver's own files."""
         client = self.daemon.client("first")
         client.ask("put first 4096 1")
         client.ask("get first 1")
@@ -303,11 +303,11 @@ class Ledger:
         eventually("its bytes are back", lambda: self.daemon.stats()["allocated_bytes"] == 0)
 
     def settle(self, *, sessions: int = 0, shares: int = 0, leases: int = 0, arenas: int | None = None) -> None:
-        """sessions: beside the warden's. With no share and no session, every byte must be back."""
+        """sessions: in addition to the warden's. Without shares and sessions, every byte must have been returned."""
 
         def right() -> bool:
             self.seen = self.daemon.stats()
-            self.seen["leases"] += self.seen["holds"]  # whichever way they were acquired
+            self.seen["leases"] += self.seen["holds"]  # both ways of acquiring
             wanted = {"sessions": sessions + 1, "shares": shares, "leases": leases, "withdrawn_shares": 0}
             wanted |= {"pinned_bytes": 0}
             wanted |= {"tickets": 0, "waiting": 0, "dying_arenas": 0}
@@ -324,7 +324,7 @@ class Ledger:
         assert self.seen["charged_bytes"] == self.seen["allocated_bytes"], self.seen
         if sessions == 0:
             eventually("no socket but the baseline's", lambda: self.daemon.sockets() <= self.sockets)
-        if self.daemon.memory.is_host:  # a GPU's memory is the driver's
+        if self.daemon.memory.is_host:  # a GPU's memory belongs to the driver
             eventually("one memory file an arena", lambda: self.daemon.memory_files() == self.files + self.seen["arenas"])
         if sessions == 0 and shares == 0:
             eventually("descriptors at the baseline", lambda: len(self.daemon.links()) <= self.descriptors)
@@ -336,7 +336,7 @@ class Ledger:
 
 
 class RawLifeline:
-    """A lifeline spoken by hand: what a client in any language, or a hostile one, can send."""
+    """A hand-written lifeline, which can send anything that a client in any language, or a hostile one, can."""
 
     def __init__(self, directory: Path, messages: Any):
         self.messages = messages
@@ -381,7 +381,7 @@ class RawLifeline:
         self.socket.close()
 
     def ended(self) -> bool:
-        """True once the daemon has cut this connection; what it still had to say is read away."""
+        """True after the daemon has closed this connection; discards remaining input."""
         try:
             while True:
                 self.receive()
@@ -390,7 +390,7 @@ class RawLifeline:
 
 
 def raw_lifeline(daemon: Daemon, messages: Any) -> RawLifeline:
-    """One with a session."""
+    """A lifeline with a session."""
     line = RawLifeline(daemon.directory, messages)
     line.hello()
     return line

@@ -1,9 +1,9 @@
-"""Two users of one daemon: a victim that makes calls at a steady pace, and an attacker with a namespace of its own.
+"""Two users of one daemon: a victim that makes calls at a steady pace, and an attacker with its own namespace.
 
 A Neighbourhood is a private daemon with default limits whose directory every user may enter; REQUIRES root. An attack is
 a row of ATTACKS; `attacked` runs one and measures an Outcome: the victim's latencies before and during it, the longest
-time between two signs of life to the service manager, and how memory and descriptors come back once the attackers are dead.
-The fault tests (test_neighbours.py) check laws of the outcome, the benchmark (tests/bench) its numbers.
+time between two watchdog notifications, and how memory and descriptors are released after the attackers are dead.
+The fault tests (test_neighbours.py) check properties of the outcome, the benchmark (tests/bench) its numbers.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ ROOT = HERE.parents[1]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 PROGRAMS = ("attacker.py", "victim.py")
 ATTACKER, VICTIM = 65534, 65533  # user ids
-WATCHDOG_US = 400_000  # the daemon speaks four times in it
+WATCHDOG_US = 400_000  # the daemon sends four notifications in this time
 PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
-SETTLED_KIB = 16 << 10  # what an allocator may keep for itself
-SETTLED_DESCRIPTORS = 8  # arenas that the victim gave back stay for a while
+SETTLED_KIB = 16 << 10  # memory that an allocator may keep
+SETTLED_DESCRIPTORS = 8  # arenas that the victim released remain for a while
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Numbers of attacker.py's stage, at full size; `small` are those of the fault tests."""
+    """Parameters of attacker.py's stage, at full size; `small` has those of the fault tests."""
 
-    number: int  # in the list of what was found
+    number: int  # in the list of findings
     stage: str
     full: dict[str, int]
     small: dict[str, int] = field(default_factory=dict)
-    client: str = ""  # a command of fault_client, the attacker's program where it is no stage
+    client: str = ""  # a command of fault_client, which is the attacker's program if there is no stage
     processes: int = 1
 
     def sizes(self, full: bool) -> dict[str, int]:
@@ -73,26 +73,26 @@ TIDY = Attack(0, "tidy", {})
 
 @dataclass
 class Outcome:
-    """What one attack came to. Times in milliseconds but where a name says otherwise."""
+    """The result of one attack. Times are in milliseconds unless a name says otherwise."""
 
-    got: dict[str, Any]  # the attackers' own words, once the stage was set
+    got: dict[str, Any]  # the attackers' report after their preparation
     idle: list[float]
-    staged: list[float]  # while the stage was set
+    staged: list[float]  # during the preparation
     attacked: list[float]
-    after: list[float]  # from the attackers' death on
-    refusals: list[str]  # that the victim was told, ever
-    gap_s: float  # the longest between two signs of life
+    after: list[float]  # after the attackers' death
+    refusals: list[str]  # all refusals that the victim got
+    gap_s: float  # the longest time between two watchdog notifications
     kib_before: int
     kib_during: int
     kib_after: int
     descriptors_before: int
     descriptors_during: int
     descriptors_after: int
-    settled_s: float | None  # from the attackers' death, and the withdrawal of their shares, to the baseline of both; None: never
+    settled_s: float | None  # from the withdrawal of the dead attackers' shares until memory and descriptors are back; None: never
 
     @property
     def calls(self) -> list[float]:
-        """All that the victim made while the attackers were there, and after their death."""
+        """All calls of the victim during the attack and after it."""
         return [*self.staged, *self.attacked, *self.after]
 
     @property
@@ -114,7 +114,7 @@ def p99(numbers: list[float]) -> float:
 
 
 class SignsOfLife:
-    """The service manager's socket: when the daemon said that it works."""
+    """The service manager's socket: the times of the daemon's watchdog notifications."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -131,7 +131,7 @@ class SignsOfLife:
                     self.times.append(time.monotonic())
 
     def longest_gap_s(self, since: float) -> float:
-        """Also the one that has not ended."""
+        """Includes the current gap."""
         times = [since, *(each for each in list(self.times) if each > since), time.monotonic()]
         return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
 
@@ -199,7 +199,7 @@ class Neighbourhood:
         return self.run_as(ATTACKER, [sys.executable, str(self.path / "attacker.py"), str(self.directory), attack.stage, *sizes])
 
     def kib(self) -> int:
-        """The daemon's own memory, without what it lends."""
+        """The daemon's own memory, without the memory that it hands out."""
         return int(re.findall(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{self.daemon.pid}/status").read_text())[0])
 
     def descriptors(self) -> int:
@@ -237,7 +237,7 @@ def neighbourhood(daemon: Path, *flags: str, **more: Any) -> Iterator[Neighbourh
 
 
 class Calls:
-    """The victim's process, and what it measured."""
+    """The victim's process and its measurements."""
 
     def __init__(self, place: Neighbourhood) -> None:
         self.file = place.path / "victim"
@@ -261,7 +261,7 @@ def between(calls: list[tuple[str, int, int, str]], begin: float, end: float) ->
 
 
 def stage(process: subprocess.Popen[str], attack: Attack) -> dict[str, Any]:
-    """What the attacker says once its stage is set."""
+    """The attacker's report after its preparation."""
     assert process.stdout is not None
     assert process.stdin is not None
     if not attack.client:
@@ -281,7 +281,7 @@ def go(process: subprocess.Popen[str], attack: Attack) -> None:
 
 
 def settle(place: Neighbourhood, kib: int, descriptors: int, patience_s: float) -> float | None:
-    """Seconds until memory and descriptors are what they were."""
+    """Seconds until memory and descriptors are back at the baseline."""
     begin = time.monotonic()
     while (passed := time.monotonic() - begin) < patience_s:
         if place.kib() <= kib + SETTLED_KIB and place.descriptors() <= descriptors + SETTLED_DESCRIPTORS:
@@ -293,7 +293,7 @@ def settle(place: Neighbourhood, kib: int, descriptors: int, patience_s: float) 
 def attacked(place: Neighbourhood, attack: Attack, *, full: bool, seconds: float = 5.0, idle_s: float = 3.0,
              settle_s: float = 30.0) -> Outcome:  # fmt: skip
     victim = Calls(place)
-    time.sleep(1.0)  # its first calls, and what they cost the daemon once
+    time.sleep(1.0)  # its first calls, with their one-time costs in the daemon
     t_idle, kib, descriptors = time.monotonic(), place.kib(), place.descriptors()
     time.sleep(idle_s)
     t_stage = time.monotonic()
@@ -309,12 +309,12 @@ def attacked(place: Neighbourhood, attack: Attack, *, full: bool, seconds: float
         attacker.kill()
     for attacker in attackers:
         attacker.wait()
-    tidied = place.attacker(TIDY, full)  # shares outlive their makers: that is what they are for
+    tidied = place.attacker(TIDY, full)  # named shares outlive their producers by design
     stage(tidied, TIDY)
     tidied.kill()
     tidied.wait()
     settled = settle(place, kib, descriptors, settle_s)
-    time.sleep(1.0)  # calls that the victim makes then count, too
+    time.sleep(1.0)  # calls of the victim in this time count too
     calls = victim.end()
     end = time.monotonic()
     return Outcome(
@@ -332,7 +332,7 @@ def attacked(place: Neighbourhood, attack: Attack, *, full: bool, seconds: float
 
 
 def main() -> None:
-    """neighbour.py DAEMON [--full] [STAGE ...]: prints each outcome in a line."""
+    """neighbour.py DAEMON [--full] [STAGE ...]: prints one line for each outcome."""
     words = sys.argv[1:]
     full = "--full" in words
     daemon, *names = [word for word in words if word != "--full"]

@@ -41,8 +41,8 @@ def test_killed_readers_leave_nothing(daemon: Daemon, ledger: Ledger) -> None:
     ledger.settle()
 
 
-def test_shares_outlive_their_killed_maker(daemon: Daemon, ledger: Ledger) -> None:
-    """P1: name, generation and every byte stay, and become immutable for everybody once the maker is gone."""
+def test_shares_outlive_their_killed_producer(daemon: Daemon, ledger: Ledger) -> None:
+    """P1: name, generation and every byte remain, and become immutable for all processes after the producer's death."""
     writer, reader = daemon.client(), daemon.client()
     writer.ask("put small 4096 3")
     writer.ask(f"put large {32 * MIB} 4")
@@ -55,7 +55,7 @@ def test_shares_outlive_their_killed_maker(daemon: Daemon, ledger: Ledger) -> No
         client.ask("check")
     for name in ("small", "large"):
         late.ask(f"withdraw {name}")
-    reader.ask("check")  # leased bytes stay although nobody can name them any more
+    reader.ask("check")  # leased bytes remain although no name refers to them
     with pytest.raises(Refused, match="NOT_FOUND"):
         late.ask("get large 4")
     reader.leave()
@@ -64,7 +64,7 @@ def test_shares_outlive_their_killed_maker(daemon: Daemon, ledger: Ledger) -> No
 
 
 def test_killed_between_place_and_publish(daemon: Daemon, ledger: Ledger) -> None:
-    """Fault 2: what was never published goes completely, and who waits for the name gets the deadline."""
+    """Fault 2: an unpublished placement is freed completely, and a request that waits for the name times out."""
     waiter = daemon.client()
     waiter.tell("get never 1 wait 3000")
     for _ in range(10_000 if LONG else 150):
@@ -78,8 +78,8 @@ def test_killed_between_place_and_publish(daemon: Daemon, ledger: Ledger) -> Non
     ledger.settle()
 
 
-# The system calls of a client that puts, gets and drops, and how many of its calls are at least there to die in. Whether
-# it polls depends on how soon the broker answers.
+# The system calls of a client that puts, gets and drops, and the minimum number of each in which it can be killed. The
+# number of polls depends on the speed of the broker's answers.
 STEPS = {"sendto": 8, "recvmsg": 8, "mmap": 12, "munmap": 2, "poll": 0, "close": 4}
 
 
@@ -87,11 +87,11 @@ STEPS = {"sendto": 8, "recvmsg": 8, "mmap": 12, "munmap": 2, "poll": 0, "close":
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("call", STEPS)
 def test_killed_at_the_nth_system_call(daemon: Daemon, ledger: Ledger, call: str) -> None:
-    """Fault 3: whatever the step, the ledger is the same afterwards, and a name that is there has all its bytes."""
+    """Fault 3: after a kill at any step the ledger is the same, and a published name has all its bytes."""
     keeper = daemon.client()
     keeper.ask("put stays 65536 9")
     script = "put mine 100000 1\nget mine 1\nget stays 9\nput mine 100000 2 replace\ndrop\nget stays 9 private\nflush\n"
-    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # under strace it cannot
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # leak detection does not work under strace
     killed = 0
     for n in range(1, 41):
         command = ["strace", "-f", "-o", "/dev/null", "-e", f"inject={call}:signal=SIGKILL:when={n}", str(CLIENT), str(daemon.directory), "default"]
@@ -107,7 +107,7 @@ def test_killed_at_the_nth_system_call(daemon: Daemon, ledger: Ledger, call: str
             keeper.ask("drop")
             keeper.ask("withdraw mine")
         if done.returncode == 0 and n > killed + 2:
-            break  # it makes no more such calls
+            break  # the client makes no more such calls
     assert killed >= STEPS[call], f"only {killed} clients died in {call}"
     keeper.ask("get stays 9")
     keeper.ask("drop")
@@ -116,7 +116,7 @@ def test_killed_at_the_nth_system_call(daemon: Daemon, ledger: Ledger, call: str
     ledger.settle()
 
 
-def test_stopped_client_keeps_its_leases_and_stops_nobody(daemon: Daemon, ledger: Ledger) -> None:
+def test_a_stopped_client_keeps_its_leases_and_blocks_no_other_client(daemon: Daemon, ledger: Ledger) -> None:
     """Fault 4: SIGSTOP is not death."""
     writer, sleeper, other = daemon.client(), daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
@@ -139,7 +139,7 @@ def test_stopped_client_keeps_its_leases_and_stops_nobody(daemon: Daemon, ledger
 
 
 def test_a_zombie_holds_nothing(daemon: Daemon, ledger: Ledger) -> None:
-    """Fault 5: a dead client that nobody reaps is dead."""
+    """Fault 5: a zombie counts as dead."""
     writer, zombie = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
     zombie.ask("get a 1")
@@ -154,7 +154,7 @@ def test_a_zombie_holds_nothing(daemon: Daemon, ledger: Ledger) -> None:
 
 @pytest.mark.not_over(GPUS, "a forked child may make no call of a CUDA driver")
 def test_a_fork_is_a_client_of_its_own(daemon: Daemon, ledger: Ledger) -> None:
-    """Fault 6: the child reads what it inherited, connects anew, and releases nothing of its parent's."""
+    """Fault 6: the child reads inherited arrays, opens its own connection, and releases nothing of its parent's."""
     writer, parent = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
     writer.ask("put b 65536 2")
@@ -173,7 +173,7 @@ def test_a_fork_is_a_client_of_its_own(daemon: Daemon, ledger: Ledger) -> None:
 
 
 def test_a_sleeping_child_does_not_keep_its_dead_parent_alive(daemon: Daemon, ledger: Ledger) -> None:
-    """Fault 6: the child inherits the socket's number, never the session's life."""
+    """Fault 6: the child inherits the socket's number but does not keep the session open."""
     writer, parent = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
     parent.ask("get a 1")
@@ -189,7 +189,7 @@ def test_a_sleeping_child_does_not_keep_its_dead_parent_alive(daemon: Daemon, le
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="choosing a process id needs root")
 def test_a_reused_process_id_inherits_nothing(daemon: Daemon, ledger: Ledger) -> None:
-    """Fault 7: identity is the connection, never a number."""
+    """Fault 7: the connection identifies a client, not its process id."""
     writer, first = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
     first.ask("get a 1")
@@ -205,8 +205,8 @@ def test_a_reused_process_id_inherits_nothing(daemon: Daemon, ledger: Ledger) ->
         second.wait()
     assert second is not None
     if second.pid != number:
-        pytest.skip("somebody else took the process id every time")
-    ledger.settle(sessions=1, shares=1)  # the new owner of the number has no lease
+        pytest.skip("another process took the process id every time")
+    ledger.settle(sessions=1, shares=1)  # the new process with this id has no lease
     second.kill()
     second.wait()
     writer.ask("withdraw a")
@@ -216,7 +216,7 @@ def test_a_reused_process_id_inherits_nothing(daemon: Daemon, ledger: Ledger) ->
 
 @pytest.mark.not_over(["cuda_ipc"], OWNERS)
 def test_sigterm_under_load(tmp_path: Path, memory: Memory) -> None:
-    """Fault 8: calls finish or say UNAVAILABLE, mappings stay readable, the exit is clean."""
+    """Fault 8: calls finish or return UNAVAILABLE, mappings remain readable, and the exit is clean."""
     with daemon_in(tmp_path / "broker", memory=memory) as daemon:
         writer = daemon.client()
         for i in range(8):
@@ -232,7 +232,7 @@ def test_sigterm_under_load(tmp_path: Path, memory: Memory) -> None:
                 reader.answer()
             reader.ask("check")
         daemon.start()
-        writer.insist("put again 4096 5")  # the same client, a new life of the broker
+        writer.insist("put again 4096 5")  # the same client with a new broker process
         for reader in readers:
             reader.insist("get again 5")
             reader.ask("check")
@@ -240,14 +240,14 @@ def test_sigterm_under_load(tmp_path: Path, memory: Memory) -> None:
 
 @pytest.mark.not_over(["cuda_ipc"], OWNERS)
 def test_daemon_killed_and_started_again(daemon: Daemon) -> None:
-    """Fault 9 without a descriptor store: arrays in use stay right, clients meet the new life by themselves."""
+    """Fault 9 without a descriptor store: arrays in use remain valid, and clients connect to the new broker automatically."""
     writer, reader = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
     reader.ask("get a 1")
     reader.ask("get a 1 private")
     daemon.process.kill()
     daemon.process.wait()
-    time.sleep(2 * KERNEL_TICK_S)  # who takes without a call notices with the next tick (docs/fast-path.md)
+    time.sleep(2 * KERNEL_TICK_S)  # a client that acquires without calls notices it at the next tick (docs/fast-path.md)
     with pytest.raises(Refused, match="UNAVAILABLE"):
         reader.ask("get a 1")
     reader.ask("check")
@@ -264,8 +264,8 @@ def test_daemon_killed_and_started_again(daemon: Daemon) -> None:
     ledger.settle()
 
 
-def test_the_next_life_of_the_broker_is_met_with_nothing_in_hand(daemon: Daemon) -> None:
-    """Fault 9 for memory that goes with the daemon, too: what was mapped and is used no more is in nobody's way."""
+def test_a_client_without_arrays_connects_to_the_next_broker(daemon: Daemon) -> None:
+    """Fault 9, also for memory that is freed with the daemon: unused old mappings cause no error."""
     writer, reader = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
     reader.ask("get a 1")
@@ -286,8 +286,8 @@ def test_the_next_life_of_the_broker_is_met_with_nothing_in_hand(daemon: Daemon)
     ledger.settle()
 
 
-def test_a_tree_is_there_whole_or_not_at_all(daemon: Daemon, ledger: Ledger) -> None:
-    """Arrays that are one share come together, to who waits for them too, and whenever their maker dies."""
+def test_a_tree_is_published_completely_or_not_at_all(daemon: Daemon, ledger: Ledger) -> None:
+    """The arrays of one share appear together, also for waiting readers, and whenever their producer dies."""
     chance = random.Random(3)
     reader, steady = daemon.client(), daemon.client()
     reader.tell("get tree/waited 100 wait 60000")
@@ -318,7 +318,7 @@ def test_a_tree_is_there_whole_or_not_at_all(daemon: Daemon, ledger: Ledger) -> 
 
 
 def test_a_seeded_storm_of_deaths(daemon: Daemon, ledger: Ledger) -> None:
-    """Faults 1, 2, 4, 21 together: clients put, get, stop and die in random order; nothing is left."""
+    """Faults 1, 2, 4, 21 together: clients put, get, stop and die in random order; nothing remains."""
     chance = random.Random(7)
     crowd: list[Client] = []
     stays = daemon.client("storm")

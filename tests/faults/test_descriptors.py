@@ -1,4 +1,4 @@
-"""Descriptors that nobody reads, that are too many, or a stranger's: faults 14-17."""
+"""Descriptors that are not read, too many descriptors, and descriptors of hostile clients: faults 14-17."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from harness import (
 )
 
 
-def test_descriptors_that_nobody_reads(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Fault 14: descriptors in flight are bounded for each session."""
+def test_unread_descriptors_are_bounded(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Fault 14: the number of descriptors in flight is limited for each session."""
     writer, hoarder = daemon.client(), raw_lifeline(daemon, messages)
     writer.ask("put a 65536 1")
     request = messages.AcquireRequest(namespace="default", shares=[messages.ShareRef(name="a")])
@@ -63,10 +63,10 @@ def test_descriptors_that_nobody_reads(daemon: Daemon, ledger: Ledger, messages:
     ("limit", "named"),
     [("--nofile=12:12", "needs .* descriptors more to start and gets .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* threads more to start and gets .* \\(RLIMIT_NPROC")],
 )
-def test_a_daemon_that_is_too_poor_to_start_says_of_what(limit: str, named: str) -> None:
-    """What it is built of would abort."""
+def test_a_daemon_that_lacks_a_resource_names_it_at_the_start(limit: str, named: str) -> None:
+    """Without this check gRPC would abort the process."""
     if os.getuid() != 0:
-        pytest.skip("only root can be another user, whose processes are counted")
+        pytest.skip("only root can become another user, whose processes are counted")
     prefix = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", limit]
     with tempfile.TemporaryDirectory() as directory:
         os.chown(directory, 54321, 54321)
@@ -76,7 +76,7 @@ def test_a_daemon_that_is_too_poor_to_start_says_of_what(limit: str, named: str)
 
 
 def test_descriptor_exhaustion_in_the_daemon(tmp_path: Path, messages: Any) -> None:
-    """Fault 15: EMFILE refuses newcomers, without a busy loop; old clients are served; it recovers at once."""
+    """Fault 15: EMFILE refuses new clients without a busy loop; existing clients are served; the daemon recovers at once."""
     prefix = ["prlimit", "--nofile=64:64"]
     with daemon_in(tmp_path / "broker", "--limit", "connections_per_uid=5000", prefix=prefix) as daemon:
         ledger = Ledger(daemon)
@@ -142,7 +142,7 @@ def test_descriptor_exhaustion_in_a_client(daemon: Daemon, ledger: Ledger) -> No
 
 
 def test_hostile_descriptors(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Fault 17: whatever a client sends along is closed, and the client is cut."""
+    """Fault 17: descriptors that a client sends are closed, and the client is disconnected."""
     read, write = os.pipe()
     null = os.open("/dev/null", os.O_RDONLY)
     shrinking = os.memfd_create("hostile")
@@ -153,7 +153,7 @@ def test_hostile_descriptors(daemon: Daemon, ledger: Ledger, messages: Any) -> N
             line = raw_lifeline(daemon, messages) if opened else RawLifeline(daemon.directory, messages)
             try:
                 line.send(verb, payload, sent)
-            except PermissionError:  # Linux 6.16: the kernel takes no descriptors for the daemon
+            except PermissionError:  # Linux 6.16: the kernel accepts no descriptors for the daemon
                 line.send(99)
                 line.receive()
             else:
@@ -167,7 +167,7 @@ def test_hostile_descriptors(daemon: Daemon, ledger: Ledger, messages: Any) -> N
 
 @contextlib.contextmanager
 def lingering_socket() -> Iterator[socket.socket]:
-    """Whoever closes it last sleeps in close() until the other end, which nobody reads, has taken all of it."""
+    """A socket whose last close() blocks until the other end, which is not read, has accepted all data."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = socket.create_connection(server.getsockname())
         far_end, _ = server.accept()
@@ -179,13 +179,13 @@ def lingering_socket() -> Iterator[socket.socket]:
             connection.setblocking(True)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 65535))
             yield connection
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # if it was not taken
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # in case it was not accepted
             connection.close()
 
 
 @pytest.mark.parametrize("door", ["the frame is read", "the frame is never read", "gRPC"])
-def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledger, messages: Any, door: str) -> None:
-    """Fault 17: the last reference to a socket that lingers costs the daemon no thread that serves others."""
+def test_a_descriptor_whose_close_blocks(daemon: Daemon, ledger: Ledger, messages: Any, door: str) -> None:
+    """Fault 17: closing the last reference to a lingering socket blocks no thread that serves other clients."""
     with lingering_socket() as connection:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", connection.fileno()))]
         if door == "gRPC":
@@ -196,16 +196,16 @@ def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledg
             hostile = RawLifeline(daemon.directory, messages).socket
             frames = [HEADER.pack(GET_STATS, 0, 0, 1)]
             if door == "the frame is never read":
-                daemon.process.send_signal(signal.SIGSTOP)  # so that both lie in the queue
+                daemon.process.send_signal(signal.SIGSTOP)  # so that both are in the queue
                 os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)
-                hostile.send(HEADER.pack(99, 0, 0, 1))  # cut for this one
+                hostile.send(HEADER.pack(99, 0, 0, 1))  # it is disconnected for this frame
         try:
             hostile.sendmsg(frames, rights)
         except PermissionError:
             pass
         else:
             connection.detach()
-            os.close(struct.unpack("i", rights[0][2])[0])  # the daemon's is the last
+            os.close(struct.unpack("i", rights[0][2])[0])  # the daemon has the last reference
         daemon.process.send_signal(signal.SIGCONT)
         for _ in range(3):
             client = daemon.client()
@@ -216,6 +216,6 @@ def test_a_descriptor_that_sleeps_when_it_is_closed(daemon: Daemon, ledger: Ledg
         probe.settimeout(PATIENCE_S)
         probe.connect(str(daemon.directory / "broker.sock"))
         probe.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-        assert probe.recv(9), "the gRPC door answers no more"
+        assert probe.recv(9), "the gRPC door no longer answers"
         probe.close()
     ledger.settle()

@@ -1,4 +1,4 @@
-"""Quotas and full memory: faults 20 and 21, and two daemons in one place (30)."""
+"""Quotas and full memory: faults 20 and 21, and two daemons in one directory (30)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from harness import DAEMON, Daemon, Ledger, Memory, Refused, daemon_in, eventually, first_to_answer
 
 MIB = 1 << 20
-LARGE = 18 * MIB  # an arena of its own, and a multiple of what a GPU hands out
+LARGE = 18 * MIB  # it gets its own arena, and is a multiple of a GPU's granularity
 TOO_LONG_MS = 60_000
 
 
@@ -29,7 +29,7 @@ def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path, memor
         modest.ask(f"put m {4 * MIB} 2")
         modest.ask("get m 2")
         with pytest.raises(Refused, match="RESOURCE_EXHAUSTED.*"):
-            modest.ask(f"put never {9 * MIB} 1")  # can never fit: no waiting
+            modest.ask(f"put never {9 * MIB} 1")  # it can never fit, so it does not wait
         greedy.kill()
         modest.ask("check")
         names = daemon.client("greedy")
@@ -43,7 +43,7 @@ def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path, memor
 
 
 def test_waiters_are_served_first_come_first_served(tmp_path: Path, memory: Memory) -> None:
-    """Fault 21: each freed place goes to who waited longest; the killed and the late leave the line."""
+    """Fault 21: freed memory goes to the longest-waiting request; killed clients and expired requests leave the line."""
     with daemon_in(tmp_path / "broker", memory=memory, capacity=8 * LARGE) as daemon:
         ledger = Ledger(daemon)
         holders = [daemon.client(timeout_ms=TOO_LONG_MS) for _ in range(8)]
@@ -67,7 +67,7 @@ def test_waiters_are_served_first_come_first_served(tmp_path: Path, memory: Memo
         for i, expected in enumerate(order):
             holders[i].leave()
             control.ask(f"withdraw held/{i}")
-            expected.answer()  # this one, although all the others wait too
+            expected.answer()  # this client is served, although all the others wait too
             assert daemon.stats()["waiting"] == len(order) - i - 1
         for i in (0, 2, 3, 5, 6, 7):
             control.ask(f"get late/{i} {i}")
@@ -80,8 +80,8 @@ def test_waiters_are_served_first_come_first_served(tmp_path: Path, memory: Memo
         ledger.settle()
 
 
-def test_many_waiters_some_killed_none_forgotten(tmp_path: Path, memory: Memory) -> None:
-    """Fault 21, the crowd: 60 queued Allocates with deadlines, a quarter killed, and no lost wake-up."""
+def test_no_waiter_is_forgotten_when_others_are_killed(tmp_path: Path, memory: Memory) -> None:
+    """Fault 21 with many clients: 60 queued Allocates with deadlines, a quarter killed, and no lost wake-up."""
     with daemon_in(tmp_path / "broker", "--limit", "sessions_per_uid=200", memory=memory, capacity=4 * LARGE) as daemon:
         ledger = Ledger(daemon)
         holder = daemon.client(timeout_ms=TOO_LONG_MS)
@@ -99,7 +99,7 @@ def test_many_waiters_some_killed_none_forgotten(tmp_path: Path, memory: Memory)
             holder.ask(f"withdraw held/{i}")
         holder.leave()
         control = daemon.client()
-        while alive:  # in the order of their arrival, which is not that of their numbers
+        while alive:  # in order of arrival, which differs from the order of their numbers
             client = first_to_answer(alive)
             client.answer()
             control.ask(f"withdraw late/{alive.pop(client)}")
@@ -126,7 +126,7 @@ def test_a_waiter_for_a_name_is_woken(daemon: Daemon, ledger: Ledger) -> None:
 
 
 def test_memory_is_recycled_not_grown(daemon: Daemon, ledger: Ledger) -> None:
-    """Replacing a name for ever stays inside two arenas; readers keep the generation they hold."""
+    """Repeated replacement of a name needs only two arenas; readers keep the generation that they hold."""
     writer, reader = daemon.client(), daemon.client()
     for i in range(300):
         writer.ask(f"put frame 3000000 {i} replace")
@@ -143,13 +143,13 @@ def test_memory_is_recycled_not_grown(daemon: Daemon, ledger: Ledger) -> None:
 
 
 @pytest.mark.not_over(["cuda_vmm", "cuda_ipc"], "device memory is no file")
-def test_a_limit_on_the_size_of_files_refuses_and_ends_nobody(daemon: Daemon, ledger: Ledger) -> None:
-    """As `ulimit -f` sets it: the kernel's answer to a larger arena would be SIGXFSZ."""
+def test_a_limit_on_the_size_of_files_causes_a_refusal_and_no_signal(daemon: Daemon, ledger: Ledger) -> None:
+    """The limit of `ulimit -f`: the kernel would send SIGXFSZ for a larger arena."""
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB))
     writer, begun = daemon.client(timeout_ms=TOO_LONG_MS), time.monotonic()
     with pytest.raises(Refused, match=f"RESOURCE_EXHAUSTED.* {LARGE} bytes.*File too large"):
         writer.ask(f"put large {LARGE} 1")
-    assert time.monotonic() - begun < TOO_LONG_MS / 1000, "it was waited for what cannot come"
+    assert time.monotonic() - begun < TOO_LONG_MS / 1000, "it waited for memory that cannot become free"
     writer.ask("put small 4096 2")
     writer.ask("get small 2")
     writer.ask("drop")
@@ -179,8 +179,8 @@ def test_the_second_daemon_refuses_and_a_stale_socket_is_replaced(daemon: Daemon
     """Fault 30."""
     second = subprocess.run([str(DAEMON), "--directory", str(daemon.directory)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE)
     assert second.returncode != 0
-    assert "another arraybridged serves the directory" in second.stderr + second.stdout
-    daemon.warden.ask("stats")  # the first one lives and keeps its sockets
+    assert "another arraybridged is running in the directory" in second.stderr + second.stdout
+    daemon.warden.ask("stats")  # the first daemon is running and keeps its sockets
     daemon.process.send_signal(signal.SIGKILL)
     daemon.process.wait()
     assert (daemon.directory / "lifeline.sock").exists()

@@ -1,4 +1,4 @@
-"""Who holds shares without calls dies, lies and never lets go: it costs only itself, and no byte stays behind."""
+"""Clients that hold shares without calls die, write garbage and never release: only they are affected, and no byte is leaked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL_ONES = 2**64 - 1
 
 
 class HandMade:
-    """A session that maps the pages by hand and writes into its own whatever it likes."""
+    """A session that maps the pages by hand and writes anything into its own page."""
 
     def __init__(self, daemon: Daemon, messages: Any, namespace: str = "default"):
         self.line = RawLifeline(daemon.directory, messages)
@@ -43,7 +43,7 @@ class HandMade:
         self.line.call(MAPPED, self.messages.MappedRequest(holds_of=namespace), self.messages.MappedResponse)
 
     def words(self) -> Iterator[int]:
-        """A hold for every record that is live just now."""
+        """Writes a hold for every record that is live now."""
         for slot in range(min(self.capacity, 1000)):
             state = struct.unpack_from("<Q", self.table, HEADER_BYTES + slot * RECORD_BYTES)[0]
             if state & 3 == LIVE:
@@ -68,8 +68,8 @@ def tight(tmp_path: Path) -> Iterator[Daemon]:
         yield running
 
 
-def test_a_storm_of_kills_leaves_no_byte(daemon: Daemon, ledger: Ledger) -> None:
-    """SIGKILL at a random moment of holding, while the names are replaced all the time."""
+def test_many_kills_leak_no_byte(daemon: Daemon, ledger: Ledger) -> None:
+    """SIGKILL at a random moment of holding, while the names are continuously replaced."""
     chance = random.Random(11)
     writer = daemon.client()
     for name in range(8):
@@ -98,8 +98,8 @@ def test_a_storm_of_kills_leaves_no_byte(daemon: Daemon, ledger: Ledger) -> None
     ledger.settle()
 
 
-def test_nonsense_in_a_page_costs_nobody(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Garbage that changes all the time, indexes beyond every table: the broker only compares."""
+def test_garbage_in_a_page_affects_no_other_session(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Continuously changing garbage with indexes beyond every table: the broker only compares it."""
     chance = random.Random(5)
     writer, reader = daemon.client(), daemon.client()
     writer.ask("put a 65536 1")
@@ -114,7 +114,7 @@ def test_nonsense_in_a_page_costs_nobody(daemon: Daemon, ledger: Ledger, message
     reader.ask("drop")
     reader.ask("flush")
     eventually("nothing is pinned", lambda: daemon.stats()["pinned_bytes"] == 0)
-    assert writer.numbers("mine")["arena_bytes"] <= 8 << 20, "what was let go is used again"
+    assert writer.numbers("mine")["arena_bytes"] <= 8 << 20, "released memory is reused"
     for liar in liars:
         liar.close()
     reader.leave()
@@ -123,8 +123,8 @@ def test_nonsense_in_a_page_costs_nobody(daemon: Daemon, ledger: Ledger, message
     ledger.settle()
 
 
-def test_who_claims_everything_is_cut(tight: Daemon, messages: Any) -> None:
-    """It never clears a hold: its bytes wait for it, others' do not, and beyond its limit it is cut."""
+def test_a_session_that_claims_everything_is_disconnected(tight: Daemon, messages: Any) -> None:
+    """It never clears a hold: only bytes that it claims wait for it, and above its limit it is disconnected."""
     ledger = Ledger(tight)
     writer, reader = tight.client(), tight.client()
     for name in range(4):
@@ -132,7 +132,7 @@ def test_who_claims_everything_is_cut(tight: Daemon, messages: Any) -> None:
         reader.ask(f"get share/{name} {name}")
     greedy = HandMade(tight, messages)
     greedy.seal()
-    for name in range(4):  # by a call: that enters what is older than the catalogue
+    for name in range(4):  # by a call, which enters shares that are older than the catalogue
         reader.ask(f"get share/{name} {name}")
     claimed = list(greedy.words())
     assert len(claimed) == 4
@@ -140,7 +140,7 @@ def test_who_claims_everything_is_cut(tight: Daemon, messages: Any) -> None:
     reader.ask("drop")
     reader.ask("flush")
     writer.ask("put share/0 262144 7 replace")
-    assert tight.stats()["pinned_bytes"] == 256 * KIB, "it waits for the one that claims it"
+    assert tight.stats()["pinned_bytes"] == 256 * KIB, "it waits for the session that claims it"
     reader.ask("get share/0 7")
     reader.ask("check")
     for name in range(1, 4):
@@ -150,15 +150,15 @@ def test_who_claims_everything_is_cut(tight: Daemon, messages: Any) -> None:
     assert greedy.line.ended()
     eventually("its bytes are back", lambda: tight.stats()["pinned_bytes"] <= 256 * KIB)
     reader.ask("check")
-    assert tight.stats()["sessions_cut_total"] == 1, "nobody else"
+    assert tight.stats()["sessions_cut_total"] == 1, "no other session"
     greedy.close()
     reader.leave()
     writer.leave()
     ledger.settle()
 
 
-def test_a_page_is_its_sessions_alone(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Once it is mapped nobody maps it writable again; nobody gets a namespace that is not there."""
+def test_only_its_session_can_map_a_page(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """After it is mapped it cannot be mapped writable again; a namespace that does not exist has no page."""
     writer = daemon.client()
     writer.ask("put a 4096 1")
     one = HandMade(daemon, messages)

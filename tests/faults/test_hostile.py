@@ -1,4 +1,4 @@
-"""Clients that send noise, nothing, or read nothing: faults 12-14, 27. A hostile client costs only itself."""
+"""Clients that send garbage, send nothing, or read nothing: faults 12-14, 27. A hostile client affects only itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness import GET_STATS, PATIENCE_S, DOORBELL, Daemon, Ledger, RawLifeline
 
 
 def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Fault 12: noise ends the connection that sent it, and nothing else."""
+    """Fault 12: garbage ends only the connection that sent it."""
     chance = random.Random(3)
     other = daemon.client()
     other.ask("put a 65536 1")
@@ -33,9 +33,9 @@ def test_garbage_at_the_lifeline(daemon: Daemon, ledger: Ledger, messages: Any) 
         line = raw_lifeline(daemon, messages)
         line.send(verb, b"")
         _, status, _, _, _ = line.receive()
-        assert status == 12  # UNIMPLEMENTED: a newer client learns that this broker is older
+        assert status == 12  # UNIMPLEMENTED: tells a newer client that this broker is older
         line.close()
-    verbs = [verb for verb in range(2, 20) if verb != DOORBELL]  # that one has no message
+    verbs = [verb for verb in range(2, 20) if verb != DOORBELL]  # it has no message
     for verb in verbs:
         line = raw_lifeline(daemon, messages)
         line.send(verb, b"\xff" * 64)
@@ -65,7 +65,7 @@ def varint(number: int) -> bytes:
 
 
 def test_garbage_at_the_grpc_door(daemon: Daemon, ledger: Ledger) -> None:
-    """Fault 12, the other door: bytes that are no HTTP/2."""
+    """Fault 12 at the other door: bytes that are not HTTP/2."""
     chance = random.Random(4)
     for size in [1, 24, 500, 70000]:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -81,7 +81,7 @@ def test_garbage_at_the_grpc_door(daemon: Daemon, ledger: Ledger) -> None:
 
 
 def test_silent_connections_are_ended(tmp_path: Path, messages: Any) -> None:
-    """Fault 13: a hello has a deadline; nobody else notices."""
+    """Fault 13: a hello has a deadline; other clients are not affected."""
     with daemon_in(tmp_path / "broker", "--limit", "hello_timeout=300ms") as daemon:
         ledger = Ledger(daemon)
         silent = [RawLifeline(daemon.directory, messages) for _ in range(150)]
@@ -98,7 +98,7 @@ def test_silent_connections_are_ended(tmp_path: Path, messages: Any) -> None:
 
 
 def test_a_slow_reader_is_cut(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Fault 14: who asks and never reads is ended and counted; others keep their rate."""
+    """Fault 14: a client that sends requests and never reads is disconnected and counted; others keep their rate."""
     slow, client = raw_lifeline(daemon, messages), daemon.client()
     client.ask("put a 4096 1")
     slow.socket.settimeout(0.05)
@@ -117,8 +117,8 @@ def test_a_slow_reader_is_cut(daemon: Daemon, ledger: Ledger, messages: Any) -> 
     ledger.settle()
 
 
-def test_a_log_that_nobody_reads(tmp_path: Path, messages: Any) -> None:
-    """Fault 27: a full pipe behind standard error holds nobody up; lines are dropped, and counted."""
+def test_a_log_that_is_not_read(tmp_path: Path, messages: Any) -> None:
+    """Fault 27: a full pipe behind standard error blocks no client; lines are dropped and counted."""
     fifo = tmp_path / "log"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
@@ -130,7 +130,7 @@ def test_a_log_that_nobody_reads(tmp_path: Path, messages: Any) -> None:
 
         def break_a_rule() -> None:
             line = RawLifeline(daemon.directory, messages)
-            line.send(99)  # cut, and logged
+            line.send(99)  # disconnected and logged
             assert line.ended()
             line.close()
 

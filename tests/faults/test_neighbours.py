@@ -1,7 +1,7 @@
-"""A neighbour costs nobody anything: attack programs of one user at full speed beside another user's ordinary calls.
+"""A user does not affect other users: attack programs of one user at full speed beside another user's ordinary calls.
 
-The laws have no limits on speed but one: no call of the victim's takes longer than WORST_MS. That is generous: what these
-attacks once did to it took 7 to 58 s. The numbers are the benchmark's (tests/bench/run, rows neighbour_*).
+The only limit on speed is that no call of the victim takes longer than WORST_MS. That is generous: these attacks once
+delayed it by 7 to 58 s. The benchmark has the numbers (tests/bench/run, rows neighbour_*).
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ def check(outcome: Outcome) -> None:
     assert outcome.attacked, "the victim made no call"
     assert not outcome.refusals, outcome.refusals[:3]
     assert outcome.worst < WORST_MS, outcome.line()
-    assert outcome.settled_s is not None, f"memory or descriptors stay: {outcome.line()}"
+    assert outcome.settled_s is not None, f"memory or descriptors were not released: {outcome.line()}"
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
-def test_an_attack_costs_its_user_alone(place: Neighbourhood, attack: Attack) -> None:
+def test_an_attack_affects_only_its_user(place: Neighbourhood, attack: Attack) -> None:
     check(attacked(place, attack, full=False, seconds=3.0, idle_s=1.0))
 
 
-def test_what_no_reader_can_read_is_refused(place: Neighbourhood) -> None:
-    """Attack 10: arrays of 264 bits, or of type 300. One decides for broker and clients what there is."""
+def test_arrays_that_no_reader_can_read_are_refused(place: Neighbourhood) -> None:
+    """Attack 10: arrays of 264 bits or of type 300. Broker and clients use the same check."""
     got = stage(place.attacker(MISDESCRIBED, False), MISDESCRIBED)
     assert got == {"refused": {"ELEMENT_TYPE": 3}}
 
 
-def test_what_waits_is_charged_to_its_user(place: Neighbourhood) -> None:
-    """Attack 7: requests that wait are counted, with their bytes, over all sessions of their user."""
+def test_waiting_requests_are_charged_to_their_user(place: Neighbourhood) -> None:
+    """Attack 7: waiting requests and their bytes are counted over all sessions of their user."""
     attack = ATTACKS["waits"]
     got = stage(place.attacker(attack, False), attack)
     assert got["refused"].get("QUEUED_BYTES", 0) > 0, got

@@ -1,4 +1,4 @@
-"""Sessions that use their queues by hand, die, lie and are stopped: shares are whole, others go on, and no byte stays behind."""
+"""Sessions that use their queues by hand, die, write garbage and are stopped: shares are complete, others continue, and no byte leaks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ ENTRY = struct.Struct("<BBHIQ")  # verb, flags, bytes, status, id
 WAITED, UNWAITED, ON_SOCKET = 0, 1, 2  # flags of an entry
 NO_REPLY, QUEUED = 1, 4  # flags of a frame
 INVALID_ARGUMENT, UNIMPLEMENTED = 3, 12
-GARBAGE = b"\xff\xff\xff"  # no message begins like that
+GARBAGE = b"\xff\xff\xff"  # no message begins with these bytes
 
 
 class HandMade:
-    """A session that maps its queue by hand and writes into it whatever it likes."""
+    """A session that maps its queue by hand and writes anything into it."""
 
     def __init__(self, daemon: Daemon, messages: Any, sealed: bool = True):
         self.line = RawLifeline(daemon.directory, messages)
         self.line.hello()
         self.messages = messages
-        self.head = 0  # slots that were written
-        self.reaped = 0  # slots of completions
+        self.head = 0  # slots that have been written
+        self.reaped = 0  # slots of completions that have been read
         self.next = 1000
         self.files = [self.browse(REQUESTS_PART), self.browse(COMPLETIONS_PART)]
         self.requests = mmap.mmap(self.files[0], PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
@@ -54,7 +54,7 @@ class HandMade:
         return descriptors[0]
 
     def submit(self, payload: bytes, flags: int = UNWAITED, verb: int = PUBLISH, length: int | None = None) -> int:
-        """Writes an entry; its id. `length`: what the entry claims to have."""
+        """Writes an entry and returns its id. `length`: the length that the entry claims."""
         number, self.next = self.next, self.next + 1
         entry = ENTRY.pack(verb, flags, len(payload) if length is None else length, 0, number) + payload
         for at, byte in enumerate(entry, self.head * SLOT_BYTES):
@@ -106,22 +106,22 @@ class HandMade:
 
 
 def publish_that_fails(messages: Any) -> bytes:
-    """A share of an arena that there is not."""
+    """A publish with an arena that does not exist."""
     request = messages.PublishRequest(name="x", arena=1, size=256)
     request.specs.arrays.add(code=1, bits=8, lanes=1, dtype="uint8", shape=[256], size=256)
     return bytes(request.SerializeToString())
 
 
 def pages_mapped(daemon: Daemon) -> int:
-    """Of how many pages of queues the daemon has the memory: two a session."""
+    """The number of pages of queues that the daemon has mapped: two for each session."""
     lines = Path(f"/proc/{daemon.pid}/maps").read_text().splitlines()
     return sum("arraybridge-requests" in line or "arraybridge-completions" in line for line in lines)
 
 
-def test_a_storm_of_kills_leaves_whole_shares_and_no_byte(daemon: Daemon, ledger: Ledger) -> None:
-    """SIGKILL at a random moment of unwaited publishes: what is there is what its maker wrote, all of it."""
+def test_many_kills_leave_complete_shares_and_leak_no_byte(daemon: Daemon, ledger: Ledger) -> None:
+    """SIGKILL at a random moment of unwaited publishes: each published share has all bytes that its producer wrote."""
     chance = random.Random(7)
-    before = pages_mapped(daemon)  # the warden's
+    before = pages_mapped(daemon)  # those of the warden
     reader = daemon.client()
     found = 0
     makers = []
@@ -161,7 +161,7 @@ def test_the_storms_go_through_queues(daemon: Daemon) -> None:
 
 
 def test_the_queue_of_a_stopped_broker_fills_and_is_served_later(daemon: Daemon, ledger: Ledger) -> None:
-    """Nothing is taken: so much fits, then its maker has to wait. All of it is there in the end, in order."""
+    """No entry is taken, so the queue fills and the producer must wait. In the end all entries are served in order."""
     maker, reader = daemon.client(timeout_ms=300), daemon.client()
     for number in range(4):
         maker.ask(f"put first/{number} 4096 1 late")
@@ -169,12 +169,12 @@ def test_the_queue_of_a_stopped_broker_fills_and_is_served_later(daemon: Daemon,
     before = maker.numbers("mine")["unwaited_publishes"]
     put = 0
     daemon.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # until then it may still take some
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # until then it may still take entries
     try:
         with pytest.raises(Refused, match="DEADLINE_EXCEEDED"):
             for put in range(SLOTS + 1):
                 maker.ask(f"put late/{put} 4096 {put} late")
-        assert SLOTS - 2 <= put <= SLOTS, "a Release may stand in the queue, too"
+        assert SLOTS - 2 <= put <= SLOTS, "the queue may also contain a Release"
         assert maker.numbers("mine")["unwaited_publishes"] == before + put
     finally:
         daemon.process.send_signal(signal.SIGCONT)
@@ -190,7 +190,7 @@ def test_the_queue_of_a_stopped_broker_fills_and_is_served_later(daemon: Daemon,
     ledger.settle()
 
 
-def test_impossible_entries_cut_their_session_alone(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+def test_impossible_entries_end_only_their_session(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
     maker = daemon.client()
     maker.ask("put a 4096 1")
     chance = random.Random(3)
@@ -198,7 +198,7 @@ def test_impossible_entries_cut_their_session_alone(daemon: Daemon, ledger: Ledg
 
     def expect_cut(liar: HandMade) -> None:
         nonlocal liars
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the daemon still polled, and was quicker
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the daemon was still polling and was faster
             liar.send_doorbell()
         assert liar.line.ended()
         liar.close()
@@ -208,7 +208,7 @@ def test_impossible_entries_cut_their_session_alone(daemon: Daemon, ledger: Ledg
         liar = HandMade(daemon, messages)
         liar.set_head(head)
         expect_cut(liar)
-    for length in (PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1, 0xFFFF):  # the first one is longer than what stands there
+    for length in (PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1, 0xFFFF):  # the first one is longer than the entry
         liar = HandMade(daemon, messages)
         liar.submit(b"x" * 100, length=length)
         expect_cut(liar)
@@ -226,7 +226,7 @@ def test_impossible_entries_cut_their_session_alone(daemon: Daemon, ledger: Ledg
 
 
 def test_requests_and_frames_belong_together(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """An entry stands for the frame that was sent before it: neither comes alone."""
+    """An entry refers to the frame that was sent before it: neither may come alone."""
     honest = HandMade(daemon, messages)
     honest.line.send(GET_STATS, flags=QUEUED)
     number = honest.submit(b"", ON_SOCKET, GET_STATS)
@@ -272,7 +272,7 @@ def test_a_refused_publish_has_a_completion(daemon: Daemon, ledger: Ledger, mess
     ledger.settle()
 
 
-def test_completions_that_are_not_read_stop_their_session_alone(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+def test_unread_completions_block_only_their_session(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
     lazy = HandMade(daemon, messages)
     other = daemon.client()
     failing = publish_that_fails(messages)
@@ -285,7 +285,7 @@ def test_completions_that_are_not_read_stop_their_session_alone(daemon: Daemon, 
     for _ in range(3):
         lazy.send_doorbell()
         lazy.call()
-    assert lazy.theirs(TAKEN) <= SLOTS < lazy.head, "there is no room for the completion of one more"
+    assert lazy.theirs(TAKEN) <= SLOTS < lazy.head, "there is no room for another completion"
     other.ask("put a 4096 1")
     other.ask("withdraw a")
     other.leave()
@@ -296,7 +296,7 @@ def test_completions_that_are_not_read_stop_their_session_alone(daemon: Daemon, 
     ledger.settle()
 
 
-def test_a_count_of_completions_that_never_were_ends_the_service(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+def test_after_an_impossible_count_of_completions_no_request_is_taken(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
     liar = HandMade(daemon, messages)
     liar.set_taken(5)
     liar.submit(b"", WAITED, GET_STATS)
@@ -307,7 +307,7 @@ def test_a_count_of_completions_that_never_were_ends_the_service(daemon: Daemon,
     ledger.settle()
 
 
-def test_a_session_that_is_alone_is_heard_after_its_doorbell(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+def test_a_single_session_is_served_after_its_doorbell(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
     liar = HandMade(daemon, messages)
     for _ in range(300):
         liar.call()
@@ -318,8 +318,8 @@ def test_a_session_that_is_alone_is_heard_after_its_doorbell(daemon: Daemon, led
     ledger.settle()
 
 
-def test_entries_that_change_while_they_are_read_cost_no_other_session(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """A thousand entries, each rewritten while the broker reads: the session stays, or it is cut, and others go on."""
+def test_entries_that_change_during_a_read_affect_no_other_session(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """A thousand entries, each rewritten while the broker reads it: the session remains or is ended, and others continue."""
     chance = random.Random(9)
     maker, reader = daemon.client(), daemon.client()
     for round_ in range(20):
@@ -327,7 +327,7 @@ def test_entries_that_change_while_they_are_read_cost_no_other_session(daemon: D
         plausible = publish_that_fails(messages)
         for _ in range(50):
             liar.submit(plausible, chance.choice((WAITED, UNWAITED)))
-            with contextlib.suppress(ConnectionError):  # it was cut for what it wrote the last time
+            with contextlib.suppress(ConnectionError):  # it was ended for its previous entry
                 liar.send_doorbell()
             at = SLOTS_AT + chance.randrange(SLOTS) * SLOT_BYTES
             liar.requests[at : at + SLOT_BYTES] = chance.randbytes(SLOT_BYTES)
@@ -342,13 +342,13 @@ def test_entries_that_change_while_they_are_read_cost_no_other_session(daemon: D
     ledger.settle()
 
 
-def test_a_queue_is_its_sessions_alone(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """One a session; no session writes completions; once both pages are mapped no process maps the requests writable again."""
+def test_only_its_session_can_map_a_queue(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """One per session; no session writes completions; after both pages are mapped no process can map the requests writable."""
     one = HandMade(daemon, messages, sealed=False)
     one.submit(GARBAGE, WAITED)
     one.send_doorbell()
     one.call()
-    assert one.theirs(TAKEN) == 0, "nothing is taken before it is sealed"
+    assert one.theirs(TAKEN) == 0, "no entry is taken before the queue is sealed"
     one.set_head(0)
     one.seal()
     one.seal()
@@ -367,7 +367,7 @@ def test_a_queue_is_its_sessions_alone(daemon: Daemon, ledger: Ledger, messages:
     ledger.settle()
 
 
-def test_doorbells_without_a_queue_are_not_heard(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+def test_doorbells_without_a_queue_are_ignored(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
     line = RawLifeline(daemon.directory, messages)
     line.hello()
     for _ in range(1000):
@@ -377,6 +377,6 @@ def test_doorbells_without_a_queue_are_not_heard(daemon: Daemon, ledger: Ledger,
         line.call(BROWSE, request, messages.BrowseResponse)
     line.send(DOORBELL)
     _, status, _, _, _ = line.receive()
-    assert status == INVALID_ARGUMENT, "a doorbell that wants an answer is told that there is none"
+    assert status == INVALID_ARGUMENT, "a doorbell that wants an answer is refused"
     line.close()
     ledger.settle()

@@ -1,4 +1,4 @@
-"""Who does what he may not with what he was given, or names what is not his: faults 18-20."""
+"""Clients that misuse the descriptors they get, or name objects of others: faults 18-20."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from harness import (
 )
 
 
-def test_nothing_can_be_done_to_a_handed_out_arena(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Fault 18: every column of the seal matrix, on the very descriptor that the broker gives out."""
+def test_a_handed_out_arena_cannot_be_modified(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Fault 18: every column of the seal matrix, on the descriptor that the broker hands out."""
     writer, line = daemon.client(), raw_lifeline(daemon, messages)
     writer.ask("put a 65536 1")
     request = messages.AcquireRequest(namespace="default", shares=[messages.ShareRef(name="a")])
@@ -77,8 +77,8 @@ def punch(descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), "fallocate")
 
 
-def test_forged_ids_tell_nothing(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
-    """Fault 19: a foreign or a made-up id is answered alike, and does nothing."""
+def test_forged_ids_reveal_nothing(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Fault 19: a foreign id and an invented one get the same answer and have no effect."""
     owner, thief = raw_lifeline(daemon, messages), raw_lifeline(daemon, messages)
     allocated, (descriptor,) = owner.call(
         ALLOCATE, messages.AllocateRequest(namespace="default", size=2 << 20, timeout_ms=1000), messages.AllocateResponse
@@ -111,7 +111,7 @@ def test_forged_ids_tell_nothing(daemon: Daemon, ledger: Ledger, messages: Any) 
     refused(lambda: publish(owner, size=0))
     refused(lambda: publish(owner, name="n" * 300))
     published = publish(owner)
-    refused(lambda: publish(owner, name="b"))  # these bytes are taken
+    refused(lambda: publish(owner, name="b"))  # these bytes are already published
     wish = messages.AcquireRequest(namespace="default", shares=[messages.ShareRef(name="a")])
     leased, (descriptor,) = owner.call(ACQUIRE, wish, messages.AcquireResponse)
     os.close(descriptor)
@@ -129,7 +129,7 @@ def test_forged_ids_tell_nothing(daemon: Daemon, ledger: Ledger, messages: Any) 
         assert refused(lambda token=token: thief.call(REDEEM, messages.RedeemRequest(token=token), messages.RedeemResponse)).startswith("5 ")
     foreign_id = messages.ShareRef(id=published.share)
     same_uid = messages.AcquireRequest(namespace="default", shares=[foreign_id])
-    _, (descriptor,) = thief.call(ACQUIRE, same_uid, messages.AcquireResponse)  # an id is as good as the name
+    _, (descriptor,) = thief.call(ACQUIRE, same_uid, messages.AcquireResponse)  # an id works like the name
     os.close(descriptor)
     elsewhere = messages.AcquireRequest(namespace="elsewhere", shares=[foreign_id])
     nowhere = messages.AcquireRequest(namespace="elsewhere", shares=[messages.ShareRef(id=31337)])
@@ -147,7 +147,7 @@ def test_forged_ids_tell_nothing(daemon: Daemon, ledger: Ledger, messages: Any) 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a second uid needs root")
 def test_two_users_do_not_see_each_other(tmp_path: Path) -> None:
-    """Faults 19, 20: the same namespace name is another namespace for another uid; one cannot use up the other's."""
+    """Faults 19, 20: the same name is a different namespace for each uid; one user cannot use up the other's quota."""
     open_tmp = Path(os.path.realpath(tmp_path))
     with daemon_in(open_tmp / "broker", "--namespace-quota", "16MiB") as daemon:
         ledger = Ledger(daemon)

@@ -1,4 +1,4 @@
-"""A caller that was told "timed out" finds out what became of its request, and nothing of it leaks."""
+"""A caller whose request timed out can learn the outcome of the request, and nothing of it leaks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import harness
 import pytest
 from harness import CALLS_BEFORE_QUEUE, Client, Daemon, Ledger, Refused, daemon_in, eventually
 
-TIMEOUT_MS = 300  # of clients whose broker is stopped
+TIMEOUT_MS = 300  # for clients whose broker is stopped
 
 
 @contextlib.contextmanager
 def stopped(daemon: Daemon) -> Iterator[None]:
-    """The daemon serves nothing meanwhile."""
+    """Stops the daemon meanwhile."""
     daemon.process.send_signal(signal.SIGSTOP)
     eventually("it is stopped", lambda: f"{daemon.pid} (arraybridged) T" in _state(daemon))
     try:
@@ -31,7 +31,7 @@ def _state(daemon: Daemon) -> str:
 
 
 def ready(daemon: Daemon, way: str = "queue") -> Client:
-    """A client that has memory, and has asked often enough for a queue unless it shall use its socket."""
+    """A client that has memory and has made enough calls to get a queue, unless it must use its socket."""
     client = daemon.client(timeout_ms=TIMEOUT_MS)
     client.ask("put first 4096 1")
     for _ in range(0 if way == "socket" else CALLS_BEFORE_QUEUE):
@@ -49,30 +49,30 @@ def timed_out(client: Client, line: str) -> Refused:
 
 @pytest.fixture(params=["socket", "queue", "polled queue"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How requests reach the daemon; before the daemon starts. A queue that is not polled needs a doorbell each time."""
+    """Sets how requests reach the daemon, before it starts. A queue that is not polled needs a doorbell for each request."""
     monkeypatch.setattr(harness, "spin_us", 50 if request.param == "polled queue" else 0)
     return str(request.param)
 
 
-def test_a_put_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
+def test_a_put_that_timed_out_is_not_executed_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
     client = ready(daemon, way)
     with stopped(daemon):
         error = timed_out(client, "put frame 4096 7")
         assert "timeout_s=" in error.message and "outcome" in error.message
-        timed_out(client, "outcome 50")  # it is not known yet, and says so
+        timed_out(client, "outcome 50")  # the outcome is not known yet
     assert client.ask("outcome 60000").startswith("not done DEADLINE_EXCEEDED NOT_SERVED")
     assert client.ask("list frame") == ""
     client.ask("put frame 4096 8")  # the retry: no ALREADY_EXISTS
     client.ask("get frame 8")
     client.ask("drop")
     client.ask("withdraw frame")
-    assert client.ask("outcome 0").startswith("not done"), "it is told as often as it is asked for"
+    assert client.ask("outcome 0").startswith("not done"), "the outcome can be queried repeatedly"
     eventually("its range is free again", lambda: client.ask("flush") == "" and client.numbers("mine")["arenas_written"] == 0)
     client.leave()
     ledger.settle()
 
 
-def test_a_withdrawal_that_timed_out_is_not_done_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
+def test_a_withdrawal_that_timed_out_is_not_executed_later(way: str, daemon: Daemon, ledger: Ledger) -> None:
     client = ready(daemon, way)
     client.ask("put frame 4096 7")
     with stopped(daemon):
@@ -85,12 +85,12 @@ def test_a_withdrawal_that_timed_out_is_not_done_later(way: str, daemon: Daemon,
     ledger.settle()
 
 
-def test_memory_that_timed_out_is_given_back(way: str, daemon: Daemon, ledger: Ledger) -> None:
-    """A put that got no memory has not been done, whatever the daemon does with its Allocate later."""
+def test_memory_of_a_timed_out_request_is_returned(way: str, daemon: Daemon, ledger: Ledger) -> None:
+    """A put without memory has not been executed, whatever happens to its Allocate later."""
     client = ready(daemon, way)
     with stopped(daemon):
         timed_out(client, "put large 8388608 7")
-        assert client.ask("outcome 0").startswith("not done"), "it was not asked for: that is known at once"
+        assert client.ask("outcome 0").startswith("not done"), "the Publish was not sent, so the outcome is known at once"
     client.ask("put large 8388608 8")
     client.ask("get large 8")
     client.ask("drop")
@@ -99,7 +99,7 @@ def test_memory_that_timed_out_is_given_back(way: str, daemon: Daemon, ledger: L
     ledger.settle()
 
 
-def test_a_daemon_that_died_leaves_the_outcome_unknown(way: str, daemon: Daemon) -> None:
+def test_after_the_daemons_death_the_outcome_is_unknown(way: str, daemon: Daemon) -> None:
     client = ready(daemon, way)
     with stopped(daemon):
         timed_out(client, "put frame 4096 7")
@@ -116,7 +116,7 @@ def test_a_daemon_that_died_leaves_the_outcome_unknown(way: str, daemon: Daemon)
     client.insist("put frame 4096 8")
 
 
-def test_what_stands_in_the_queue_is_confirmed_by_the_next_call(daemon: Daemon, ledger: Ledger) -> None:
+def test_queued_requests_are_confirmed_by_the_next_call(daemon: Daemon, ledger: Ledger) -> None:
     client = ready(daemon)
     client.ask("put frame/0 4096 1 late")
     client.ask("put frame/1 4096 1 late")
@@ -135,19 +135,19 @@ def test_what_stands_in_the_queue_is_confirmed_by_the_next_call(daemon: Daemon, 
 
 @pytest.fixture
 def slow_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """Each 2 MiB that it populates take a tenth of a second."""
+    """A daemon that needs a tenth of a second to populate 2 MiB."""
     with daemon_in(tmp_path / "slow", environment={"ARRAYBRIDGE_FAILPOINT": "populate_slowly:error"}) as running:
         yield running
 
 
 def test_populating_does_not_count_against_the_deadline(slow_daemon: Daemon) -> None:
-    """64 MiB take 3.2 s and more, of a client whose calls may take one."""
+    """64 MiB take at least 3.2 s; the client's timeout is one second."""
     client = slow_daemon.client(timeout_ms=1000)
     client.ask(f"put large {64 << 20} 7")
     client.ask("get large 7")
 
 
-def test_populating_that_stands_still_ends_and_says_what_to_do(slow_daemon: Daemon) -> None:
+def test_populating_without_progress_fails_with_advice(slow_daemon: Daemon) -> None:
     client = slow_daemon.client(timeout_ms=1000)
     client.ask("stats")
     client.tell(f"put large {64 << 20} 7")
@@ -157,5 +157,5 @@ def test_populating_that_stands_still_ends_and_says_what_to_do(slow_daemon: Daem
             client.answer()
         assert error.value.code == "DEADLINE_EXCEEDED"
     assert client.ask("outcome 0").startswith("not done")
-    # The client reads what comes late when it next asks for something.
+    # The client reads the late answer at its next request.
     eventually("its memory is given back", lambda: client.ask("stats") and slow_daemon.stats()["charged_bytes"] == 0)

@@ -1,8 +1,8 @@
-"""What the victim's process runs: an ordinary user's calls at a steady pace, each with its latency.
+"""The program of the victim's process: an ordinary user's calls at a steady pace, each with its latency.
 
-Started as another user by neighbour.py: victim.py DIRECTORY FILE. One turn puts 4 KiB in the place of a name, acquires
-the share by a call, compares its bytes and lets go; every twentieth allocates an arena of its own. It goes on until its
-standard input ends, then writes FILE: one line of JSON a call, [verb, begin_ns, took_ns, refusal]; times are those of
+neighbour.py starts it as another user: victim.py DIRECTORY FILE. One turn replaces a name by 4 KiB, acquires the share by
+a call, compares its bytes and releases it; every twentieth turn allocates an arena. It continues until its standard
+input ends, then writes FILE: one line of JSON per call, [verb, begin_ns, took_ns, refusal], with times of
 CLOCK_MONOTONIC.
 """
 
@@ -61,7 +61,7 @@ class Victim:
         got = self.timed("acquire", ACQUIRE, get, wire.AcquireResponse)
         if got is not None:
             where = got.shares[0].share.handle.offset
-            assert self.bytes[where : where + SLOT] == content, "another's bytes"
+            assert self.bytes[where : where + SLOT] == content, "the bytes of another share"
             release = wire.ReleaseRequest(leases=[got.shares[0].lease])
             self.timed("release", RELEASE, release, wire.ReleaseResponse)
         if index % TURNS_BETWEEN_ARENAS == 0:

@@ -1,4 +1,4 @@
-"""Authorities and certificates, made by openssl for one test run."""
+"""Authorities and certificates, created by openssl for one test run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Certificate:
         return self.cert.read_bytes(), self.key.read_bytes()
 
     def flags(self, ca: Path | None = None) -> list[object]:
-        """What arraybridgectl takes."""
+        """The flags of arraybridgectl."""
         return ["--tls-cert", self.cert, "--tls-key", self.key, "--tls-ca", ca or self.ca]
 
 
@@ -39,7 +39,7 @@ class Authority:
         openssl("req", "-x509", *CURVE, "-keyout", folder / "ca.key", "-out", self.cert, "-days", "30", "-subj", subject)
 
     def issue(self, name: str, *, common: str | None = None, san: str = "", usage: str = "", days: int = 30) -> Certificate:
-        """`common`: another common name than the file's; empty: none. `days` below 0: it has expired."""
+        """`common`: the common name if it differs from the file's name; empty: none. `days` below 0: it has expired."""
         cert, key, request = (self.folder / f"{name}.{kind}" for kind in ("pem", "key", "csr"))
         extensions = [line for line in (f"subjectAltName={san}" * bool(san), f"extendedKeyUsage={usage}" * bool(usage)) if line]
         (self.folder / f"{name}.ext").write_text("\n".join(extensions))

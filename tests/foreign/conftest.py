@@ -11,7 +11,7 @@ import pytest
 from foreign_client import Daemon, Session, generate
 from users import Place, User, needs_root
 
-# Who starts these tests in the background, or by nohup, has them ignore what tests send to commands.
+# Tests that are started in the background, or by nohup, would ignore the signals that tests send to commands.
 for each, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(each) == signal.SIG_IGN:
         signal.signal(each, handler)

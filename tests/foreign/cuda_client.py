@@ -1,8 +1,8 @@
-"""One process that shares GPU memory by grpcio and ctypes alone: run as `cuda_client.py DIRECTORY DRIVER put|get|leave NAME`.
+"""A process that shares GPU memory with only grpcio and ctypes: `cuda_client.py DIRECTORY DRIVER put|get|leave NAME`.
 
 `put` allocates on the first GPU, opens the 64 bytes of the answer with cuIpcOpenMemHandle, copies a pattern in and
-publishes; it then waits for a line on stdin. `get` leases, opens, copies out and compares. `leave` ends its session with the
-memory still open. All say `ok` or fail, and `leave` waits like `put`.
+publishes; it then waits for a line on stdin. `get` leases, opens, copies out and compares. `leave` ends its session while the
+memory is still open. All print `ok` or fail, and `leave` waits like `put`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class IpcMemHandle(ctypes.Structure):
 
 
 class Driver:
-    """The few calls that such a client needs, on the first device's primary context."""
+    """The driver calls that such a client needs, in the first device's primary context."""
 
     def __init__(self, path: str) -> None:
         self.library = ctypes.CDLL(path)

@@ -1,4 +1,4 @@
-"""A C++ client in a process of its own, on the simulated driver: cuda_client_program of tests/integration."""
+"""A C++ client in its own process, on the simulated driver: cuda_client_program of tests/integration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRAM = BUILD / "tests/integration/cuda_client_program"
 
 
 class CudaProgram:
-    """`machine`: beside what $SIMULATED_CUDA says. `within`: words before the program's own."""
+    """`machine`: added to $SIMULATED_CUDA. `within`: words of the command before the program."""
 
     def __init__(self, daemon: Daemon, machine: str = "", *within: str) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A client that knows arraybridged by its .proto files alone: plain grpcio, a plain socket, mmap. Nothing of ours inside."""
+"""A client that uses only the .proto files: plain grpcio, a plain socket and mmap, without our client library."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ OPEN_SESSION, REDEEM = 1, 12
 
 
 def generate(folder: Path) -> tuple[Any, Any]:
-    """Modules of the messages and of the service, generated from proto/ under a name that no Python package has.
+    """The modules of messages and service, generated from proto/ under a name that no Python package has.
 
-    $ARRAYBRIDGE_FOREIGN_STUBS is a folder where they are already, for a machine without grpcio-tools.
+    $ARRAYBRIDGE_FOREIGN_STUBS is a folder with generated modules, for a machine without grpcio-tools.
     """
     ready = os.environ.get("ARRAYBRIDGE_FOREIGN_STUBS")
     if ready is None:
@@ -67,13 +67,13 @@ def eventually(what: str, test: Callable[[], Any]) -> Any:
 
 
 class Address:
-    """The directory of a daemon that runs."""
+    """The directory of a running daemon."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def channel(self) -> grpc.Channel:
-        """A connection of its own: grpcio would share one between equal targets."""
+        """Opens a separate connection; grpcio would share one between equal targets."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         return grpc.insecure_channel(f"unix:{self.directory / 'broker.sock'}", options=options)
 
@@ -100,7 +100,7 @@ class Daemon(Address):
             assert lines.readline() == "ready\n", self.log.read_text(errors="replace")
 
     def page(self, path: str) -> str:
-        """Of its HTTP door. The log says at which port: REQUIRES "--http"."""
+        """The address of its HTTP door. The port is in the log. REQUIRES: "--http"."""
         port = re.search(r"http port (\d+)", self.log.read_text())
         assert port is not None
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}") as answer:
@@ -113,7 +113,7 @@ class Daemon(Address):
 
 
 class Refused(Exception):
-    """An answer on the lifeline that is not OK."""
+    """An error answer on the lifeline."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -121,10 +121,10 @@ class Refused(Exception):
 
 
 class Lifeline:
-    """The socket on which tickets are redeemed."""
+    """The socket that redeems tickets."""
 
     def __init__(self, daemon: Address, messages: Any, join: bytes = b"", **hello: Any) -> None:
-        """Joins the session with this token; without one it opens a session of its own."""
+        """Joins the session with this token; without a token it opens a session."""
         self.messages = messages
         self.request = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -135,7 +135,7 @@ class Lifeline:
         self.ask(OPEN_SESSION, request, messages.OpenSessionResponse())
 
     def ask(self, verb: int, message: Any, answer: Any) -> int | None:
-        """The descriptor that came with the answer, the caller's to close."""
+        """The descriptor of the answer; the caller closes it."""
         self.send(verb, message)
         size = array.array("i").itemsize
         frame, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(size))
@@ -153,7 +153,7 @@ class Lifeline:
         return descriptors[0] if descriptors else None
 
     def send(self, verb: int, message: Any) -> None:
-        """A request whose answer nobody reads, or the caller."""
+        """Sends a request; the caller may read the answer."""
         self.request += 1
         self.socket.send(HEADER.pack(verb, 0, 0, self.request) + message.SerializeToString())
 
@@ -192,7 +192,7 @@ class Session:
         return self._lifeline
 
     def publish(self, name: str, content: bytes, namespace: str = "default", **fields: Any) -> Any:
-        """Allocate, redeem, map, close, Mapped, write, Publish: what every producer does."""
+        """Allocate, redeem, map, close, Mapped, write, Publish: the steps of every producer."""
         allocated = self.call("Allocate", namespace=namespace, size=len(content))
         redeemed, descriptor = self.lifeline.redeem(allocated.ticket)
         assert redeemed.writable
@@ -236,7 +236,7 @@ class Session:
 
 @contextlib.contextmanager
 def refused(code: grpc.StatusCode, text: str = "") -> Iterator[dict[str, Any]]:
-    """The call inside is refused with this code and a message that contains this text."""
+    """Checks that the call inside is refused with this code and a message that contains this text."""
     seen: dict[str, Any] = {}
     try:
         yield seen

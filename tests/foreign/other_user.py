@@ -1,7 +1,7 @@
-"""What another user's process runs: it does what comes on its standard input, with both doors at hand.
+"""The program of another user's process: it executes commands from its standard input, at both doors.
 
-Each line is, pickled and in hex, a method of Actor, its arguments and its keywords. The answer is its value, or
-{"code", "text"} of a refusal; "code" is None where the connection has ended.
+Each line is a method of Actor, its arguments and its keywords, pickled and in hex. The answer is its result, or
+{"code", "text"} of a refusal; "code" is None if the connection has ended.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Actor:
         return b""
 
     def call(self, session: str, verb: str, **fields: Any) -> bytes:
-        """The answer's bytes. A descriptor that comes along is kept open."""
+        """The answer's bytes. A received descriptor is kept open."""
         of = self.sessions[session]
         if isinstance(of, Session):
             if verb == "Watch":
@@ -74,7 +74,7 @@ class Actor:
         return next(stream)
 
     def watch(self, name: str, session: str, **fields: Any) -> None:
-        """Opens a watch that `hear` knows by this name."""
+        """Opens a watch, which `hear` finds by this name."""
         if isinstance(self.sessions[session], Session):
             self._stream(self.sessions[session], **fields)
             self.watches[name] = self.kept[-1]
@@ -82,7 +82,7 @@ class Actor:
             self.watches[name] = (session, int(self.told(session, "Watch", **fields)["watch"]))
 
     def hear(self, name: str, until: str) -> list[dict[str, Any]]:
-        """All that it has been told since, up to the publication of a share of that name."""
+        """All events since the last call, up to the publication of a share of that name."""
         heard: list[dict[str, Any]] = []
         while not any((each["kind"], each.get("name")) == ("EVENT_KIND_PUBLISH", until) for each in heard):
             heard += self._news(self.watches[name])
@@ -96,7 +96,7 @@ class Actor:
         return list(answer.get("events", []))
 
     def wait_much(self, session: str, count: int, verb: str, **fields: Any) -> None:
-        """So many requests that wait; nobody looks at what they come to."""
+        """Sends so many waiting requests and ignores their answers."""
         of = self.sessions[session]
         for _ in range(count):
             if isinstance(of, Session):
@@ -113,7 +113,7 @@ class Actor:
         return bytes(self.sessions[session].read(name, namespace))
 
     def with_token(self, token: bytes, verb: str, **fields: Any) -> bytes:
-        """A call on a connection of this user's that names a session by this token."""
+        """Makes a call on a connection of this user with this session token."""
         with self.address.channel() as channel:
             request = getattr(self.messages, f"{verb}Request")(**fields)
             stub = self.service.BrokerStub(channel)
@@ -127,7 +127,7 @@ class Actor:
         self.sessions[session].lifeline.redeem(self.messages.Ticket(token=ticket))
 
     def ticket(self) -> bytes:
-        """Of an arena in a session of its own."""
+        """The ticket of an arena in a new session."""
         self.open("of the ticket")
         return bytes(self.sessions["of the ticket"].call("Allocate", size=4096).ticket.token)
 
@@ -135,7 +135,7 @@ class Actor:
         return int(self.sessions[session].call("GetStats").waiting)
 
     def begin(self, session: str, verb: str, **fields: Any) -> None:
-        """What it comes to is asked for by `finish`."""
+        """Starts a request; `finish` returns its result."""
         self.begun = self.sessions[session].begin(verb, **fields)
 
     def finish(self) -> bytes:
@@ -158,7 +158,7 @@ class Actor:
                 return bytes(call(request, timeout=60, metadata=told).SerializeToString())
 
     def flood(self, door: str, count: int) -> int:
-        """How many of so many sessions it got."""
+        """Opens up to so many sessions; returns their number."""
         got = 0
         for index in range(count):
             try:

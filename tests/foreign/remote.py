@@ -1,4 +1,4 @@
-"""A daemon with a door over TCP, and who comes through it."""
+"""A daemon with a TCP door, and its clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ access = ["anyone", "uid:{uid}", "gid:{uid}"]
 
 
 class Pki:
-    """One authority that the daemon believes, and another."""
+    """An authority that the daemon trusts, and another one."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder / "authority")
@@ -44,7 +44,7 @@ class Pki:
 
 
 class Files:
-    """Where the daemon looks for its certificates."""
+    """The folder of the daemon's certificates."""
 
     def __init__(self, folder: Path, pki: Pki) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Files:
         shutil.copy(pki.authority.cert, folder / "server_ca.pem")
 
     def put(self, certificate: Certificate) -> None:
-        """Each file at once, as those who renew certificates do it."""
+        """Replaces each file atomically, as tools that renew certificates do."""
         for name, source in (("cert.pem", certificate.cert), ("key.pem", certificate.key)):
             fresh = self.folder / f"{name}.new"
             shutil.copy(source, fresh)
@@ -63,7 +63,7 @@ class Files:
 
 
 class RemoteDaemon(Daemon):
-    """A daemon that also listens on loopback by TCP."""
+    """A daemon that also listens on TCP on loopback."""
 
     def __init__(self, directory: Path, files: Files, host: str = "127.0.0.1", also: str = "", uid: int = 0, **limits: str) -> None:
         self.config = directory.with_suffix(".toml")
@@ -81,7 +81,7 @@ class RemoteDaemon(Daemon):
         self.config.write_text(text.replace(*replace))
 
     def reload(self) -> None:
-        """Returns when it is over."""
+        """Returns when the reload is finished."""
         count = self.log.read_text().count("reload")
         self.process.send_signal(signal.SIGHUP)
         eventually("the reload", lambda: self.log.read_text().count("reload") > count)
@@ -91,7 +91,7 @@ class RemoteDaemon(Daemon):
 
 
 class Remote(Address):
-    """The door over TCP, with this certificate."""
+    """A channel to the TCP door with this certificate."""
 
     def __init__(self, daemon: RemoteDaemon, who: Certificate | None, ca: Path) -> None:
         super().__init__(daemon.directory)

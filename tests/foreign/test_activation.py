@@ -1,4 +1,4 @@
-"""Sockets that somebody else listens on: passed as systemd passes them, by a stand-in and by systemd's own program."""
+"""Sockets that another process listens on, passed as by systemd: by a stand-in and by systemd's own program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from test_reload import NOTHING_YET, Manager, manager
 
 __all__ = ["manager"]
 
-# Execs the daemon with these descriptors from 3 on, under these names, as a service manager does.
+# Executes the daemon with these descriptors from 3 on and with these names, as a service manager does.
 STAND_IN = """
 import os, sys
 names, descriptors, command = sys.argv[1], [int(each) for each in sys.argv[2].split(",")], sys.argv[3:]
@@ -41,7 +41,7 @@ def listening(path: Path, kind: int) -> socket.socket:
 
 
 class Sockets:
-    """What the manager keeps while daemons come and go."""
+    """The sockets that the manager keeps while daemons start and end."""
 
     def __init__(self, directory: Path) -> None:
         self.lifeline = listening(directory / "lifeline.sock", socket.SOCK_SEQPACKET)
@@ -69,7 +69,7 @@ def sockets(directory: Path) -> Iterator[Sockets]:
 
 @pytest.fixture
 def admin(directory: Path) -> Iterator[socket.socket]:
-    """Apart from the others: what listens there and is not passed is another daemon's."""
+    """Separate from the others, because a socket that listens there and is not passed counts as another daemon's."""
     made = listening(directory / "admin.sock", socket.SOCK_STREAM)
     yield made
     made.close()
@@ -93,17 +93,17 @@ def stop(daemon: subprocess.Popen[str]) -> str:
     return log
 
 
-def test_who_connected_before_the_daemon_ran_is_served(
+def test_a_client_that_connected_before_the_daemon_ran_is_served(
     directory: Path, sockets: Sockets, manager: Manager, open_session: Callable[..., Session]
 ) -> None:
     inodes = {path.name: path.stat().st_ino for path in directory.glob("*.sock")}
     early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     early.connect(str(directory / "broker.sock"))
-    # In another order than the daemon names them: the names count.
+    # In another order than the daemon's: only the names matter.
     daemon = activate(directory, "http:broker:lifeline", sockets.http, sockets.broker, sockets.lifeline)
     assert manager.next()["READY"] == "1"
     session = open_session(Address(directory))
-    session.publish("one", b"activated")  # its descriptor came by the lifeline that was passed
+    session.publish("one", b"activated")  # its descriptor came by the passed lifeline
     assert session.read("one") == b"activated"
     port = sockets.http.getsockname()[1]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
@@ -112,14 +112,14 @@ def test_who_connected_before_the_daemon_ran_is_served(
     early.close()
     session.close()
     stop(daemon)
-    # Whoever made them removes them.
+    # The process that created the sockets removes them.
     assert {path.name: path.stat().st_ino for path in directory.glob("*.sock")} == inodes
 
 
-def test_administrators_come_by_the_socket_that_is_theirs(
+def test_administrators_connect_by_the_admin_socket(
     directory: Path, sockets: Sockets, admin: socket.socket, manager: Manager, open_session: Callable[..., Session]
 ) -> None:
-    """All that a unit passes, through one stand-in; each is another door."""
+    """All sockets that a unit passes, through one stand-in; each is a different door."""
     doors = {"admin": admin, "lifeline": sockets.lifeline, "http": sockets.http, "broker": sockets.broker}
     daemon = activate(directory, ":".join(doors), *doors.values())
     assert manager.next()["READY"] == "1"
@@ -131,7 +131,7 @@ def test_administrators_come_by_the_socket_that_is_theirs(
     tool = [str(CTL), "-H", str(directory)]
     shown = subprocess.run([*tool, "config", "show"], capture_output=True, text=True)
     assert (shown.returncode, str(directory) in shown.stdout) == (0, True), shown.stderr
-    # Nobody administers by the public door, though it is a stream of gRPC as well.
+    # The public door does not accept administration, although it is a gRPC door too.
     public = subprocess.run([*tool[:2], f"unix://{directory}/broker.sock", "config", "show"], capture_output=True, text=True)
     assert public.returncode != 0
     session.close()
@@ -139,7 +139,7 @@ def test_administrators_come_by_the_socket_that_is_theirs(
     assert told.returncode == 0, told.stderr
     _, log = daemon.communicate(timeout=PATIENCE_S)
     assert daemon.returncode == 0 and "an administrator said so" in log
-    # The manager's: nothing of it was removed or bound anew.
+    # The manager's sockets were neither removed nor bound again.
     assert sorted(path.name for path in directory.glob("*.sock")) == ["admin.sock", "broker.sock", "lifeline.sock"]
 
 
@@ -150,11 +150,11 @@ def test_the_admin_socket_alone_may_be_passed(directory: Path, admin: socket.soc
     reloaded = subprocess.run([CTL, "-H", directory, "reload"], capture_output=True, text=True)
     assert reloaded.returncode == 0, reloaded.stderr
     stop(daemon)
-    # What it bound itself has gone.
+    # The sockets that the daemon bound itself are removed.
     assert {path.name: path.stat().st_ino for path in directory.glob("*.sock")} == {"admin.sock": inode}
 
 
-def test_a_daemon_after_it_takes_the_same_sockets(
+def test_the_next_daemon_takes_the_same_sockets(
     directory: Path, sockets: Sockets, manager: Manager, open_session: Callable[..., Session]
 ) -> None:
     for _ in range(2):
@@ -165,12 +165,12 @@ def test_a_daemon_after_it_takes_the_same_sockets(
         session.close()
         stop(daemon)
         assert manager.next()["STOPPING"] == "1"
-    # Between two daemons a client waits: it is not refused.
+    # Between two daemons a client waits and is not refused.
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
         waiting.connect(str(directory / "lifeline.sock"))
 
 
-def test_what_is_not_passed_the_daemon_binds_itself(directory: Path, manager: Manager, open_session: Callable[..., Session]) -> None:
+def test_the_daemon_binds_the_sockets_that_are_not_passed(directory: Path, manager: Manager, open_session: Callable[..., Session]) -> None:
     lifeline = listening(directory / "lifeline.sock", socket.SOCK_SEQPACKET)
     daemon = activate(directory, "lifeline", lifeline)
     assert manager.next()["READY"] == "1"
@@ -183,7 +183,7 @@ def test_what_is_not_passed_the_daemon_binds_itself(directory: Path, manager: Ma
 @pytest.mark.parametrize(
     ("names", "passed", "why"),
     [
-        ("gizmo", ["lifeline"], "a socket was passed as 'gizmo'; known are lifeline, broker, admin and http"),
+        ("gizmo", ["lifeline"], "a socket was passed as 'gizmo'; supported names are lifeline, broker, admin and http"),
         ("", ["lifeline"], "a socket was passed as ''"),
         ("lifeline", ["broker"], "'lifeline' is not a Unix socket of type seqpacket"),
         ("broker", ["lifeline"], "'broker' is not a Unix socket of type stream"),
@@ -194,7 +194,7 @@ def test_what_is_not_passed_the_daemon_binds_itself(directory: Path, manager: Ma
         ("broker:broker", ["broker", "broker"], "two sockets were passed as 'broker'"),
     ],
 )
-def test_what_is_wrong_is_named(directory: Path, sockets: Sockets, names: str, passed: list[str], why: str) -> None:
+def test_a_wrong_socket_is_named(directory: Path, sockets: Sockets, names: str, passed: list[str], why: str) -> None:
     daemon = activate(directory, names, *(getattr(sockets, each) for each in passed))
     _, log = daemon.communicate(timeout=PATIENCE_S)
     assert daemon.returncode == 1
@@ -249,10 +249,10 @@ def test_the_watchdog_is_fed_while_the_daemon_works(
     port = next(found[1] for line in daemon.stderr if (found := re.search(r"http port (\d+)", line)))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         pings = re.search(r"^arraybridge_watchdog_pings_total (\d+)$", page.read().decode(), re.MULTILINE)
-    assert pings is not None and int(pings[1]) >= 2  # the third may be told of before it is counted
-    # Nobody feeds it while the daemon stands still.
+    assert pings is not None and int(pings[1]) >= 2  # the third ping may be sent before it is counted
+    # A stopped daemon sends no ping.
     os.kill(daemon.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)  # until then it may still feed it
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)  # until then it may still send one
     manager.socket.settimeout(0.3)
     with pytest.raises(TimeoutError):
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""What an operator asks of a daemon that runs: his own door, who may use it, and what each request does."""
+"""The administration of a running daemon: its door, the rights to use it, and the effect of each request."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def daemon(start: Callable[..., Daemon], config: Path) -> Daemon:
     return start("--config", str(config), namespaces="3")
 
 
-# ---- what it does ----
+# ---- requests ----
 
 
-def test_quotas_are_told_and_changed(daemon: Daemon, config: Path, session: Session) -> None:
+def test_quotas_are_read_and_changed(daemon: Daemon, config: Path, session: Session) -> None:
     session.publish("a", bytes(MiB), "team")
     assert answered(daemon, "quota", "get", "team") == {
         "of": {"namespace": "team"},
@@ -72,7 +72,7 @@ def test_quotas_are_told_and_changed(daemon: Daemon, config: Path, session: Sess
     assert answered(daemon, "quota", "set", "team", "--bytes", "2MiB")["quota_bytes"] == str(2 * MiB)
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MiB} of {2 * MiB} in use"):
         session.call("Allocate", namespace="team", size=2 * MiB)
-    # A reload changes nothing of what was set; taking it back does.
+    # A reload does not change a quota that was set; resetting it does.
     config.write_text(CONFIG.format(quota="16MiB"))
     assert "changed namespace.team" in done(daemon, "reload")
     assert answered(daemon, "quota", "get", "team")["quota_bytes"] == str(2 * MiB)
@@ -82,7 +82,7 @@ def test_quotas_are_told_and_changed(daemon: Daemon, config: Path, session: Sess
     assert waiting.result(PATIENCE_S).handle.size == 2 * MiB
 
 
-def test_a_quota_may_be_one_users(daemon: Daemon, session: Session) -> None:
+def test_a_quota_may_be_set_for_one_user(daemon: Daemon, session: Session) -> None:
     me, other = os.getuid(), 4711
     assert ctl(daemon, "quota", "set", "own", "--bytes", "1MiB").returncode == ERROR
     assert "say whose is meant" in ctl(daemon, "quota", "get", "own").stderr
@@ -93,12 +93,12 @@ def test_a_quota_may_be_one_users(daemon: Daemon, session: Session) -> None:
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "the quota is 0"):
         session.call("Allocate", namespace="own", size=MiB)
     assert "yes" in done(daemon, "quota", "get", "own", "--uid", me)
-    # Set ones are as many as there may be namespaces.
+    # The number of set quotas is limited to that of namespaces.
     done(daemon, "quota", "set", "third", "--uid", me, "--bytes", "1TiB")
     full = ctl(daemon, "quota", "set", "fourth", "--uid", me, "--bytes", "1TiB")
     assert (full.returncode, "limit namespaces (3) is reached" in full.stderr) == (EXHAUSTED, True)
     for wrong in ("1 MiB", "99999999TiB", "-1", "much"):
-        assert "is no size" in ctl(daemon, "quota", "set", "own", "--uid", me, f"--bytes={wrong}").stderr
+        assert "is not a size" in ctl(daemon, "quota", "set", "own", "--uid", me, f"--bytes={wrong}").stderr
 
 
 @pytest.mark.parametrize("door", ["grpc", "lifeline"])
@@ -133,7 +133,7 @@ def test_a_session_is_ended(
     assert "an administrator ended it" in daemon.log.read_text()
 
 
-def test_shares_are_withdrawn_whosever_they_are(daemon: Daemon, session: Session) -> None:
+def test_shares_of_all_users_can_be_withdrawn(daemon: Daemon, session: Session) -> None:
     session.publish("a", bytes(1000))
     session.publish("b", bytes(1000), "team")
     me = os.getuid()
@@ -144,14 +144,14 @@ def test_shares_are_withdrawn_whosever_they_are(daemon: Daemon, session: Session
     assert not session.call("List").shares
 
 
-def test_memory_that_nobody_uses_goes_back(daemon: Daemon, session: Session) -> None:
+def test_unused_memory_is_returned(daemon: Daemon, session: Session) -> None:
     session.publish("a", bytes(1000))
     eventually("blocks are warm", lambda: session.call("GetStats").devices[0].cached_bytes > 0)
     assert int(answered(daemon, "trim")["freed_bytes"]) > 0
     assert session.read("a") == bytes(1000)
 
 
-def test_a_reload_says_what_it_did(daemon: Daemon, config: Path) -> None:
+def test_a_reload_reports_its_changes(daemon: Daemon, config: Path) -> None:
     assert done(daemon, "reload") == "nothing changed\n"
     config.write_text(CONFIG.format(quota="1MiB").replace("64MiB", "32MiB"))
     assert done(daemon, "reload") == "changed namespace.team\nkept until a restart: memory.host.capacity\n"
@@ -160,7 +160,7 @@ def test_a_reload_says_what_it_did(daemon: Daemon, config: Path) -> None:
     assert (wrong.returncode, f"{config}:2:1: limit sessions: must be more than 0" in wrong.stderr) == (ERROR, True)
     values = {row["key"]: row for row in answered(daemon, "config", "show")["values"]}
     assert values["namespace.team.quota"] == {"key": "namespace.team.quota", "value": "1MiB", "origin": f"{config}:6:1"}
-    assert values["memory.host.capacity"]["value"] == "64MiB"  # what holds, not what the file says since
+    assert values["memory.host.capacity"]["value"] == "64MiB"  # the value in force, not the new value in the file
     assert values["limits.namespaces"] == {
         "key": "limits.namespaces", "value": "3", "origin": "ARRAYBRIDGED_LIMITS__NAMESPACES",
     }  # fmt: skip
@@ -169,7 +169,7 @@ def test_a_reload_says_what_it_did(daemon: Daemon, config: Path) -> None:
     assert [json.loads(line)["key"] for line in lines] == list(values)
 
 
-def test_a_drain_takes_no_more_work(daemon: Daemon, session: Session) -> None:
+def test_a_draining_daemon_accepts_no_work(daemon: Daemon, session: Session) -> None:
     session.publish("a", bytes(1000))
     waiting = session.begin("Acquire", shares=[{"name": "never"}], timeout_ms=60_000)
     eventually("it waits", lambda: session.call("GetStats").waiting == 1)
@@ -188,7 +188,7 @@ def test_a_drain_takes_no_more_work(daemon: Daemon, session: Session) -> None:
     assert daemon.process.wait(PATIENCE_S) == 0
 
 
-def test_a_shutdown_now_waits_for_nobody(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+def test_a_shutdown_now_does_not_wait(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     daemon = start("--drain-timeout", "1h")
     session = open_session(daemon)
     waiting = session.begin("Acquire", shares=[{"name": "never"}], timeout_ms=60_000)
@@ -249,12 +249,12 @@ def test_a_token_is_revoked(start: Callable[..., Daemon], open_session: Callable
     again = open_session(daemon, token=token)
     with refused(grpc.StatusCode.PERMISSION_DENIED):
         again.call("Acquire", namespace="team", shares=[{"name": "a"}])
-    assert viewer.read("a", namespace="team") == bytes(100)  # another token's
+    assert viewer.read("a", namespace="team") == bytes(100)  # with another token
     fresh = open_session(daemon, token=files["maker"].read_bytes().strip())
     assert fresh.read("a", namespace="team") == bytes(100)
 
 
-def test_a_revocation_that_the_broker_does_not_hear_of(start: Callable[..., Daemon], tmp_path: Path) -> None:
+def test_a_revocation_that_the_daemon_cannot_load_is_reported(start: Callable[..., Daemon], tmp_path: Path) -> None:
     file = tmp_path / "maker"
     assert subprocess.run([CTL, "token", "create", file]).returncode == 0
     config = tmp_path / "config.toml"
@@ -263,7 +263,7 @@ def test_a_revocation_that_the_broker_does_not_hear_of(start: Callable[..., Daem
     config.write_text(config.read_text() + "nonsense = 1\n")
     told = ctl(daemon, "token", "revoke", file)
     assert told.returncode == ERROR
-    assert "the old token opens all that it did" in told.stderr and f"{config}:3:1" in told.stderr
+    assert "the old token stays valid until the broker reloads" in told.stderr and f"{config}:3:1" in told.stderr
     file.unlink()
     assert [row["state"] for row in answered(daemon, "token", "ls")] == ["is gone"]
     told = ctl(daemon, "token", "revoke", file)
@@ -277,7 +277,7 @@ def test_a_revocation_that_the_broker_does_not_hear_of(start: Callable[..., Daem
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
-    """A folder with a token, "real", and a symbolic link to it; a configuration names each, of one namespace."""
+    """A folder with a token, "real", and a symbolic link to it; a configuration names both, each for one namespace."""
     folder = tmp_path / "tokens"
     folder.mkdir()
     assert subprocess.run([CTL, "token", "create", folder / "real"]).returncode == 0
@@ -288,7 +288,7 @@ def tokens(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("said", ["real", "link", "../tokens/./link"])
-def test_a_token_is_one_however_its_file_is_called(
+def test_a_token_is_revoked_under_all_names_of_its_file(
     start: Callable[..., Daemon], open_session: Callable[..., Session], tokens: Path, said: str
 ) -> None:
     daemon = start("--config", str(tokens.parent / "config.toml"))
@@ -302,7 +302,7 @@ def test_a_token_is_one_however_its_file_is_called(
             session.call("Acquire", namespace=namespace, shares=[{"name": "a"}])
 
 
-def test_a_token_with_a_second_name_is_not_revoked_by_half(start: Callable[..., Daemon], tokens: Path) -> None:
+def test_a_token_with_hard_links_is_not_revoked(start: Callable[..., Daemon], tokens: Path) -> None:
     daemon = start("--config", str(tokens.parent / "config.toml"))
     other = tokens / "other"
     other.hardlink_to(tokens / "real")
@@ -314,9 +314,9 @@ def test_a_token_with_a_second_name_is_not_revoked_by_half(start: Callable[..., 
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@pytest.mark.parametrize(("when", "why"), [(1, "Input/output error"), (2, "may be back in the file after a power failure")])
+@pytest.mark.parametrize(("when", "why"), [(1, "Input/output error"), (2, "may return to the file after a power failure")])
 def test_a_revocation_is_on_the_disk(start: Callable[..., Daemon], tokens: Path, when: int, why: str) -> None:
-    """First the file is, then the folder with its name; a disk that fails is told of."""
+    """The file is synced first, then its folder; a disk error is reported."""
     daemon = start("--config", str(tokens.parent / "config.toml"))
     old = (tokens / "real").read_text()
     words = ["strace", "-f", "-o", tokens.parent / "trace", "-e", "trace=fsync,rename", "-e", f"inject=fsync:error=EIO:when={when}"]
@@ -328,7 +328,7 @@ def test_a_revocation_is_on_the_disk(start: Callable[..., Daemon], tokens: Path,
     assert sorted(path.name for path in tokens.iterdir()) == ["link", "real"]
 
 
-def test_a_token_is_made(tmp_path: Path) -> None:
+def test_a_token_is_created(tmp_path: Path) -> None:
     printed = [subprocess.run([CTL, "token", "create"], capture_output=True, text=True).stdout for _ in range(2)]
     assert all(re.fullmatch(r"[0-9a-f]{32}\n", token) for token in printed)
     assert printed[0] != printed[1]
@@ -338,12 +338,12 @@ def test_a_token_is_made(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = file.read_text()
     again = subprocess.run([CTL, "token", "create", file], capture_output=True, text=True)
-    assert (again.returncode, again.stderr) == (ERROR, f"arraybridgectl: {file}: is there already\n")
+    assert (again.returncode, again.stderr) == (ERROR, f"arraybridgectl: {file}: already exists\n")
     assert file.read_text() == before
     assert subprocess.run([CTL, "token", "create", tmp_path / "no" / "token"], capture_output=True).returncode == PERMISSION
 
 
-# ---- who may ask, and where ----
+# ---- rights and doors ----
 
 
 def test_the_door_may_be_elsewhere_or_off(start: Callable[..., Daemon], tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_the_door_may_be_elsewhere_or_off(start: Callable[..., Daemon], tmp_path
         assert not (start(*flags).directory / "admin.sock").exists()
 
 
-def test_it_is_no_part_of_the_public_door(daemon: Daemon, generated: tuple[Any, Any]) -> None:
+def test_the_public_door_does_not_offer_administration(daemon: Daemon, generated: tuple[Any, Any]) -> None:
     messages = importlib.import_module("foreign_v1.admin_pb2")
     service = importlib.import_module("foreign_v1.admin_pb2_grpc")
     with daemon.channel() as channel, refused(grpc.StatusCode.UNIMPLEMENTED):
@@ -369,19 +369,19 @@ def test_it_is_no_part_of_the_public_door(daemon: Daemon, generated: tuple[Any, 
 
 
 def servers(channel: grpc.Channel) -> bytes:
-    """What channelz tells of them."""
+    """The connections that channelz lists."""
     answer: bytes = channel.unary_unary("/grpc.channelz.v1.Channelz/GetServers")(b"", timeout=PATIENCE_S)
     return answer
 
 
-def test_connections_are_told_to_administrators(daemon: Daemon, session: Session) -> None:
+def test_administrators_can_list_connections(daemon: Daemon, session: Session) -> None:
     with grpc.insecure_channel(f"unix:{daemon.directory / 'admin.sock'}") as channel:
         assert servers(channel)
     with refused(grpc.StatusCode.UNIMPLEMENTED):
         servers(session.channel)
 
 
-def test_connections_are_told_to_nobody_else(start: Callable[..., Daemon], tmp_path: Path) -> None:
+def test_other_users_cannot_list_connections(start: Callable[..., Daemon], tmp_path: Path) -> None:
     config = tmp_path / "others.toml"
     config.write_text('access.admins = ["uid:61009"]\n')
     other = start("--config", str(config))
@@ -395,7 +395,7 @@ def test_connections_are_told_to_nobody_else(start: Callable[..., Daemon], tmp_p
 def test_only_administrators_are_served(place: Place, user: Callable[..., User]) -> None:
     admins = f'[access]\nadmins = ["root", "uid:{ALICE}", "gid:{OPERATORS}:ro"]\n'
     daemon = place.daemon(admins)
-    # The socket lets everybody in: what counts is the list.
+    # All users can connect to the socket; only the access list decides.
     (daemon.directory / "admin.sock").chmod(0o666)
     alice, bob, looks = user(ALICE).act, user(BOB).act, user(BOB, [OPERATORS]).act
     assert isinstance(alice("administer", "SetQuota", of={"namespace": "default", "uid": BOB}, bytes=1), bytes)
@@ -406,14 +406,14 @@ def test_only_administrators_are_served(place: Place, user: Callable[..., User])
     ]  # fmt: skip
     for verb, fields in requests:
         told = bob("administer", verb, **fields)
-        assert told == {"code": 7, "text": f"user {BOB} is no administrator of this broker"}, verb
+        assert told == {"code": 7, "text": f"user {BOB} is not an administrator of this broker"}, verb
         told = looks("administer", verb, **fields)
         if verb in ("List", "GetQuota", "GetConfig"):
             assert isinstance(told, bytes), verb
         else:
-            assert told == {"code": 7, "text": f"user {BOB} may look and change nothing"}, verb
+            assert told == {"code": 7, "text": f"user {BOB} may only look, not change anything"}, verb
     assert f"administration refused: uid={BOB} Shutdown" in daemon.log.read_text()
-    # Who it is may change while it runs.
+    # The list may change while the daemon runs.
     place.configure(admins.replace(str(ALICE), str(BOB)))
     assert done(daemon, "reload") == "changed access.admins\n"
     assert isinstance(bob("administer", "Trim"), bytes)
@@ -422,25 +422,25 @@ def test_only_administrators_are_served(place: Place, user: Callable[..., User])
     assert alice("administer", "Trim")["code"] == 14
 
 
-def test_the_sockets_group_is_let_in_and_nobody_else(place: Place, user: Callable[..., User]) -> None:
-    """As arraybridged-admin.socket makes it: a file of a group of its own, whose members administer by being in it."""
+def test_only_the_sockets_group_can_connect(place: Place, user: Callable[..., User]) -> None:
+    """As arraybridged-admin.socket creates it: a socket with its own group, whose members are administrators."""
     daemon = place.daemon(f'[access]\nadmins = ["root", "gid:{OPERATORS}"]\n')
     os.chown(daemon.directory / "admin.sock", 0, OPERATORS)
     (daemon.directory / "admin.sock").chmod(0o660)
     member, stranger = user(ALICE, [OPERATORS]).act, user(BOB).act
     assert isinstance(member("administer", "SetQuota", of={"namespace": "default", "uid": BOB}, bytes=1 << 20), bytes)
     assert isinstance(member("administer", "Trim"), bytes)
-    # The file keeps him out before the list could.
+    # The file's mode refuses the user before the list is checked.
     assert stranger("administer", "Trim")["code"] == 14
     assert "administration refused" not in daemon.log.read_text()
-    # Being let in by the file is not enough.
+    # The right to connect is not sufficient.
     place.configure('[access]\nadmins = ["root"]\n')
     assert done(daemon, "reload") == "changed access.admins\n"
-    assert member("administer", "Trim") == {"code": 7, "text": f"user {ALICE} is no administrator of this broker"}
+    assert member("administer", "Trim") == {"code": 7, "text": f"user {ALICE} is not an administrator of this broker"}
 
 
 @pytest.mark.parametrize("admins", ['["token:/etc/hostname"]', '["same_uid"]', "[]", '["nobody-by-this-name"]'])
-def test_who_cannot_administer_is_no_configuration(tmp_path: Path, admins: str) -> None:
+def test_impossible_administrators_are_refused_in_the_configuration(tmp_path: Path, admins: str) -> None:
     path = tmp_path / "arraybridged.toml"
     path.write_text(f"[access]\nadmins = {admins}\n")
     checked = subprocess.run([DAEMON, "--config", path, "--check-config"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""arraybridgectl against a real daemon: what it prints, and what a script branches on."""
+"""arraybridgectl with a real daemon: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foreign_client import CTL, DAEMON, ROOT, Daemon, Session
 ERROR, USAGE, CANNOT_CONNECT, PERMISSION, NOT_FOUND, EXHAUSTED, TIMEOUT = range(1, 8)
 
 
-# Not by subprocess's own arguments: for those it forks, and gRPC's threads in this process do not always outlive that.
+# Not by subprocess's own arguments: for those it forks, which gRPC's threads in this process do not always survive.
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
@@ -31,7 +31,7 @@ def ctl(*arguments: object, prefix: Sequence[str] = (), **environment: str) -> s
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, generated: tuple[Any, Any]) -> Iterator[Session]:
-    """Five shares and who made them."""
+    """Five shares and their producer's session."""
     daemon = Daemon(tmp_path_factory.mktemp("ctl") / "arraybridge", tickets_per_session_max="1000")
     session = Session(daemon, *generated)
     for index in range(5):
@@ -56,7 +56,7 @@ def test_the_address_may_be_a_uri_or_come_from_the_environment(address: Path) ->
     assert ctl("ping", ARRAYBRIDGE_ADDRESS=str(address)).returncode == 0
     assert ctl("ping", XDG_RUNTIME_DIR=str(address.parent)).returncode == 0
     relative = os.path.relpath(address.parent)
-    assert ctl("ping", XDG_RUNTIME_DIR=relative).returncode == CANNOT_CONNECT, "a relative one is none"
+    assert ctl("ping", XDG_RUNTIME_DIR=relative).returncode == CANNOT_CONNECT, "a relative directory is ignored"
     assert ctl("ping", "-H", "/nonexistent", ARRAYBRIDGE_ADDRESS=str(address)).returncode == CANNOT_CONNECT
 
 
@@ -93,7 +93,7 @@ def test_ls_as_json_holds_the_messages(address: Path, session: Session) -> None:
 
 
 def test_ls_follows_pages_to_the_end(address: Path, session: Session) -> None:
-    for _ in range(6):  # more rows than one page has
+    for _ in range(6):  # more rows than fit into one page
         session.call("Acquire", namespace="default", shares=[{"name": "share 0"}] * 100)
     assert session.call("List", kind="LEASES").next_page_token
     leases = json.loads(ctl("-H", address, "-o", "json", "ls", "leases").stdout)
@@ -137,7 +137,7 @@ def test_usage(arguments: list[str]) -> None:
     assert ctl(*arguments).returncode == USAGE
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_daemon(tmp_path: Path) -> None:
     answer = ctl("ping", "-H", tmp_path)
     assert answer.returncode == CANNOT_CONNECT
     assert str(tmp_path) in answer.stderr
@@ -146,7 +146,7 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert ctl("ping", "-H", tmp_path).returncode == CANNOT_CONNECT
 
 
-def test_somebody_who_does_not_answer(tmp_path: Path) -> None:
+def test_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "broker.sock"))
         silent.listen()
@@ -171,11 +171,11 @@ def test_version(address: Path, tmp_path: Path) -> None:
     assert told == {"version": own, "protocol": 1, "broker": {"version": own, "protocol_min": 1, "protocol_max": 1}}
     alone = ctl("-H", tmp_path, "version")
     assert (alone.returncode, alone.stdout.split()[:5]) == (0, ["WHAT", "VERSION", "PROTOCOL", "arraybridgectl", own])
-    assert "no broker answers: cannot connect" in alone.stdout
+    assert "the broker does not answer: cannot connect" in alone.stdout
     assert "broker" not in json.loads(ctl("-H", tmp_path, "-o", "json", "version").stdout)
 
 
-def test_every_exit_code_is_some_command_s(address: Path, tmp_path: Path) -> None:
+def test_every_exit_code_occurs(address: Path, tmp_path: Path) -> None:
     assert ctl("-H", address, "ping").returncode == 0
     assert ctl("-H", tmp_path, "doctor").returncode == ERROR
     assert ctl("-H", address, "ls", "--sort", "bogus").returncode == USAGE
@@ -197,7 +197,7 @@ def test_every_exit_code_is_some_command_s(address: Path, tmp_path: Path) -> Non
         assert ctl("-H", tmp_path, "ls", "--timeout", "100ms").returncode == TIMEOUT
 
 
-# An array of no elements: its share takes an arena all the same.
+# An array without elements, whose share still needs an arena.
 NPY = b"\x93NUMPY\x01\0\x38\0{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}\n"
 
 
@@ -212,7 +212,7 @@ def test_units_are_those_of_every_table(address: Path) -> None:
     assert "2.0 KiB" in ctl("-H", address, "ls", "--units", "KiB").stdout
     assert " 2048 B " in ctl("-H", address, "--units", "B", "ls").stdout
     assert "GiB" in ctl("-H", address, "stats", "--units", "GiB").stdout
-    assert "2048" in ctl("-H", address, "-o", "csv", "ls", "--units", "GiB").stdout  # bytes, whatever was said
+    assert "2048" in ctl("-H", address, "-o", "csv", "ls", "--units", "GiB").stdout  # CSV has bytes for any units
     assert ctl("-H", address, "ls", "--units", "KB").returncode == USAGE
 
 
@@ -234,7 +234,7 @@ def test_a_configuration_is_checked_by_the_daemon(tmp_path: Path) -> None:
     assert f"{config}:3:1: " in answer.stderr
     answer = ctl("config", "check", ARRAYBRIDGED_LIMITS__SESSIONS="many", **where)
     assert (answer.returncode, "ARRAYBRIDGED_LIMITS__SESSIONS" in answer.stderr) == (ERROR, True)
-    # Alone in a folder, with nothing in $PATH.
+    # The tool alone in a folder, with an empty $PATH.
     alone = tmp_path / "arraybridgectl"
     shutil.copy(CTL, alone)
     done = subprocess.run([alone, "config", "check"], capture_output=True, text=True, env={"PATH": str(tmp_path)})
@@ -244,7 +244,7 @@ def test_a_configuration_is_checked_by_the_daemon(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "ok\n")
 
 
-def test_csv_has_bytes_and_milliseconds_and_quotes_what_must_be(address: Path, session: Session) -> None:
+def test_csv_has_bytes_and_milliseconds_and_quotes_where_needed(address: Path, session: Session) -> None:
     session.publish('a, "b"', bytes(4096))
     try:
         rows = list(csv.DictReader(ctl("-H", address, "-o", "csv", "ls").stdout.splitlines()))
@@ -266,8 +266,8 @@ def test_jsonl_is_an_object_a_line(address: Path) -> None:
     assert "broker" in findings
 
 
-def test_what_others_wrote_cannot_speak_to_the_terminal(address: Path, session: Session, tmp_path: Path) -> None:
-    """A name may turn the direction of writing, a dtype is any UTF-8: both are shown as escapes, in JSON with their value."""
+def test_text_of_other_users_cannot_control_the_terminal(address: Path, session: Session, tmp_path: Path) -> None:
+    """A name may change the direction of writing, a dtype is any UTF-8: both are shown as escapes; JSON keeps their value."""
     name, dtype = "a\u202egpj", "\x1b[31mred\n\u202e"
     allocated = session.call("Allocate", namespace="default", size=256)
     redeemed, descriptor = session.lifeline.redeem(allocated.ticket)
@@ -289,15 +289,15 @@ def test_what_others_wrote_cannot_speak_to_the_terminal(address: Path, session: 
         session.call("Withdraw", namespace="default", shares=[{"name": name}])
 
 
-def test_top_once_tells_what_there_is(address: Path) -> None:
+def test_top_once_shows_the_current_state(address: Path) -> None:
     lines = ctl("-H", address, "top", "--once").stdout.splitlines()
     assert lines[0].split()[:2] == ["SESSIONS", "SHARES"]
-    assert lines[1].split()[:2] == ["2", "5"]  # this command is a session too
+    assert lines[1].split()[:2] == ["2", "5"]  # this command has a session too
     assert any(line.startswith("NAMESPACE") for line in lines) and any("foreign" in line for line in lines)
     assert "\x1b" not in "".join(lines)
 
 
-def test_top_tells_rates(address: Path, session: Session) -> None:
+def test_top_shows_rates(address: Path, session: Session) -> None:
     top = subprocess.Popen(
         [CTL, "-H", address, "-o", "csv", "top", "-n", "2", "-d", "1s"], stdout=subprocess.PIPE, text=True, bufsize=1
     )
@@ -307,18 +307,18 @@ def test_top_tells_rates(address: Path, session: Session) -> None:
     for _ in range(10):
         session.call("Acquire", namespace="default", shares=[{"name": "share 0"}] * 20)
     second = top.communicate()[0].rstrip("\n").split(",")
-    assert first[8:] == ["", "", ""]  # of nothing before
+    assert first[8:] == ["", "", ""]  # no rates at first
     assert int(second[9]) > 0  # acquires per second
     assert int(second[2]) >= int(first[2]) + 200  # leases
     assert top.returncode == 0
 
 
-def test_top_says_that_nobody_is_there(tmp_path: Path) -> None:
+def test_top_reports_that_there_is_no_daemon(tmp_path: Path) -> None:
     assert ctl("-H", tmp_path, "top", "--once").returncode == CANNOT_CONNECT
 
 
 def completed(*words: str) -> set[str]:
-    """What bash offers for the last of these words."""
+    """Bash's completions for the last of these words."""
     line = " ".join(f"'{word}'" for word in words)
     script = f"source <('{CTL}' completion bash); COMP_WORDS=(arraybridgectl {line}); COMP_CWORD={len(words)}; _arraybridgectl"
     done = subprocess.run(["bash", "-c", script + '; printf "%s\\n" "${COMPREPLY[@]}"'], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Channels at the public door: what other languages send and receive, with tickets where a lifeline brings descriptors."""
+"""Channels at the public door: clients in other languages send and receive with tickets instead of descriptors."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def send(session: Session, end: int, content: bytes, **fields: Any) -> Any:
 
 
 def assert_because(seen: dict[str, Any], reason: str) -> None:
-    """The reason is in the status' details, an ErrorInfo, as a field of its own."""
+    """The reason is a field of the ErrorInfo in the status's details."""
     assert b"\x0a" + bytes([len(reason)]) + reason.encode() in seen["trailers"]["grpc-status-details-bin"]
 
 
 def bytes_of(session: Session, received: Any) -> bytes:
-    """The one share of an answer, read through its ticket."""
+    """Reads the only share of an answer through its ticket."""
     (leased,) = received.shares
     (ticket,) = received.tickets
     redeemed, descriptor = session.lifeline.redeem(ticket)
@@ -41,7 +41,7 @@ def bytes_of(session: Session, received: Any) -> bytes:
         return mapping[handle.offset : handle.offset + leased.share.specs.arrays[0].size]
 
 
-def test_what_is_sent_is_received_once_in_order(daemon: Daemon, session: Session, open_session: Opener) -> None:
+def test_shares_are_received_once_and_in_order(daemon: Daemon, session: Session, open_session: Opener) -> None:
     reader = open_session(daemon)
     end = open_end(reader, "RECEIVER", capacity=3)
     assert end.capacity == 3
@@ -59,7 +59,7 @@ def test_what_is_sent_is_received_once_in_order(daemon: Daemon, session: Session
     assert reader.call("Release", leases=leases).released == 1
 
 
-def test_a_receiver_waits_for_what_is_sent(daemon: Daemon, session: Session, open_session: Opener) -> None:
+def test_a_receiver_waits_for_a_share(daemon: Daemon, session: Session, open_session: Opener) -> None:
     reader = open_session(daemon)
     end = open_end(reader, "RECEIVER").channel
     with refused(grpc.StatusCode.DEADLINE_EXCEEDED):
@@ -111,7 +111,7 @@ def test_the_stream_ends_when_its_senders_have_closed(daemon: Daemon, session: S
 
 
 @pytest.mark.parametrize("how", ["abandon", "end"])
-def test_a_sender_that_goes_without_a_word_is_missed(
+def test_a_senders_death_is_detected(
     daemon: Daemon, session: Session, open_session: Opener, how: str
 ) -> None:
     reader = open_session(daemon)
@@ -127,7 +127,7 @@ def test_a_sender_that_goes_without_a_word_is_missed(
     assert_because(details, "SENDER_DIED")
 
 
-def test_ends_are_their_sessions_and_have_one_role(daemon: Daemon, session: Session, open_session: Opener) -> None:
+def test_an_end_belongs_to_one_session_and_has_one_role(daemon: Daemon, session: Session, open_session: Opener) -> None:
     other = open_session(daemon)
     receiver = open_end(session, "RECEIVER").channel
     for verb in ("Receive", "CloseChannel"):
@@ -145,7 +145,7 @@ def test_ends_are_their_sessions_and_have_one_role(daemon: Daemon, session: Sess
     assert_because(details, "CHANNEL_CAPACITY")
 
 
-def test_who_leaves_no_receiver_leaves_nothing(daemon: Daemon, session: Session, open_session: Opener) -> None:
+def test_shares_are_freed_when_the_last_receiver_leaves(daemon: Daemon, session: Session, open_session: Opener) -> None:
     reader = open_session(daemon)
     end = open_end(reader, "RECEIVER").channel
     sender = open_end(session, "SENDER").channel

@@ -1,4 +1,4 @@
-"""The examples for conf.d say what the daemon understands, beside the shipped file."""
+"""The daemon accepts the examples for conf.d beside the shipped file."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def configured(tmp_path: Path, *examples: Path) -> subprocess.CompletedProcess[s
     return subprocess.run([DAEMON, "--config", file, "--print-config"], capture_output=True, text=True, env=environment)
 
 
-def test_the_shipped_file_reads_none_of_them() -> None:
+def test_the_shipped_file_includes_none_of_them() -> None:
     assert EXAMPLES
     assert {path.suffix for path in EXAMPLES} == {".example"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_understood_as_it_stands(tmp_path: Path, example: Path) -> None:
+def test_an_example_is_valid_unchanged(tmp_path: Path, example: Path) -> None:
     done = configured(tmp_path, example)
     assert (done.returncode, done.stderr) == (0, "")
     said = len(re.findall(r"^\w+ = ", example.read_text(), re.MULTILINE))
     assert done.stdout.count(f"# {tmp_path}/conf.d/{example.stem}:") == said > 0
 
 
-def test_all_of_them_together_are(tmp_path: Path) -> None:
+def test_all_examples_together_are_valid(tmp_path: Path) -> None:
     done = configured(tmp_path, *EXAMPLES)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,5 @@
-"""What a client says of its GPUs: all that it sees, as soon as something in its process uses CUDA, and not before. Real
-processes on the simulated driver.
+"""A client's report of its GPUs: all that it sees, as soon as its process uses CUDA, and not before. Real processes on the
+simulated driver.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pytest
 from cuda_program import DRIVER, CudaProgram
 from foreign_client import CTL, Daemon, eventually
 
-UNSAID = "if it sees that GPU: it has not said which it does"
+UNSAID = "if it sees that GPU: it has not reported its GPUs"
 
 
 @pytest.fixture
 def daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Daemon:
     if os.environ.get("ARRAYBRIDGE_CUDA_DRIVER"):
-        pytest.skip("a machine with two GPUs is simulated")
+        pytest.skip("the test simulates a machine with two GPUs")
     (tmp_path / "events").mkdir()
     monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path}/events")
     return start("--cuda-driver", str(DRIVER))
@@ -28,14 +28,14 @@ def daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def maker(daemon: Daemon) -> CudaProgram:
-    """Of the share "tensor", on the first GPU."""
+    """The answer about the share "tensor", which is on the first GPU."""
     program = CudaProgram(daemon)
     assert program.do("put tensor 1") == "ok"
     return program
 
 
 def offered(daemon: Daemon, client: CudaProgram) -> tuple[str, str]:
-    """Whether it would get the share, and why not."""
+    """Whether the session would get the share, and the reason if not."""
     answer = subprocess.run([CTL, "-H", daemon.directory, "-o", "csv", "explain", "tensor"], capture_output=True, text=True, check=True)
     lines = answer.stdout.splitlines()
     table = lines[next(at for at, line in enumerate(lines) if line.startswith("TO,")) :]
@@ -43,19 +43,19 @@ def offered(daemon: Daemon, client: CudaProgram) -> tuple[str, str]:
     return row["OFFERED"], row["WHY"]
 
 
-def test_who_has_begun_to_use_a_gpu_says_which_it_sees(daemon: Daemon, maker: CudaProgram) -> None:
-    assert offered(daemon, maker) == ("yes", ""), "it put on one"
+def test_a_client_that_uses_a_gpu_reports_its_gpus(daemon: Daemon, maker: CudaProgram) -> None:
+    assert offered(daemon, maker) == ("yes", ""), "it has put an array on a GPU"
     reader, writer = CudaProgram(daemon), CudaProgram(daemon)
     for client, use in ((reader, "get tensor"), (writer, "put other 1")):
         assert client.do("leases").isdigit(), "it has a session"
-        assert offered(daemon, client) == ("maybe", UNSAID), "nothing in it needed CUDA"
+        assert offered(daemon, client) == ("maybe", UNSAID), "its process has not used CUDA"
         assert client.do(use) in ("1", "ok")
         eventually("it has said it", lambda client=client: offered(daemon, client) == ("yes", ""))
         client.end()
     maker.end()
 
 
-def test_what_a_framework_has_initialised_is_said_with_the_session(daemon: Daemon, maker: CudaProgram) -> None:
+def test_initialised_gpus_are_reported_with_the_session(daemon: Daemon, maker: CudaProgram) -> None:
     client = CudaProgram(daemon)
     assert client.do("initialise") == "OK"
     assert client.do("leases").isdigit()
@@ -64,7 +64,7 @@ def test_what_a_framework_has_initialised_is_said_with_the_session(daemon: Daemo
     maker.end()
 
 
-def test_who_sees_another_gpu_is_told_by_the_broker_once_it_said_so(daemon: Daemon, maker: CudaProgram) -> None:
+def test_the_broker_refuses_a_client_that_has_reported_another_gpu(daemon: Daemon, maker: CudaProgram) -> None:
     client = CudaProgram(daemon, "visible=1")
     assert client.do("leases").isdigit()
     assert client.do("put own 2") == "ok"

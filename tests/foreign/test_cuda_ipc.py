@@ -1,4 +1,4 @@
-"""GPU memory at the public door: any language opens the 64 bytes that stand in the answer. On the simulated driver."""
+"""GPU memory at the public door: any language can open the 64 bytes in the answer. On the simulated driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import grpc
 import pytest
 from foreign_client import BUILD, CTL, PATIENCE_S, Daemon, Session, eventually, refused
 
-# As the C++ tests: $ARRAYBRIDGE_CUDA_DRIVER is another library, of a card maybe.
+# As in the C++ tests: $ARRAYBRIDGE_CUDA_DRIVER names another library, for example of a real card.
 DRIVER = os.environ.get("ARRAYBRIDGE_CUDA_DRIVER", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so"))
 CUDA_VMM, CUDA_IPC = 2, 3
 HERE = {
@@ -54,7 +54,7 @@ def test_two_processes_share_by_a_cuda_ipc_mem_handle(gpu_daemon: Daemon, open_s
     eventually("nothing is left", lambda: watcher.call("GetStats").charged_bytes == 0)
 
 
-def test_the_bytes_of_a_killed_writer_are_given_back_after_its_death(
+def test_the_bytes_of_a_killed_writer_are_freed_after_its_death(
     gpu_daemon: Daemon, open_session: Callable[..., Session]
 ) -> None:
     watcher = open_session(gpu_daemon)
@@ -64,13 +64,13 @@ def test_the_bytes_of_a_killed_writer_are_given_back_after_its_death(
     writer.kill()
     writer.wait()
     reader = client(gpu_daemon, "get", "tensor")
-    assert reader.communicate(timeout=PATIENCE_S)[0] == "ok\n", "the share outlives its maker"
+    assert reader.communicate(timeout=PATIENCE_S)[0] == "ok\n", "the share outlives its producer"
     watcher.call("Withdraw", namespace="default", shares=[{"name": "tensor"}])
     eventually("nothing is left", lambda: watcher.call("GetStats").charged_bytes == 0)
 
 
 def seen_in_quarantine(daemon: Daemon) -> tuple[float, str, bool]:
-    """Bytes by the metrics; what `ls devices` says of the first GPU; whether doctor speaks of it."""
+    """Bytes in the metrics; the row of the first GPU in `ls devices`; whether doctor mentions it."""
     found = [line for line in daemon.page("/metrics").splitlines() if line.startswith("arraybridge_memory_quarantined_bytes{")]
     gpu = [line for line in found if "GPU-" in line]
     command = [CTL, "-H", daemon.directory]
@@ -80,7 +80,7 @@ def seen_in_quarantine(daemon: Daemon) -> tuple[float, str, bool]:
     return sum(float(line.rsplit(" ", 1)[1]) for line in gpu), rows[0]["QUARANTINED"], " of it in quarantine" in doctor
 
 
-def test_what_a_writer_left_open_is_in_quarantine_until_it_has_ended(
+def test_memory_that_a_writer_left_open_is_in_quarantine_until_its_end(
     start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", f"dir={tmp_path};memory=67108864;ledger")
@@ -97,7 +97,7 @@ def test_what_a_writer_left_open_is_in_quarantine_until_it_has_ended(
     eventually("nothing of it is left", lambda: seen_in_quarantine(daemon) == (0, "0", False))
 
 
-def test_the_server_says_what_devices_it_serves(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_the_server_lists_its_devices(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
     found = gpus(open_session(gpu_daemon))
     assert len({gpu.device.uuid for gpu in found}) == 2
     assert all(gpu.device.uuid.startswith("GPU-") for gpu in found)
@@ -110,12 +110,12 @@ def test_the_server_says_what_devices_it_serves(gpu_daemon: Daemon, open_session
     [
         ({"kinds": [CUDA_IPC], **HERE, "pid_namespace": 1}, "another PID namespace"),
         ({"kinds": [CUDA_IPC], **HERE, "boot_id": "another"}, "another kernel"),
-        ({"kinds": [CUDA_IPC]}, "does not say its boot id"),
+        ({"kinds": [CUDA_IPC]}, "does not state its boot id"),
         ({"kinds": [1]}, "opens memfd"),
         ({}, "opens memfd"),
     ],
 )
-def test_a_kind_that_would_not_work_is_refused_with_the_reason(
+def test_a_kind_that_cannot_work_is_refused_with_a_reason(
     gpu_daemon: Daemon, open_session: Callable[..., Session], capabilities: dict[str, Any], why: str
 ) -> None:
     session = open_session(gpu_daemon, capabilities=capabilities)
@@ -123,7 +123,7 @@ def test_a_kind_that_would_not_work_is_refused_with_the_reason(
         session.call("Allocate", namespace="default", size=1 << 20, device=gpus(session)[0].device)
 
 
-def test_a_reader_of_another_kind_is_told(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_a_reader_of_another_kind_gets_an_error(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
     writer = client(gpu_daemon, "put", "tensor")
     assert writer.stdout is not None
     assert writer.stdout.readline() == "ok\n"
@@ -131,10 +131,10 @@ def test_a_reader_of_another_kind_is_told(gpu_daemon: Daemon, open_session: Call
         open_session(gpu_daemon).call("Acquire", namespace="default", shares=[{"name": "tensor"}])
     writer.communicate("done\n", timeout=PATIENCE_S)
     listed = open_session(gpu_daemon).call("List", page_size=10).shares[0].share.handle
-    assert (listed.kind, listed.opaque) == (CUDA_IPC, b""), "64 bytes are full rights"
+    assert (listed.kind, listed.opaque) == (CUDA_IPC, b""), "the 64 bytes would grant full access"
 
 
-def test_explain_never_says_yes_of_a_gpu_that_a_session_does_not_see(
+def test_explain_denies_a_share_on_a_gpu_that_the_session_does_not_see(
     gpu_daemon: Daemon, open_session: Callable[..., Session]
 ) -> None:
     writer = client(gpu_daemon, "put", "tensor")
@@ -150,38 +150,38 @@ def test_explain_never_says_yes_of_a_gpu_that_a_session_does_not_see(
     rows = csv.DictReader(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
     said = {row["CLIENT"]: (row["OFFERED"], row["WHY"]) for row in rows}
     assert said["seeing"] == ("yes", "")
-    assert said["mute"] == ("maybe", "if it sees that GPU: it has not said which it does")
+    assert said["mute"] == ("maybe", "if it sees that GPU: it has not reported its GPUs")
     assert said["blind"] == ("no", f"it lies on GPU {first}, which this session does not see; it sees {second}")
     assert said["old"][0] == "no"
-    assert "cuda_ipc is refused: its driver is one of CUDA 4.0, before 4.1 none opens it" in said["old"][1]
+    assert "cuda_ipc is refused: its driver supports CUDA 4.0; this kind needs CUDA 4.1 or later" in said["old"][1]
     blind = open_session(gpu_daemon, capabilities={"kinds": [CUDA_IPC], **HERE, "gpu_uuids": [second]})
     with refused(grpc.StatusCode.FAILED_PRECONDITION, f"share 'tensor' lies on GPU {first}, which this session does not see"):
         blind.call("Acquire", namespace="default", shares=[{"name": "tensor"}])
     writer.communicate("done\n", timeout=PATIENCE_S)
 
 
-def test_an_unknown_device_is_named_beside_those_that_are_there(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_the_error_for_an_unknown_device_lists_the_existing_ones(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
     session = open_session(gpu_daemon, capabilities={"kinds": [CUDA_IPC], **HERE})
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "no device GPU-none; there are: CPU, GPU-"):
         session.call("Allocate", namespace="default", size=4096, device={"type": 2, "uuid": "GPU-none"})
 
 
-def test_more_than_the_gpu_has_is_refused_with_its_numbers(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_a_request_above_the_gpus_capacity_is_refused_with_numbers(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
     session = open_session(gpu_daemon, capabilities={"kinds": [CUDA_VMM]})
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "can never fit: the device has"):
         session.call("Allocate", namespace="default", size=1 << 30, device=gpus(session)[0].device)
 
 
-def test_a_lost_gpu_is_out_of_service_alone(
+def test_only_a_lost_gpu_is_out_of_service(
     start: Callable[..., Daemon],
     open_session: Callable[..., Session],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if os.environ.get("ARRAYBRIDGE_CUDA_DRIVER"):
-        pytest.skip("a card is not broken on purpose")
+        pytest.skip("a real card cannot be made to fail")
     health_pb2, health_pb2_grpc = (importlib.import_module(f"grpc_health.v1.{name}") for name in ("health_pb2", "health_pb2_grpc"))
-    # Of two GPUs the one that is used first fails for good; the simulated driver is then done with both.
+    # The first of two GPUs that is used fails permanently; the simulated driver then fails for both.
     monkeypatch.setenv("SIMULATED_CUDA", f"devices=2;dir={tmp_path};fail=cuMemsetD8Async:1:700")
     daemon = start("--cuda-driver", DRIVER)
     session = open_session(daemon, capabilities={"kinds": [1, CUDA_VMM, CUDA_IPC]})

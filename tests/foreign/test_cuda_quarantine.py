@@ -1,9 +1,9 @@
-"""A writer that is killed with work queued on its stream: its bytes are nobody's until its process, and with that its
-context, is gone. Real processes on the simulated driver.
+"""A writer is killed with work queued on its stream: its bytes are not reused until its process, and with it its context,
+has ended. Real processes on the simulated driver.
 
-Between the end of a killed process's sockets and its own end the kernel takes microseconds. Here it takes as long as the
-test wants: the writer is the first process of a PID namespace, which does not end before all others of it are reaped,
-and the parent of one of them is stopped.
+Between closing a killed process's sockets and ending the process, the kernel takes microseconds. The test extends this
+time: the writer is the first process of a PID namespace, which does not end before all its other processes are reaped,
+and the parent of one of these is stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from cuda_program import DRIVER, CudaProgram
 from foreign_client import CTL, PATIENCE_S, Daemon, eventually
 
-BLOCK = 2 << 20  # the least that a GPU gives out
+BLOCK = 2 << 20  # a GPU's smallest allocation
 
 
 def children(pid: int) -> list[int]:
@@ -33,7 +33,7 @@ def state(pid: int) -> str:
 
 @contextmanager
 def undying(pid: int) -> Iterator[None]:
-    """REQUIRES: the first process of its PID namespace. Killed in here it closes its files, and does not end before."""
+    """REQUIRES: it is the first process of its PID namespace. When it is killed inside, it closes its files but does not end."""
     holder = subprocess.Popen(["nsenter", f"--target={pid}", "--pid", "--", "sleep", "infinity"])
     try:
         eventually("another process is in the namespace", lambda: bool(children(holder.pid)))
@@ -49,12 +49,12 @@ def undying(pid: int) -> Iterator[None]:
 @pytest.fixture
 def daemon(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Daemon:
     if os.environ.get("ARRAYBRIDGE_CUDA_DRIVER"):
-        pytest.skip("a card decides by itself when work happens")
+        pytest.skip("on a real card the test cannot delay work")
     apart = subprocess.run(["unshare", "--pid", "--fork", "nsenter", "--version"], capture_output=True)
     if apart.returncode != 0:
         pytest.skip("no PID namespace can be made here: " + apart.stderr.decode().strip())
     (tmp_path / "events").mkdir()
-    monkeypatch.setenv("SIMULATED_CUDA", f"dir={tmp_path}/events;memory={4 * BLOCK}")  # three blocks are handed out
+    monkeypatch.setenv("SIMULATED_CUDA", f"dir={tmp_path}/events;memory={4 * BLOCK}")  # the capacity is three blocks
     return start("--cuda-driver", str(DRIVER), "--arena-idle", "100ms", "--http", "127.0.0.1:0")
 
 
@@ -70,16 +70,16 @@ def shown(daemon: Daemon, *words: str) -> list[dict[str, str]]:
 
 
 def quarantined(daemon: Daemon) -> tuple[float, str, str]:
-    """The GPU's bytes by the metrics and by `ls devices`; arenas by `stats`."""
+    """The GPU's bytes in the metrics and in `ls devices`; arenas in `stats`."""
     (gpu,) = (row for row in shown(daemon, "ls", "devices") if "GPU-" in row["DEVICE"])
     (arenas,) = (row["VALUE"] for row in shown(daemon, "stats") if row["WHAT"] == "arenas in quarantine")
     return metric(daemon, 'arraybridge_memory_quarantined_bytes{device="cuda:0"'), gpu["QUARANTINED"], arenas
 
 
-def test_what_a_killed_writer_was_writing_is_nobodys_until_its_process_is_gone(daemon: Daemon) -> None:
+def test_a_killed_writers_memory_is_not_reused_before_its_process_ends(daemon: Daemon) -> None:
     writer = CudaProgram(daemon, "held", "unshare", "--pid", "--fork", "--kill-child", "--")
     other = CudaProgram(daemon)
-    assert writer.do("put_later frame 91") == "later", "its stream has the work still before it"
+    assert writer.do("put_later frame 91") == "later", "its stream has not run the work yet"
     assert writer.do("pending") == "1"
     assert quarantined(daemon) == (0, "0", "0")
     (pid,) = children(writer.process.pid)
@@ -88,7 +88,7 @@ def test_what_a_killed_writer_was_writing_is_nobodys_until_its_process_is_gone(d
         eventually("the broker has heard of it", lambda: other.do("lost") == "1")
         assert metric(daemon, "arraybridge_lost_fences_total") == 1
         assert other.do("get frame").startswith("NOT_FOUND")
-        # It is given out to nobody: two arrays fill one more block, and where the next would fit with it they wait in vain.
+        # It is not handed out: two arrays fill another block, and a further one, which would need this block, times out.
         assert [other.do(f"put {name} 92") for name in "ab"] == ["ok", "ok"]
         assert "in use" in other.do("put c 93")
         assert quarantined(daemon) == (BLOCK, str(BLOCK), "1")

@@ -1,4 +1,4 @@
-"""What ls, show and the metrics say of a share on a GPU whose bytes are still being made. On the simulated driver."""
+"""The output of ls, show and the metrics for a share on a GPU whose bytes are still being written. On the simulated driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def metric(daemon: Daemon, name: str) -> float:
 
 
 def test_device_kind_and_fence_of_a_share(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nothing happens there before somebody waits for it.
+    # No work runs there before a process waits for it.
     monkeypatch.setenv("SIMULATED_CUDA", f"held;dir={tmp_path}")
     daemon = start("--cuda-driver", str(DRIVER), "--http", "127.0.0.1:0")
     writer = subprocess.Popen([PROGRAM, daemon.directory, DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for metrics that a daemon serves, with labels that these have, in words Prometheus reads."""
+"""The Grafana dashboard queries metrics and labels that a daemon serves, in valid PromQL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def queries(board: Any) -> list[str]:
     return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
 
 
-def test_it_asks_for_what_there_is(board: Any, daemon: Any, open_session: Callable[..., Session]) -> None:
+def test_it_queries_existing_metrics(board: Any, daemon: Any, open_session: Callable[..., Session]) -> None:
     session = open_session(daemon)
     session.publish("one", bytes(1000))
     page = read(daemon, "/metrics")
@@ -55,7 +55,7 @@ def test_it_asks_for_what_there_is(board: Any, daemon: Any, open_session: Callab
             assert shown <= set().union(*(labels[name] for name in names)), panel["title"]
 
 
-def test_prometheus_reads_every_query(board: Any, tmp_path: Path) -> None:
+def test_prometheus_accepts_every_query(board: Any, tmp_path: Path) -> None:
     promtool = shutil.which("promtool") or pytest.skip("promtool (Debian's package prometheus) is not installed")
     rules = []
     for number, query in enumerate(queries(board)):

@@ -1,4 +1,4 @@
-"""Whose memory a daemon serves: what the configuration names, of what there is. On the simulated driver."""
+"""The devices that a daemon serves: those of the configuration that exist. On the simulated driver."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def loaded(daemon: Daemon) -> bool:
         (["--device", "cuda:1"], [(CUDA, SECOND)]),
     ],
 )
-def test_what_is_named_is_served(
+def test_configured_devices_are_served(
     start: Callable[..., Daemon], open_session: Callable[..., Session], flags: list[str], devices: list[Any]
 ) -> None:
     daemon = start("--cuda-driver", DRIVER, *flags)
@@ -89,16 +89,16 @@ def test_a_file_names_gpus_by_uuid(start: Callable[..., Daemon], open_session: C
     done = subprocess.run([DAEMON, "--config", numbered, "--check-config"], capture_output=True, text=True)
     assert done.returncode == 2
     assert f"{numbered}:1:" in done.stderr
-    assert "'cuda:1' is another GPU in another process; name it by its UUID" in done.stderr
+    assert "'cuda:1' can mean another GPU in another process; name the GPU by its UUID" in done.stderr
 
 
-def test_a_device_that_is_not_there_is_named_beside_those_that_are(no_start: Callable[..., str]) -> None:
+def test_the_error_for_a_missing_device_lists_the_existing_ones(no_start: Callable[..., str]) -> None:
     missing = SECOND[:-1] + "7"
     said = no_start("--cuda-driver", DRIVER, "--device", f"cuda:{missing}")
     assert f"device cuda:{missing} is not there; there are: host, cuda:{FIRST} (cuda:0), cuda:{SECOND} (cuda:1)" in said
 
 
-def test_a_gpu_that_is_broken_stops_nobody_but_who_asks_for_it(
+def test_a_broken_gpu_is_an_error_only_if_it_is_configured(
     start: Callable[..., Daemon],
     no_start: Callable[..., str],
     open_session: Callable[..., Session],
@@ -117,7 +117,7 @@ def test_a_gpu_that_is_broken_stops_nobody_but_who_asks_for_it(
     ("symbol", "name", "service"),
     [("cuDeviceTotalMem", f"cuda:{FIRST}", FIRST), ("cuDeviceGetUuid", "cuda:0", "cuda:0")],
 )
-def test_a_gpu_that_was_broken_at_the_start_is_seen_by_whoever_asks(
+def test_a_gpu_that_was_broken_at_the_start_is_listed(
     start: Callable[..., Daemon],
     open_session: Callable[..., Session],
     monkeypatch: pytest.MonkeyPatch,
@@ -149,7 +149,7 @@ def test_a_gpu_that_was_broken_at_the_start_is_seen_by_whoever_asks(
     assert "out of service: it could not be used" in said("doctor")
 
 
-def test_where_every_gpu_is_broken_host_memory_is_served(
+def test_host_memory_is_served_if_every_gpu_is_broken(
     start: Callable[..., Daemon],
     no_start: Callable[..., str],
     open_session: Callable[..., Session],
@@ -164,17 +164,17 @@ def test_where_every_gpu_is_broken_host_memory_is_served(
     assert "and no GPU: none that the driver shows can be used; GPU 0 cannot be used: cuDevice" in said
 
 
-def test_without_a_driver_a_gpu_that_is_asked_for_stops_the_start(no_start: Callable[..., str]) -> None:
+def test_a_configured_gpu_without_a_driver_prevents_the_start(no_start: Callable[..., str]) -> None:
     said = no_start("--cuda-driver", "/nowhere/libcuda.so.1", "--backend", "cuda")
     assert "cannot start: memory.backend (--backend) is cuda, and no GPU: " in said
 
 
-def test_a_named_gpu_without_a_driver_is_missing_with_the_reason(no_start: Callable[..., str]) -> None:
+def test_a_missing_gpu_without_a_driver_has_a_reason(no_start: Callable[..., str]) -> None:
     said = no_start("--cuda-driver", "none", "--device", "cuda:0")
     assert "device cuda:0 is not there; there are: host; no GPU: the broker was told to use none" in said
 
 
-def test_a_gpu_is_shared_as_its_table_says(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
+def test_a_gpus_table_determines_its_sharing(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
     absent = SECOND[:-1] + "7"
     lines = [
         f'[memory.cuda]\ndriver = "{DRIVER}"\nkinds = ["cuda_ipc", "cuda_vmm"]',
@@ -187,14 +187,14 @@ def test_a_gpu_is_shared_as_its_table_says(start: Callable[..., Daemon], open_se
     assert (first.device.uuid, list(first.kinds), first.capacity_bytes) == (FIRST, [CUDA_IPC, CUDA_VMM], MEMORY * 8 // 10)
     assert (second.device.uuid, list(second.kinds), second.capacity_bytes) == (SECOND, [CUDA_VMM], MEMORY // 2)
     assert [(refusal.kind, refusal.cause) for refusal in second.refused] == [(CUDA_IPC, CONFIGURATION)]
-    assert "leaves it out" in second.refused[0].why
+    assert "does not list it" in second.refused[0].why
     doctor = subprocess.run([CTL, "-H", daemon.directory, "doctor"], capture_output=True, text=True, check=False).stdout
     (line,) = (line for line in doctor.splitlines() if line.startswith(f"cuda:{SECOND}"))
     assert "list it in memory.cuda.kinds" in line
     assert f'[memory."{absent}"]: this GPU is not there; there are: host, cuda:{FIRST}' in daemon.log.read_text()
     ask = {"namespace": "default", "size": 1 << 20}
     session = open_session(daemon, capabilities={"kinds": [CUDA_VMM, CUDA_IPC], **HERE})
-    assert session.call("Allocate", device=first.device, **ask).handle.kind == CUDA_IPC, "the preferred one"
+    assert session.call("Allocate", device=first.device, **ask).handle.kind == CUDA_IPC, "the preferred kind"
     assert session.call("Allocate", device=second.device, **ask).handle.kind == CUDA_VMM
     with refused(grpc.StatusCode.FAILED_PRECONDITION, "is shared as cuda_vmm"):
         open_session(daemon, capabilities={"kinds": [CUDA_IPC], **HERE}).call("Allocate", device=second.device, **ask)

@@ -1,4 +1,4 @@
-"""arraybridgectl doctor: what this host and the broker can share, why not the rest, and what mends it."""
+"""arraybridgectl doctor: the memory that this host and the broker can share, and reason and remedy for the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def findings(*arguments: object, prefix: Sequence[str] = ()) -> tuple[int, dict[
     return answer.returncode, {finding["what"]: finding for finding in json.loads(answer.stdout)}
 
 
-def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_shared_memory_and_reasons_for_the_rest(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", "devices=1;off=103")
     driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
     code, found = findings("-H", start("--cuda-driver", driver).directory)
@@ -30,11 +30,11 @@ def test_doctor_tells_what_is_shared_and_why_not_the_rest(start: Callable[..., D
     gpu = next(finding for what, finding in found.items() if what.startswith("cuda:GPU-"))
     assert gpu["health"] == "note"
     assert gpu["finding"].startswith("shared as cuda_ipc, 0 B of ")
-    assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (WSL2 does not)")
+    assert gpu["finding"].endswith("not as cuda_vmm: the driver exports no descriptors (as under WSL2)")
     assert all_mend(found)
 
 
-def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
+def test_doctor_names_a_platform_that_cannot_share_gpus(
     start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", "devices=2;integrated=0;mig=1")
@@ -42,7 +42,7 @@ def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
     code, found = findings("-H", start("--cuda-driver", driver).directory)
     assert code == 0
     gpus = {what[:9]: finding["finding"] for what, finding in found.items() if what.startswith("cuda:")}
-    assert gpus["cuda:GPU-"].endswith("not as cuda_ipc: an integrated GPU has no cudaIpcMemHandle")
+    assert gpus["cuda:GPU-"].endswith("not as cuda_ipc: an integrated GPU does not support cudaIpcMemHandle")
     assert gpus["cuda:MIG-"].startswith("shared as cuda_vmm,cuda_ipc,")
 
 
@@ -55,7 +55,7 @@ def test_doctor_names_the_platform_that_keeps_a_gpu_from_being_shared(
         (None, "version=11000", "11"),
     ],
 )
-def test_doctor_tells_why_there_is_no_gpu(
+def test_doctor_names_the_reason_for_a_missing_gpu(
     start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch, driver: str | None, machine: str, why: str
 ) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", machine)
@@ -79,13 +79,13 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
 
 
 def all_mend(found: dict[str, dict[str, str]]) -> bool:
-    """Whatever is not as it should be says what to do, and nothing else does."""
+    """Every problem has a remedy, and nothing else has."""
     wrong = {what: finding for what, finding in found.items() if bool(finding.get("mend")) != (finding["health"] != "ok")}
     assert not wrong
     return True
 
 
-def test_doctor_knows_what_helps_a_broker_that_drains(start: Callable[..., Daemon]) -> None:
+def test_doctor_has_a_remedy_for_a_draining_broker(start: Callable[..., Daemon]) -> None:
     daemon = start("--drain-timeout", "60s")
     assert ctl("-H", daemon.directory, "drain").returncode == 0
     code, found = findings("-H", daemon.directory)
@@ -94,7 +94,7 @@ def test_doctor_knows_what_helps_a_broker_that_drains(start: Callable[..., Daemo
     assert start_again == f"arraybridged --directory {daemon.directory}"
     assert shutdown == f"arraybridgectl -H {daemon.directory} shutdown --now"
     assert ctl(*shutdown.split()[1:]).returncode == 0
-    assert daemon.process.wait() == 0, "and then its directory is free"
+    assert daemon.process.wait() == 0, "then its directory is free"
 
 
 def mend_of_the_broker(*address: object, **environment: str) -> str:
@@ -102,7 +102,7 @@ def mend_of_the_broker(*address: object, **environment: str) -> str:
     return next(finding for finding in json.loads(answer.stdout) if finding["what"] == "broker")["mend"]
 
 
-def test_doctor_starts_the_broker_of_the_address_that_it_was_asked_about(tmp_path: Path) -> None:
+def test_doctors_remedy_is_for_the_given_address(tmp_path: Path) -> None:
     own = f"arraybridged --directory {tmp_path}"
     assert mend_of_the_broker("-H", tmp_path) == mend_of_the_broker(ARRAYBRIDGE_ADDRESS=str(tmp_path)) == own
     assert mend_of_the_broker("-H", f"unix://{tmp_path}/b.sock") == f"{own} --listen unix://{tmp_path}/b.sock"
@@ -110,7 +110,7 @@ def test_doctor_starts_the_broker_of_the_address_that_it_was_asked_about(tmp_pat
     assert mend_of_the_broker("-H", "nonsense://x").startswith("arraybridgectl -H /run/arraybridge doctor")
 
 
-def test_doctor_knows_what_helps_a_broker_that_does_not_answer(tmp_path: Path) -> None:
+def test_doctor_has_a_remedy_for_a_broker_that_does_not_answer(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "broker.sock"))
         silent.listen()
@@ -132,7 +132,7 @@ SIMULATED = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
         ("version=11000", "problem", "supports CUDA 11.0", {}),
     ],
 )
-def test_doctor_looks_at_gpus_without_a_broker(
+def test_doctor_checks_gpus_without_a_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, health: str, said: str, gpus: dict[str, tuple[str, str]]
 ) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", machine)
@@ -147,7 +147,7 @@ def test_doctor_looks_at_gpus_without_a_broker(
     assert all_mend(found)
 
 
-def test_doctor_says_that_there_is_no_driver_or_is_told_not_to_look(tmp_path: Path) -> None:
+def test_doctor_reports_a_missing_driver_unless_told_not_to_check(tmp_path: Path) -> None:
     answer = ctl("-H", tmp_path, "-o", "json", "doctor", "--cuda-driver", "/nowhere/libcuda.so.1")
     (driver,) = (finding for finding in json.loads(answer.stdout) if finding["what"] == "CUDA driver")
     assert driver["health"] == "note" and "cannot be loaded" in driver["finding"] and "libcuda1" in driver["mend"]
@@ -156,7 +156,7 @@ def test_doctor_says_that_there_is_no_driver_or_is_told_not_to_look(tmp_path: Pa
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """A Python that tells how it was called."""
+    """A Python that prints its arguments."""
     program = tmp_path / "bin/python3"
     program.parent.mkdir()
     program.write_text('#!/bin/bash\ncase $2 in *run_module*arraybridge*) echo $1 ${@:3} ;; esac\n')
@@ -164,7 +164,7 @@ def python(tmp_path: Path) -> Path:
     return program
 
 
-def test_doctor_hands_conversions_over_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_delegates_conversions_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(python.parent), prepend=":")
     assert ctl("doctor", "--conversions").stdout == "-c doctor\n"
     assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-c doctor --address /there --output json\n"
@@ -175,17 +175,17 @@ def test_doctor_hands_conversions_over_to_python(python: Path, monkeypatch: pyte
     assert (found.returncode, "python3 -m arraybridge doctor" in found.stderr) == (ERROR, True)
     monkeypatch.setenv("PATH", "/nowhere")
     none = ctl("doctor", "--conversions")
-    assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: conversions are Python's: there is no python3\n")
+    assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: --conversions needs Python: there is no python3\n")
 
 
-def test_doctor_runs_nothing_that_lies_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_runs_no_program_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("arraybridge", "runpy", "numpy"):
         (tmp_path / f"{module}.py").write_text("print('theirs')")
     monkeypatch.chdir(tmp_path)
     assert "theirs" not in ctl("doctor", "--conversions").stdout
 
 
-def test_doctor_asks_the_python_that_it_was_installed_into(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_uses_the_python_of_its_installation(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = python.parents[1] / "lib/python3.11/site-packages/arraybridge/bin/arraybridgectl"
     inside.parent.mkdir(parents=True)
     shutil.copy(CTL, inside)
@@ -194,7 +194,7 @@ def test_doctor_asks_the_python_that_it_was_installed_into(python: Path, monkeyp
     assert (done.returncode, done.stdout) == (0, "-c doctor\n"), done.stderr
 
 
-def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path) -> None:
+def test_doctor_names_remedies_for_limits_and_sockets(start: Callable[..., Daemon], tmp_path: Path) -> None:
     _, found = findings("-H", tmp_path, prefix=["prlimit", "--nofile=512:", f"--as={1 << 40}", "--memlock=65536:"])
     assert (found["locked memory"]["health"], "lock 64 KiB" in found["locked memory"]["finding"]) == ("note", True)
     assert "LimitMEMLOCK=infinity" in found["locked memory"]["mend"]
@@ -208,14 +208,14 @@ def test_doctor_says_what_mends_it(start: Callable[..., Daemon], tmp_path: Path)
     assert found["broker.sock"]["health"] == found["lifeline.sock"]["health"] == "ok"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_doctor_says_who_may_connect() -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_doctor_lists_the_users_that_may_connect() -> None:
     with tempfile.TemporaryDirectory(prefix="ab-") as directory, socket.socket(socket.AF_UNIX) as door:
         door.bind(f"{directory}/broker.sock")
         os.chmod(f"{directory}/broker.sock", 0o660)
         os.chmod(directory, 0o700)
         code, found = findings("-H", directory, prefix=NOBODY)
-        assert code != 0 and "may not look into" in found["broker.sock"]["finding"]
+        assert code != 0 and "must not read its directory" in found["broker.sock"]["finding"]
         os.chmod(directory, 0o755)
         code, found = findings("-H", directory, prefix=NOBODY)
         assert code != 0 and found["broker.sock"]["mend"] == 'sudo usermod -aG root "$USER"'

@@ -1,5 +1,5 @@
-"""What arraybridgectl doctor says of hosts that are otherwise than this one: files of another kernel, control group or
-machine lie in a mount namespace of its own over this one's."""
+"""The output of arraybridgectl doctor for other hosts: in a separate mount namespace, files of another kernel, control group
+or machine replace those of this host."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from foreign_client import CTL
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 GAINS = {
     (5, 14): "memory populated ahead of demand (5.14)",
-    (6, 1): "huge pages whatever shmem_enabled says (6.1)",
+    (6, 1): "huge pages independent of shmem_enabled (6.1)",
     (6, 7): "private mappings kept between two gets (6.7)",
 }
 Findings = dict[str, dict[str, str]]
 
 
 def findings(prefix: Sequence[str] = ()) -> Findings:
-    """Of this host, by a tool that finds no broker."""
+    """Findings about this host, by a tool that finds no broker."""
     done = subprocess.run([*prefix, str(CTL), "-H", "/nonexistent", "-o", "json", "doctor"], capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr  # that there is no broker is a problem
+    assert done.returncode == 1, done.stderr  # the missing broker is a problem
     return {finding["what"]: finding for finding in json.loads(done.stdout)}
 
 
 def findings_after(script: str, prefix: Sequence[str] = ()) -> Findings:
-    """Of a host on which a shell did this."""
+    """Findings about a host that a shell script has modified."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
         pytest.skip("a mount namespace needs root")
     return findings(["unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh", *prefix])
@@ -42,9 +42,9 @@ def test_an_old_kernel_lacks_something() -> None:
     kernel = findings()["kernel"]
     said = "Linux " + ".".join(map(str, version))
     assert kernel["health"] == ("note" if lacks else "ok")
-    assert kernel["finding"] == (f"{said} is without {', '.join(lacks)}" if lacks else said)
+    assert kernel["finding"] == (f"{said} lacks {', '.join(lacks)}" if lacks else said)
     old = findings(["setarch", "--uname-2.6"])["kernel"]
-    assert old["health"] == "note" and old["finding"] == f"Linux 2.6 is without {', '.join(GAINS.values())}"
+    assert old["health"] == "note" and old["finding"] == f"Linux 2.6 lacks {', '.join(GAINS.values())}"
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_an_old_kernel_lacks_something() -> None:
         ("[always] within_size advise never deny force", "ok", "shared memory: always", False),
         ("always within_size advise [never] deny force", "ok", "shared memory: never; a broker makes its own", False),
         ("always within_size advise never [deny] force", "note", "denied to shared memory", True),
-        ("", "note", "this kernel has none", None),
-        ("always ] never [", "note", "this kernel has none", None),
+        ("", "note", "this kernel has no huge pages", None),
+        ("always ] never [", "note", "this kernel has no huge pages", None),
     ],
 )
 def test_huge_pages_of_shared_memory(tmp_path: Path, line: str, health: str, said: str, mends: bool | None) -> None:
-    """`mends` is None: no command does, and it says so."""
+    """`mends` is None: no command is a remedy, and the output says so."""
     setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
     if not Path(setting).exists():
-        pytest.skip("this kernel knows no huge pages of shared memory")
+        pytest.skip("this kernel does not support huge pages of shared memory")
     (tmp_path / "line").write_text(line + "\n")
     pages = findings_after(f"mount --bind {shlex.quote(str(tmp_path / 'line'))} {setting}")["huge pages"]
     assert pages["health"] == health and pages["finding"].startswith(said)
@@ -79,16 +79,16 @@ MEMORY_MAX = {"memory.max": 1 << 30, "memory.current": 256 << 20}
     ("group", "files", "health", "said"),
     [
         ("0::/a/b", MEMORY_MAX, "ok", "this control group may use 1 GiB, 256 MiB in use"),
-        ("0::/a/b", {"memory.max": "max", "memory.current": 1}, "ok", "none of this control group's own"),
-        ("0::/a/b", {}, "note", "no control group of memory is to be seen"),
+        ("0::/a/b", {"memory.max": "max", "memory.current": 1}, "ok", "this control group has no limit"),
+        ("0::/a/b", {}, "note", "no memory control group is visible"),
         (
             "3:cpu:/c\n4:memory:/a/b\n0::/",
             {"memory.limit_in_bytes": 1 << 30, "memory.usage_in_bytes": 256 << 20},
             "ok",
             "this control group may use 1 GiB, 256 MiB in use",
         ),
-        ("4:memory:/a/b", {"memory.limit_in_bytes": (1 << 63) - 4096}, "ok", "none of this control group's own"),
-        ("3:cpu:/c", MEMORY_MAX, "note", "no control group of memory is to be seen"),
+        ("4:memory:/a/b", {"memory.limit_in_bytes": (1 << 63) - 4096}, "ok", "this control group has no limit"),
+        ("3:cpu:/c", MEMORY_MAX, "note", "no memory control group is visible"),
     ],
 )
 def test_the_limit_of_a_control_group(
@@ -115,8 +115,8 @@ DRIVER = "mount -t tmpfs -o mode=755 tmpfs /proc/driver\nmkdir /proc/driver/nvid
     [
         (NODE, (), "note", "no /dev/nvidiactl", INSTALL),
         (NODE + DRIVER, (), "note", "no /dev/nvidiactl", "sudo nvidia-modprobe -c 0 -u"),
-        (NODE + "mknod -m 666 /dev/nvidiactl c 1 3", NOBODY, "ok", "/dev/nvidiactl may be used", ""),
-        (NODE + "mknod -m 660 /dev/nvidiactl c 1 3", NOBODY, "problem", "/dev/nvidiactl may not", 'sudo usermod -aG root "$USER"'),
+        (NODE + "mknod -m 666 /dev/nvidiactl c 1 3", NOBODY, "ok", "/dev/nvidiactl is accessible", ""),
+        (NODE + "mknod -m 660 /dev/nvidiactl c 1 3", NOBODY, "problem", "/dev/nvidiactl is not accessible", 'sudo usermod -aG root "$USER"'),
     ],
 )
 def test_device_nodes(script: str, user: Sequence[str], health: str, said: str, mend: str) -> None:

@@ -1,4 +1,4 @@
-"""The end that an operator asks for: once with patience, twice without."""
+"""Shutdown by an operator: one signal drains, a second one ends the daemon at once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["manager"]
 
 
 class Unfinished:
-    """A call whose request never comes: the daemon knows of it, and cannot answer."""
+    """A call whose request never comes: the daemon knows the call and cannot answer it."""
 
     def __init__(self, address: Address) -> None:
         self._over = threading.Event()
         self._channel = address.channel()
         call = self._channel.stream_unary("/arraybridge.v1.Broker/GetServerInfo")
         self._future = call.future(self._request())
-        # One connection carries both, in their order: who has answered this one has seen the other.
+        # One connection carries both in order, so an answer to this call shows that the other one has arrived.
         health_pb2_grpc.HealthStub(self._channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
 
     def _request(self) -> Iterator[bytes]:
@@ -49,14 +49,14 @@ def daemon(tmp_path: Path, manager: Manager) -> Iterator[subprocess.Popen[bytes]
 
 
 @pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
-def test_who_asks_twice_does_not_wait(
+def test_a_second_signal_ends_the_daemon_at_once(
     tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager, again: signal.Signals
 ) -> None:
     call = Unfinished(Address(tmp_path / "run"))
     daemon.send_signal(signal.SIGTERM)
     assert manager.next()["STOPPING"] == "1"
     with pytest.raises(subprocess.TimeoutExpired):
-        daemon.wait(0.5)  # the one call keeps it: by itself it would end in an hour
+        daemon.wait(0.5)  # the call keeps the daemon running; it would end in an hour
     while daemon.poll() is None:
         daemon.send_signal(again)
         time.sleep(0.05)
@@ -64,8 +64,8 @@ def test_who_asks_twice_does_not_wait(
     call.close()
 
 
-def test_who_is_asked_again_at_once_was_asked_once(tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager) -> None:
-    """The second signal of timeout(1) may come when the first has been taken."""
+def test_signals_in_quick_succession_count_as_one(tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager) -> None:
+    """The second signal of timeout(1) may come after the first has been handled."""
     call = Unfinished(Address(tmp_path / "run"))
     daemon.send_signal(signal.SIGTERM)
     assert manager.next()["STOPPING"] == "1"
@@ -77,8 +77,8 @@ def test_who_is_asked_again_at_once_was_asked_once(tmp_path: Path, daemon: subpr
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
 
 
-def test_who_asks_for_it_in_two_ways_at_once_waits(tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager) -> None:
-    """timeout(1) signals the process, and then the group that it is in: nobody lost patience."""
+def test_two_different_signals_at_once_count_as_one(tmp_path: Path, daemon: subprocess.Popen[bytes], manager: Manager) -> None:
+    """timeout(1) signals the process and then its group, which is not a second request."""
     daemon.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
     daemon.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The public door as any language sees it: code generated from the .proto, gRPC, and a socket for the descriptors."""
+"""The public door from any language: code generated from the .proto files, gRPC, and a socket for the descriptors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 HEALTHY, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-# ---- the straight line ----
+# ---- the usual calls ----
 
 
 def test_server_info_needs_no_session(daemon: Daemon, generated: tuple[Any, Any]) -> None:
@@ -70,7 +70,7 @@ def test_list_and_withdraw(session: Session) -> None:
     assert [info.share.name for info in session.call("List").shares] == ["c"]
 
 
-def test_export_brings_another_ticket(session: Session) -> None:
+def test_export_returns_another_ticket(session: Session) -> None:
     _, mapping = session.publish("x", b"twice")
     acquired = session.call("Acquire", namespace="default", shares=[{"name": "x"}])
     handle = acquired.shares[0].share.handle
@@ -109,7 +109,7 @@ def test_reflection_describes_every_verb(daemon: Daemon, generated: tuple[Any, A
         assert [method.name for method in reflected.methods] == [method.name for method in ours.methods]
 
 
-# Reflection is the one service that takes a thread a stream: those that never end must not take all of them.
+# Reflection is the only service that uses a thread for each stream: endless streams must not use up all threads.
 def test_reflection_streams_that_never_end_are_bounded(daemon: Daemon, session: Session) -> None:
     stop = threading.Event()
 
@@ -128,7 +128,7 @@ def test_reflection_streams_that_never_end_are_bounded(daemon: Daemon, session: 
                 assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
                 outcomes.append(False)
         assert 1 <= outcomes.count(True) < 64 and outcomes.count(False) > 0
-        assert session.call("GetServerInfo").version  # the broker's own verbs need no thread of those
+        assert session.call("GetServerInfo").version  # the broker's own verbs need none of these threads
         stop.set()
         for call in calls:
             call.cancel()
@@ -159,16 +159,16 @@ def test_streams_of_one_connection_are_bounded(
         third = stub.GetServerInfo.future(messages.GetServerInfoRequest())
         for _ in range(50):
             assert other.call("GetServerInfo").version
-        assert not third.done(), "it was served beside two others"
+        assert not third.done(), "it was served in addition to two others"
         streams[0].cancel()
         assert third.result(PATIENCE_S).version
         streams[1].cancel()
 
 
-# ---- the session is the stream ----
+# ---- a session ends with its stream ----
 
 
-def test_the_streams_end_is_the_sessions_end(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
+def test_the_end_of_the_stream_ends_the_session(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
     session.publish("x", b"1234")
     before = session.call("GetStats")
     reader = open_session(daemon)
@@ -179,7 +179,7 @@ def test_the_streams_end_is_the_sessions_end(daemon: Daemon, session: Session, o
     assert (during.sessions, during.leases, during.tickets) == (3, 1, 2)
     assert acquired.tickets
     reader.stream.cancel()  # in order
-    writer.channel.close()  # with its connection
+    writer.channel.close()  # together with its connection
     eventually("both sessions ended", lambda: session.call("GetStats").sessions == 1)
     after = eventually("their arenas went", lambda: (s := session.call("GetStats")).dying_arenas == 0 and s)
     assert (after.leases, after.tickets, after.arenas) == (0, 0, before.arenas)
@@ -191,7 +191,7 @@ def test_calls_of_an_ended_session_are_refused(daemon: Daemon, session: Session,
     ended = open_session(daemon)
     ended.stream.cancel()
     eventually("the session ended", lambda: session.call("GetStats").sessions == 1)
-    with refused(grpc.StatusCode.UNAUTHENTICATED, "no living session"):
+    with refused(grpc.StatusCode.UNAUTHENTICATED, "no open session"):
         ended.call("GetStats")
 
 
@@ -205,7 +205,7 @@ def test_a_waiting_call_ends_with_its_session(daemon: Daemon, session: Session, 
     assert session.call("GetStats").waiting == 0
 
 
-def test_a_cancelled_call_waits_no_more(session: Session) -> None:
+def test_a_cancelled_call_stops_waiting(session: Session) -> None:
     waits = session.begin("Acquire", namespace="default", shares=[{"name": "never"}], timeout_ms=60_000)
     eventually("the call waits", lambda: session.call("GetStats").waiting == 1)
     waits.cancel()
@@ -214,12 +214,12 @@ def test_a_cancelled_call_waits_no_more(session: Session) -> None:
 
 def test_a_wait_is_answered_before_the_calls_own_deadline(session: Session) -> None:
     waits = session.begin("Acquire", namespace="default", shares=[{"name": "never"}], timeout_ms=60_000, timeout=5)
-    with refused(grpc.StatusCode.DEADLINE_EXCEEDED, "'never'"):  # the broker's words, not the client's clock
+    with refused(grpc.StatusCode.DEADLINE_EXCEEDED, "'never'"):  # the broker's error, not the client's own timeout
         waits.result()
     assert session.call("GetStats").waiting == 0
 
 
-def test_draining_tells_the_streams(daemon: Daemon, session: Session, generated: tuple[Any, Any]) -> None:
+def test_a_drain_is_reported_on_the_streams(daemon: Daemon, session: Session, generated: tuple[Any, Any]) -> None:
     with daemon.channel() as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="arraybridge.v1.Broker"))
         assert next(watch).status == HEALTHY

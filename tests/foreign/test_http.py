@@ -1,4 +1,4 @@
-"""What the daemon serves over HTTP, read as Prometheus reads it."""
+"""The daemon's HTTP pages, parsed as Prometheus does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def daemon(start: Callable[..., Daemon]) -> Daemon:
     return start("--http", "127.0.0.1:0", "--log-format", "json")
 
 
-def test_numbers_are_those_of_what_happened(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_metrics_count_the_calls_of_a_session(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     session = open_session(daemon)
     for name in ("one", "two"):
         session.publish(name, bytes(1000))
@@ -58,13 +58,13 @@ def test_numbers_are_those_of_what_happened(daemon: Daemon, open_session: Callab
 
 
 def counted(daemon: Daemon, family: str) -> dict[str, float]:
-    """The samples of one family that are not 0, by their labels."""
+    """The samples of one family that are not 0, by labels."""
     found = samples(read(daemon, "/metrics"))
     return {name.removeprefix(f"arraybridge_{family}"): value for name, value in found.items()
             if re.match(rf"arraybridge_{family}(?:\{{|$)", name) and value != 0}  # fmt: skip
 
 
-def test_who_waits_is_in_flight(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_a_waiting_request_is_in_flight(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     session = open_session(daemon)
     waits = session.begin("Acquire", namespace="default", shares=[{"name": "later"}], timeout_ms=60_000)
     label = '{door="grpc",verb="Acquire"}'
@@ -84,7 +84,7 @@ def test_who_waits_is_in_flight(daemon: Daemon, open_session: Callable[..., Sess
     eventually("nobody watches", lambda: counted(daemon, "requests_inflight") == {})
 
 
-def test_bytes_tickets_and_descriptors_are_told(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+def test_bytes_tickets_and_descriptors_are_counted(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     daemon = start("--http", "127.0.0.1:0", "--log-format", "json", ticket_lifetime="10s")
     session = open_session(daemon)
     host = 'device="host",uuid="",kind="memfd"'
@@ -106,7 +106,7 @@ def test_bytes_tickets_and_descriptors_are_told(start: Callable[..., Daemon], op
     session.publish("one", bytes(1000))
     session.call("Withdraw", namespace="default", shares=[{"name": "one"}])
     assert counted(daemon, "withdrawals_total") == {"": 1}
-    session.call("Allocate", namespace="default", size=1 << 20)  # a ticket that nobody redeems
+    session.call("Allocate", namespace="default", size=1 << 20)  # a ticket that is not redeemed
     session.close()
     eventually("all is free", lambda: counted(daemon, "allocations") == {})
     assert counted(daemon, "freed_bytes_total")[f'{{{host},cause="session_end"}}'] >= 1 << 20
@@ -114,7 +114,7 @@ def test_bytes_tickets_and_descriptors_are_told(start: Callable[..., Daemon], op
     assert counted(daemon, "tickets_total")['{outcome="expired"}'] == 1
 
 
-def test_what_runs_is_told(daemon: Daemon, start: Callable[..., Daemon]) -> None:
+def test_the_running_version_is_shown(daemon: Daemon, start: Callable[..., Daemon]) -> None:
     (labels,) = counted(daemon, "build_info")
     build = dict(re.findall(r'(\w+)="([^"]*)"', labels))
     assert set(build) == {"version", "revision", "driver"}
@@ -130,7 +130,7 @@ def test_what_runs_is_told(daemon: Daemon, start: Callable[..., Daemon]) -> None
 
 
 def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
-    """What is counted beside the verbs: by whom nothing was granted, and how sessions end, at both doors."""
+    """The counts in addition to the verbs: reasons of refusals, and causes of session ends, at both doors."""
     daemon = start("--http", "127.0.0.1:0", "--log-format", "json", "--namespace-quota", "1MiB", watchers_per_uid="1")
     before = samples(read(daemon, "/metrics"))
     assert before["arraybridge_start_time_seconds"] == pytest.approx(time.time(), abs=60)
@@ -140,7 +140,7 @@ def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         session.call("Allocate", namespace="default", size=8 << 20)
     watches = [session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S)]
-    next(watches[0])  # before the second is asked for, which might overtake it
+    next(watches[0])  # before the second request, which might overtake it
     watches.append(session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S))
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "watchers_per_uid"):
         next(watches[1])
@@ -164,11 +164,11 @@ def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open
     assert now['allocation_failures_total{reason="quota"}'] == 1 and now['allocation_failures_total{reason="driver"}'] == 0
     assert sum(value for name, value in now.items() if name.startswith("auth_failures_total")) >= 1
     assert now['log_messages_total{level="warn"}'] >= 1
-    assert now["watchdog_pings_total"] == 0  # nobody watches it
+    assert now["watchdog_pings_total"] == 0  # no manager watches it
 
 
 @pytest.mark.parametrize("told", ["false", "true"])
-def test_namespaces_are_named_only_if_the_operator_said_so(
+def test_namespaces_are_named_only_if_configured(
     start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path, told: str
 ) -> None:
     config = tmp_path / "arraybridged.toml"
@@ -183,7 +183,7 @@ def test_namespaces_are_named_only_if_the_operator_said_so(
         assert "a-name-of-mine" not in read(daemon, page)
 
 
-def test_promtool_finds_nothing(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_promtool_reports_no_error(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool (Debian's package prometheus) is not installed")
@@ -195,7 +195,7 @@ def test_promtool_finds_nothing(daemon: Daemon, open_session: Callable[..., Sess
     assert subprocess.run([promtool, "check", "metrics"], input=broken, capture_output=True, text=True).returncode != 0
 
 
-def test_the_page_for_people_is_complete_and_loads_nothing_from_elsewhere(
+def test_the_status_page_is_complete_and_loads_nothing_from_elsewhere(
     daemon: Daemon, open_session: Callable[..., Session]
 ) -> None:
     open_session(daemon).publish("one", bytes(1000))
@@ -205,13 +205,13 @@ def test_the_page_for_people_is_complete_and_loads_nothing_from_elsewhere(
     assert not re.search(r"<script|src=|href=|url\(|http:", page)
 
 
-def test_a_port_that_is_taken_is_named(daemon: Daemon, start: Callable[..., Daemon]) -> None:
+def test_the_error_for_a_port_in_use_names_it(daemon: Daemon, start: Callable[..., Daemon]) -> None:
     taken = url(daemon).removeprefix("http://")
     with pytest.raises(AssertionError, match=rf"cannot listen on {taken}: Address already in use"):
         start("--http", taken)
 
 
-def test_others_than_this_host_read_only_what_is_said_to_be_public(start: Callable[..., Daemon]) -> None:
+def test_other_hosts_can_read_only_a_public_address(start: Callable[..., Daemon]) -> None:
     assert read(start("--http", "0.0.0.0:0", "--http-public", "--log-format", "json"), "/healthz") == "ok\n"
     with pytest.raises(AssertionError, match=r"--http: '0\.0\.0\.0:0' is not this host's loopback.*--http-public"):
         start("--http", "0.0.0.0:0")

@@ -1,4 +1,4 @@
-"""Lines for systemd's journal, to a socket that stands in for it, and the catalog that explains them."""
+"""Lines for systemd's journal, sent to a stand-in socket, and the catalog that explains them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fields = dict[str, str]
 
 
 def parsed(datagram: bytes) -> Fields:
-    """The fields of one entry, as the journal reads them."""
+    """The fields of one entry, parsed as by the journal."""
     fields: Fields = {}
     while datagram:
         name, equals, rest = datagram.partition(b"=")
@@ -75,11 +75,11 @@ def test_lines_are_entries_with_fields(journal: Journal, start: Callable[..., Da
     daemon.process.send_signal(signal.SIGTERM)
     assert journal.until("draining")["ARRAYBRIDGE_REASON"] == "signal"
     assert daemon.process.wait(PATIENCE_S) == 0
-    assert daemon.log.read_text() == ""  # nothing is said twice
+    assert daemon.log.read_text() == ""  # no line is logged twice
 
 
-def test_auto_is_the_journals_where_standard_error_is(journal: Journal, tmp_path: Path) -> None:
-    """As systemd starts it: JOURNAL_STREAM names the file that standard error is."""
+def test_auto_uses_the_journal_if_standard_error_is_the_journals(journal: Journal, tmp_path: Path) -> None:
+    """As started by systemd: JOURNAL_STREAM identifies the file of standard error."""
     log = tmp_path / "log"
     with log.open("wb") as stream:
         found = os.fstat(stream.fileno())
@@ -93,7 +93,7 @@ def test_auto_is_the_journals_where_standard_error_is(journal: Journal, tmp_path
     assert '"event":"draining","reason":"idle","message":"draining: idle"' in log.read_text()
 
 
-def test_a_journal_that_is_not_there_is_an_error_only_if_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_missing_journal_is_an_error_only_if_it_is_configured(tmp_path: Path) -> None:
     nowhere = {**os.environ, "ARRAYBRIDGED_LOG__JOURNAL": str(tmp_path / "nowhere")}
     asked = [DAEMON, "--directory", tmp_path / "ab", "--log-format", "journald"]
     refused = subprocess.run(asked, capture_output=True, text=True, env=nowhere, check=False)
@@ -112,7 +112,7 @@ def test_the_catalog_has_every_id_and_no_other() -> None:
 
 
 @pytest.mark.skipif(shutil.which("journalctl") is None, reason="journalctl is not installed")
-def test_systemd_reads_the_catalog(tmp_path: Path) -> None:
+def test_systemd_accepts_the_catalog(tmp_path: Path) -> None:
     folder = tmp_path / "usr/lib/systemd/catalog"
     folder.mkdir(parents=True)
     shutil.copy(CATALOG, folder)

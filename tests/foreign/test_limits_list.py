@@ -1,4 +1,4 @@
-"""docs/security.md lists everything that grows, with its limit: the same limits as daemon/config/config.h has, and their defaults."""
+"""docs/security.md lists all growing resources with their limits: the limits of daemon/config/config.h and their defaults."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from foreign_client import ROOT
 
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "ms": 1, "s": 1000}
-# What 0 means is said in words.
+# The list describes the meaning of 0 in words.
 IN_WORDS = {"the capacity", "half of the device's", "a quarter of all"}
 
 
 def documented() -> dict[str, str]:
     section = (ROOT / "docs/security.md").read_text().split("## What grows")[1].split("\n## ")[0]
     rows = re.findall(r"^\| [^|]+ \| [^|]+ \| `(\w+)` \| ([^|]+) \|$", section, re.MULTILINE)
-    assert len(rows) == len({name for name, _ in rows}), "a limit stands there twice"
+    assert len(rows) == len({name for name, _ in rows}), "a limit is listed twice"
     return dict(rows)
 
 
 def in_code() -> dict[str, int]:
     struct = (ROOT / "daemon/config/config.h").read_text().split("struct Limits {")[1].split("\n};")[0]
-    field = re.compile(r"^  (?:Live<)?[\w:]+>? (\w+)(?: = |\{)(.+?)\}?;", re.MULTILINE)
+    field = re.compile(r"^  (?:Reloadable<)?[\w:]+>? (\w+)(?: = |\{)(.+?)\}?;", re.MULTILINE)
     found = {}
     for name, value in field.findall(struct):
         number = re.search(r"(\d+)(?:ull)?(?: << (\d+))?", value.replace("std::chrono::milliseconds(", ""))

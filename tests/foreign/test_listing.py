@@ -1,4 +1,4 @@
-"""arraybridgectl ls: which rows, in which order, in which columns, and what they come to in groups."""
+"""arraybridgectl ls: selection, order, columns and group sums of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALICE, BOB = 61001, 61002
 
 
 class Listed:
-    """A daemon with shares of a session and of a tool that has ended, in two namespaces, and leases of another on them."""
+    """A daemon with shares of a session and of an ended tool, in two namespaces, and with leases of another session on them."""
 
     def __init__(self, daemon: Daemon, open_session: Callable[..., Session], scratch: Path) -> None:
         self.daemon = daemon
@@ -57,7 +57,7 @@ def listed(daemon: Daemon, open_session: Callable[..., Session], tmp_path: Path)
     return Listed(daemon, open_session, tmp_path)
 
 
-def test_rows_are_chosen(listed: Listed) -> None:
+def test_rows_are_selected(listed: Listed) -> None:
     me, here = os.getuid(), os.getpid()
     assert listed.names("--pid", here) == ["big", "small"]
     assert listed.names("--pid", listed.tool) == ["middle"]
@@ -82,7 +82,7 @@ def test_rows_are_chosen(listed: Listed) -> None:
 
 def test_an_owner_may_have_a_name(listed: Listed) -> None:
     if os.getuid() != 0:
-        pytest.skip("whose name is known is root")
+        pytest.skip("the only known user name is root")
     assert len(listed.names("--owner", "root")) == 3
     refused = listed.ls("--owner", "nobody-by-this-name")
     assert (refused.returncode, "no user 'nobody-by-this-name'" in refused.stderr) == (USAGE, True)
@@ -129,10 +129,10 @@ def test_channels_are_listed(listed: Listed) -> None:
     assert [row["CHANNEL"] for row in listed.rows("channels", "--all", "--sort", "queued")] == ["other", "frames"]
     assert listed.rows("channels", "--owner", os.getuid() + 1) == []
     refused = listed.ls("channels", "--pid", 1)
-    assert (refused.returncode, "channels have nothing that --pid could choose by" in refused.stderr) == (USAGE, True)
+    assert (refused.returncode, "channels cannot be selected by --pid" in refused.stderr) == (USAGE, True)
 
 
-def test_channels_of_the_longest_names_come_in_pages(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_channels_with_the_longest_names_are_paged(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     session = open_session(daemon)
     namespace, names = "n" * 255, sorted(f"{number:03}".ljust(255, "c") for number in range(150))
     for name in names:
@@ -175,13 +175,13 @@ def test_wide_has_more_columns_and_csv_has_all(listed: Listed) -> None:
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_what_makes_no_sense_is_said_before_anybody_is_asked(arguments: list[str], tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_before_a_connection_is_made(arguments: list[str], tmp_path: Path) -> None:
     done = subprocess.run([CTL, "-H", tmp_path, "ls", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (USAGE, ""), done.stderr
     assert done.stderr
 
 
-def test_users_of_a_shared_namespace_are_told_apart_by_an_administrator_alone(
+def test_only_an_administrator_sees_the_users_of_a_shared_namespace(
     place: Place, user: Callable[..., User]
 ) -> None:
     daemon = place.daemon(f'[namespace.team]\naccess = ["uid:{ALICE}", "uid:{BOB}"]\non_publisher_exit = "withdraw"\n')
@@ -194,7 +194,7 @@ def test_users_of_a_shared_namespace_are_told_apart_by_an_administrator_alone(
     assert [(info["share"]["name"], info["maker_uid"], info["goes_with_maker"]) for info in infos] == [(f"of {BOB}", BOB, True)]
 
 
-def test_a_filter_is_not_fooled_by_what_another_user_is_not_told(
+def test_a_filter_does_not_match_fields_that_are_hidden_from_a_user(
     place: Place, user: Callable[..., User], generated: tuple[Any, Any]
 ) -> None:
     place.daemon(f'[namespace.team]\naccess = ["uid:{ALICE}", "uid:{BOB}"]\n')

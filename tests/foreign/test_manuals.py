@@ -1,4 +1,4 @@
-"""The manual pages say what the programs say of themselves, option by option."""
+"""The manual pages describe the same options as the programs' help texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def helped(*command: object) -> str:
 
 
 def options_in(text: str) -> set[str]:
-    """Of a --help: all spellings, each with its short form."""
+    """All options of a --help text, long and short forms."""
     return {name for line in re.findall(r"^  (-[^ ]+)", text, re.MULTILINE) for name in line.split(",")}
 
 
@@ -28,12 +28,12 @@ def subcommands_in(text: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """As it reads, without its fonts and what escapes them."""
+    """The text without font markup and escapes."""
     return re.sub(r"\\(.)|\*|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", lambda found: found[1] or "", text)
 
 
 def tagged(page: Path) -> list[tuple[str, str]]:
-    """What stands above deeper lines, and the first of these, each with its indentation."""
+    """The lines above more deeply indented lines, each with the first of these."""
     lines = page.read_text().splitlines()
     return [(line, below) for line, below in zip(lines, lines[1:]) if re.match(r"\t*", below)[0] == re.match(r"\t*", line)[0] + "\t"]  # type: ignore[index]
 
@@ -64,15 +64,15 @@ def printed(form: str) -> str:
 
 
 def test_the_files_page_has_the_keys_that_the_daemon_prints() -> None:
-    """After a change of a setting: put the output of ``arraybridged --print-reference man`` between the two marks."""
+    """After a change of a setting, put the output of ``arraybridged --print-reference man`` between the two marks."""
     page = (PAGES / "arraybridged.toml.5.scd").read_text()
     before, keys, after = re.split(r"^; (?:Begin|End) of the keys that .*\n", page, flags=re.MULTILINE)
     assert keys == printed("man")
     assert "# KEYS" in before and "# FILES" in after
 
 
-def test_the_example_file_is_what_the_daemon_prints() -> None:
-    """After a change of a setting: ``arraybridged --print-reference toml > deploy/config/arraybridged.toml``."""
+def test_the_example_file_equals_the_daemons_output() -> None:
+    """After a change of a setting, run ``arraybridged --print-reference toml > deploy/config/arraybridged.toml``."""
     assert (ROOT / "deploy/config/arraybridged.toml").read_text() == printed("toml")
 
 
@@ -90,7 +90,7 @@ def program(name: str) -> str:
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["scdoc", "no scdoc"])
-def test_the_pages_are_installed_where_they_can_be_made(tmp_path: Path, there: bool) -> None:
+def test_the_pages_are_installed_if_scdoc_is_available(tmp_path: Path, there: bool) -> None:
     folder = Path(program("scdoc")).parent
     lines = ["cmake_minimum_required(VERSION 3.25)", "project(pages NONE)", "set(CMAKE_INSTALL_MANDIR share/man)"]
     (tmp_path / "CMakeLists.txt").write_text("\n".join([*lines, f"include({ROOT}/deploy/cmake/ArraybridgeManuals.cmake)\n"]))

@@ -1,4 +1,4 @@
-"""What the public door refuses, to whom, and that it costs nobody else."""
+"""Refusals of the public door, and that they do not affect other clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_other_verb_needs_a_session(daemon: Daemon, generated: tuple[Any, 
         with refused(grpc.StatusCode.UNAUTHENTICATED, "names no session"):
             call(request)
         for token in ("", "00" * 16, "0" * 31, "zz" * 16, "00" * 17):
-            with refused(grpc.StatusCode.UNAUTHENTICATED, "no living session"):
+            with refused(grpc.StatusCode.UNAUTHENTICATED, "no open session"):
                 call(request, metadata=[("arraybridge-session", token)])
 
 
@@ -38,7 +38,7 @@ def test_a_ticket_is_redeemed_once(session: Session) -> None:
     assert again.value.code == NOT_FOUND
 
 
-def test_used_foreign_and_made_up_tickets_are_answered_alike(
+def test_used_foreign_and_invented_tickets_get_the_same_answer(
     daemon: Daemon, session: Session, open_session: Callable[..., Session]
 ) -> None:
     ticket = session.call("Allocate", namespace="default", size=1).ticket
@@ -49,18 +49,18 @@ def test_used_foreign_and_made_up_tickets_are_answered_alike(
             other.lifeline.redeem(session.messages.Ticket(token=token))
         answers.append((error.value.code, str(error.value)))
     assert answers == [answers[0]] * 4 and answers[0][0] == NOT_FOUND
-    _, descriptor = session.lifeline.redeem(ticket)  # somebody else's attempt has not spent it
+    _, descriptor = session.lifeline.redeem(ticket)  # the attempt of another session has not used it up
     os.close(descriptor)
 
 
-def test_a_late_ticket_is_none(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+def test_an_expired_ticket_is_refused(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     session = open_session(start(ticket_lifetime="1ms"))
     assert session.lifeline
     ticket = session.call("Allocate", namespace="default", size=1).ticket
     assert ticket.lifetime_ms == 1
     issued = time.monotonic()
     while time.monotonic() < issued + 0.002:
-        pass  # its lifetime, on the clock of both processes
+        pass  # waits for its lifetime, on the clock of both processes
     with pytest.raises(Refused) as late:
         session.lifeline.redeem(ticket)
     assert late.value.code == NOT_FOUND
@@ -76,7 +76,7 @@ def test_tickets_are_counted(start: Callable[..., Daemon], open_session: Callabl
     eventually("the arena without a ticket goes", lambda: session.call("GetStats").arenas == arenas)
 
 
-def test_a_lifeline_joins_with_a_token_alone(daemon: Daemon, session: Session) -> None:
+def test_a_lifeline_joins_only_with_a_token(daemon: Daemon, session: Session) -> None:
     for token in (bytes(16), b"x", session.opened.token + b"x"):
         with pytest.raises((Refused, EOFError)):
             Lifeline(daemon, session.messages, token)
@@ -87,7 +87,7 @@ def test_a_stream_does_not_join(daemon: Daemon, session: Session, open_session: 
         open_session(daemon, join=session.opened.token)
 
 
-def test_a_protocol_that_does_not_meet_ours(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+def test_an_incompatible_protocol_is_refused(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     with refused(grpc.StatusCode.FAILED_PRECONDITION, "7 to 9"):
         open_session(daemon, protocol_min=7, protocol_max=9)
 
@@ -100,13 +100,13 @@ def test_sessions_are_counted(start: Callable[..., Daemon], open_session: Callab
         open_session(daemon)
 
 
-def test_an_oversize_message_is_refused_and_costs_nobody_else(session: Session) -> None:
+def test_an_oversize_message_is_refused_and_affects_no_other_session(session: Session) -> None:
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "65536"):
         session.call("Publish", metadata=bytes(70_000))
     assert session.call("GetStats").sessions == 1
 
 
-def test_what_is_not_there(session: Session) -> None:
+def test_missing_objects_are_refused(session: Session) -> None:
     with refused(grpc.StatusCode.NOT_FOUND, "absent"):
         session.call("Acquire", namespace="default", shares=[{"name": "absent"}])
     with refused(grpc.StatusCode.NOT_FOUND):
@@ -116,7 +116,7 @@ def test_what_is_not_there(session: Session) -> None:
     assert session.call("Release", leases=[1, 2**64 - 1]).released == 0
 
 
-def test_a_taken_name(session: Session) -> None:
+def test_a_taken_name_is_refused(session: Session) -> None:
     session.publish("x", b"1")
     with refused(grpc.StatusCode.ALREADY_EXISTS, "x"):
         session.publish("x", b"2")
@@ -124,7 +124,7 @@ def test_a_taken_name(session: Session) -> None:
     assert session.read("x") == b"3"
 
 
-def test_forged_arenas_are_answered_like_missing_ones(
+def test_forged_and_missing_arenas_get_the_same_answer(
     daemon: Daemon, session: Session, open_session: Callable[..., Session]
 ) -> None:
     handle = session.call("Allocate", namespace="default", size=4096).handle
@@ -147,7 +147,7 @@ def test_forged_arenas_are_answered_like_missing_ones(
         assert answers[0][0] in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED)
 
 
-def test_nobody_allocates_nothing_or_everything(session: Session) -> None:
+def test_allocations_of_no_bytes_or_too_many_are_refused(session: Session) -> None:
     with refused(grpc.StatusCode.INVALID_ARGUMENT):
         session.call("Allocate", namespace="default", size=0)
     with pytest.raises(grpc.RpcError) as error:
@@ -157,7 +157,7 @@ def test_nobody_allocates_nothing_or_everything(session: Session) -> None:
         session.channel.unary_unary("/arraybridge.v1.Broker/Redeem")(b"")
 
 
-def test_a_refusal_says_why_in_googles_words(session: Session, generated: tuple[Any, Any]) -> None:
+def test_a_refusal_has_googles_error_details(session: Session, generated: tuple[Any, Any]) -> None:
     details = importlib.import_module("foreign_v1.error_details_pb2")
     session.publish("x", b"1")
     with refused(grpc.StatusCode.ALREADY_EXISTS) as seen:
@@ -194,7 +194,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), PREFACE + b"\xff" * 4096], ids=["http1", "noise", "frames"])
-def test_garbage_ends_its_connection_and_nothing_else(daemon: Daemon, session: Session, noise: bytes) -> None:
+def test_garbage_ends_only_its_connection(daemon: Daemon, session: Session, noise: bytes) -> None:
     with connect(daemon) as connection:
         try:
             connection.sendall(noise)
@@ -216,7 +216,7 @@ def test_an_open_session_is_not_idle(start: Callable[..., Daemon], open_session:
     daemon = start(hello_timeout="50ms")
     session = open_session(daemon)
     with connect(daemon) as connection:
-        until_closed(connection)  # as long as idle ones live
+        until_closed(connection)  # for the lifetime of idle connections
     assert session.call("GetStats").sessions == 1
 
 
@@ -225,11 +225,11 @@ def test_connections_are_counted(start: Callable[..., Daemon], generated: tuple[
     daemon = start(connections_per_uid="4")
     taken = [connect(daemon) for _ in range(4)]
     for connection in taken:
-        assert connection.recv(1)  # gRPC's first frame: admitted
+        assert connection.recv(1)  # gRPC's first frame shows that it was admitted
     with connect(daemon) as refused_one:
         assert until_closed(refused_one) == b""
     for connection in taken:
         connection.close()
-    with daemon.channel() as channel:  # there is room again, as soon as the daemon has seen it
+    with daemon.channel() as channel:  # there is room again after the daemon has noticed the end
         stub = service.BrokerStub(channel)
         assert stub.GetServerInfo(messages.GetServerInfoRequest(), wait_for_ready=True, timeout=90).version

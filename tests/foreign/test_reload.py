@@ -1,4 +1,4 @@
-"""SIGHUP, as an operator sends it to a daemon that serves."""
+"""An operator sends SIGHUP to a running daemon."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Manager:
         return dict(line.split("=", 1) for line in message.splitlines())
 
     def next(self) -> dict[str, str]:
-        """But for a status alone, which comes whenever something changed."""
+        """The next message that is not only a status; a status is sent at every change."""
         while set(heard := self._heard()) == {"STATUS"}:
             pass
         return heard
@@ -83,7 +83,7 @@ def daemon(start: Callable[..., Daemon], config: Path, manager: Manager) -> Daem
 
 
 def reload(daemon: Daemon, manager: Manager) -> dict[str, str]:
-    """What the manager is told when it is over."""
+    """The message to the manager at the end of the reload."""
     daemon.process.send_signal(signal.SIGHUP)
     began = manager.next()
     assert began["RELOADING"] == "1"
@@ -114,7 +114,7 @@ def test_limits_and_quotas_change_while_sessions_go_on(
     assert now["arraybridge_config_last_reload_success_timestamp_seconds"] > began
     assert [value for name, value in now.items() if name.startswith("arraybridge_namespace_quota_bytes")] == [16 << 20]
     assert "changed namespace.default.quota, limits.shares_per_namespace" in daemon.log.read_text()
-    # Less than there is takes nothing away and gives nothing more.
+    # A limit below the current use frees nothing and grants nothing more.
     write(config, quota="4KiB", shares=1)
     reload(daemon, manager)
     assert len(session.call("List", kind="SHARES").shares) == 3
@@ -123,7 +123,7 @@ def test_limits_and_quotas_change_while_sessions_go_on(
             session.publish("four", bytes(size))
 
 
-def test_who_waits_for_memory_is_answered_when_the_quota_grows(
+def test_a_waiting_request_is_answered_when_the_quota_grows(
     daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session]
 ) -> None:
     session, reader = open_session(daemon), open_session(daemon)
@@ -136,7 +136,7 @@ def test_who_waits_for_memory_is_answered_when_the_quota_grows(
     assert kept.handle.size == 30 << 20
 
 
-def test_the_status_counts_what_there_is(daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session]) -> None:
+def test_the_status_shows_current_counts(daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session]) -> None:
     def eventually_told(line: str) -> None:
         while not re.fullmatch(line, manager.status()):
             pass
@@ -146,7 +146,7 @@ def test_the_status_counts_what_there_is(daemon: Daemon, config: Path, manager: 
     eventually_told(r"serving: 1 session, 1 share, 1\.\d MiB")
     session.publish("two", bytes(1000))
     eventually_told(r"serving: 1 session, 2 shares, [1-9]\.\d MiB")
-    # What did not change is not told again, though it was looked at twice meanwhile.
+    # An unchanged status is not sent again, although it was checked twice meanwhile.
     manager.socket.settimeout(4.5)
     with pytest.raises(TimeoutError):
         manager.status()
@@ -162,7 +162,7 @@ def test_the_status_counts_what_there_is(daemon: Daemon, config: Path, manager: 
     assert daemon.process.wait() == 0
 
 
-def test_what_needs_a_restart_is_named_and_kept(daemon: Daemon, config: Path, manager: Manager) -> None:
+def test_settings_that_need_a_restart_are_named_and_kept(daemon: Daemon, config: Path, manager: Manager) -> None:
     config.write_text(config.read_text().replace("64MiB", "32MiB") + "[server]\nspin_us = 7\n")
     assert reload(daemon, manager)["STATUS"] == NOTHING_YET
     log = daemon.log.read_text()
@@ -181,7 +181,7 @@ def test_the_level_of_the_log_changes(daemon: Daemon, config: Path, manager: Man
 
 
 def violate(daemon: Daemon, times: int) -> int:
-    """Lines that the log has of it."""
+    """The log's lines about it."""
     before = daemon.log.read_text().count("lifeline cut: ")
     for _ in range(times):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hostile:
@@ -192,7 +192,7 @@ def violate(daemon: Daemon, times: int) -> int:
     return daemon.log.read_text().count("lifeline cut: ") - before
 
 
-def test_how_much_others_may_write_into_the_log_changes(daemon: Daemon, config: Path, manager: Manager) -> None:
+def test_the_logs_rate_limit_changes(daemon: Daemon, config: Path, manager: Manager) -> None:
     text = config.read_text()
 
     def allowed(lines: int) -> None:
@@ -203,11 +203,11 @@ def test_how_much_others_may_write_into_the_log_changes(daemon: Daemon, config: 
     allowed(1)
     began = time.monotonic()
     told = violate(daemon, 50)
-    assert 1 <= told <= time.monotonic() - began + 2, "one in each second that began meanwhile"
+    assert 1 <= told <= time.monotonic() - began + 2, "one line for each second"
     allowed(100000)
     assert violate(daemon, 50) == 50
     dropped = sum(map(int, re.findall(r"\((\d+) more before\)", daemon.log.read_text())))
-    assert dropped == 50 - told, "the rest is counted"
+    assert dropped == 50 - told, "the other lines are counted"
 
 
 @pytest.mark.parametrize(
@@ -216,11 +216,11 @@ def test_how_much_others_may_write_into_the_log_changes(daemon: Daemon, config: 
         ("[limits]\nsessions = \n", "2:12", ""),
         ("[limits]\nshares_per_namespace = 9\nsessoins = 5\n", "3:1", "limits.sessoins is unknown"),
         ("[limits]\nshares_per_namespace = 9\nsessions = 0\n", "3:1", "limit sessions: must be more than 0"),
-        ("limits.shares_per_namespace = 9\nlog.level = 'loud'\n", "2:5", "'loud' is none of debug"),
+        ("limits.shares_per_namespace = 9\nlog.level = 'loud'\n", "2:5", "'loud' is not one of debug"),
     ],
     ids=["no TOML", "unknown key", "useless limit", "unknown word"],
 )
-def test_what_is_wrong_changes_nothing(
+def test_an_invalid_configuration_changes_nothing(
     daemon: Daemon, config: Path, manager: Manager, open_session: Callable[..., Session], wrong: str, where: str, what: str
 ) -> None:
     config.write_text(wrong)

@@ -1,4 +1,4 @@
-"""The gRPC door over TCP: who gets in by which certificate, and what he may do there."""
+"""The gRPC door over TCP: access by certificates, and the rights of their subjects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def info(remote: RemoteDaemon, who: Certificate | None, generated: tuple[Any, An
 
 
 def publish(session: Session, name: str, namespace: str) -> Any:
-    """Bytes that nobody could write: zero."""
+    """The bytes of a share that no client could write: zero."""
     handle = session.call("Allocate", namespace=namespace, size=4096).handle
     session.call("Mapped", arena=handle.arena)
     spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [4096], "size": 4096}
@@ -61,10 +61,10 @@ def publish(session: Session, name: str, namespace: str) -> Any:
     return session.call("Publish", namespace=namespace, name=name, specs={"arrays": [spec]}, **where)
 
 
-# ---- what a subject may do ----
+# ---- rights of a subject ----
 
 
-def test_a_subject_has_metadata_and_tickets_that_lead_nowhere(
+def test_a_subject_has_metadata_and_unusable_tickets(
     remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any], open_session: Open
 ) -> None:
     assert info(remote, pki.alice, generated).version
@@ -76,7 +76,7 @@ def test_a_subject_has_metadata_and_tickets_that_lead_nowhere(
     allocated = alice.call("Allocate", namespace="lab", size=4096)
     assert not allocated.handle.opaque and not acquired.shares[0].share.handle.opaque
     assert len(acquired.tickets) == 1
-    # Nobody on this host is that subject: not with its session's token, and not with its tickets.
+    # No local client can act as that subject, neither with its session's token nor with its tickets.
     with pytest.raises(Refused) as why:
         Lifeline(remote, alice.messages, alice.opened.token)
     assert why.value.code == NOT_FOUND.value[0]
@@ -88,7 +88,7 @@ def test_a_subject_has_metadata_and_tickets_that_lead_nowhere(
     local.socket.close()
 
 
-def test_it_is_told_apart_by_its_names(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
+def test_subjects_are_distinguished_by_their_names(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
     alice, reader = open_session(remote.over_tcp(pki.alice)), open_session(remote.over_tcp(pki.reader))
     publish(alice, "frame", "lab")
     assert reader.call("Acquire", namespace="lab", shares=[{"name": "frame"}]).shares
@@ -114,13 +114,13 @@ def test_two_subjects_cannot_learn_each_others_names(remote: RemoteDaemon, pki: 
             bob.call("Acquire", namespace="lab", shares=[{"name": name}])
         told.append(seen["text"])
     assert told[0] == told[1]
-    # A session's token is of no use with another certificate.
+    # A session's token does not work with another certificate.
     bob.metadata = alice.metadata
     with refused(grpc.StatusCode.UNAUTHENTICATED):
         bob.call("List", kind="SHARES")
 
 
-def test_who_shares_a_namespace_with_this_host_does_not_become_a_user_of_it(
+def test_a_subject_in_a_shared_namespace_does_not_become_a_local_user(
     start_remote: Start, pki: Pki, generated: tuple[Any, Any], open_session: Open
 ) -> None:
     shared = f'[namespace.both]\naccess = ["subject:alice", "uid:{os.getuid()}"]\n'
@@ -134,11 +134,11 @@ def test_who_shares_a_namespace_with_this_host_does_not_become_a_user_of_it(
     assert (row.maker, row.maker_process_id) == (0, 0)
 
 
-# ---- who does not get in ----
+# ---- refused clients ----
 
 
 @pytest.mark.parametrize("who", [None, "expired", "stranger"])
-def test_without_a_good_certificate_nobody_gets_in(
+def test_clients_without_a_valid_certificate_are_refused(
     remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any], who: str | None
 ) -> None:
     with refused(UNAVAILABLE):
@@ -147,7 +147,7 @@ def test_without_a_good_certificate_nobody_gets_in(
     eventually("it is logged", lambda: "grpc: Handshake failed" in remote.log.read_text())
 
 
-def test_plain_text_is_no_way_in(remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any]) -> None:
+def test_plain_text_is_refused(remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any]) -> None:
     messages, service = generated
     with grpc.insecure_channel(f"127.0.0.1:{remote.port}") as channel, refused(UNAVAILABLE):
         service.BrokerStub(channel).GetServerInfo(messages.GetServerInfoRequest(), timeout=PATIENCE_S)
@@ -158,7 +158,7 @@ def test_plain_text_is_no_way_in(remote: RemoteDaemon, pki: Pki, generated: tupl
     assert info(remote, pki.alice, generated).version
 
 
-def test_a_subject_without_rights_is_told_so(
+def test_a_subject_without_rights_gets_an_error(
     remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any], open_session: Open
 ) -> None:
     with refused(DENIED, "subject 'nobody' is named by no namespace's access list"):
@@ -169,7 +169,7 @@ def test_a_subject_without_rights_is_told_so(
     assert open_session(remote.over_tcp(pki.alice)).call("List", kind="SHARES").shares == []
 
 
-def test_other_services_are_not_there(remote: RemoteDaemon, pki: Pki) -> None:
+def test_other_services_are_not_offered(remote: RemoteDaemon, pki: Pki) -> None:
     for address in (remote, remote.over_tcp(pki.alice)):
         with address.channel() as channel:
             assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=PATIENCE_S) == b"\x08\x01"
@@ -179,7 +179,7 @@ def test_other_services_are_not_there(remote: RemoteDaemon, pki: Pki) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_it_speaks_tls_of_this_decade_and_http2(remote: RemoteDaemon, pki: Pki) -> None:
+def test_it_uses_a_recent_tls_version_and_http2(remote: RemoteDaemon, pki: Pki) -> None:
     def spoken(most: ssl.TLSVersion) -> tuple[str | None, str | None]:
         context = ssl.create_default_context(cafile=str(pki.authority.cert))
         context.load_cert_chain(pki.alice.cert, pki.alice.key)
@@ -200,19 +200,19 @@ def test_it_speaks_tls_of_this_decade_and_http2(remote: RemoteDaemon, pki: Pki) 
 
 def test_ipv6_has_brackets(start_remote: Start, pki: Pki, generated: tuple[Any, Any]) -> None:
     if not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
+        pytest.skip("IPv6 is not available")
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
-        pytest.skip("no IPv6 on loopback here")
+        pytest.skip("IPv6 is not available on loopback")
     remote = start_remote(host="[::1]")
     assert info(remote, pki.alice, generated).version
 
 
-# ---- what one can take from others ----
+# ---- limits between clients ----
 
 
-def test_who_does_not_finish_the_handshake_costs_himself_alone(
+def test_unfinished_handshakes_affect_no_other_client(
     start_remote: Start, pki: Pki, generated: tuple[Any, Any]
 ) -> None:
     remote = start_remote(tcp_connections_per_address="8", hello_timeout="2s")
@@ -221,7 +221,7 @@ def test_who_does_not_finish_the_handshake_costs_himself_alone(
     for one in greedy:
         one.settimeout(PATIENCE_S)
         try:
-            assert one.recv(1) == b""  # at once, or when its time is over
+            assert one.recv(1) == b""  # at once or after its timeout
         except ConnectionError:
             pass
         one.close()
@@ -229,7 +229,7 @@ def test_who_does_not_finish_the_handshake_costs_himself_alone(
     assert info(remote, pki.alice, generated).version
 
 
-def test_who_has_not_shown_himself_makes_room(start_remote: Start, pki: Pki, open_session: Open) -> None:
+def test_an_unidentified_connection_makes_room_for_a_new_one(start_remote: Start, pki: Pki, open_session: Open) -> None:
     remote = start_remote(tcp_connections="3", hello_timeout="60s")
     silent = [socket.create_connection((remote.host, remote.port)) for _ in range(3)]
     alice = open_session(remote.over_tcp(pki.alice))
@@ -261,7 +261,7 @@ def _gets_in(remote: RemoteDaemon, who: Certificate, generated: tuple[Any, Any])
         return False
 
 
-def test_limits_of_a_user_are_a_subjects_too(start_remote: Start, pki: Pki, open_session: Open) -> None:
+def test_limits_per_user_apply_to_subjects(start_remote: Start, pki: Pki, open_session: Open) -> None:
     remote = start_remote(sessions_per_uid="1", arenas_per_uid="1", watchers_per_uid="1")
     alice = open_session(remote.over_tcp(pki.alice))
     with refused(EXHAUSTED, "sessions_per_uid"):
@@ -271,11 +271,12 @@ def test_limits_of_a_user_are_a_subjects_too(start_remote: Start, pki: Pki, open
     with refused(EXHAUSTED, "arenas_per_uid"):
         alice.call("Allocate", namespace="lab", size=4096)
     publish(bob, "frame", "plant")
-    watching = [each.stub.Watch(each.messages.WatchRequest(), metadata=each.metadata) for each in (alice, alice, bob)]
-    next(watching[0])
-    with refused(EXHAUSTED, "watchers_per_uid"):
-        next(watching[1])
-    next(watching[2])
+    watching = []
+    for each in (alice, bob):  # the broker serves calls that come together in any order: each is open before the next
+        watching.append(each.stub.Watch(each.messages.WatchRequest(), metadata=each.metadata))
+        next(watching[-1])
+        with refused(EXHAUSTED, "watchers_per_uid"):
+            next(each.stub.Watch(each.messages.WatchRequest(), metadata=each.metadata))
     open_session(remote)
 
 
@@ -286,14 +287,14 @@ def test_subjects_and_their_names_are_limited(
     with refused(EXHAUSTED, "limits.subject_bytes_max"):
         info(remote, pki.reader, generated)
     with refused(DENIED):
-        info(remote, pki.nobody, generated)  # is not remembered
+        info(remote, pki.nobody, generated)  # it is not stored
     assert info(remote, pki.alice, generated).version
     with refused(EXHAUSTED, "limit subjects (1)"):
         info(remote, pki.bob, generated)
     assert info(remote, pki.alice, generated).version
 
 
-def test_messages_have_the_size_of_the_other_doors(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
+def test_the_message_size_limit_is_that_of_the_other_door(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
     alice = open_session(remote.over_tcp(pki.alice))
     with refused(EXHAUSTED):
         alice.call("Acquire", namespace="lab", shares=[{"name": "x" * 70_000}])
@@ -301,7 +302,7 @@ def test_messages_have_the_size_of_the_other_doors(remote: RemoteDaemon, pki: Pk
 
 
 class Pipe:
-    """What lies between two hosts: it forwards until it is cut, and then says nothing to either."""
+    """A network between two hosts: it forwards data until it is cut, and then sends nothing to either side."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -331,7 +332,7 @@ class Pipe:
             each.close()
 
 
-def test_a_peer_whose_host_has_gone_is_noticed(start_remote: Start, pki: Pki, open_session: Open) -> None:
+def test_a_failed_host_of_a_peer_is_detected(start_remote: Start, pki: Pki, open_session: Open) -> None:
     remote = start_remote(tcp_keepalive="500ms")
     pipe = Pipe((remote.host, remote.port))
     through = remote.over_tcp(pki.alice)
@@ -344,11 +345,11 @@ def test_a_peer_whose_host_has_gone_is_noticed(start_remote: Start, pki: Pki, op
     pipe.close()
 
 
-# ---- what changes while it runs ----
+# ---- changes at run time ----
 
 
 def shown(remote: RemoteDaemon, who: Certificate) -> bytes:
-    """The certificate that it shows."""
+    """The certificate that the server presents."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -364,14 +365,14 @@ def der(certificate: Certificate) -> bytes:
     return ssl.PEM_cert_to_DER_cert(certificate.cert.read_text())
 
 
-def test_new_certificates_are_taken_and_bad_ones_are_not(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
+def test_new_certificates_are_adopted_and_invalid_ones_are_refused(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
     alice = open_session(remote.over_tcp(pki.alice))
     assert shown(remote, pki.alice) == der(pki.server)
     renewed = pki.authority.issue_server("renewed")
     remote.files.put(renewed)
     remote.reload()
     assert shown(remote, pki.alice) == der(renewed)
-    # A key that does not fit: the reload is refused as a whole, and the log says why.
+    # With a key that does not match, the whole reload is refused and the log names the reason.
     (remote.files.folder / "key.pem").write_bytes(pki.bob.key.read_bytes())
     remote.reload()
     log = remote.log.read_text()
@@ -380,7 +381,7 @@ def test_new_certificates_are_taken_and_bad_ones_are_not(remote: RemoteDaemon, p
     assert alice.call("List", kind="SHARES").shares == []
 
 
-def test_files_that_change_are_seen_without_a_reload(remote: RemoteDaemon, pki: Pki) -> None:
+def test_changed_files_are_read_without_a_reload(remote: RemoteDaemon, pki: Pki) -> None:
     assert shown(remote, pki.alice) == der(pki.server)
     (remote.files.folder / "cert.pem").write_text("no certificate")
     eventually("it is told", lambda: shown(remote, pki.alice) and "the old ones stay in use" in remote.log.read_text())
@@ -390,19 +391,19 @@ def test_files_that_change_are_seen_without_a_reload(remote: RemoteDaemon, pki: 
     eventually("the new one is shown", lambda: shown(remote, pki.alice) == der(later))
 
 
-def test_clients_of_another_authority_come_when_it_is_believed(
+def test_clients_of_another_authority_are_accepted_after_it_is_trusted(
     remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any]
 ) -> None:
     with refused(UNAVAILABLE):
         info(remote, pki.stranger, generated)
     (remote.files.folder / "client_ca.pem").write_bytes(pki.other.cert.read_bytes())
     remote.reload()
-    assert info(remote, pki.stranger, generated).version  # alice by another authority
+    assert info(remote, pki.stranger, generated).version  # alice, certified by another authority
     with refused(UNAVAILABLE):
         info(remote, pki.alice, generated)
 
 
-def test_a_subject_that_loses_its_right_loses_its_session(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
+def test_a_subject_that_loses_its_rights_loses_its_session(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:
     alice, bob = open_session(remote.over_tcp(pki.alice)), open_session(remote.over_tcp(pki.bob))
     remote.write(remote.directory, replace=('"subject:alice", ', ""))
     remote.reload()

@@ -1,4 +1,4 @@
-"""What --check-config says of a door over TCP and its certificates, and arraybridgectl through that door."""
+"""--check-config for the TCP door and its certificates, and arraybridgectl through that door."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def config(tmp_path: Path, files: Files) -> Path:
     return path
 
 
-def test_good_files_are_good(config: Path) -> None:
+def test_valid_files_are_accepted(config: Path) -> None:
     assert check(config) == (0, "")
 
 
@@ -50,21 +50,21 @@ Spoil = Callable[[Files, Pki, Authority], object]
     ("spoil", "told"),
     [
         (lambda files, *_: (files.folder / "cert.pem").unlink(), "cert.pem: No such file or directory"),
-        (lambda files, *_: (files.folder / "key.pem").chmod(0o644), "key.pem: everybody may read or write it (chmod o-rw)"),
-        (lambda files, *_: (files.folder / "cert.pem").chmod(0o646), "cert.pem: everybody may write it (chmod o-w)"),
+        (lambda files, *_: (files.folder / "key.pem").chmod(0o644), "key.pem: other users may read or write it (chmod o-rw)"),
+        (lambda files, *_: (files.folder / "cert.pem").chmod(0o646), "cert.pem: other users may write it (chmod o-w)"),
         (lambda files, *_: (files.folder / "client_ca.pem").write_text("-"), "client_ca.pem: holds no certificate in PEM"),
         (lambda files, *_: (files.folder / "key.pem").write_text("-"), "key.pem: holds no private key in PEM"),
         (
             lambda files, pki, _: (files.folder / "key.pem").write_bytes(pki.bob.key.read_bytes()),
-            "key.pem: the private key does not fit the certificate in ",
+            "key.pem: the private key does not match the certificate in ",
         ),
         (
             lambda files, pki, _: openssl("ec", "-in", pki.server.key, "-aes128", "-passout", "pass:x", "-out", files.folder / "key.pem"),
-            "key.pem: the private key needs a password, which nobody could give",
+            "key.pem: the private key needs a password, which the daemon cannot ask for",
         ),
         (
             lambda files, pki, _: (files.folder / "cert.pem").write_text(pki.server.cert.read_text() + "-----BEGIN CERTIFICATE-----\n"),
-            "cert.pem: what follows certificate 1 is not PEM",
+            "cert.pem: the text after certificate 1 is not PEM",
         ),
         (
             lambda files, _, authority: files.put(authority.issue_server("past", days=-1)),
@@ -78,7 +78,7 @@ Spoil = Callable[[Files, Pki, Authority], object]
     ],
     ids=["missing", "public key file", "public cert file", "no CA", "no key", "other key", "locked", "cut", "expired", "client's", "folder"],
 )  # fmt: skip
-def test_what_is_wrong_with_a_file_is_said(
+def test_the_error_names_the_file_and_its_defect(
     config: Path, files: Files, pki: Pki, spoil: Spoil, told: str
 ) -> None:
     spoil(files, pki, pki.authority)
@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_file_is_said(
     assert code == 2
     assert told in text
     if "expired" not in told:
-        assert f"{config}:2:" in text  # line and column of the key whose file it is
+        assert f"{config}:2:" in text  # line and column of the setting that names the file
 
 
 def test_a_daemon_whose_certificate_has_expired_serves_its_own_host(start_remote: Start, pki: Pki, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_daemon_whose_certificate_has_expired_serves_its_own_host(start_remote
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "tcp://127.0.0.1:0 needs server.tls.cert, a file: over TCP there is TLS with clients' certificates alone"),
+        ("", "tcp://127.0.0.1:0 needs server.tls.cert (a file): the TCP door accepts only TLS with client certificates"),
         ('server.tls.cert = "/a"\nserver.tls.key = "/b"\n', "needs server.tls.client_ca"),
         ('server.tls.cert = "a.pem"\n', "'a.pem' is not an absolute path"),
         ('server.tls.certificate = "/a"\n', "server.tls.certificate is unknown"),
@@ -117,22 +117,22 @@ def test_no_tcp_without_tls(tmp_path: Path, text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("listen", "told"),
     [
-        ("tcp://localhost:1", "'localhost' is no address in numbers"),
-        ("tcp://::1:9443", "'::1:9443' is no HOST:PORT"),
-        ("tcp://127.0.0.1", "is no HOST:PORT"),
-        ("tcp://127.0.0.1:70000", "is no HOST:PORT"),
+        ("tcp://localhost:1", "'localhost' is not a numeric address"),
+        ("tcp://::1:9443", "'::1:9443' is not HOST:PORT"),
+        ("tcp://127.0.0.1", "is not HOST:PORT"),
+        ("tcp://127.0.0.1:70000", "is not HOST:PORT"),
         ("http://127.0.0.1:1", "is neither unix:///path nor tcp://HOST:PORT nor off"),
         ("off,tcp://127.0.0.1:1", "'off' is neither"),
         ("unix:///a,unix:///b", "'unix:///b' is a second Unix socket"),
-        ("tcp://127.0.0.1:1,tcp://127.0.0.1:1", "stands there twice"),
+        ("tcp://127.0.0.1:1,tcp://127.0.0.1:1", "is listed twice"),
     ],
 )
-def test_where_it_listens_is_checked(config: Path, listen: str, told: str) -> None:
+def test_listen_addresses_are_checked(config: Path, listen: str, told: str) -> None:
     code, text = check(config, "--listen", listen)
     assert (code, told in text, "--listen: " in text) == (2, True, True), text
 
 
-def test_flags_and_the_environment_say_it_too(config: Path, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_and_environment_set_the_same_values(config: Path, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = [f"--tls-{name.replace('_', '-')}={files.folder}/{name}.pem" for name in ("cert", "key", "client_ca")]
     config.write_text("")
     several = ["--listen", "unix:///x/broker.sock", "--listen", "tcp://[::1]:9443", "--listen", "tcp://0.0.0.0:9443"]
@@ -152,7 +152,7 @@ def test_flags_and_the_environment_say_it_too(config: Path, files: Files, monkey
 
 
 @pytest.mark.parametrize("who", ["subject:alice", "token:/dev/null"])
-def test_administrators_are_of_this_host(config: Path, who: str) -> None:
+def test_administrators_are_local_users(config: Path, who: str) -> None:
     config.write_text(f'access.admins = ["{who}"]\n')
     assert check(config)[0] == 2
 
@@ -160,7 +160,7 @@ def test_administrators_are_of_this_host(config: Path, who: str) -> None:
 # ---- arraybridgectl ----
 
 
-def test_the_tool_goes_there(remote: RemoteDaemon, pki: Pki) -> None:
+def test_the_tool_connects_over_tcp(remote: RemoteDaemon, pki: Pki) -> None:
     address = f"tcp://{remote.host}:{remote.port}"
     done = ctl("-H", address, *pki.alice.flags(), "ping")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
@@ -175,7 +175,7 @@ def test_the_tool_goes_there(remote: RemoteDaemon, pki: Pki) -> None:
     assert ctl("-H", address, *pki.alice.flags(), "doctor").returncode == 0
 
 
-def test_it_says_why_it_does_not_get_in(remote: RemoteDaemon, pki: Pki, tmp_path: Path) -> None:
+def test_the_tool_reports_why_it_was_refused(remote: RemoteDaemon, pki: Pki, tmp_path: Path) -> None:
     address = f"tcp://{remote.host}:{remote.port}"
 
     def told(*flags: object, address: str = address) -> tuple[int, str]:
@@ -190,7 +190,7 @@ def test_it_says_why_it_does_not_get_in(remote: RemoteDaemon, pki: Pki, tmp_path
         code, text = told(*who.flags(ca=pki.authority.cert))
         assert (code, "refuses this certificate" in text) == (PERMISSION, True), text
     code, text = told(*pki.alice.flags(ca=pki.other.cert))
-    assert (code, "its certificate is not to be believed" in text) == (CANNOT_CONNECT, True), text
+    assert (code, "its certificate is not trusted" in text) == (CANNOT_CONNECT, True), text
     code, text = told(*pki.alice.flags(), "--tls-name", "another.test")
     assert (code, "hostname mismatch" in text) == (CANNOT_CONNECT, True), text
     with socket.create_server(("127.0.0.1", 0)) as nobody_speaks:
@@ -200,16 +200,16 @@ def test_it_says_why_it_does_not_get_in(remote: RemoteDaemon, pki: Pki, tmp_path
     assert (code, "Connection refused" in text) == (CANNOT_CONNECT, True), text
 
 
-def test_what_it_was_told_wrong_is_usage(remote: RemoteDaemon, pki: Pki, tmp_path: Path) -> None:
+def test_invalid_tls_arguments_are_a_usage_error(remote: RemoteDaemon, pki: Pki, tmp_path: Path) -> None:
     address = f"tcp://{remote.host}:{remote.port}"
     empty = tmp_path / "empty.pem"
     empty.touch()
     flags = pki.alice.flags()
     for wrong, text in (
-        ([], "--tls-cert (or $ARRAYBRIDGE_TLS_CERT) names a file that is needed"),
+        ([], "--tls-cert (or $ARRAYBRIDGE_TLS_CERT) must name a file"),
         (flags[:4], "--tls-ca (or $ARRAYBRIDGE_TLS_CA)"),
-        (["--tls-cert", empty, *flags[2:]], "holds no certificate in PEM"),
-        ([*flags[:2], "--tls-key", empty, *flags[4:]], "holds no private key in PEM"),
+        (["--tls-cert", empty, *flags[2:]], "contains no certificate in PEM"),
+        ([*flags[:2], "--tls-key", empty, *flags[4:]], "contains no private key in PEM"),
         ([*flags[:2], "--tls-key", pki.bob.key, *flags[4:]], "does not fit the certificate"),
         (["--tls-cert", tmp_path / "nowhere", *flags[2:]], "nowhere: No such file"),
     ):
@@ -218,4 +218,4 @@ def test_what_it_was_told_wrong_is_usage(remote: RemoteDaemon, pki: Pki, tmp_pat
     assert ctl("-H", "tcp://127.0.0.1", *flags, "ping").returncode == USAGE
     for command in (["reload"], ["ls", "--all"], ["quota", "get", "lab"]):
         done = ctl("-H", address, *flags, *command)
-        assert (done.returncode, "no door over TCP" in done.stderr) == (USAGE, True), done.stderr
+        assert (done.returncode, "not served over TCP" in done.stderr) == (USAGE, True), done.stderr

@@ -1,4 +1,4 @@
-"""Who may use what: two real users of one daemon, at both doors, and namespaces that the operator opens to some."""
+"""Access rights: two real users of one daemon, at both doors, and namespaces that the operator shares with some users."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ access = ["uid:{ALICE}", "gid:{TEAM}:ro"]
 
 
 def opened(user: User) -> Callable[..., Any]:
-    """What it can be told to do, with a session at each door."""
+    """Commands of a user's process, with a session at each door."""
     for door in DOORS:
         user.act("open", door, door)
     return user.act
 
 
-# Every verb that names a namespace, with what else it needs to be a sensible request.
+# Every verb that names a namespace, with the other fields of a valid request.
 KEY = [{"name": "secret"}]
 SPEC = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [1], "size": 1}
 NAMING: list[tuple[str, dict[str, Any]]] = [
@@ -56,7 +56,7 @@ WRITING = {"Allocate", "Publish", "Withdraw", "OpenChannel"}
 
 
 def refusals(act: Callable[..., Any], namespace: str) -> list[Any]:
-    """What each of them says there, at each door."""
+    """The answer to each of these requests, at each door."""
     told = []
     for door in DOORS:
         for verb, fields in NAMING + (BROWSING if door == "lifeline" else []):
@@ -64,17 +64,17 @@ def refusals(act: Callable[..., Any], namespace: str) -> list[Any]:
     return told
 
 
-# ---- each user has his own ----
+# ---- private namespaces ----
 
 
-def test_neither_reads_nor_names_what_is_the_others(place: Place, user: Users) -> None:
+def test_users_cannot_read_or_name_each_others_objects(place: Place, user: Users) -> None:
     daemon = place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB))
     share = alice("publish", "grpc", "secret", b"alice's bytes", "project-x")
     alice("publish", "grpc", "plan", b"more", "default")
     assert alice("read", "grpc", "secret", "project-x") == b"alice's bytes"
     for door in DOORS:
-        # The same words for what is hers and for what nobody has.
+        # The answer is the same for her objects and for objects that do not exist.
         for namespace, other in (("project-x", "project-y"), ("default", "default")):
             there = bob("call", door, "Acquire", namespace=namespace, shares=KEY)
             assert there["code"] == NOT_FOUND
@@ -97,7 +97,7 @@ def test_neither_reads_nor_names_what_is_the_others(place: Place, user: Users) -
     assert "project-x" not in daemon.log.read_text()
 
 
-def test_neither_hears_of_the_other(place: Place, user: Users) -> None:
+def test_users_get_no_events_of_each_other(place: Place, user: Users) -> None:
     place.daemon(CONFIG, bytes_per_uid="16MiB")
     alice, bob = user(ALICE).act, opened(user(BOB))
     watched = [(door, namespace) for door in DOORS for namespace in ("", "default", "project-x", "team")]
@@ -106,7 +106,7 @@ def test_neither_hears_of_the_other(place: Place, user: Users) -> None:
             assert bob("call", door, "Watch", namespace=namespace)["code"] == PERMISSION_DENIED
         else:
             bob("watch", f"{door}/{namespace}", door, namespace=namespace)
-    for door in DOORS:  # all that there is to hear of: sessions, arenas, shares, leases, names that go, refusals, a quota
+    for door in DOORS:  # all kinds of events: sessions, arenas, shares, leases, withdrawn names, refusals, a quota
         alice("open", door, door, client="alice's tool")
         for namespace in ("project-x", "default", "team"):
             alice("watch", f"{door}/{namespace}", door, namespace=namespace)
@@ -126,7 +126,7 @@ def test_neither_hears_of_the_other(place: Place, user: Users) -> None:
             assert {each.get("uid") for each in heard} == {BOB}, heard
             assert {each.get("name") for each in heard} <= {"own", None}
             assert not any("alice" in each.get("note", "") for each in heard)
-    for door in DOORS:  # who may hear it did
+    for door in DOORS:  # the user with the right gets the events
         for namespace in ("project-x", "default", "team"):
             heard = alice("hear", f"{door}/{namespace}", "last")
             assert isinstance(heard, list), heard
@@ -134,7 +134,7 @@ def test_neither_hears_of_the_other(place: Place, user: Users) -> None:
             assert {"ALLOCATE", "PUBLISH", "ACQUIRE", "WITHDRAW", "REFUSAL", "QUOTA"} <= kinds
 
 
-def test_neither_inspects_what_is_the_others(place: Place, user: Users) -> None:
+def test_users_cannot_inspect_each_others_shares(place: Place, user: Users) -> None:
     place.daemon(CONFIG)
     alice, bob = user(ALICE).act, opened(user(BOB))
     for door in DOORS:
@@ -152,7 +152,7 @@ def test_neither_inspects_what_is_the_others(place: Place, user: Users) -> None:
         assert there["code"] == NOT_FOUND
         assert nothing["text"].replace(str(share + 1000), str(share)) == there["text"]
     bob("publish", "grpc", "secret", b"bob's", "default")
-    for door in DOORS:  # of his own of that name: his sessions alone, her readings in no count
+    for door in DOORS:  # his own share of that name: only his sessions, and her reads are not counted
         told = bob("told", door, "Inspect", namespace="default", share={"name": "secret"})
         assert {each["uid"] for each in told["offers"]} == {BOB}
         assert len(told["offers"]) == len(DOORS) and "offers_left_out" not in told
@@ -160,7 +160,7 @@ def test_neither_inspects_what_is_the_others(place: Place, user: Users) -> None:
         assert "alice" not in str(told)
 
 
-def test_neither_exports_what_is_the_others(place: Place, user: Users) -> None:
+def test_users_cannot_export_each_others_arenas(place: Place, user: Users) -> None:
     place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB))
     handle = alice("told", "grpc", "Allocate", namespace="default", size=4096)["handle"]
@@ -176,26 +176,26 @@ def test_neither_exports_what_is_the_others(place: Place, user: Users) -> None:
         assert bob("call", door, "Mapped", arena=arena["arena"])["code"] == NOT_FOUND
 
 
-def test_nobody_acts_in_anothers_session(place: Place, user: Users) -> None:
+def test_users_cannot_act_in_each_others_sessions(place: Place, user: Users) -> None:
     place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB))
     token = alice("open", "more")
     alice("publish", "grpc", "secret", b"bytes", "default")
-    # Even with her session's token, on a connection of his own.
+    # Not even with her session's token on his own connection.
     for verb, fields in (("Acquire", {"shares": KEY}), ("List", {}), ("GetStats", {})):
         assert bob("with_token", token, verb, **fields)["code"] == UNAUTHENTICATED
     assert bob("join", token)["code"] == NOT_FOUND
     assert bob("join", bytes(16))["text"] == bob("join", token)["text"]
     assert isinstance(alice("with_token", token, "GetStats"), bytes)
     assert alice("join", token) is None
-    # Nor with her ticket in a session of his own.
+    # Not with her ticket in his own session.
     ticket = alice("ticket")
     stolen, invented = bob("redeem", "grpc", ticket), bob("redeem", "grpc", bytes(16))
     assert stolen == invented
     assert stolen["code"] == NOT_FOUND
 
 
-def test_neither_starves_the_other(place: Place, user: Users) -> None:
+def test_users_cannot_use_up_each_others_limits(place: Place, user: Users) -> None:
     place.daemon(
         CONFIG,
         sessions_per_uid="3",
@@ -208,7 +208,7 @@ def test_neither_starves_the_other(place: Place, user: Users) -> None:
     for door in DOORS:
         got = alice("flood", door, 20)
         assert got <= 3, door
-        # She has all that she may have, and he gets his.
+        # She has reached her limits, and he can still use his.
         bob("open", door, door)
         assert isinstance(bob("call", door, "GetStats"), bytes)
     greedy = user(ALICE + 100).act
@@ -223,7 +223,7 @@ def test_neither_starves_the_other(place: Place, user: Users) -> None:
         assert isinstance(bob("call", "grpc", "Allocate", namespace=namespace, size=4 << 20), bytes)
 
 
-def test_neither_keeps_the_other_from_watching(place: Place, user: Users) -> None:
+def test_users_cannot_prevent_each_others_watches(place: Place, user: Users) -> None:
     place.daemon(CONFIG, watchers_per_uid="3")
     alice, bob = opened(user(ALICE)), opened(user(BOB))
     got = [alice("call", door, "Watch") for door in DOORS * 3]
@@ -235,7 +235,7 @@ def test_neither_keeps_the_other_from_watching(place: Place, user: Users) -> Non
         assert isinstance(bob("call", door, "Watch"), bytes)
 
 
-def test_neither_keeps_the_other_from_going_without_calls(place: Place, user: Users) -> None:
+def test_users_cannot_prevent_each_others_reads_without_calls(place: Place, user: Users) -> None:
     place.daemon(CONFIG, session_queues_per_uid="2", roads_per_uid="1")
     alice, bob = user(ALICE).act, user(BOB).act
     for number in range(3):
@@ -255,11 +255,11 @@ def test_neither_keeps_the_other_from_going_without_calls(place: Place, user: Us
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_neither_keeps_the_other_waiting(place: Place, user: Users, door: str) -> None:
+def test_users_cannot_delay_each_others_waiting_requests(place: Place, user: Users, door: str) -> None:
     place.daemon(CONFIG, sessions_per_uid="4", queued_requests_per_session="64", bytes_per_uid="16MiB")
     alice, bob = user(ALICE).act, opened(user(BOB))
     alice("open", "looks")
-    for size in (8, 8):  # all that she may have
+    for size in (8, 8):  # up to her limit
         assert isinstance(alice("call", "looks", "Allocate", namespace="default", size=size << 20), bytes)
     names = {"namespace": "default", "shares": [{"name": "never"}], "timeout_ms": 60_000}
     for number in range(3):
@@ -267,7 +267,7 @@ def test_neither_keeps_the_other_waiting(place: Place, user: Users, door: str) -
         alice("wait_much", str(number), 32, "Acquire", **names)
         alice("wait_much", str(number), 40, "Allocate", namespace="default", size=8 << 20, timeout_ms=60_000)
     eventually("all that may wait do", lambda: alice("waiting", "looks") == 3 * 64)
-    # His are served, those too that wait.
+    # His requests are served, including waiting ones.
     assert isinstance(bob("call", door, "Allocate", namespace="default", size=8 << 20), bytes)
     bob("begin", "grpc", "Acquire", namespace="default", shares=[{"name": "soon"}], timeout_ms=60_000)
     eventually("his waits, too", lambda: bob("waiting", "grpc") == 3 * 64 + 1)
@@ -276,10 +276,10 @@ def test_neither_keeps_the_other_waiting(place: Place, user: Users, door: str) -
     assert alice("waiting", "looks") == 3 * 64
 
 
-# ---- what the operator opens ----
+# ---- shared namespaces ----
 
 
-def test_a_namespace_is_for_whom_it_names(place: Place, user: Users) -> None:
+def test_a_namespace_is_open_to_its_access_list(place: Place, user: Users) -> None:
     place.daemon(CONFIG)
     alice, bob, carol = opened(user(ALICE)), opened(user(BOB, [TEAM])), opened(user(CAROL))
     before = refusals(carol, "team")
@@ -289,7 +289,7 @@ def test_a_namespace_is_for_whom_it_names(place: Place, user: Users) -> None:
     assert isinstance(bob("call", "lifeline", "Browse", namespace="team"), bytes)
     assert b"secret" in bob("call", "grpc", "List")
     assert b"secret" not in carol("call", "grpc", "List")
-    # Who may not use it is told the same before and after there is something.
+    # A user without the right gets the same answer whether or not the namespace has contents.
     after = refusals(carol, "team")
     assert before == after
     for door, verb, told in after:
@@ -297,13 +297,13 @@ def test_a_namespace_is_for_whom_it_names(place: Place, user: Users) -> None:
     for door, verb, told in refusals(bob, "team"):
         if verb in WRITING:
             assert told == {"code": PERMISSION_DENIED, "text": f"user {BOB} may only read namespace 'team'"}, (door, verb)
-    # A queue is the session's own, for whatever it may ask.
+    # A session's queue carries all requests of the session.
     assert isinstance(carol("call", "lifeline", "Browse", namespace="team", part=2), bytes)
-    # Members' groups count as they were when they connected; being in none is not enough.
+    # The groups of a user at the time of connecting count; a user in none of them is refused.
     assert opened(user(BOB))("call", "grpc", "Acquire", namespace="team", shares=KEY)["code"] == PERMISSION_DENIED
 
 
-def test_a_closed_broker_does_not_tell_which_names_it_has(place: Place, user: Users) -> None:
+def test_a_closed_broker_does_not_reveal_its_namespaces(place: Place, user: Users) -> None:
     place.daemon(CONFIG + '[access]\nunlisted = "refused"\n')
     carol = opened(user(CAROL))
     there, nothing = refusals(carol, "team"), refusals(carol, "maet")
@@ -334,7 +334,7 @@ def test_a_token_opens_a_namespace_at_both_doors(place: Place, user: Users, tmp_
     assert "0123456789abcdef" not in daemon.log.read_text()
 
 
-def test_rights_that_are_taken_end_what_was_done_with_them(place: Place, user: Users) -> None:
+def test_revoked_rights_end_their_use(place: Place, user: Users) -> None:
     daemon = place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB, [TEAM]))
     alice("publish", "grpc", "secret", b"of the team", "team")
@@ -345,20 +345,20 @@ def test_rights_that_are_taken_end_what_was_done_with_them(place: Place, user: U
     eventually("his sessions end", lambda: "2 sessions ended" in daemon.log.read_text())
     eventually("at the gRPC door", lambda: bob("call", "grpc", "GetStats") == {
         "code": UNAUTHENTICATED,
-        "text": "metadata 'arraybridge-session' names no living session; a session ends with its stream",
+        "text": "metadata 'arraybridge-session' names no open session; a session ends with its stream",
     })  # fmt: skip
     eventually("at the local door", lambda: "text" in repr(bob("call", "lifeline", "GetStats")))
     bob = opened(user(BOB, [TEAM]))
     assert bob("call", "grpc", "Acquire", namespace="team", shares=KEY)["code"] == PERMISSION_DENIED
     assert alice("read", "grpc", "secret", "team") == b"of the team"
-    # What is wrong in the file changes nothing.
+    # An invalid file changes nothing.
     place.configure(CONFIG.replace("uid:", "uid:x"))
     daemon.process.send_signal(signal.SIGHUP)
     eventually("it is refused", lambda: "reload refused" in daemon.log.read_text())
     assert alice("read", "grpc", "secret", "team") == b"of the team"
 
 
-def test_who_waits_for_a_name_hears_of_another_users_share(place: Place, user: Users) -> None:
+def test_a_waiting_user_gets_another_users_share(place: Place, user: Users) -> None:
     place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB, [TEAM]))
     bob("begin", "grpc", "Acquire", namespace="team", shares=[{"name": "soon"}], timeout_ms=60_000)
@@ -368,7 +368,7 @@ def test_who_waits_for_a_name_hears_of_another_users_share(place: Place, user: U
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_channel_is_for_who_may_write(place: Place, user: Users, door: str) -> None:
+def test_a_channel_needs_the_right_to_write(place: Place, user: Users, door: str) -> None:
     place.daemon(CONFIG.replace(":ro", ""))
     alice, bob, carol = opened(user(ALICE)), opened(user(BOB, [TEAM])), opened(user(CAROL))
     fields = {"namespace": "team", "name": "frames"}
@@ -377,10 +377,10 @@ def test_a_channel_is_for_who_may_write(place: Place, user: Users, door: str) ->
     assert carol("call", door, "OpenChannel", role=2, **fields)["code"] == PERMISSION_DENIED
 
 
-# ---- how long shares stay ----
+# ---- lifetime of shares ----
 
 
-def test_shares_end_with_their_lifetime_or_their_killed_maker(place: Place, user: Users) -> None:
+def test_shares_end_with_their_lifetime_or_their_killed_producer(place: Place, user: Users) -> None:
     place.daemon(
         '[namespace.default]\nshare_lifetime = "1h"\n[namespace.brief]\nshare_lifetime = "100ms"\n'
         '[namespace.volatile]\non_publisher_exit = "withdraw"\n'
@@ -395,7 +395,7 @@ def test_shares_end_with_their_lifetime_or_their_killed_maker(place: Place, user
         told = reader("call", "lifeline", "Acquire", namespace=namespace, shares=[{"name": name}])
         return isinstance(told, bytes)
 
-    # Nobody asks the daemon for anything in between: it wakes by itself.
+    # No request arrives in between: the daemon wakes up by itself.
     eventually("the lifetime ends", lambda: b"brief" not in reader("call", "grpc", "List", kind=0))
     eventually("what was asked for ends", lambda: not is_there("asked", "default"))
     assert is_there("a", "default")
@@ -405,8 +405,8 @@ def test_shares_end_with_their_lifetime_or_their_killed_maker(place: Place, user
     assert is_there("a", "default")
 
 
-def test_the_daemon_is_the_same_for_its_own_user(daemon: Daemon, open_session: Callable[..., Any]) -> None:
-    """Without a table nothing is other than it was."""
+def test_without_a_table_the_daemon_behaves_as_before(daemon: Daemon, open_session: Callable[..., Any]) -> None:
+    """The daemon's own user without a table in the configuration."""
     session = open_session(daemon)
     session.publish("a", b"bytes", "anything")
     assert session.read("a", "anything") == b"bytes"

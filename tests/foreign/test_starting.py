@@ -1,4 +1,4 @@
-"""How the daemon and the tool are started: with descriptors that are not there, and without those that always are."""
+"""The start of daemon and tool with invalid descriptors, and without standard descriptors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from foreign_client import CTL, DAEMON, PATIENCE_S, Daemon, eventually
 
 CLOSED = ("sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh")
-NOTHING = ["/dev/null"] * 2  # output and error; 0 may be an event that gRPC has tried out before main
+NOTHING = ["/dev/null"] * 2  # output and error; 0 may be an eventfd that gRPC has tested before main
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def directory(tmp_path: Path) -> Path:
 
 
 def refusal(directory: Path, *flags: str, **more: tuple[int, ...]) -> str:
-    """What it says that does not start."""
+    """The error of a daemon that does not start."""
     done = subprocess.run(
         [DAEMON, "--directory", directory, "--exit-when-idle", "100ms", *flags], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, **more
     )
     assert done.returncode == 2, done.stderr
-    assert not directory.exists(), "it looks at its flags before it makes anything"
+    assert not directory.exists(), "it checks its flags before it creates anything"
     return done.stderr
 
 
@@ -38,12 +38,12 @@ def standard_descriptors(process: int) -> list[str]:
 
 @pytest.mark.parametrize("flag", ["--ready-fd", "--life-fd"])
 @pytest.mark.parametrize("number", [3, 4, 8, 77])
-def test_a_descriptor_that_nobody_passed_is_refused(directory: Path, flag: str, number: int) -> None:
-    """It would soon be one of the daemon's own: a lock, a door, the signals that end it."""
+def test_a_descriptor_that_was_not_passed_is_refused(directory: Path, flag: str, number: int) -> None:
+    """The number would soon be that of a descriptor of the daemon: a lock, a door, or its signalfd."""
     assert refusal(directory, flag, str(number)) == f"arraybridged: {flag}: {number} is no descriptor that is open\n"
 
 
-def test_one_descriptor_is_not_for_two_things(directory: Path) -> None:
+def test_one_descriptor_cannot_have_two_uses(directory: Path) -> None:
     read, write = os.pipe()
     try:
         said = refusal(directory, "--ready-fd", str(write), "--life-fd", str(write), pass_fds=(write,))
@@ -54,7 +54,7 @@ def test_one_descriptor_is_not_for_two_things(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--ready-fd", "--life-fd"])
-def test_a_socket_to_listen_on_is_no_starters(directory: Path, flag: str) -> None:
+def test_a_passed_listening_socket_is_not_a_starters_descriptor(directory: Path, flag: str) -> None:
     script = 'exec 3<>"$1"; shift; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=lifeline exec "$@"'
     command = ["sh", "-c", script, "sh", os.devnull, str(DAEMON), "--directory", str(directory), flag, "3"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
@@ -62,7 +62,7 @@ def test_a_socket_to_listen_on_is_no_starters(directory: Path, flag: str) -> Non
     assert f"{flag}: 3 is a socket that the manager passed" in done.stderr
 
 
-def test_what_is_closed_once_it_was_written_to_is_not_the_logs(directory: Path) -> None:
+def test_the_ready_descriptor_cannot_be_standard_error(directory: Path) -> None:
     assert refusal(directory, "--ready-fd", "2") == "arraybridged: --ready-fd: 2 is standard error, where the log goes\n"
 
 
@@ -75,9 +75,9 @@ def readied(directory: Path) -> Iterator[subprocess.Popen[str]]:
         assert daemon.wait(PATIENCE_S) == 0
 
 
-def test_standard_output_may_be_told_of_readiness(readied: subprocess.Popen[str]) -> None:
+def test_standard_output_may_be_the_ready_descriptor(readied: subprocess.Popen[str]) -> None:
     assert readied.stdout is not None
-    assert readied.stdout.read() == "ready\n"  # to its end: it is closed
+    assert readied.stdout.read() == "ready\n"  # up to the end of file, because it is closed
     assert standard_descriptors(readied.pid)[1] == "/dev/null"
 
 
@@ -96,7 +96,7 @@ def bare() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_a_daemon_without_standard_descriptors_writes_into_none_of_its_own(
+def test_a_daemon_without_standard_descriptors_writes_into_no_other_descriptor(
     directory: Path, bare: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     daemon = bare(DAEMON, "--directory", directory)
@@ -106,7 +106,7 @@ def test_a_daemon_without_standard_descriptors_writes_into_none_of_its_own(
     assert daemon.wait(PATIENCE_S) == 0
 
 
-def test_limits_that_it_may_raise_are_raised(directory: Path) -> None:
+def test_soft_limits_are_raised(directory: Path) -> None:
     prlimit = ["prlimit", "--nofile=64:512", "--fsize=1000000:100000000"]
     with subprocess.Popen([*prlimit, DAEMON, "--directory", directory, "--ready-fd", "1"], stdout=subprocess.PIPE) as daemon:
         assert daemon.stdout is not None and daemon.stdout.read() == b"ready\n"

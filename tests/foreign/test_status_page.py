@@ -1,4 +1,4 @@
-"""The status page in a real browser: it is drawn, nothing is blocked, nothing is asked of anybody else."""
+"""The status page in a real browser: it is rendered, nothing is blocked, and no other server is contacted."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def browse(page: str, home: Path, *flags: str) -> subprocess.CompletedProcess[st
     return done
 
 
-def test_a_browser_draws_it(daemon: Any, open_session: Callable[..., Session], tmp_path: Path) -> None:
+def test_a_browser_renders_it(daemon: Any, open_session: Callable[..., Session], tmp_path: Path) -> None:
     open_session(daemon).publish("one", bytes(1 << 20))
     done = browse(url(daemon) + "/", tmp_path, "--dump-dom", "--enable-logging=stderr", "--v=0")
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", done.stdout))
     for words in ("arraybridged", "Memory", "Users", "Requests", "Publish", "MiB"):
         assert words in text
-    # Every table that was opened was understood: rows have as many cells as the first.
+    # Every table was parsed: all rows have as many cells as the first.
     for table in re.findall(r"<table>.*?</table>", done.stdout, re.DOTALL):
         rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
         assert len(rows) >= 2
         assert {len(re.findall(r"<t[hd][ >]", row)) for row in rows} == {len(re.findall(r"<t[hd][ >]", rows[0]))}
-    assert "Content Security Policy" not in done.stderr  # its own policy lets its own style through
+    assert "Content Security Policy" not in done.stderr  # the page's policy permits its own style
 
 
-def test_it_is_drawn_on_a_small_screen_too(daemon: Any, open_session: Callable[..., Session], tmp_path: Path) -> None:
+def test_it_is_rendered_on_a_small_screen(daemon: Any, open_session: Callable[..., Session], tmp_path: Path) -> None:
     open_session(daemon).publish("one", bytes(3 << 19))
     picture = tmp_path / "page.png"
     flags = ["--dump-dom", f"--screenshot={picture}", "--window-size=390,844", "--hide-scrollbars"]
     drawn = browse(url(daemon) + "/", tmp_path, *flags).stdout
-    # What the browser had when it drew: our page, with what was published, and no page of its own about an error.
+    # The browser's document is our page with the published shares, and not an error page.
     assert "<title>arraybridged</title>" in drawn
     (users,) = re.findall(r"<h2>Users.*?(<table>.*?</table>)", drawn, re.DOTALL)
     assert re.search(r"<td class=\"n\">1\s*</td><td class=\"n\">1\.5 MiB\s*</td>", users), users

@@ -1,4 +1,4 @@
-"""The units as systemd reads them, without a running systemd."""
+"""The units, parsed by systemd's tools without a running systemd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """Copies whose program exists: verify looks for it, and the daemon is not installed here."""
+    """Copies with an existing program, because verify checks that it exists and the daemon is not installed here."""
     for path in [*UNITS.glob("arraybridged*"), *(UNITS / "user").iterdir()]:
         text = path.read_text()
         assert text.count("\nExecStart=/usr/bin/arraybridged ") == (path.suffix == ".service")
@@ -31,26 +31,26 @@ def units(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_unit_is_here() -> None:
+def test_every_unit_is_listed() -> None:
     assert SYSTEM == ["arraybridged-admin.socket", "arraybridged-http.socket", "arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
     assert USER == ["arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
 
 
 @needs_systemd
-def test_verify_finds_nothing(units: Path) -> None:
+def test_verify_reports_no_error(units: Path) -> None:
     answer = analyze("verify", "--man=no", *(units / name for name in SYSTEM))
     assert (answer.returncode, answer.stdout + answer.stderr) == (0, "")
 
 
 @needs_systemd
-def test_verify_finds_nothing_in_the_users_units(units: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reports_no_error_in_the_users_units(units: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     answer = analyze("--user", "verify", "--man=no", *(units / "user" / name for name in USER))
     assert (answer.returncode, answer.stdout + answer.stderr) == (0, "")
 
 
 @needs_systemd
-def test_verify_would_find_something(units: Path) -> None:
+def test_verify_reports_an_injected_error(units: Path) -> None:
     unit = units / "arraybridged.service"
     unit.write_text(unit.read_text() + "\nRestrictAdressFamilies=AF_UNIX\n")
     assert "RestrictAdressFamilies" in analyze("verify", "--man=no", unit).stderr
@@ -70,7 +70,7 @@ def read(path: Path) -> configparser.ConfigParser:
 
 
 @pytest.mark.parametrize("folder", ["", "user"])
-def test_the_names_of_sockets_are_those_that_the_daemon_knows(folder: str) -> None:
+def test_the_daemon_supports_the_names_of_the_units_sockets(folder: str) -> None:
     source = (UNITS.parents[1] / "daemon/service/passed_sockets.h").read_text()
     kinds = {}
     for path in (UNITS / folder).glob("*.socket"):
@@ -83,7 +83,7 @@ def test_the_names_of_sockets_are_those_that_the_daemon_knows(folder: str) -> No
 
 
 @pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd-sysusers is not installed")
-def test_user_and_directory_are_made_in_a_bare_root(tmp_path: Path) -> None:
+def test_user_and_directory_are_created_in_a_bare_root(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     made = subprocess.run(["systemd-sysusers", f"--root={tmp_path}", UNITS / "sysusers.conf"], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr

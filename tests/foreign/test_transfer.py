@@ -1,4 +1,4 @@
-"""arraybridgectl put and dump: one array of a .npy file into a share and out again, and every file that is refused."""
+"""arraybridgectl put and dump: an array of a .npy file is put into a share and dumped again; invalid files are refused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_an_array_comes_out_as_it_went_in(daemon: Daemon, tmp_path: Path, name: str, version: tuple[int, int]) -> None:
+def test_a_dumped_array_equals_the_array_put(daemon: Daemon, tmp_path: Path, name: str, version: tuple[int, int]) -> None:
     array = ARRAYS[name]
     with (tmp_path / f"{name}.npy").open("wb") as file:
         numpy.lib.format.write_array(file, array, version=version)
@@ -70,7 +70,7 @@ def test_an_array_comes_out_as_it_went_in(daemon: Daemon, tmp_path: Path, name: 
     assert (out == array).all()
 
 
-# Prints the most bytes that the command had in memory.
+# Prints the command's peak memory in bytes.
 PEAK_OF = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -78,20 +78,20 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 """
 
 
-def test_big_files_are_in_memory_once(daemon: Daemon, tmp_path: Path) -> None:
+def test_large_files_are_in_memory_once(daemon: Daemon, tmp_path: Path) -> None:
     size = 192 * MiB
     array = numpy.random.default_rng(7).integers(0, 1 << 60, size // 8)
     numpy.save(tmp_path / "big.npy", array)
     for words in (["put", str(tmp_path / "big.npy")], ["dump", "big", "-f", str(tmp_path / "out.npy")]):
-        # Through a small process: what is started counts the memory of who started it, and this one is large.
+        # Through a small process: a child's peak includes its parent's memory at the fork, and this process is large.
         started = [sys.executable, "-c", PEAK_OF, str(CTL), "-H", str(daemon.directory), *words]
         peak = int(subprocess.run(started, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        # The share's own pages count, once mapped.
+        # The share's pages count after they are mapped.
         assert size // 2 < peak < size * 3 // 2, words
     assert (numpy.load(tmp_path / "out.npy", mmap_mode="r") == array).all()
 
 
-def test_the_answer_says_what_becomes_of_the_share(start: Callable[..., Daemon], tmp_path: Path) -> None:
+def test_the_answer_describes_the_lifetime_of_the_share(start: Callable[..., Daemon], tmp_path: Path) -> None:
     config = tmp_path / "arraybridged.toml"
     config.write_text('[namespace.goes]\non_publisher_exit = "withdraw"\n[namespace.short]\nshare_lifetime = "1h"\n')
     daemon = start("--config", str(config))
@@ -108,8 +108,8 @@ def test_the_answer_says_what_becomes_of_the_share(start: Callable[..., Daemon],
     assert then("brief", "--lifetime", "2min").endswith(("it is withdrawn in 119 s", "it is withdrawn in 2 min"))
     assert then("-n", "short").endswith(("it is withdrawn in 59 min", "it is withdrawn in 60 min"))
     told = refusal(daemon, ERROR, "-n", "goes", "put", file)
-    assert "on_publisher_exit" in told and "'frame' has gone with this command" in told and "--hold" in told
-    assert set(shares(daemon)) == {"frame", "brief"}  # of three namespaces
+    assert "on_publisher_exit" in told and "'frame' ended with this command" in told and "--hold" in told
+    assert set(shares(daemon)) == {"frame", "brief"}  # the shares of three namespaces
     told = json.loads(ctl(daemon, "-o", "json", "put", file, "as-json").stdout)
     assert (told["share"]["name"], told["goes_with_maker"], told["expires"]) == ("as-json", False, False)
 
@@ -139,7 +139,7 @@ SLOW = r"""
 #include <dlfcn.h>
 #include <unistd.h>
 ssize_t pread(int fd, void* to, size_t count, off_t at) {
-  if (at >= 128) {  // behind the head: never comes
+  if (at >= 128) {  // after the header: blocks forever
     (void)!write(2, "reads\n", 6);
     for (;;) pause();
   }
@@ -164,7 +164,7 @@ def test_a_hold_can_be_interrupted_while_it_reads(daemon: Daemon, tmp_path: Path
 
 
 def ended(process: subprocess.Popen[str], by: signal.Signals) -> tuple[int, str]:
-    """By this signal: its status and what it wrote. It is gone in any case."""
+    """Ends it by this signal: its status and its output. It has ended in any case."""
     process.send_signal(by)
     try:
         out, _ = process.communicate(timeout=PATIENCE_S)
@@ -195,7 +195,7 @@ def test_a_hold_can_be_interrupted_while_it_waits_for_memory(daemon: Daemon, tmp
 
 
 class Contrary:
-    """A gRPC door beside a lifeline that is a real daemon's: it opens sessions, and tells nothing of any share."""
+    """A gRPC door beside a real daemon's lifeline: it opens sessions and reports no share."""
 
     def __init__(self, folder: Path, daemon: Daemon, messages: Any, service: Any, before: Callable[[], None]) -> None:
         folder.mkdir()
@@ -221,7 +221,7 @@ class Contrary:
 
 @pytest.mark.parametrize("hold", [[], ["--hold"]], ids=["", "hold"])
 @pytest.mark.parametrize("stops", [False, True], ids=["", "stops"])
-def test_a_put_that_fails_after_all_leaves_nothing_or_says_so(
+def test_a_late_failure_of_a_put_leaves_nothing_or_is_reported(
     daemon: Daemon, generated: tuple[Any, Any], tmp_path: Path, hold: list[str], stops: bool
 ) -> None:
     file = save(tmp_path / "frame.npy", ARRAYS["matrix"])
@@ -237,7 +237,7 @@ def test_a_put_that_fails_after_all_leaves_nothing_or_says_so(
     words = [CTL, "-H", tmp_path / "contrary", "--timeout", timeout, "put", file, *hold]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=PATIENCE_S)
     daemon.process.send_signal(signal.SIGCONT)
-    then = "may be there still" if stops else "is withdrawn again"
+    then = "may still exist" if stops else "is withdrawn again"
     assert done.stderr == f"arraybridgectl: 'frame' was published as generation 1, and {then}: out of order\n"
     assert (done.returncode, done.stdout) == (ERROR, "")
     contrary.server.stop(None).wait()
@@ -255,7 +255,7 @@ def test_a_put_whose_answer_cannot_be_written_leaves_nothing(daemon: Daemon, tmp
         nothing_is_left(daemon)
 
 
-def test_a_hold_ends_when_the_share_has_gone(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_hold_ends_when_the_share_is_withdrawn(daemon: Daemon, tmp_path: Path) -> None:
     numpy.save(tmp_path / "frame.npy", ARRAYS["matrix"])
     words: list[str | Path] = [CTL, "-H", daemon.directory, "put", tmp_path / "frame.npy", "--hold"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -265,7 +265,7 @@ def test_a_hold_ends_when_the_share_has_gone(daemon: Daemon, tmp_path: Path) -> 
     assert process.returncode == NOT_FOUND
 
 
-def test_a_name_that_is_taken(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_taken_name_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     numpy.save(tmp_path / "frame.npy", ARRAYS["matrix"])
     assert ctl(daemon, "put", tmp_path / "frame.npy").returncode == 0
     assert "has a share 'frame' already" in refusal(daemon, ERROR, "put", tmp_path / "frame.npy")
@@ -293,38 +293,38 @@ def save(path: Path, array: Any) -> Path:
     ],
     ids=["big-endian", "fortran", "structure", "text", "bytes", "object", "time", "void", "longdouble"],
 )
-def test_what_cannot_be_shared_as_it_is(daemon: Daemon, tmp_path: Path, array: Any, why: str) -> None:
+def test_arrays_that_cannot_be_shared_unchanged_are_refused(daemon: Daemon, tmp_path: Path, array: Any, why: str) -> None:
     file = save(tmp_path / "a.npy", array)
     told = refusal(daemon, ERROR, "put", file)
     assert told.startswith(f"arraybridgectl: {file}: ") and why in told
     assert shares(daemon) == {}
 
 
-def test_files_that_are_not_what_their_head_says(daemon: Daemon, tmp_path: Path) -> None:
+def test_files_that_contradict_their_header_are_refused(daemon: Daemon, tmp_path: Path) -> None:
     whole = save(tmp_path / "whole.npy", ARRAYS["matrix"]).read_bytes()
     broken = tmp_path / "broken.npy"
     for content, why in [
-        (b"", "no .npy file"),
-        (whole[:9], "cut off"),
-        (whole[:100], "cut off: 100 bytes of 128"),
+        (b"", "not a .npy file"),
+        (whole[:9], "truncated"),
+        (whole[:100], "truncated: 100 bytes of 128"),
         (whole[:-1], "announces 48 bytes, and 47 follow"),
         (whole + b"\0", "announces 48 bytes, and 49 follow"),
         (whole.replace(b"(3, 4)", b"(3<<62"), "without a comma"),
         (whole.replace(b"(3, 4), }           ", b"(4611686018427387,)}"), "announces 18446744073709548 bytes, and 48 follow"),
-        (whole.replace(b"\x01\0", b"\x09\0", 1), "version 9.0"),
-        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "10012 at most"),
+        (whole.replace(b"\x01\0", b"\x09\0", 1), "format is 9.0"),
+        (whole[:6] + b"\2\0" + struct.pack("<I", 1 << 31) + whole[10:], "the limit is 10012"),
     ]:
         broken.write_bytes(content)
         assert why in refusal(daemon, ERROR, "put", broken), why
-    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path)
+    assert "not a regular file" in refusal(daemon, ERROR, "put", tmp_path)
     os.mkfifo(tmp_path / "pipe.npy")
-    assert "it is not a file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
+    assert "not a regular file" in refusal(daemon, ERROR, "put", tmp_path / "pipe.npy")
     assert "No such file" in refusal(daemon, NOT_FOUND, "put", tmp_path / "nowhere.npy")
     assert shares(daemon) == {}
 
 
-def test_heads_with_anything_in_them(daemon: Daemon, tmp_path: Path) -> None:
-    """Whatever is changed in a head: an array of what the file says, or a refusal that names the file."""
+def test_modified_headers_give_an_array_or_a_refusal(daemon: Daemon, tmp_path: Path) -> None:
+    """Any change of a header gives an array with the file's bytes, or a refusal that names the file."""
     whole = save(tmp_path / "whole.npy", ARRAYS["matrix"]).read_bytes()
     dice = random.Random(7)
     for _ in range(60):
@@ -338,21 +338,21 @@ def test_heads_with_anything_in_them(daemon: Daemon, tmp_path: Path) -> None:
             assert answer.stderr.startswith(f"arraybridgectl: {tmp_path}/changed.npy: "), answer.stderr
 
 
-def test_a_quota_is_what_it_says(daemon: Daemon, tmp_path: Path) -> None:
+def test_an_error_about_a_quota_names_it(daemon: Daemon, tmp_path: Path) -> None:
     assert ctl(daemon, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "1MiB").returncode == 0
     file = save(tmp_path / "a.npy", numpy.zeros(4 * MiB, "u1"))
     assert "quota" in refusal(daemon, EXHAUSTED, "--timeout", "500ms", "put", file)
 
 
-def test_what_is_there_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+def test_an_existing_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     assert ctl(daemon, "put", save(tmp_path / "a.npy", ARRAYS["matrix"])).returncode == 0
     out = tmp_path / "out.npy"
     out.write_text("mine")
-    assert f"{out}: is there already" in refusal(daemon, ERROR, "dump", "a", "-f", out)
+    assert f"{out}: already exists" in refusal(daemon, ERROR, "dump", "a", "-f", out)
     assert out.read_text() == "mine"
     assert ctl(daemon, "dump", "a", "-f", out, "--force").returncode == 0
     assert (numpy.load(out) == ARRAYS["matrix"]).all()
-    assert "and no file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
+    assert "and is not a regular file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert sorted(path.name for path in tmp_path.glob("*.npy")) == ["a.npy", "out.npy"]
     assert "No such file" in refusal(daemon, ERROR, "dump", "a", "-f", tmp_path / "no" / "out.npy")
@@ -370,7 +370,7 @@ def test_a_dump_that_does_not_fit_leaves_nothing(daemon: Daemon, tmp_path: Path)
 
 @pytest.mark.parametrize("options", [[], ["--force"]])
 def test_a_dump_that_is_killed_leaves_nothing(daemon: Daemon, tmp_path: Path, options: list[str]) -> None:
-    """By the kernel, in the midst of writing: nobody has the time to clean up."""
+    """The kernel kills it while it writes, so it cannot clean up."""
     assert ctl(daemon, "put", save(tmp_path / "a.npy", numpy.zeros(MiB, "u1"))).returncode == 0
     out = tmp_path / "folder" / "out.npy"
     out.parent.mkdir()
@@ -385,20 +385,20 @@ def test_a_dump_that_is_killed_leaves_nothing(daemon: Daemon, tmp_path: Path, op
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("options", [[], ["--force"]])
-def test_a_dump_that_is_ended_leaves_nothing_where_every_file_has_a_name(
+def test_an_interrupted_dump_leaves_nothing_without_unnamed_files(
     daemon: Daemon, tmp_path: Path, by: signal.Signals, options: list[str]
 ) -> None:
-    """On file systems without files that have none, which a failpoint stands for."""
-    if b"unnamed_draft" not in CTL.read_bytes():
+    """On file systems that do not support unnamed files, which a failpoint simulates."""
+    if b"unnamed_temp_file" not in CTL.read_bytes():
         pytest.skip("the build has no failpoints")
     assert ctl(daemon, "put", save(tmp_path / "a.npy", numpy.zeros(MiB, "u1"))).returncode == 0
     out = tmp_path / "folder" / "out.npy"
     out.parent.mkdir()
     if options:
         out.write_text("mine")
-    named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_draft:error"}
+    named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_temp_file:error"}
     words = [str(CTL), "-H", str(daemon.directory), "dump", "a", "-f", str(out), *options]
-    # Its end is said before it begins, and comes once it may.
+    # The signal is sent before it starts, and takes effect when it is unblocked.
     held = f"import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [{by:d}]); os.kill(os.getpid(), {by:d}); "
     held += "os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", held, *words], capture_output=True, text=True, env={**os.environ, **named})
@@ -414,7 +414,7 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     arena = session.call("List").shares[0].share.handle
     specs = [
         {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [16], "size": 16},
-        # Every other column of a matrix of bytes, as a foreign program may have published it.
+        # Every other column of a matrix of bytes, as another program may publish it.
         {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [4, 8], "strides": [16, 2], "offset": 256, "size": 63},
         {"code": 4, "bits": 16, "lanes": 1, "dtype": "bfloat16", "shape": [4], "offset": 512, "size": 8},
     ]
@@ -430,7 +430,7 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     )  # fmt: skip
     assert (published.generation, arena.size, len(mapping) >= arena.size) == (1, len(content), True)
     out = tmp_path / "out.npy"
-    assert "has 3 arrays: say --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
+    assert "has 3 arrays: choose one with --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
     assert "no number 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
     assert "'bfloat16'" in refusal(daemon, ERROR, "dump", "three", "-f", out, "--array", 2)
     assert ctl(daemon, "dump", "three", "-f", out, "--array", 0).returncode == 0
@@ -460,7 +460,7 @@ def test_a_share_on_a_gpu_is_copied_out(
         assert done.returncode == 0, done.stderr
         assert numpy.load(tmp_path / "out.npy").tobytes() == PATTERN
         without = ctl(daemon, "dump", "on-gpu", "-f", tmp_path / "none.npy", LD_LIBRARY_PATH="")
-        if without.returncode != 0:  # a machine with no driver of its own
+        if without.returncode != 0:  # a machine without a driver
             assert not (tmp_path / "none.npy").exists() and without.stderr
     finally:
         maker.communicate("\n", timeout=PATIENCE_S)
@@ -482,7 +482,7 @@ def test_bench_measures_and_leaves_nothing(daemon: Daemon) -> None:
         assert ctl(daemon, *wrong).returncode == USAGE
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_daemon(tmp_path: Path) -> None:
     save(tmp_path / "a.npy", ARRAYS["matrix"])
     for words in (["put", str(tmp_path / "a.npy")], ["dump", "a", "-f", str(tmp_path / "out.npy")]):
         done = subprocess.run([str(CTL), "-H", str(tmp_path), *words], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Watching and inspecting at the public door, and the commands that show it."""
+"""Watch and inspect at the public door, and the commands that show them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ctl(daemon: Daemon, *arguments: object) -> subprocess.CompletedProcess[str]:
 def watched(session: Session, **fields: Any) -> Any:
     """An open watch: a stream of events."""
     stream = session.stub.Watch(session.messages.WatchRequest(**fields), metadata=session.metadata, timeout=PATIENCE_S)
-    assert not next(stream).events  # it is open
+    assert not next(stream).events  # the watch is open
     return stream
 
 
@@ -37,7 +37,7 @@ def events(stream: Any, count: int) -> list[Any]:
     return found
 
 
-def test_what_happens_is_streamed(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
+def test_events_are_streamed(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
     stream = watched(session)
     other = open_session(daemon, client="other")
     other.publish("frame", bytes(512), note="foreign place")
@@ -59,7 +59,7 @@ def test_what_happens_is_streamed(daemon: Daemon, session: Session, open_session
     eventually("the watch is closed", lambda: session.call("GetStats").watchers == 0)
 
 
-def test_the_filter_is_the_brokers(session: Session) -> None:
+def test_the_broker_applies_the_filter(session: Session) -> None:
     stream = watched(session, kinds=["EVENT_KIND_PUBLISH"], name_prefix="b")
     session.publish("a", bytes(1))
     session.publish("b", bytes(1))
@@ -79,8 +79,8 @@ def test_a_watch_needs_a_session_and_ends_with_it(daemon: Daemon, session: Sessi
     eventually("the watch is closed", lambda: session.call("GetStats").watchers == 0)
 
 
-def test_who_reads_too_slowly_is_cut(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
-    """The client's side takes as much as its buffers hold; then the broker's queue fills."""
+def test_a_watch_that_reads_too_slowly_is_ended(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    """The client's buffers fill first, then the broker's queue."""
     daemon = start(events_per_watcher="10")
     session = open_session(daemon)
     channel = grpc.insecure_channel(
@@ -90,7 +90,7 @@ def test_who_reads_too_slowly_is_cut(start: Callable[..., Daemon], open_session:
     stub = type(session.stub)(channel)
     stream = stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S)
     assert not next(stream).events
-    # Nothing is read from now on.
+    # The client reads nothing from now on.
     eventually(
         "something is lost",
         lambda: [session.begin("Export", arena=99).exception() for _ in range(20)]
@@ -121,7 +121,7 @@ def test_a_drain_ends_it(daemon: Daemon, session: Session) -> None:
     assert ended[0].code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
-def test_everything_about_one_share(session: Session) -> None:
+def test_inspect_shows_one_share(session: Session) -> None:
     session.publish("frame", bytes(512), note="foreign place")
     session.call("Acquire", namespace="default", shares=[{"name": "frame"}], note="foreign hand_over")
     found = session.call("Inspect", namespace="default", share={"name": "frame"})
@@ -159,8 +159,8 @@ def test_ctl_watch_prints_a_line_for_each_event(daemon: Daemon, session: Session
     assert line.split()[1] == "publish" and " b " in line and line.endswith("how")
 
 
-def test_ctl_watch_begins_with_what_is_known_of_before(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
-    """What is there yet, once each and in order; then what happens."""
+def test_ctl_watch_begins_with_earlier_events(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
+    """Existing shares, once each and in order; then new events."""
 
     def names(*words: str) -> list[tuple[str, str]]:
         told = ctl(daemon, "-o", "jsonl", "watch", *words).stdout.splitlines()
@@ -216,7 +216,7 @@ def test_ctl_watch_outlives_its_timeout_and_ends_with_the_broker(start: Callable
     assert ctl(daemon, "watch").returncode == 3
 
 
-def test_ctl_tells_of_one_share(daemon: Daemon, session: Session) -> None:
+def test_ctl_shows_one_share(daemon: Daemon, session: Session) -> None:
     session.publish("frame", bytes(512), note="foreign place: not in broker memory")
     session.call("Acquire", namespace="default", shares=[{"name": "frame"}], note="foreign hand_over")
     shown = ctl(daemon, "show", "frame")

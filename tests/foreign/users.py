@@ -1,4 +1,4 @@
-"""Real users of one daemon: its directory open to all, and processes of other user ids that do what they are told."""
+"""Real users of one daemon: its directory is open to all, and processes of other user ids execute commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from foreign_client import Daemon, generate_into
 
 PROGRAM = Path(__file__).with_name("other_user.py")
-# What a user's process needs of this tree, readable whatever the checkout's own rights are.
+# The files of this tree that a user's process needs, readable independently of the checkout's own modes.
 NEEDED = ("foreign_client.py", "other_user.py")
 
 
@@ -26,7 +26,7 @@ def needs_root() -> None:
 
 
 class Place:
-    """A directory that everybody may enter: the daemon's, and beside it what the users' processes run."""
+    """A directory that all users may enter: the daemon's directory, and the programs of the users' processes."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="arraybridge-users-"))
@@ -60,12 +60,12 @@ class Place:
 
 
 class User:
-    """A process of another user. What it is told runs in it; what that comes to comes back."""
+    """A process of another user. It executes commands and returns their results."""
 
     def __init__(self, place: Place, uid: int, groups: Sequence[int] = ()) -> None:
         self.uid = uid
         also = ",".join(map(str, groups))
-        # Not by Popen's own arguments: for those it forks, and gRPC's threads in this process do not always outlive that.
+        # Not by Popen's own arguments: for those it forks, which gRPC's threads in this process do not always survive.
         become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={also}" if also else "--clear-groups"]
         self.process = subprocess.Popen(
             [*become, sys.executable, str(place.path / "other_user.py"), str(place.path / "run")],
@@ -78,14 +78,14 @@ class User:
         assert self.act("uid") == uid
 
     def act(self, method: str, *arguments: Any, **keywords: Any) -> Any:
-        """What this method of other_user.Actor comes to there."""
+        """The result of this method of other_user.Actor there."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(pickle.dumps((method, arguments, keywords)).hex() + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
-        assert line, f"the process of user {self.uid} has gone"
-        return pickle.loads(bytes.fromhex(line))  # it is ours
+        assert line, f"the process of user {self.uid} has ended"
+        return pickle.loads(bytes.fromhex(line))  # it is our own process
 
     def kill(self) -> None:
         self.process.kill()

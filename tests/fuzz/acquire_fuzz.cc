@@ -1,4 +1,4 @@
-// What is read of an Acquire where it lies is what libprotobuf reads of the same bytes.
+// ReadAcquire, which reads an Acquire in place, must return the same values as libprotobuf for the same bytes.
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/acquire_wire.h"
 #include "daemon/service/message_limits.h"

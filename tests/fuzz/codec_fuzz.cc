@@ -1,4 +1,4 @@
-// Answers from a broker that is not to be trusted: any bytes for any message that the client decodes.
+// Answers of an untrusted broker: any bytes for any message that the client decodes.
 #include "client/codec.h"
 #include "tests/fuzz/input.h"
 
@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint64_t kNumbers[] = {0, 1, 255, 256, UINT64_C(1) << 40, UINT64_MAX};
 
-// What a client does next with a decoded spec: every question is answered or refused, never undefined.
+// Does what a client does next with a decoded spec: every query must return a value or an error, without undefined
+// behaviour.
 void Question(const ArraySpec& spec) {
   (void)spec.elements();
   (void)spec.compact_bytes();
@@ -60,7 +61,7 @@ void Decode(uint8_t message, std::string_view bytes) {
     default: {
       Input input(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
       const auto code = input.Take<uint32_t>();
-      AB_CHECK(!codec::DecodeError(code, input.TakeRest()).ok());  // an error stays one, whatever it holds
+      AB_CHECK(!codec::DecodeError(code, input.TakeRest()).ok());  // an error must stay an error for any payload
     }
   }
 }

@@ -1,5 +1,5 @@
-// Tensors from a hostile producer: whatever a DLPack struct says is taken over, checked and exported again, or refused
-// with a reason; its deleter runs exactly once, or not at all when it was refused.
+// Tensors of a hostile producer: any DLPack struct is imported, checked and exported again, or refused with a reason.
+// Its deleter runs exactly once, or never if the tensor was refused.
 #include <dlpack/dlpack.h>
 
 #include <string>
@@ -12,12 +12,12 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kRankMost = 80;  // more than anybody accepts
+constexpr size_t kRankMost = 80;  // more than any consumer accepts
 constexpr uint64_t kCopyBytesMost = 1 << 16;
 
 alignas(256) char memory[kCopyBytesMost];
 
-// What a producer hands over. It counts how often it was deleted.
+// A tensor of a producer, which counts the calls of its deleter.
 struct Producer {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
@@ -50,7 +50,7 @@ void Fill(Input& input, Producer& producer, DLTensor& tensor) {
   tensor.byte_offset = (options & 4) != 0 ? input.Take<uint64_t>() : 0;
 }
 
-// A view that was let in: its numbers agree, and both dialects can say it again.
+// Checks an accepted view: its numbers are consistent, and it can be exported in both forms.
 void Question(const View& view) {
   AB_CHECK(view.strides.size() == view.shape.size());
   AB_CHECK((view.data == nullptr) == (view.elements() == 0));
@@ -91,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((input.Take<uint8_t>() & 1) != 0) {
     DLManagedTensor tensor{};
     Fill(input, producer, tensor.dl_tensor);
-    // A rank that promises more sizes than there are is undefined for every consumer: no check could see it.
+    // A rank larger than the array of sizes is undefined behaviour for every consumer, because no check can detect it.
     if (tensor.dl_tensor.ndim > static_cast<int32_t>(kRankMost)) producer.shape.resize(kRankMost);
     Hand(producer, tensor, [](DLManagedTensor* given) { return ImportLegacy(given); });
     return 0;

@@ -1,5 +1,5 @@
-// Frames from a stranger: any bytes with any number of descriptors arrive at ReceiveFrame. No descriptor may leak, and
-// what is called a frame must be one.
+// Frames of an untrusted peer: ReceiveFrame gets any bytes with any number of descriptors. No descriptor may leak, and
+// a result of kFrame must be a valid frame.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -18,13 +18,13 @@ namespace {
 
 constexpr size_t kDescriptorsMost = 8;
 
-// The lowest free descriptor: it grows when one leaks.
+// The lowest free descriptor; it grows if a descriptor leaks.
 int LowestFree() {
   const UniqueFd probe(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   return probe.get();
 }
 
-// Sends raw bytes with `count` descriptors; a datagram of nothing is the stream's end and is not sent.
+// Sends raw bytes with `count` descriptors. An empty datagram would mean the end of the stream and is not sent.
 bool SendRaw(int socket, std::string_view bytes, size_t count) {
   static const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMost * sizeof(int))] = {};

@@ -1,4 +1,4 @@
-// Input reads a fuzzer's bytes as numbers and strings. It never runs out: behind the end everything is zero.
+// Input reads a fuzzer's bytes as numbers and strings. It never runs out: after the end all values are zero.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// Heads of .npy files: whatever stands in one is an array whose size can be told, or an error.
+// Headers of .npy files: any header gives an array with a computable size, or an error.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-#include "client/ctl/npy.h"
+#include "client/ctl/shares/npy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
   using namespace arraybridge;

@@ -1,5 +1,5 @@
-// What is read of a Publish where it lies is what libprotobuf reads of the same bytes, and what is handed on of it can
-// be read by everybody.
+// ReadPublish, which reads a Publish in place, must return the same values as libprotobuf for the same bytes, and every
+// reader must be able to parse the parts that are passed on.
 #include <string>
 
 #include "arraybridge/v1/broker.pb.h"
@@ -49,7 +49,7 @@ void Publish(std::string_view bytes) {
   AB_CHECK(again.ok() && again->specs == asked->specs && again->structure == asked->structure);
 }
 
-// Of a road's entry, which says no more than this.
+// Reads a description, which is all that a road's entry contains.
 void Describe(std::string_view bytes) {
   const auto asked = ReadDescription(bytes);
   if (!asked.ok() || !AllSpecsAreGood(*asked)) return;

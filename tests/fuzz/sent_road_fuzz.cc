@@ -1,8 +1,8 @@
-// A hostile receiver's page, while a client sends to it, carves, lets go, and the broker ends the road. Whatever stands
-// there, no bytes are carved again that a view of this process shows, that wait to be taken, or that the broker has put
-// into the channel's queue; and when everybody has gone, all of the memory is there again.
+// The page of a hostile receiver, while a client sends to it, allocates and releases, and the broker ends the road. For
+// any content of the page, no bytes are reused that a view of this process shows, that wait to be taken, or that the
+// broker has put into the channel's queue; and when all sides have ended, all memory is free again.
 //
-// An input is the road's capacity, then steps: a byte that says which, and what that takes.
+// An input is the road's capacity, then steps: a byte for the kind of step, and its operands.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -23,14 +23,14 @@ namespace {
 constexpr uint64_t kArenaBytes = StaticMapping::kBytes;
 constexpr size_t kStepsMost = 96;
 
-// A range of the arena, by what may be known of it.
+// A range of the arena, and its possible users.
 struct Sending {
   uint64_t offset = 0;
   uint64_t size = 0;
-  std::shared_ptr<Placement::Range> views;  // of this process; null: they have gone
-  std::optional<uint64_t> index;            // of its entry, once it is sent
-  bool queued = false;                      // by the broker, which has not returned it yet
-  bool carved_again = false;                // it is somebody else's
+  std::shared_ptr<Placement::Range> views;  // views of this process; null: there are none
+  std::optional<uint64_t> index;            // index of its entry, after it was sent
+  bool queued = false;                      // the broker has queued it and has not returned it yet
+  bool carved_again = false;                // its bytes have been reused
 };
 
 class Stream {
@@ -104,11 +104,11 @@ class Stream {
     return sendings_.empty() ? nullptr : &sendings_[input.Take<uint8_t>() % sendings_.size()];
   }
 
-  // Whether somebody may still read what lies there.
+  // Whether a process may still read the range.
   bool IsInUse(const Sending& of) const {
     if (of.views || of.queued) return true;
     if (!of.index) return false;
-    // It stands on the road, and nobody has claimed yet to have taken it.
+    // It is on the road, and the receiver has not yet claimed that it has taken it.
     return !revoked_ && *of.index >= taken_most_;
   }
 
@@ -157,7 +157,7 @@ class Stream {
     taken_most_ = std::max(taken_most_, tail);
   }
 
-  // As an honest receiver takes one and lets it go.
+  // Takes an entry and releases it, as an honest receiver does.
   void Take() {
     const uint64_t tail = Load(page().tail, std::memory_order_relaxed);
     if (tail >= head_ || head_ - tail > capacity_) return;
@@ -175,7 +175,7 @@ class Stream {
     AB_CHECK(waited.ok() || waited.code() == Code::kDeadlineExceeded);
   }
 
-  // As Verbs::EndRoad. What it takes is in the channel's queue from now on.
+  // Ends the road as Verbs::EndRoad does. The entries that it takes are in the channel's queue from now on.
   void Revoke() {
     if (revoked_) return;
     uint64_t entries = 0;
@@ -184,7 +184,7 @@ class Stream {
       const uint64_t index = std::stoull(std::string(entry.text()));
       const auto its = std::ranges::find(sendings_, std::optional(index), &Sending::index);
       AB_CHECK(its != sendings_.end() && its->offset == entry.offset && its->size == entry.size);
-      AB_CHECK(!its->carved_again);  // whoever gets it would see what was written there since
+      AB_CHECK(!its->carved_again);  // its receiver would see the new bytes
       its->queued = true;
       return true;
     };
@@ -192,7 +192,7 @@ class Stream {
     revoked_ = true;
   }
 
-  // The broker lets go of what it queued, and tells so in an answer.
+  // The broker releases the queued entries and reports it in an answer.
   void Return() {
     for (Sending& each : sendings_) {
       if (!each.queued) continue;
@@ -209,9 +209,9 @@ class Stream {
   const std::unique_ptr<RoadPages> hostile_;
   std::shared_ptr<WrittenArena> arena_;
   std::vector<Sending> sendings_;
-  uint64_t size_ = 1;  // granules of what is carved
+  uint64_t size_ = 1;  // granules of the next allocation
   uint64_t head_ = 0;
-  uint64_t taken_most_ = 0;  // that the receiver ever claimed
+  uint64_t taken_most_ = 0;  // highest count that the receiver has claimed
   bool revoked_ = false;
 };
 

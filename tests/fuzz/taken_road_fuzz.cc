@@ -1,8 +1,8 @@
-// A hostile sender's page, before and while a client receives from it and the broker ends the road. Whatever stands
-// there, each array that comes out of it lies in the range that its entry named, inside an arena that the client maps;
-// nothing is taken that was not there, and nothing is left when all of it is dropped.
+// The page of a hostile sender, before and while a client receives from it and the broker ends the road. For any
+// content of the page, each received array lies in the range of its entry, inside an arena that the client maps; no
+// entry is taken that does not exist, and nothing remains after all arrays are dropped.
 //
-// An input is the road's capacity, then steps: a byte that says which, and what that takes.
+// An input is the road's capacity, then steps: a byte for the kind of step, and its operands.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -26,7 +26,7 @@ constexpr uint64_t kGeneration = 7;
 constexpr size_t kStepsMost = 64;
 constexpr uint64_t kCopyBytesMost = 1 << 16;
 
-// What all inputs share: a session that maps one arena.
+// The state that all inputs share: a session that maps one arena.
 struct Client {
   QuietSession session;
   std::unique_ptr<MemoryBackend> backend = MakeHostBackend({kArenaBytes * 2, false});
@@ -53,7 +53,7 @@ struct Client {
   }
 };
 
-// Small numbers mostly: the large ones are all refused for the same reason.
+// Returns mostly small numbers, because all large ones are refused for the same reason.
 uint64_t TakeNumber(Input& input) {
   const auto small = input.Take<uint8_t>();
   if (small < 128) return small;
@@ -61,10 +61,11 @@ uint64_t TakeNumber(Input& input) {
   return input.Take<uint64_t>();
 }
 
-// Bytes from the first element that its elements reach, whatever the implementation thinks of them.
+// The range of bytes, relative to the first element, that the elements reach; computed independently of the
+// implementation.
 struct Reach {
   __int128 first = 0;
-  __int128 last = 0;  // behind it
+  __int128 last = 0;  // end of the last element
 };
 Reach ReachOf(const View& view) {
   const auto bits = static_cast<__int128>(view.type.bits) * view.type.lanes;
@@ -128,7 +129,7 @@ class Stream {
  private:
   road::SentPage& page() { return *static_cast<road::SentPage*>(hostile_->own()); }
 
-  // An entry as a client would write it, of whatever it says.
+  // Writes an entry in the form of a client, with any values.
   void Say(Input& input) {
     road::Message said;
     const uint64_t arena = TakeNumber(input);
@@ -159,7 +160,7 @@ class Stream {
     road::Message entry;
     const auto has = [&](const road::Message& of) {
       arena = client_.session->read().Find(of.arena, of.generation);
-      // It has been read: nothing that happens to it now counts.
+      // The entry has been read; later changes have no effect.
       if ((how & 1) != 0) Scribble(input);
       if ((how & 2) != 0) Revoke();
       return arena != nullptr;
@@ -169,7 +170,7 @@ class Stream {
     const bool taken = outcome == TakenRoad::Outcome::kTaken;
     AB_CHECK(ended || !revoked_before);
     AB_CHECK(revoked_ || !ended);
-    AB_CHECK(!(taken && revoked_ && queued_ > 0));  // or it would come twice
+    AB_CHECK(!(taken && revoked_ && queued_ > 0));  // otherwise it would be received twice
     if (!taken) return;
     AB_CHECK(head != tail_);
     AB_CHECK(++tail_ == Load(static_cast<const road::TakenPage*>(hostile_->other())->tail, std::memory_order_relaxed));
@@ -207,7 +208,7 @@ class Stream {
     AB_CHECK(waited.ok() || waited.code() == Code::kDeadlineExceeded);
   }
 
-  // As Verbs::EndRoad: each entry once, and no more of them than the channel holds.
+  // Ends the road as Verbs::EndRoad does: takes each entry once, and no more than the channel's capacity.
   void Revoke() {
     const auto take = [&](const road::Message& entry) {
       AB_CHECK(entry.description_bytes <= road::kDescriptionBytesMax && entry.slot < road::kSlots);
@@ -221,7 +222,7 @@ class Stream {
     if (!told) return;
     const road::Sign& sign = hostile_->sign();
     AB_CHECK(Load(sign.revoked, std::memory_order_relaxed) == road::kEnded);
-    // What was received on the road; or, of nonsense, whatever its sender will have sent.
+    // The number of entries received on the road or, if the page is malformed, all entries that counted.
     AB_CHECK(sign.taken == std::max(tail_, Load(page().seen, std::memory_order_relaxed)) || sign.taken == sign.counted);
     AB_CHECK(queued_ <= sign.counted - sign.taken);
   }
@@ -232,9 +233,9 @@ class Stream {
   const std::unique_ptr<RoadPages> hostile_;
   const std::shared_ptr<TakenRoad> taken_;
   std::vector<Acquired> kept_;
-  uint64_t tail_ = 0;  // as an honest receiver counts
+  uint64_t tail_ = 0;  // count of an honest receiver
   uint64_t received_ = 0;
-  uint64_t queued_ = 0;  // by the broker
+  uint64_t queued_ = 0;  // entries that the broker has queued
   bool revoked_ = false;
 };
 

@@ -1,10 +1,10 @@
-// Two sessions that send whatever they like, in any order, through the real Verbs to a real Broker with host memory.
-// When they are gone, the ledger must be empty: no session, lease or ticket is left.
+// Two sessions send any requests in any order through the real Verbs to a real Broker with host memory. After they have
+// ended, no session, lease or ticket may be left.
 //
 // An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
-// serialised request. A generation or ticket of 0 stands for the last one that the session was told: they are random,
-// and a fuzzer would never guess them. Verbs 17 and 20 are no requests: the session writes into its page of requests,
-// and into its page of a road (see Queue, Road).
+// serialised request. A generation or ticket of 0 stands for the last one that the session received, because they are
+// random and a fuzzer would not guess them. Verbs 17 and 20 are not requests: the session writes into its submission
+// queue, and into its page of a road (see Queue, Road).
 #include <google/protobuf/stubs/logging.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 #include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
 #include "daemon/memory/session_queue.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/road_layout.h"
 #include "tests/fuzz/input.h"
@@ -51,7 +51,7 @@ Config SmallConfig() {
   return config;
 }
 
-// What a session was told and a request may name. Replies fill it in, from other threads too.
+// Values that a session has received and may use in a request. Answers fill it in, also on other threads.
 struct Memory {
   std::mutex mutex;
   uint64_t arena = 0;
@@ -65,7 +65,7 @@ struct Memory {
   }
 };
 
-// The page of a road that its session alone writes, of either side.
+// A road's page that only its session writes, of either side.
 class RoadPage {
  public:
   explicit RoadPage(const UniqueFd& file) {
@@ -81,7 +81,7 @@ class RoadPage {
   RoadPage& operator=(const RoadPage&) = delete;
 
   uint64_t bytes() const { return bytes_; }
-  // A sender's; 0: it is a receiver's.
+  // The number of entries of a sender's page; 0 for a receiver's page.
   uint64_t entries() const { return (bytes_ - sizeof(road::SentPage)) / sizeof(road::Entry); }
   uint64_t& word(uint64_t at) { return *reinterpret_cast<uint64_t*>(base_ + at); }
   void Enter(const road::Message& said, std::string_view description) {
@@ -112,11 +112,11 @@ class Stranger {
       case 0:
         return Ask<v1::OpenSessionRequest>(payload, [&](auto& request) { Open(request); });
       case 1:
-        return (void)verbs_.GetServerInfo();
+        return (void)verbs_.lists.GetServerInfo();
       case 2:
         return Ask<v1::AllocateRequest>(payload, [&](auto& request) { Allocate(request); });
       case 3:
-        return Ask<v1::MappedRequest>(payload, [&](auto& request) { (void)verbs_.Mapped(caller_, request); });
+        return Ask<v1::MappedRequest>(payload, [&](auto& request) { (void)verbs_.arenas.Mapped(caller_, request); });
       case 4:
         return Ask<v1::PublishRequest>(payload, [&](auto& request) {
           if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
@@ -127,44 +127,45 @@ class Stranger {
       case 6:
         return Ask<v1::ExportRequest>(payload, [&](auto& request) {
           if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
-          (void)verbs_.Export(caller_, request);
+          (void)verbs_.arenas.Export(caller_, request);
         });
       case 7:
-        return Ask<v1::ReleaseRequest>(payload, [&](auto& request) { (void)verbs_.Release(caller_, request); });
+        return Ask<v1::ReleaseRequest>(payload, [&](auto& request) { (void)verbs_.shares.Release(caller_, request); });
       case 8:
-        return Ask<v1::WithdrawRequest>(payload, [&](auto& request) { (void)verbs_.Withdraw(caller_, request); });
+        return Ask<v1::WithdrawRequest>(payload,
+                                        [&](auto& request) { (void)verbs_.shares.Withdraw(caller_, request); });
       case 9:
-        return Ask<v1::ListRequest>(payload, [&](auto& request) { (void)verbs_.List(caller_, request); });
+        return Ask<v1::ListRequest>(payload, [&](auto& request) { (void)verbs_.lists.List(caller_, request); });
       case 10:
-        return Ask<v1::GetStatsRequest>(payload, [&](auto& request) { (void)verbs_.GetStats(caller_, request); });
+        return Ask<v1::GetStatsRequest>(payload, [&](auto& request) { (void)verbs_.lists.GetStats(caller_, request); });
       case 11:
         return Ask<v1::RedeemRequest>(payload, [&](auto& request) {
           if (request.token().empty()) request.set_token(Ticket());
-          (void)verbs_.Redeem(caller_, request);
+          (void)verbs_.arenas.Redeem(caller_, request);
         });
       case 12:
         return verbs_.Cancel(last_waiter_);
       case 14:
         return Ask<v1::OpenChannelRequest>(payload, [&](auto& request) { OpenChannel(request); });
       case 15:
-        return Ask<v1::CloseChannelRequest>(payload,
-                                            [&](auto& request) { (void)verbs_.CloseChannel(caller_, request); });
+        return Ask<v1::CloseChannelRequest>(
+            payload, [&](auto& request) { (void)verbs_.channels.CloseChannel(caller_, request); });
       case 16:
         return Ask<v1::ReceiveRequest>(
-            payload, [&](auto& request) { last_waiter_ = verbs_.Receive(caller_, request, [](auto) {}); });
+            payload, [&](auto& request) { last_waiter_ = verbs_.channels.Receive(caller_, request, [](auto) {}); });
       case 17:
         return Queue(payload);
       case 20:
         return Road(payload);
       case 18:
         return Ask<v1::WatchRequest>(
-            payload, [&](auto& request) { last_waiter_ = verbs_.Watch(caller_, request, [](auto) {}); });
+            payload, [&](auto& request) { last_waiter_ = verbs_.watches.Watch(caller_, request, [](auto) {}); });
       case 19:
-        return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.Inspect(caller_, request); });
+        return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.lists.Inspect(caller_, request); });
       case 13:
         return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
           // The one queue of a session is for verb 17.
-          if (request.part() != v1::BrowseRequest::QUEUE_REQUESTS) (void)verbs_.Browse(caller_, request);
+          if (request.part() != v1::BrowseRequest::QUEUE_REQUESTS) (void)verbs_.arenas.Browse(caller_, request);
         });
       default:
         End();
@@ -185,16 +186,17 @@ class Stranger {
     Peer peer;
     peer.client = request.client();
     peer.door = caller_.door;
-    const auto opened = request.join().empty() ? verbs_.OpenSession(request, peer) : verbs_.Join(request, peer);
+    const auto opened =
+        request.join().empty() ? verbs_.sessions.OpenSession(request, peer) : verbs_.sessions.Join(request, peer);
     if (!opened.ok()) return;
     End();
     caller_.session = SessionId{opened->session()};
   }
 
-  // First byte 0: an unwaited publish, as a client writes it; 1: a request of the verb and with the flags that the next
-  // two bytes are; 2: what follows is written over the page of requests, at four times the next two bytes; 3: the
-  // door's turn: it takes what stands there, up to three of each kind; 4: the session reads its completions. Then, in
-  // each case, a request looks for a name.
+  // First byte 0: writes an unwaited publish, as a client does; 1: writes a request with the verb and the flags of the
+  // next two bytes; 2: overwrites the submission queue with the rest, at four times the next two bytes; 3: the door
+  // takes up to three requests of each kind; 4: the session reads its completions. After each case a request looks for
+  // a name.
   void Queue(std::string_view payload) {
     if (queue_ == nullptr && caller_.session != SessionId{}) OpenQueue();
     if (queue_ == nullptr || payload.empty()) return;
@@ -226,20 +228,20 @@ class Stranger {
     Acquire(looks);
   }
 
-  // As the local door does.
+  // Opens the queue as the local door does.
   void OpenQueue() {
     v1::BrowseRequest request;
     request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-    const auto requests = verbs_.Browse(caller_, request);
+    const auto requests = verbs_.arenas.Browse(caller_, request);
     request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-    const auto completions = verbs_.Browse(caller_, request);
-    const auto opened = verbs_.FindQueue(caller_.session);
+    const auto completions = verbs_.arenas.Browse(caller_, request);
+    const auto opened = verbs_.publishes.FindQueue(caller_.session);
     if (!requests.ok() || !completions.ok() || !opened) return;
     queue_ = std::make_unique<QueueClient>(requests->descriptor, completions->descriptor);
     AB_CHECK(opened->queue->Seal([] {}).ok());
   }
 
-  // Over any part of the page of requests.
+  // Overwrites any part of the submission queue.
   void Scribble(uint64_t at, std::string_view with) {
     session_queue::Page& page = queue_->own();
     at %= sizeof page;
@@ -256,9 +258,10 @@ class Stranger {
     queue_->Publish(message, ++last_request_);
   }
 
-  // As the local door does: publishes in order with the other requests, each of which has a completion of some length.
+  // Takes requests as the local door does: publishes in order with the other requests, each of which gets a completion
+  // of some length.
   void TakeRequests() {
-    const auto opened = verbs_.FindQueue(caller_.session);
+    const auto opened = verbs_.publishes.FindQueue(caller_.session);
     if (!opened) return;
     SessionQueue& queue = *opened->queue;
     session_queue::Entry entry;
@@ -266,7 +269,7 @@ class Stranger {
       const auto taken = queue.Take(entry);
       if (!taken.ok()) return;
       if (!*taken) {
-        verbs_.ServePublishes(*opened, 3, SessionQueue::Others::kStop);
+        verbs_.publishes.ServePublishes(*opened, 3, SessionQueue::Others::kStop);
         continue;
       }
       const session_queue::Header header = session_queue::HeaderOf(entry);
@@ -277,8 +280,8 @@ class Stranger {
     queue.Finish();
   }
 
-  // An end of a channel; then 0: its page of the road is mapped, if it is given one; 1: an entry, as a sender writes
-  // it; 2: one more is taken, or sent; 3: what follows is written over the page; else the road ends.
+  // Takes an end of a channel, then 0: maps its page of the road, if it gets one; 1: writes an entry, as a sender does;
+  // 2: takes or sends one more; 3: overwrites the page with the rest; otherwise ends the road.
   void Road(std::string_view payload) {
     Input input(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
     const auto end = input.Take<uint8_t>();
@@ -288,7 +291,7 @@ class Stranger {
       v1::ReceiveRequest leaves;
       leaves.set_channel(end);
       leaves.set_off_road(true);
-      last_waiter_ = verbs_.Receive(caller_, leaves, [](auto) {});
+      last_waiter_ = verbs_.channels.Receive(caller_, leaves, [](auto) {});
       return;
     }
     if (road_ == nullptr) return;
@@ -310,46 +313,46 @@ class Stranger {
     v1::BrowseRequest asks;
     asks.set_channel(end);
     asks.set_part(v1::BrowseRequest::ROAD_OWN);
-    const auto own = verbs_.Browse(caller_, asks);
+    const auto own = verbs_.arenas.Browse(caller_, asks);
     if (!own.ok()) return;
     road_ = std::make_unique<RoadPage>(own->descriptor);
     v1::MappedRequest mapped;
     mapped.set_road_of(end);
-    (void)verbs_.Mapped(caller_, mapped);
+    (void)verbs_.arenas.Mapped(caller_, mapped);
   }
 
   void End() {
     queue_.reset();
     road_.reset();
-    if (caller_.session != SessionId{}) verbs_.EndSession(caller_.session);
+    if (caller_.session != SessionId{}) verbs_.sessions.EndSession(caller_.session);
     caller_.session = {};
   }
 
   void Allocate(v1::AllocateRequest& request) {
-    last_waiter_ = verbs_.Allocate(caller_, request, [memory = memory_](auto answer) {
+    last_waiter_ = verbs_.arenas.Allocate(caller_, request, [memory = memory_](auto answer) {
       if (answer.ok()) memory->Learn(answer->message.handle(), answer->message.ticket());
     });
-    // Memory is given out on the slow thread; the next step may want to name it.
+    // Memory is allocated on the slow thread, and the next step may use it.
     verbs_.WaitIdle(Clock::now() + std::chrono::seconds(10));
   }
 
-  // As the doors do.
+  // Publishes as the doors do.
   void Publish(const v1::PublishRequest& request) {
     const std::string bytes = request.SerializeAsString();
     const auto asked = ReadPublish(bytes);
     if (!asked.ok()) return;
-    if (asked->channel == 0) return (void)verbs_.Publish(caller_, *asked);
-    last_waiter_ = verbs_.Send(caller_, *asked, [](auto) {});
+    if (asked->channel == 0) return (void)verbs_.publishes.Publish(caller_, *asked);
+    last_waiter_ = verbs_.channels.Send(caller_, *asked, [](auto) {});
   }
 
-  // Ends are numbered through, so a fuzzer guesses them.
-  void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.OpenChannel(caller_, request); }
+  // Ends have consecutive numbers, which a fuzzer can guess.
+  void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.channels.OpenChannel(caller_, request); }
 
   void Acquire(const v1::AcquireRequest& request) {
     const std::string bytes = request.SerializeAsString();
     const auto asked = ReadAcquire(bytes);
     if (!asked.ok()) return;
-    last_waiter_ = verbs_.Acquire(caller_, *asked, [memory = memory_](auto answer) {
+    last_waiter_ = verbs_.shares.Acquire(caller_, *asked, [memory = memory_](auto answer) {
       if (answer.ok() && answer->message.tickets_size() > 0) memory->Learn({}, answer->message.tickets(0));
     });
   }
@@ -366,9 +369,9 @@ class Stranger {
   Verbs& verbs_;
   Caller caller_;
   WaiterId last_waiter_{};
-  std::unique_ptr<QueueClient> queue_;  // of this session
+  std::unique_ptr<QueueClient> queue_;  // the queue of this session
   uint64_t last_request_ = 0;
-  std::unique_ptr<RoadPage> road_;  // that it mapped last
+  std::unique_ptr<RoadPage> road_;  // the page that it has mapped last
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 

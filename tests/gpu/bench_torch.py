@@ -1,7 +1,7 @@
 """One hop of a CUDA tensor between two processes as PyTorch's users see it, by torch.multiprocessing and by the broker.
 
-``bench_torch.py --sizes 4096,1048576 --rounds 9 [--address DIRECTORY]`` prints a JSON object a line: microseconds from
-sending to the consumer's acknowledgement, as a median.
+``bench_torch.py --sizes 4096,1048576 --rounds 9 [--address DIRECTORY]`` prints a JSON object per line: median
+microseconds from sending to the consumer's acknowledgement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def emit(row: str, size: int, us: float) -> None:
 
 
 def consume(queue: Any, pipe: Any, address: str) -> None:
-    """Receives tensors until None comes, and says so; an array's name comes over the pipe instead."""
+    """Receives tensors until None arrives, and acknowledges each; the name of an array arrives through the pipe
+    instead.
+    """
     torch.empty(1, device="cuda")
     broker: Any = None
     if address:

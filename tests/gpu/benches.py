@@ -1,4 +1,4 @@
-"""Runs the GPU benchmarks beside their floor and their peer; a row is one figure of one size."""
+"""Runs the GPU benchmarks beside their floor and their peer; a row is one figure for one size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REACH = (
 
 @contextlib.contextmanager
 def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[str]:
-    """A private daemon; the directory of its sockets."""
+    """A private daemon; yields the directory of its sockets."""
     with tempfile.TemporaryDirectory(prefix="ab-gpu-") as directory:
         read, write = os.pipe()
         command = [str(program), "--directory", directory, "--ready-fd", str(write), "--listen", "off", "--log-level", "error", "--cuda-driver", driver]
@@ -55,7 +55,7 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
 
 
 def run(runner: Runner, build: Path, driver: str, small: bool, python: Python) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows {id, bytes, us}, and what could not be measured and why."""
+    """Rows {id, bytes, us}, and notes on missing measurements with the reason."""
     sizes = SMALL_SIZES if small else CARD_SIZES
     rounds = 5 if small else 15
     notes: list[str] = []
@@ -93,7 +93,7 @@ def size_text(size: int) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Microseconds, a line for each figure, a column for each size; then the ratios that we aim at."""
+    """Microseconds, one line per figure and one column per size; then the ratios of the goals."""
     sizes = sorted({row["bytes"] for row in rows})
     figures = {(row["id"], row["bytes"]): row["us"] for row in rows}
     lines = ["| us | " + " | ".join(map(size_text, sizes)) + " |", "|---|" + "---|" * len(sizes)]
@@ -112,7 +112,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             line(title, values, 2)
 
     ratio("*rate of a put against the copy's*", "floor_d2d", "put_d2d")
-    # Python against Python: the hand-offs above are C++'s.
+    # Python compared with Python; the hand-offs above are in C++.
     ratio("*torch, same tensor / Broker*", "torch_resend", "broker_torch")
     ratio("*torch, new tensor / Broker*", "torch_new", "broker_torch")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a run on the simulated driver has to come to, wherever it runs."""
+"""The expected result of a run on the simulated driver, on any machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import benches
 
-# What the simulated driver makes of the experiments; of all others "as expected".
+# The outcomes of the experiments on the simulated driver; "as expected" for all others.
 OUTCOMES = dict.fromkeys([f"E{number}" for number in range(1, 27)], "as expected")
 OUTCOMES |= dict.fromkeys(["E6", "E19", "E20", "E22", "E23", "E24", "E26"], "recorded")
 OUTCOMES |= {
@@ -20,12 +20,12 @@ NOT_ASKED = [
     "- E8, second context: the driver has no cuCtxCreate_v2",
     "- E9, pool: the driver has no cuMemAllocAsync",
 ]
-# What needs more than the simulated driver, by the name of its step.
+# Steps that need more than the simulated driver.
 NOT_RUN = {"declarations against <cuda.h>": "not run: no toolkit is here"}
 
 
 def check_simulated_run(folder: Path, said: str) -> None:
-    """The results that lie there, and what the run printed."""
+    """Checks the results in the folder, and the output of the run."""
     assert "# SIMULATED: " in said
     assert "timed out" not in said
     (written,) = folder.glob("simulated-*.json")

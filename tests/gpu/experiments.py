@@ -1,4 +1,4 @@
-"""Runs the numbered experiments and keeps, of thousands of calls, how often each was made, what it returned, how long it took."""
+"""Runs the numbered experiments and sums up their calls: how often each was made, its result, its duration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from steps import Runner, json_lines
 
-# What code relies on first; the others in their order.
+# The experiments that code relies on first; the others in their order.
 FIRST = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E12", "E16", "E17", "E18", "E20")
 WATCHDOG_S = 25  # the program's own is 20
 
@@ -27,11 +27,11 @@ def summed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def one(runner: Runner, program: Path, driver: str, name: str, small: bool) -> dict[str, Any]:
-    """An experiment's outcome, its calls summed up, and its cost rows."""
+    """An experiment's outcome, the sums of its calls, and its cost rows."""
     if runner.left() < WATCHDOG_S:
         return {"experiment": name, "title": "", "outcome": "not run: no time left", "checks": [], "seen": []}
     command = [str(program), "--driver", driver, *(["--small"] if small else []), name]
-    # Two devices only for the one that asks for them: with several, what is current matters to others.
+    # Two devices only for the experiment that needs them: with several, the current device matters to others.
     machine = {"SIMULATED_CUDA": runner.environment["SIMULATED_CUDA"] + ";devices=2"} if small and name == "E22" else {}
     status, text = runner.output(command, WATCHDOG_S, machine)
     lines = json_lines(text)

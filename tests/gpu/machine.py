@@ -1,4 +1,4 @@
-"""What machine this is: printed before anything is measured, and written above every result."""
+"""Facts about this machine: printed before the first measurement, and written above every result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def driver_path() -> str:
     """The absolute path of the system's libcuda.so.1.
 
     Raises:
-        OSError: there is none.
+        OSError: there is no such library.
     """
     ctypes.CDLL("libcuda.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -33,7 +33,7 @@ def driver_path() -> str:
 
 
 def said(*command: str) -> str:
-    """What a command printed, or nothing if there is no such command."""
+    """The output of a command, or "" if there is no such command."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
@@ -49,7 +49,7 @@ def versions() -> dict[str, str]:
 
 
 def card(library: str) -> dict[str, str]:
-    """The first device by the driver itself: nvidia-smi may be missing, or another machine's."""
+    """The first device according to the driver: nvidia-smi may be missing, or another machine's."""
     driver = ctypes.CDLL(library)
     if (failed := driver.cuInit(0)) != 0:
         raise OSError(f"cuInit: {failed}")
@@ -77,7 +77,7 @@ def facts(library: str, simulated: bool) -> dict[str, str]:
         found["nvidia-smi"] = said("nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader").replace("\n", " | ")
         found["MPS"] = "running" if said("pidof", "nvidia-cuda-mps-control") else "not running"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    found["kernel"] = platform.release()  # gVisor says 4.4.0
+    found["kernel"] = platform.release()  # gVisor reports 4.4.0
     found["host"] = f"{os.cpu_count()} CPUs, {memory / 2**30:.0f} GiB, uid {os.geteuid()}, glibc {platform.libc_ver()[1]}"
     found["Python"] = ", ".join([platform.python_version(), *(f"{name} {version}" for name, version in versions().items())])
     return found

@@ -1,5 +1,6 @@
-"""The Python whose frameworks see the driver under test: this one on a card and in a bundle, one of its own in a checkout on the
-simulated driver."""
+"""The Python whose frameworks see the driver under test: this one on a GPU and in a bundle, one of its own in a
+checkout on the simulated driver.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ FRAMEWORKS = ROOT / "tests/simulated_cuda/frameworks"
 @dataclass
 class Python:
     program: str = ""
-    environment: dict[str, str] = field(default_factory=dict)  # beside what every step has
+    environment: dict[str, str] = field(default_factory=dict)  # in addition to that of every step
     missing: str = ""  # why no framework can be tested
 
     def sees_a_gpu_by_torch(self, runner: Runner) -> bool:
@@ -36,7 +37,8 @@ def of_this_machine() -> Python:
 
 
 def simulated(runner: Runner, scratch: Path) -> Python:
-    """With a small libcudart over the simulated driver before the frameworks, and this tree's package."""
+    """A Python with a small libcudart over the simulated driver, loaded before the frameworks, and this tree's package.
+    """
     program = VENV / "bin/python"
     if (ROOT / "build/gpu/BUNDLE").exists():
         program = Path(sys.executable)

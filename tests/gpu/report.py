@@ -1,4 +1,4 @@
-"""What a run found, as a page to read and as JSON."""
+"""The results of a run, as a page and as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def steps_table(steps: list[dict[str, Any]]) -> str:
 
 
 def experiment_lines(found: dict[str, Any]) -> list[str]:
-    """A heading, what did not hold, what was seen."""
+    """A heading, failed checks, observations."""
     lines = [f"- **{found['experiment']}** {found['title']}: **{cell(found['outcome'])}**"]
     lines += [f"  - {'held' if held else 'DID NOT HOLD'}: {cell(what)}" for what, held in found["checks"]]
     lines += [f"  - {cell(what)}: {cell(value)}" for what, value in found["seen"]]
@@ -31,7 +31,7 @@ def experiment_lines(found: dict[str, Any]) -> list[str]:
 
 
 def not_asked(experiments: list[dict[str, Any]]) -> list[str]:
-    """What this driver could not be asked: whole experiments, and parts for which it lacks the call."""
+    """Questions that this driver could not answer: whole experiments, and parts for which it lacks the call."""
     lacking = re.compile(r"^\d+: no (cu\w+)$")
     whole = [(found["experiment"], found["outcome"].removeprefix("not run: ")) for found in experiments if found["outcome"].startswith("not run")]
     parts = [
@@ -88,7 +88,7 @@ def page(result: dict[str, Any]) -> str:
 
 
 def write(result: dict[str, Any], folder: Path) -> list[Path]:
-    """<date>-<device>.md and .json, marked where they are of the simulated driver."""
+    """Writes <date>-<device>.md and .json, marked if they are of the simulated driver."""
     device = re.sub(r"[^a-z0-9]+", "-", result["machine"]["GPU"].split(",")[0].lower()).strip("-")
     stem = f"{'simulated-' if result['simulated'] else ''}{result['machine']['date'][:10]}-{device}"
     folder.mkdir(parents=True, exist_ok=True)

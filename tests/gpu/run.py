@@ -1,7 +1,7 @@
-"""Runs everything that wants a card, within ten minutes: tests, benchmarks, experiments. Started by tests/gpu/run.
+"""Runs all tests, benchmarks and experiments that need a GPU, within ten minutes. tests/gpu/run starts it.
 
-Exits 1 if a test fails. An experiment that turns out otherwise than expected, or a benchmark beyond its reach, is a
-finding and no failure; one that leaves no outcome is.
+Exits with 1 if a test fails. An unexpected outcome of an experiment, or a benchmark beyond its reach, is a finding and
+not a failure; an experiment without an outcome is a failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from steps import Runner, Step
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 WHOLE_RUN_S = 570
-# Of the client's mappers, what needs neither several devices nor calls that fail to order.
+# The tests of the client's mappers that need neither several devices nor failing calls.
 MAPPERS_ON_A_CARD = ":".join(
     [
         "*.TheProducerWritesAndTheOwnerSeesIt/*",
@@ -62,7 +62,7 @@ def tests(runner: Runner, build: Path, simulated: bool, python: Python) -> list[
     if python.missing:
         done.append(Step(name, f"not run: {python.missing}"))
     else:
-        # Which of them are here it finds out by itself, and says of the others that they are not.
+        # The tests find the installed frameworks, and skip the others.
         done.append(runner.pytest(name, [python.program, str(HERE / "frameworks")], 150, python.environment))
     return done
 
@@ -82,7 +82,7 @@ def fences(runner: Runner, build: Path, simulated: bool) -> Step:
 
 
 def against_the_toolkit(runner: Runner, build: Path) -> Step:
-    """Our declarations of the driver's interface beside the toolkit's own."""
+    """Compares our declarations of the driver's interface with the toolkit's."""
     name, headers = "declarations against <cuda.h>", machine.toolkit()
     if headers is None:
         return Step(name, "not run: no toolkit is here")
@@ -101,7 +101,7 @@ def everything(runner: Runner, build: Path, library: str, simulated: bool, scrat
     try:
         rows, notes = benches.run(runner, build, library, simulated, python)
     except (OSError, RuntimeError) as error:
-        rows, notes = [], [f"no benchmark ran: {error}"]  # the experiments may say why
+        rows, notes = [], [f"no benchmark ran: {error}"]  # the experiments may show the cause
     print(f"   {len(rows)} figures", *notes, sep="\n   ", flush=True)
     found = experiments.run(runner, build / "tests/gpu/gpu_experiments", library, simulated)
     for each in found:
@@ -140,7 +140,7 @@ def main() -> int:
             "TMPDIR": scratch,
         }
         if wish.simulated:
-            # Lenient as hardware is, with room for the sizes of a small run. Tests say by themselves what they run on.
+            # As lenient as hardware, with room for the sizes of a small run. Tests choose their own settings.
             environment["SIMULATED_CUDA"] = "guest;memory=1073741824"
         runner = Runner(environment, begun + wish.seconds)
         result = {"machine": facts, **everything(runner, wish.build, library, wish.simulated, Path(scratch), begun)}

@@ -1,4 +1,4 @@
-"""Steps of a run: each a command with a time limit, whose outcome is kept whatever it is."""
+"""Steps of a run: each is a command with a time limit, and its outcome is kept in any case."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Step:
     passed: int = 0
     failed: int = 0
     skipped: list[str] = field(default_factory=list)  # name or reason
-    said: str = ""  # the end of what a failed one printed
+    said: str = ""  # the end of the output of a failed step
 
 
 @dataclass
 class Runner:
     environment: dict[str, str]
-    ends: float  # time.monotonic() when the whole run must be over
+    ends: float  # the time.monotonic() at which the whole run must end
 
     def left(self) -> float:
         return self.ends - time.monotonic()
 
     def output(self, command: list[str], limit: float, environment: dict[str, str] | None = None) -> tuple[int, str]:
-        """Exit status and output; 124 if it took longer than `limit` seconds. Its children end with it."""
+        """Exit status and output; 124 if it took longer than `limit` seconds. Its children are killed with it."""
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -57,7 +57,7 @@ class Runner:
         return self._test(name, command, limit, environment, _count_pytest)
 
     def compiles(self, name: str, sources: list[Path], includes: list[Path], limit: float) -> Step:
-        """Whether sources hold together, static assertions included; nothing is made of them."""
+        """Compiles sources, with their static assertions, and makes no output."""
         command = ["c++", "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in includes), *map(str, sources)]
         return self._test(name, command, limit, None, lambda step, _: setattr(step, "passed", len(sources) if step.outcome == "passed" else 0))
 

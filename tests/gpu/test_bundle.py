@@ -1,5 +1,6 @@
-"""What tests/gpu/bundle packs runs by itself: unpacked elsewhere, without this tree, its build folders, the libraries that it was
-built from, or a network. On the simulated driver."""
+"""The archive of tests/gpu/bundle runs by itself, on the simulated driver: unpacked elsewhere, without this tree, its
+build folders, the libraries that it was built from, or a network.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from expected import check_simulated_run
 
 BYTES_MAX = 60 << 20
 ELSEWHERE = Path("/tmp/elsewhere")
-# A Python as a machine with a card has it: pytest, PyTorch, Numba. What it lacks there of grpcio is lent to it.
+# A Python like that of a machine with a GPU: pytest, PyTorch, Numba. It lacks grpcio, which this test adds.
 PYTHON = ROOT / "build/simulated_cuda/venv"
 LENT = ("grpc", "google")
-# Of the packages that the bundle was built with.
+# Files of the packages that the bundle was built with.
 HIDDEN = ("/usr/include/google", "/usr/include/grpcpp", "/usr/include/gtest")
 
 
@@ -40,7 +41,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compiler_cache() -> list[str | Path]:
-    """Lent, too, where there is one: what a bare machine compiles is the same each time."""
+    """The compiler cache, if there is one: a bare machine compiles the same files each time."""
     cache = os.environ.get("CCACHE_DIR")
     return ["--bind", cache, "/tmp/ccache", "--setenv", "CCACHE_DIR", "/tmp/ccache"] if cache else []
 
@@ -56,7 +57,7 @@ def lent() -> list[str | Path]:
 
 
 def bare(folder: Path) -> list[str | Path]:
-    """A command that runs another one on a machine that has nothing of this tree but what lies in `folder`."""
+    """A command that runs another one on a machine that has only `folder` of this tree."""
     words: list[str | Path] = ["bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
     words += ["--unshare-pid", "--unshare-net", "--die-with-parent", "--cap-add", "ALL", "--proc", "/proc"]
     for hidden in ("/root", "/tmp", ROOT, *(each for each in HIDDEN if Path(each).exists())):

@@ -1,4 +1,4 @@
-"""Without a card, all that tests/gpu/run does runs end to end on the simulated driver."""
+"""Without a GPU, tests/gpu/run runs end to end on the simulated driver."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_torch_is_compared_with_the_broker_that_python_uses() -> None:
 
 def test_a_machine_without_a_driver_is_told_so(tmp_path: Path) -> None:
     if any(Path(folder, "libcuda.so.1").exists() for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64")):
-        return  # this one has a card
+        return  # this machine has a GPU
     environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
     python = HERE.parents[1] / ".venv/bin/python"
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The house's rules, run over the tree: who may include whom, and which words belong to which room.
+"""The rules of the repository, checked over the tree: allowed includes and imports, words of one room, plain sentences.
 
-``check_house.py [ROOT]`` prints one line per finding, ``path:line: rule: what``, and exits 1 if there is any. Files that
-have grown long are named too, as a remark.
+``check_house.py [ROOT]`` prints one line per finding, ``path:line: rule: what``, and exits with 1 if there is any. It
+also prints a remark for each long file.
 """
 
 import ast
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graph import Source, cycles, edges, type_checkers_only
+from sentences import unnamed_subjects
 
 TOP_FOLDERS = {"daemon", "client", "proto", "python", "tests", "deploy", "docs"}
 ROOT_FILES = {
@@ -24,15 +25,15 @@ LINES_MAX = 350
 FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto", "numba", "pyarrow", "scipy", "cupyx"}
 ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax", "cupyx": "cupy"}
 
-# Room (path prefix, the longest match counts) → prefixes of what its files may include, beside the C++ library and the
-# system. Angle brackets and quotes count alike.
+# Room (path prefix, the longest match counts) → prefixes that its files may include, besides the C++ library and the
+# system. Angle brackets and quotes are treated alike.
 MAY_INCLUDE = {
     "proto/boundary/": ["proto/boundary/"],
     "proto/wire/": ["proto/wire/", "proto/boundary/"],
     "daemon/config/": [
         "daemon/config/", "daemon/access.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
-    "daemon/config/config.h": ["daemon/access.h", "daemon/config/live.h", "proto/boundary/"],
+    "daemon/config/config.h": ["daemon/access.h", "daemon/config/reloadable.h", "proto/boundary/"],
     "daemon/config/setting_file": ["daemon/config/setting_file.h", "proto/boundary/"],
     "daemon/config/tls_files": [
         "daemon/config/tls_files.h", "daemon/config/config.h", "daemon/config/setting_file.h", "proto/boundary/", "openssl/",
@@ -48,27 +49,30 @@ MAY_INCLUDE = {
     "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/", "openssl/"],
     "python/bindings/": ["python/bindings/", "arraybridge/", "proto/boundary/", "pybind11/", "Python.h", "dlpack/"],
 }  # fmt: skip
-# Inside a room, what a prefix above would allow and the house does not.
+# Exceptions inside a room: includes that a prefix above would allow and that are forbidden.
 MUST_NOT_INCLUDE = {
     "daemon/broker/": r"daemon/memory/(?!memory_backend\.h)\w+_backend\.h",
     "client/": r"arraybridge/v1/|client/ctl/",
     "client/ctl/": r"$^",
     "python/bindings/": r"arraybridge/v1/",
 }
-# Python: the folder, or module, of the package → modules that it must not import, at any depth.
+# Python: a folder, or module, of the package → modules that it must not import, at any depth.
 _ABOVE_CONVERT = ("arraybridge.broker", "arraybridge.compat", "arraybridge.commands", "arraybridge.decorators")
 MUST_NOT_IMPORT = {
     "python/arraybridge/adapters/": ("arraybridge.convert", *_ABOVE_CONVERT),
     "python/arraybridge/convert/": _ABOVE_CONVERT,
     "python/arraybridge/broker/": ("arraybridge.compat", "arraybridge.commands", "arraybridge.decorators"),
 }  # fmt: skip
-# What neither the C++ library nor the system owns: includes that a room has to be allowed.
+# Includes of third parties, which a room must be allowed.
 THIRD_PARTY = re.compile(
     r"(grpc|google/|absl/|spdlog/|fmt/|CLI/|toml\+\+/|event2/|dlpack/|pybind11/|Python\.h|openssl/|gtest/"
     r"|gmock/|benchmark/|cuda|arraybridge/)"
 )
 
-# Words of C++ code (comments aside) → where alone they may stand.
+# Production code, without the folders whose comments still have sentences that do not name their subject.
+NAMES_SUBJECTS = re.compile(r"(?!daemon/|client/(?!ctl/|include/|memory/)|proto/(?:boundary|wire)/)(?:daemon|client|proto|python)/")
+
+# Words of C++ code (without comments) → the only paths where they may occur.
 WORDS = {
     "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/(simulated_cuda|gpu)/"),
     "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/(grpc_|status_grpc)|^client/ctl/|^tests/"),
@@ -109,7 +113,7 @@ def includes(source: Source) -> Iterator[Finding]:
         if quoted and not generated and target.split("/")[0] not in TOP_FOLDERS:
             yield Finding(source.path, number, "include", f'"{target}" is not written from the repository root')
         if target.startswith("tests/") and not source.path.startswith("tests/"):
-            yield Finding(source.path, number, "layer", f"{target}: nothing includes tests")
+            yield Finding(source.path, number, "layer", f"{target}: only tests include tests")
         if not room or not (quoted or THIRD_PARTY.match(target)):
             continue
         allowed = any(target.startswith(prefix) for prefix in MAY_INCLUDE[room])
@@ -128,7 +132,7 @@ def words(source: Source) -> Iterator[Finding]:
 
 
 def headers(source: Source) -> Iterator[Finding]:
-    """A header says what it is, and is included once."""
+    """A header begins with its description, and is included once."""
     if not source.path.endswith(".h"):
         return
     if not source.text.startswith("//"):
@@ -138,7 +142,7 @@ def headers(source: Source) -> Iterator[Finding]:
 
 
 def unfinished(source: Source) -> Iterator[Finding]:
-    """What is not done is an issue, not a remark."""
+    """Unfinished work is an issue, not a remark."""
     pattern = r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b"
     for number, line in source.lines():
         match = re.search(pattern, line)
@@ -160,7 +164,7 @@ def imported(node: ast.AST) -> list[str]:
 
 
 def loaded_with_module(tree: ast.Module) -> Iterator[ast.AST]:
-    """Nodes that run when the module is imported: not in functions, not for type checkers only."""
+    """Nodes that are executed when the module is imported: not those in functions, nor those for type checkers."""
     pending: list[ast.AST] = list(tree.body)
     while pending:
         node = pending.pop()
@@ -210,20 +214,20 @@ def modules_of(node: ast.AST) -> list[str]:
 
 
 def evaluation(source: Source) -> Iterator[Finding]:
-    """No text becomes code."""
+    """Text is not executed."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
             yield Finding(source.path, node.lineno, "evaluation", f"{node.func.id}() is not used here")
 
 
 def docstring(source: Source) -> Iterator[Finding]:
-    """A module says what it is."""
+    """A module begins with its description."""
     if source.text.strip() and not ast.get_docstring(source.tree):
         yield Finding(source.path, 1, "header", "does not start with a docstring that says what it is")
 
 
 def agreement(source: Source) -> Iterator[Finding]:
-    """Every field and every verb of the agreement says what it means, beside it or right above it."""
+    """Every field and every verb of the protocol has a comment, beside it or right above it."""
     if not source.path.startswith("proto/"):
         return
     above = ""
@@ -234,13 +238,20 @@ def agreement(source: Source) -> Iterator[Finding]:
         above = line
 
 
-CPP_RULES: list[Rule] = [includes, words, headers, unfinished]
-PYTHON_RULES: list[Rule] = [frameworks, layers, evaluation, docstring, unfinished]
-PROTO_RULES: list[Rule] = [agreement, unfinished]
+def subjects(source: Source) -> Iterator[Finding]:
+    """A sentence of a comment or docstring names its subject."""
+    if NAMES_SUBJECTS.match(source.path):
+        for number, word in unnamed_subjects(source):
+            yield Finding(source.path, number, "subject", f"a sentence begins with {word}: name its subject")
+
+
+CPP_RULES: list[Rule] = [includes, words, headers, unfinished, subjects]
+PYTHON_RULES: list[Rule] = [frameworks, layers, evaluation, docstring, unfinished, subjects]
+PROTO_RULES: list[Rule] = [agreement, unfinished, subjects]
 
 
 def files_of(root: Path) -> Iterator[Path]:
-    """Files of the tree, without hidden folders and what is generated."""
+    """Files of the tree, without hidden folders and generated files."""
     for path in sorted(root.iterdir()):
         if path.name.startswith(".") or path.name in NOT_OURS or path.name.endswith(".egg-info"):
             continue
@@ -251,7 +262,7 @@ def files_of(root: Path) -> Iterator[Path]:
 
 
 def layout(root: Path) -> Iterator[Finding]:
-    """What lies in the root is known."""
+    """The root contains only known files and folders."""
     for path in sorted(root.iterdir()):
         if path.name.startswith(".") or path.name in NOT_OURS:
             continue
@@ -261,7 +272,7 @@ def layout(root: Path) -> Iterator[Finding]:
 
 
 def registration(root: Path) -> Iterator[Finding]:
-    """A test or fuzz target that no CMakeLists.txt names never runs."""
+    """A test or fuzz target must be named by a CMakeLists.txt, otherwise it never runs."""
     for path in files_of(root):
         if not path.name.endswith(("_test.cc", "_fuzz.cc")):
             continue
@@ -274,7 +285,7 @@ def registration(root: Path) -> Iterator[Finding]:
 
 
 def circles(root: Path) -> Iterator[Finding]:
-    """A unit that reaches itself by includes, or by imports, cannot be read, or tested, without the others on the way."""
+    """A unit in a cycle cannot be read, or tested, without the other units of the cycle."""
     sources = [source for source in sources_of(root) if not source.path.startswith("tests/")]
     cpp = [source for source in sources if source.cpp]
     package = [source for source in sources if source.path.startswith("python/arraybridge/")]
@@ -283,7 +294,7 @@ def circles(root: Path) -> Iterator[Finding]:
 
 
 def limits(root: Path) -> Iterator[Finding]:
-    """A limit that no test names is hit by none. What is measured or fuzzed under one does not hit it."""
+    """Every limit is hit by a test. Benchmarks and fuzz targets do not count."""
     config = root / "daemon/config/config.h"
     found = re.search(r"struct Limits \{\n.*?\n\};", config.read_text(), re.DOTALL) if config.exists() else None
     if found is None:

@@ -1,7 +1,7 @@
-"""The extension's stub against the extension that is installed: names, parameters and defaults, by stubtest.
+"""Compares the extension's stub with the installed extension: names, parameters and defaults, by stubtest.
 
-pybind11 writes signatures as the first line of its docstrings, which `inspect` does not read and stubtest so passes over:
-its methods are replaced, in this process, by functions that have the parameters which that line says.
+pybind11 writes signatures as the first line of its docstrings, which `inspect` does not read and stubtest therefore
+ignores. So this script replaces its methods, in this process, by functions with the parameters of that line.
 
     check_stubs.py [mypy.ini]      another configuration, whose mypy_path finds another stub
 """
@@ -21,11 +21,11 @@ from mypy import stubtest
 from arraybridge import _core
 
 ROOT = Path(__file__).resolve().parents[2]
-# What is not as the stub says, and why the stub is right.
+# Differences from the stub that are correct.
 ALLOWED = r"""
-# pybind11's types have a metaclass of their own, which says nothing to who uses them.
+# pybind11's types have a metaclass of their own, which does not matter to users.
 arraybridge\._core\.(CaptureScope|ChannelEnd|Core|Placement|PutOptions|WatchEnd)
-# Nobody can make one: their __init__ is object's and raises a TypeError.
+# They cannot be constructed: their __init__ is object's and raises a TypeError.
 arraybridge\._core\.(ChannelEnd|Placement|WatchEnd)\.__init__
 # PEP 688: the buffer protocol for type checkers of every version; C types have the method since Python 3.12.
 arraybridge\._core\.View\.__buffer__
@@ -59,7 +59,7 @@ def made(name: str, kind: Any, default: ast.expr | None) -> Parameter:
 
 
 def show_signatures() -> int:
-    """How many methods there are now whose parameters could not be read."""
+    """Returns the number of methods whose parameters could be read."""
     shown = 0
     for kind in vars(_core).values():
         if type(kind).__name__ != "pybind11_type":

@@ -1,8 +1,8 @@
-"""The wheel, built and looked at as a stranger would get it.
+"""Builds the wheel and checks it as a user would get it.
 
-Builds it as deploy/wheel does, checks what lies in it, what its binaries need and export, and what it says of itself, lets
-pip install it into an environment that has NumPy alone and no compiler, and lets two processes hand an array over through
-the daemon that it brought.
+Builds it as deploy/wheel does; checks its content, the needs and exports of its binaries, and its metadata; lets pip
+install it into an environment with NumPy only and without a compiler; and lets two processes share an array through the
+daemon in it.
 """
 
 import os
@@ -40,7 +40,7 @@ assert int(array.sum()) == 499500 and not array.flags.writeable
 
 
 class Wrong(Exception):
-    """What the wheel claims is not so."""
+    """The wheel fails a check."""
 
 
 def run(*command: object) -> str:
@@ -80,7 +80,9 @@ def check_content(wheel: Path) -> None:
 
 
 def check_extension(extension: Path) -> None:
-    """It exports its init symbol alone and holds none of the libraries that would meet TensorFlow's own."""
+    """The extension exports only its init symbol, and contains none of the libraries that would conflict with
+    TensorFlow's own.
+    """
     exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", extension).splitlines()]
     if exported != ["PyInit__core"]:
         raise Wrong(f"the extension exports {exported}")
@@ -110,7 +112,9 @@ def check_extras(folder: Path) -> None:
 
 
 def check_platform(wheel: Path) -> None:
-    """It says by its name and inside where it runs, so that an index takes it; and auditwheel reads the same of its binaries."""
+    """The wheel's name and content have the platform tag, so that an index accepts it; and auditwheel finds the same
+    tag.
+    """
     if not wheel.name.endswith(f"-{PLATFORM}.whl"):
         raise Wrong(f"{wheel.name} is not for {PLATFORM}")
     (described,) = (WORK / "content").glob("arraybridged-*.dist-info/WHEEL")
@@ -123,7 +127,7 @@ def check_platform(wheel: Path) -> None:
 
 
 def install_numpy(python: Path) -> None:
-    """The NumPy that we build against, out of the cache that deploy/setup filled; pip gets it where there is none."""
+    """Installs the NumPy that we build against, from the cache of deploy/setup, or with pip if there is none."""
     numpy = "numpy==" + run(sys.executable, "-c", "import numpy; print(numpy.__version__)").strip()
     uv = Path(sys.executable).with_name("uv")
     try:
@@ -133,18 +137,18 @@ def install_numpy(python: Path) -> None:
 
 
 def check_installed(wheel: Path) -> None:
-    """In an environment with NumPy alone, where no compiler is found: two processes, the daemon from the wheel."""
+    """In an environment with NumPy only and without a compiler: two processes, with the daemon of the wheel."""
     home = WORK / "venv"
     run("/usr/bin/python3", "-m", "venv", home)
     install_numpy(home / "bin" / "python")
-    os.environ["PATH"] = str(home / "bin")  # from here on, of everything that is started
+    os.environ["PATH"] = str(home / "bin")  # for every process that starts from here on
     found = [name for name in COMPILERS if shutil.which(name)]
     if found:
         raise Wrong(f"{found} are there: what pip does would not show that it needs none")
     run(home / "bin" / "pip", "install", "-q", "--no-index", wheel)
     run(home / "bin" / "arraybridged", "--version")
     run(home / "bin" / "arraybridgectl", "--help")
-    with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short: a socket's path has 107 bytes
+    with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short, because a socket's path has at most 107 bytes
         hand_over(home / "bin", sockets)
 
 

@@ -1,4 +1,4 @@
-"""Counts that say how much of the house a reader has to hold in the head: ``counts.py [ROOT]`` prints one row a count.
+"""Counts that measure how much of the house a reader must keep in mind: ``counts.py [ROOT]`` prints one row per count.
 
 Units and their cycles are those of `graph`.
 """
@@ -7,11 +7,11 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from check_house import sources_of
 from graph import Source, cycles, edges
+from sentences import comments, unnamed_subjects
 
 PRODUCTION = ("daemon/", "client/", "proto/", "python/")
 CLASS = re.compile(
@@ -19,9 +19,6 @@ CLASS = re.compile(
     r"(?:\s+(?:alignas\([^)]*\)|[A-Z][A-Z_]+(?:\([^)]*\))?))*\s+(\w+)(?:\s+final)?\s*(?::(?!:)[^;{]*)?\{",
     re.MULTILINE,
 )
-COMMENT = re.compile(r"^\s*(?://+|#)\s?(.*)$|^(?!\s*(?://|#)).*?\S\s+//\s?(.*)$")
-# A sentence names its subject: "the daemon", "the session", not "who asks".
-UNNAMED = re.compile(r"(?:^|(?<=[.:;!?] ))(?:Who|Whoever|Whose|Nobody|Somebody|Those|What)\b")
 
 
 def production(root: Path) -> list[Source]:
@@ -34,22 +31,6 @@ def classes(source: Source) -> set[str]:
     if source.python:
         return {node.name for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
     return set()
-
-
-def comments(source: Source) -> Iterator[str]:
-    """Text of each line of a comment; of a docstring too."""
-    if source.python:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from (ast.get_docstring(node) or "").splitlines()
-    for line in source.text.splitlines():
-        found = COMMENT.match(line)
-        if found and not (source.python and found[2] is not None) and not (source.cpp and line.lstrip().startswith("#")):
-            yield found[1] if found[1] is not None else found[2]
-
-
-def unnamed_subjects(source: Source) -> int:
-    return sum(len(UNNAMED.findall(line)) for line in comments(source))
 
 
 def main() -> int:
@@ -69,7 +50,7 @@ def main() -> int:
     for component in cycles(graph):
         print(f"units in one cycle     {len(component):>7}  {' '.join(component)}")
     print(f"lines of comments      {sum(1 for source in sources for _ in comments(source)):>7}")
-    print(f"unnamed subjects       {sum(map(unnamed_subjects, sources)):>7}")
+    print(f"unnamed subjects       {sum(1 for source in sources for _ in unnamed_subjects(source)):>7}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """The graph of the tree's units, and its cycles.
 
-A unit is a C++ header with its source file, or a Python module. A unit leads to those that it includes or imports, imports
-inside functions counted, those for type checkers alone not. A cycle is a set of units that reach each other.
+A unit is a C++ header with its source file, or a Python module. Its edges lead to the units that it includes or
+imports, also inside functions, but not for type checkers only. A cycle is a set of units that reach each other.
 """
 
 import ast
@@ -39,7 +39,7 @@ class Source:
 
 
 def type_checkers_only(tree: ast.Module) -> Iterator[ast.AST]:
-    """Nodes that never run: signatures may name a framework's classes."""
+    """Nodes that are never executed: signatures may name a framework's classes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             for child in node.body:

@@ -1,4 +1,4 @@
-"""What the benchmarks write down has the form that was agreed, whatever they have measured beside."""
+"""The rows of the benchmarks have the agreed form, with any further measurements."""
 
 import json
 import sys

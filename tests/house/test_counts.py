@@ -1,4 +1,4 @@
-"""The counts count what they say."""
+"""The counts of counts.py are correct."""
 
 from pathlib import Path
 
@@ -67,4 +67,4 @@ def test_class_names(path: str, text: str, found: set[str]) -> None:
     ],
 )
 def test_sentences_without_a_named_subject(path: str, text: str, found: int) -> None:
-    assert counts.unnamed_subjects(Source(path, text)) == found
+    assert len(list(counts.unnamed_subjects(Source(path, text)))) == found

@@ -1,4 +1,4 @@
-"""The documents' pictures are what their scripts draw; their links, and the files that they name, are there."""
+"""The documents' pictures are up to date with their scripts; their links, and the files that they name, exist."""
 
 import fnmatch
 import re
@@ -21,7 +21,7 @@ NAMED = re.compile(rf"`((?:{'|'.join(sorted(TOP_FOLDERS))})/[\w{{}},./*-]+)`")
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub makes them."""
+    """The anchors of its headings, as GitHub makes them."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -56,7 +56,7 @@ def places(root: Path) -> set[str]:
 
 
 def missing(text: str, there: set[str]) -> Iterator[str]:
-    """Names of files and folders that nothing matches. A file may lie deeper in the folder that is named."""
+    """Names of files and folders that do not exist. A file may lie deeper in the named folder."""
     for name in NAMED.findall(text):
         before, brace, rest = name.partition("{")
         inside, _, after = rest.partition("}")

@@ -1,4 +1,4 @@
-"""What proto/wire/generate.py refuses. What it makes of the agreement is compared with libprotobuf in tests/unit/wire."""
+"""Refusals of proto/wire/generate.py. tests/unit/wire compares its output with libprotobuf."""
 
 import subprocess
 import sys
@@ -21,10 +21,10 @@ def generate(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     [
         ("message A { double x = 1; }", "A.x: type double is not supported"),
         ("message A { Missing x = 1; }", "A.x: type Missing is not supported"),
-        ("message A { B b = 1; } message B { A a = 1; }", "A holds itself"),
-        ("message A { bool x = 1 [deprecated = true]; }", "'deprecated' stands where one of ('lazy',) is needed"),
-        ("message A { map<string, uint32> x = 1; }", "'uint32' stands where one of ('string',) is needed"),
-        ("option a = 1;", "'option' stands where"),
+        ("message A { B b = 1; } message B { A a = 1; }", "A contains itself"),
+        ("message A { bool x = 1 [deprecated = true]; }", "'deprecated' found where one of ('lazy',) is expected"),
+        ("message A { map<string, uint32> x = 1; }", "'uint32' found where one of ('string',) is expected"),
+        ("option a = 1;", "'option' found where"),
         ("message A { bool x = 1;", "a.proto: ends too early"),
         ("service A { rpc B(C) returns (D);", "a.proto: ends too early"),
     ],

@@ -1,8 +1,9 @@
-"""clang-tidy over our own sources, remembering what was clean.
+"""Runs clang-tidy over our own sources, and remembers clean files.
 
-``tidy.py BUILD_FOLDER...``: takes the files of daemon/, client/, proto/ and python/ from each folder's
-compile_commands.json. A file whose text, headers of ours, checks and tool are those of an earlier clean run is not
-looked at again; the memory lies in the user's cache, so a fresh clone is quick too. Exits 1 if there is any finding.
+``tidy.py BUILD_FOLDER...``: reads the files of daemon/, client/, proto/ and python/ from each folder's
+compile_commands.json. A file is skipped if its text, our headers in it, the checks and the tool equal those of an
+earlier clean run. The memory lies in the user's cache, so that a fresh clone is fast, too. Exits with 1 if there is any
+finding.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ def top(file: Path) -> str:
 
 
 def with_headers(file: Path, seen: set[Path]) -> set[Path]:
-    """The file and every file of this repository that it includes, however deep."""
+    """The file and every file of this repository that it includes, directly or not."""
     if file in seen or not file.is_file():
         return seen
     seen.add(file)
@@ -51,7 +52,7 @@ def with_headers(file: Path, seen: set[Path]) -> set[Path]:
 
 
 def key_of(file: Path, command: str, tool: str) -> str:
-    """What a clean verdict depends on, as one hash; the same in every checkout."""
+    """A hash of everything that a clean result depends on; the same in every checkout."""
     digest = hashlib.sha256(f"{tool}\n{command}".replace(str(ROOT), "").encode() + Path(__file__).read_bytes())
     digest.update((ROOT / ".clang-tidy").read_bytes())
     for part in sorted(with_headers(file, set())):
@@ -60,8 +61,8 @@ def key_of(file: Path, command: str, tool: str) -> str:
 
 
 def tidy(file: Path, command: str) -> str:
-    """The findings, or nothing."""
-    # g++ writes the commands: what only clang can check, the annotations of locks, is asked for here.
+    """The findings, or an empty string."""
+    # The commands are g++'s; annotations of locks, which only clang can check, are enabled here.
     flags = [flag for flag in shlex.split(command)[1:] if flag not in FLAGS_OF_GCC]
     command_line = ["clang-tidy", "--quiet", str(file), "--", *flags, "-Wthread-safety"]
     done = subprocess.run(command_line, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)

@@ -1,4 +1,4 @@
-"""A root file system that has what every Debian has, as far as packages and a service of ours need it."""
+"""A root file system with the parts of Debian that our packages and service need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_install import BUILD
 
 PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
 DEPENDED_ON = ("libc6", "libgcc-s1", "libstdc++6", "libssl3", "zlib1g")
-# What dpkg looks for before it begins, and what makes users and directories out of sysusers.d and tmpfiles.d.
+# The programs that dpkg checks for before it starts, and those that process sysusers.d and tmpfiles.d.
 TOOLS = ("ldconfig", "start-stop-daemon", "update-rc.d", "systemd-sysusers", "systemd-tmpfiles")
 INSTALLED = """Package: {0}
 Status: install ok installed
@@ -30,7 +30,7 @@ Description: of the host
 
 
 class BareRoot:
-    """A shell, systemd's tools for users and directories, what the packages depend on, and dpkg's word that it is installed."""
+    """A shell, systemd's tools for users and directories, the packages' dependencies, and dpkg's records that they are installed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,7 +66,7 @@ class BareRoot:
         (database / "available").touch()
 
     def apart(self, *command: object) -> list[str]:
-        """The command where this root has /proc and /dev, and where nobody else has our ports. Root stays root."""
+        """The command in this root, with /proc, /dev and its own network namespace, so that our ports are free. Root stays root."""
         apart = ["bwrap", "--cap-add", "ALL", "--unshare-net", "--die-with-parent", "--dev-bind", "/", "/"]
         return [*apart, "--proc", f"{self.path}/proc", "--dev", f"{self.path}/dev", *map(str, command)]
 
@@ -85,7 +85,7 @@ class BareRoot:
 
     @contextlib.contextmanager
     def service(self, unit: str) -> Iterator[Service]:
-        """What the unit starts, as its user, with its command line and its umask, once it has said that it is ready."""
+        """The unit's command, run as its user with its umask, after it has reported that it is ready."""
         section = _section(self.path / "usr/lib/systemd/system" / unit)
         notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notified.settimeout(PATIENCE_S)
@@ -111,7 +111,7 @@ class BareRoot:
 
 
 class Service:
-    """The daemon in its namespaces."""
+    """The daemon's process in its namespaces."""
 
     def __init__(self, outer: subprocess.Popen[str]) -> None:
         self.pid = int(Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()[0])

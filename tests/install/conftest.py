@@ -1,4 +1,4 @@
-"""What is packed once for all tests."""
+"""Packages that are built once for all tests."""
 
 from __future__ import annotations
 

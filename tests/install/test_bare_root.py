@@ -1,4 +1,4 @@
-"""The Debian packages in a root that has nothing else of ours: dpkg installs them, the unit's command serves, purge leaves nothing."""
+"""The Debian packages in a root without any other file of ours: dpkg installs them, the unit's command serves, purge removes all."""
 
 from __future__ import annotations
 

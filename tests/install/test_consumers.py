@@ -1,4 +1,4 @@
-"""Strangers' programs against an installed tree: found by CMake and by pkg-config, in C++ and in C."""
+"""Third-party programs with an installed tree, found by CMake and by pkg-config, in C++ and in C."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_cmake_finds_it(prefix: Path, address: Path, tmp_path: Path) -> None:
     run(tmp_path / "build/in_plain_c", address.parent / "nowhere", expect=1)
 
 
-def test_the_shared_object_has_the_c_api_alone(prefix: Path) -> None:
+def test_the_shared_object_exports_only_the_c_api(prefix: Path) -> None:
     (library,) = prefix.glob("lib/**/libarraybridge.so.1")
     lines = [line.split() for line in run("readelf", "--dyn-syms", "--wide", library).splitlines()]
     exported = {words[7] for words in lines if len(words) > 7 and words[6] != "UND" and words[4] in ("GLOBAL", "WEAK")}
     names = set(re.findall(r"^AB_API [^(]*\b(ab_\w+)\(", (prefix / "include/arraybridge/arraybridge.h").read_text(), re.MULTILINE))
     assert names and exported == {f"{name}@@ARRAYBRIDGE_1" for name in names} | {"ARRAYBRIDGE_1"}
-    # The list is the promise: what goes from header and source alike goes from here by somebody's decision.
+    # The list is the ABI promise: removing a function from header and source requires an explicit change here.
     assert set(re.findall(r"^    (\w+);$", (ROOT / "client/c_api.map").read_text(), re.MULTILINE)) == names
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", library)))
     assert needed <= {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}, needed
@@ -99,7 +99,7 @@ def test_a_token_opens_a_namespace_to_the_c_api(prefix: Path, tmp_path: Path) ->
             run(prefix / "bin/arraybridgectl", "-H", tmp_path / "broker", "-n", "team", "withdraw", "--admin", "by ctypes")
         run(*call, expect=1)
         run(*call, expect=1, TOKEN_OF_OPTIONS="another-token-of-some-length")
-        run(*call, expect=1, TOKEN_OF_OPTIONS="", ARRAYBRIDGE_TOKEN=secret)  # "" is none
+        run(*call, expect=1, TOKEN_OF_OPTIONS="", ARRAYBRIDGE_TOKEN=secret)  # "" means no token
         run(*call, expect=1, ARRAYBRIDGE_TOKEN_FILE=str(tmp_path / "nowhere"))
 
 
@@ -121,7 +121,7 @@ def test_pkg_config_finds_it(prefix: Path, address: Path, tmp_path: Path) -> Non
     shared = run("pkg-config", "--cflags", "--libs", "arraybridge-c", PKG_CONFIG_PATH=folder).split()
     run("gcc", "-std=c11", CONSUMER / "program.c", "-o", tmp_path / "in_plain_c", *shared)
     (library,) = prefix.glob("lib/**/libarraybridge.so.1")
-    assert "from c" in run(tmp_path / "in_plain_c", address, expect=1, LD_LIBRARY_PATH=str(library.parent))  # is there already
+    assert "from c" in run(tmp_path / "in_plain_c", address, expect=1, LD_LIBRARY_PATH=str(library.parent))  # the name exists already
     run("g++", "-std=c++20", CONSUMER / "program.cc", "-o", tmp_path / "in_cxx", *flags)
     assert run(tmp_path / "in_cxx", address) == "5 float32\n"
     assert run("pkg-config", "--modversion", "arraybridge", PKG_CONFIG_PATH=folder).strip() in run(prefix / "bin/arraybridged", "--version")

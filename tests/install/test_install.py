@@ -1,5 +1,5 @@
-"""What `cmake --install` lays down is enough for a stranger: a C++ program against the installed headers and archives
-puts an array into the installed daemon and gets it back, and the installed tool sees it."""
+"""The files of `cmake --install` are complete: a C++ program built with the installed headers and archives puts an array into
+the installed daemon and gets it back, and the installed tool lists it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def address(prefix: Path, tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "broker"
 
 
-def test_an_installed_tree_serves_a_stranger(prefix: Path, address: Path, tmp_path: Path) -> None:
+def test_an_installed_tree_serves_a_third_party_program(prefix: Path, address: Path, tmp_path: Path) -> None:
     source, program = tmp_path / "program.cc", tmp_path / "program"
     source.write_text(PROGRAM)
     include, lib = prefix / "include", next(prefix.glob("lib/**/libarraybridge_client.a")).parent
@@ -103,8 +103,8 @@ def wait_for_share(prefix: Path, address: Path) -> list[dict[str, dict[str, str]
     raise AssertionError("the share never appeared")
 
 
-def test_the_client_library_needs_libc_and_libstdcxx_alone(prefix: Path) -> None:
-    """No symbol of gRPC, Protocol Buffers or absl is defined or wanted by the archives."""
+def test_the_client_library_needs_only_libc_and_libstdcxx(prefix: Path) -> None:
+    """The archives define or need no symbol of gRPC, Protocol Buffers or absl."""
     for archive in prefix.glob("lib/**/libarraybridge*.a"):
         symbols = subprocess.run(["nm", "-C", str(archive)], stdout=subprocess.PIPE, text=True, check=True).stdout
         for word in ("grpc", "google::protobuf", "absl::", "spdlog"):
@@ -127,7 +127,7 @@ COMPONENTS = {
 }
 
 
-def test_each_component_has_what_its_name_says(tmp_path: Path) -> None:
+def test_each_component_has_its_files(tmp_path: Path) -> None:
     laid: dict[str, str] = {}
     for component, wanted in COMPONENTS.items():
         where = tmp_path / component

@@ -1,4 +1,4 @@
-"""The Debian packages: built, looked at by lintian, unpacked, and started from there."""
+"""The Debian packages: built, checked by lintian, unpacked, and started from the unpacked tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def field(package: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-f", str(package), name], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_there_are_four_that_need_the_runtime_and_debians_tls_alone(packages: dict[str, Path]) -> None:
+def test_there_are_four_packages_that_need_only_the_runtime_and_debians_tls(packages: dict[str, Path]) -> None:
     assert set(packages) == {"arraybridged", "arraybridge-tools", "libarraybridge1", "libarraybridge-dev"}
     library = {each.split()[0] for each in field(packages["libarraybridge1"], "Depends").split(",")}
     assert library == {"libc6", "libgcc-s1", "libstdc++6"}
@@ -37,14 +37,14 @@ def test_there_are_four_that_need_the_runtime_and_debians_tls_alone(packages: di
     assert field(packages["arraybridged"], "Recommends").startswith("arraybridge-tools (= ")
 
 
-def test_the_tool_can_be_had_without_the_daemon(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_the_tool_is_available_without_the_daemon(packages: dict[str, Path], tmp_path: Path) -> None:
     subprocess.run(["dpkg-deb", "-x", str(packages["arraybridge-tools"]), str(tmp_path)], check=True)
     assert {path.name for path in (tmp_path / "usr/bin").iterdir()} == {"arraybridgectl"}
     told = subprocess.run([tmp_path / "usr/bin/arraybridgectl", "completion", "bash"], capture_output=True, text=True)
     assert told.returncode == 0 and "arraybridgectl" in told.stdout
 
 
-def test_nothing_lies_where_it_should_not(root: Path) -> None:
+def test_files_are_only_in_expected_places(root: Path) -> None:
     assert {path.name for path in root.iterdir()} == {"usr"}
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     for wanted in (
@@ -65,12 +65,12 @@ def test_nothing_lies_where_it_should_not(root: Path) -> None:
     ):
         assert wanted in found
     pages = {"man8/arraybridged.8", "man1/arraybridgectl.1", "man5/arraybridged.toml.5", "man7/arraybridge.7"}
-    made = pages if (BUILD / "arraybridged.8.gz").exists() else set()  # without scdoc there are none
+    made = pages if (BUILD / "arraybridged.8.gz").exists() else set()  # without scdoc there are no manual pages
     assert {path for path in found if path.startswith("usr/share/man/")} == {f"usr/share/man/{page}.gz" for page in made}
     assert not [path for path in found if "simulated" in path or "gtest" in path]
 
 
-def test_what_was_laid_down_serves(root: Path, tmp_path: Path) -> None:
+def test_the_unpacked_daemon_serves(root: Path, tmp_path: Path) -> None:
     directory = tmp_path / "run"
     read, write = os.pipe()
     config = root / "usr/share/arraybridge/arraybridged.toml"
@@ -89,7 +89,7 @@ def test_what_was_laid_down_serves(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian is not installed")
-def test_lintian_finds_nothing_wrong(packages: dict[str, Path], tmp_path: Path) -> None:
+def test_lintian_reports_no_error(packages: dict[str, Path], tmp_path: Path) -> None:
     copies = [str(shutil.copy(package, tmp_path)) for package in packages.values()]
     flags = ["--fail-on", "error,warning"]
     if os.geteuid() == 0:

@@ -138,7 +138,7 @@ TEST_P(CaptureTest, WhatACapturedStreamMakesIsRefusedAndTheCaptureGoesOn) {
     ASSERT_NO_FATAL_FAILURE(Begin());
     const Status refused = Put();
     EXPECT_THAT(refused, FailsWith(Code::kFailedPrecondition, "STREAM_CAPTURING"));
-    EXPECT_THAT(refused.message(), testing::HasSubstr("before the capture or after it")) << "it says what helps";
+    EXPECT_THAT(refused.message(), testing::HasSubstr("before or after the capture")) << "it says what helps";
     EXPECT_EQ(End(), cuda::CUDA_SUCCESS);
     EXPECT_THAT(broker_->Acquire({.name = "frame"}).status(), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   }

@@ -86,7 +86,7 @@ def a_gpus_indices_are_checked(broker: arraybridge.Broker) -> None:
         try:
             broker.get("bad", target)
         except UnsupportedArray as refused:
-            assert "[0]: " in str(refused) and "outside of 0 to 3" in str(refused)
+            assert "[0]: " in str(refused) and "not in 0 to 3" in str(refused)
         else:
             raise AssertionError("a reader was led outside")
 

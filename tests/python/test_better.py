@@ -145,7 +145,7 @@ def test_11_a_read_only_array_is_never_a_writable_alias():
     tensor = convert_memory(source, "numpy", "torch", None)
     tensor[0, 0] = 9
     assert source[0, 0] == 0
-    with pytest.raises(arraybridge.ZeroCopyUnavailable, match="does not know read-only"):
+    with pytest.raises(arraybridge.ZeroCopyUnavailable, match="does not support read-only"):
         convert_memory(source, "numpy", "torch", None, copy=False)
 
 

@@ -94,7 +94,7 @@ def test_selftest_without_a_gpu_skips_frameworks_that_have_nothing_else():
         )
         for words in ((), ("numpy", "numba"))
     ]
-    reason = "its arrays lie on GPUs alone, and this process sees none"
+    reason = "its arrays lie on GPUs only, and this process sees none"
     assert found[0].returncode == 0 and f"numba ({reason})" in found[0].stdout.splitlines()[-1], found[0]
     assert "0 failed" in found[0].stdout and "| numba" not in found[0].stdout
     assert found[1].returncode == 1 and f"numba is not available here: {reason}" in found[1].stdout, "asked for by name"
@@ -106,7 +106,7 @@ def test_selftest_of_what_is_missing_fails():
     status, out, _ = ask("selftest", "cupy")
     assert (status, out) == (1, "cupy is not available here: not installed\n"), "no table of nobody"
     status, _, err = ask("selftest", "nump")
-    assert status == 2 and "'nump' is no memory type" in err
+    assert status == 2 and "'nump' is not a memory type" in err
 
 
 def test_bench_writes_markdown_and_a_plot(tmp_path: Path):
@@ -142,7 +142,7 @@ def test_bench_refuses_what_would_fail_in_the_end(tmp_path: Path):
         (("--plot", str(tmp_path / "no" / "b.png")), "--plot: there is no folder"),
         (("--output", str(tmp_path)), "--output: this is a folder"),
         (("--plot", str(tmp_path)), "--plot: this is a folder"),
-        (("--sizes", "4K,9000000G", "--rounds", "1"), "no memory for arrays of 9,663,676,416,000,000 bytes"),
+        (("--sizes", "4K,9000000G", "--rounds", "1"), "not enough memory for arrays of 9,663,676,416,000,000 bytes"),
     ):
         status, out, err = ask("bench", "--target", "numpy", *words)
         assert (status, out) == (2, "") and said in err and "Traceback" not in err, (words, err)
@@ -201,14 +201,14 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert "because dtype: narrowed from float64 to float32" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "jax", "--dtype", "int64"]) == 0
     out = capsys.readouterr().out
-    assert "as it comes, with its 64-bit types off: refused: jax would narrow int64 to int32" in out
+    assert "with its default configuration (64-bit types off): refused: jax would narrow int64 to int32" in out
     assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool"]) == 1
     assert "one dimension alone" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool", "--shape", "3"]) == 0
     assert commands.main(["explain", "torch", "nothing"]) == 2
     with pytest.raises(SystemExit, match="2"):
         commands.main(["explain", "torch", "jax", "--shape", "3x4"])
-    assert "--shape: sizes are numbers with commas, not '3x4'" in capsys.readouterr().err
+    assert "--shape: sizes must be numbers separated by commas, not '3x4'" in capsys.readouterr().err
     loaded = "import sys; from arraybridge import commands; commands.main(['explain', 'torch', 'jax'])\n"
     code = loaded + "assert not {'torch', 'jax', 'tensorflow'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

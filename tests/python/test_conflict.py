@@ -46,7 +46,7 @@ def test_another_beside_us_is_named_with_what_mends_it(site: Path) -> None:
     distribution(site, "arraybridge", "0.5.2", OTHER_OWNS)
     done = python(site, "import arraybridge; print(arraybridge.MemoryType.TORCH)")
     assert (done.returncode, done.stdout) == (0, "torch\n")
-    assert done.stderr.startswith("<string>:1: UserWarning: arraybridge 0.5.2 brings a package arraybridge, too")
+    assert done.stderr.startswith("<string>:1: UserWarning: arraybridge 0.5.2 also installs a package arraybridge")
     assert MEND in done.stderr
 
 
@@ -70,7 +70,7 @@ def test_files_that_another_overwrote_are_refused(site: Path, script: str) -> No
     done = python(site, script, "doctor")
     assert done.returncode == 1
     last = done.stderr.strip().rpartition("\n")[2]
-    assert last == f"ImportError: arraybridge 0.5.2 brings a package arraybridge, too: one overwrites the other. {MEND}"
+    assert last == f"ImportError: arraybridge 0.5.2 also installs a package arraybridge: one overwrites the other. {MEND}"
 
 
 @pytest.mark.parametrize("damage", ["RECORD", "METADATA", "blank", "empty"])

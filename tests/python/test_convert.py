@@ -357,7 +357,7 @@ def test_a_copy_that_is_asked_for_is_one_also_of_what_lies_in_broker_memory(brok
 
 def test_a_plan_does_not_use_a_capsule_up(broker):
     capsule = torch.arange(3).__dlpack__()
-    with pytest.raises(UnsupportedArray, match="read only once, and a plan would use it up") as caught:
+    with pytest.raises(UnsupportedArray, match="read only once, and a plan would consume it") as caught:
         broker.plan(capsule, "numpy")
     assert (caught.value.source_type, caught.value.target_type) == ("PyCapsule", "numpy")
     view = arraybridge.asdlpack(capsule)
@@ -391,7 +391,7 @@ def test_what_a_framework_refuses_in_the_end_is_told_and_chained(broker, monkeyp
         lambda: arraybridge.convert_memory(torch.ones(3, 5, dtype=torch.int16), "torch", "numpy", None, copy=True),
         lambda: arraybridge.asdlpack(torch.ones(3, 5)),
     ):
-        with pytest.raises(UnsupportedArray, match="its own framework refuses: LookupError: not today") as caught:
+        with pytest.raises(UnsupportedArray, match="its framework refuses: LookupError: not today") as caught:
             ask()
         assert caught.value.__cause__ is refusal and caught.value.source_type == "torch"
     assert not broker.list()

@@ -158,7 +158,7 @@ def test_numpy_ignores_gpu_numbers_and_nobody_takes_what_is_none():
 
 def test_names_come_first_then_the_source_then_the_target(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InvalidMemoryType, match="'invalid' is no memory type"):
+    with pytest.raises(InvalidMemoryType, match="'invalid' is not a memory type"):
         convert_memory([1], "numpy", "invalid", gpu_id=-1)
     with pytest.raises(InvalidMemoryType, match="'invalid'"):
         convert_memory([1], "invalid", "torch", gpu_id=-1)
@@ -240,7 +240,7 @@ def test_copy_false_says_why_not():
     assert caught.value.plan.reasons and isinstance(caught.value, (BufferError, ValueError))
     with pytest.raises(ZeroCopyUnavailable, match="byte_order"):
         convert_memory(values(">f4"), "numpy", "torch", None, copy=False)
-    with pytest.raises(InvalidRequest, match="copy is True, False or None"):
+    with pytest.raises(InvalidRequest, match="copy must be True, False or None"):
         convert_memory(values(), "numpy", "torch", None, copy="yes")
 
 

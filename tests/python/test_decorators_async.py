@@ -174,5 +174,5 @@ def test_generators_are_refused_when_decorating():
         yield array
 
     for generator in (asynchronous, plain):
-        with pytest.raises(TypeError, match=f"{generator.__name__} is a generator, and what it yields"):
+        with pytest.raises(TypeError, match=f"{generator.__name__} is a generator, whose items would not be converted"):
             decorators.numpy(generator)

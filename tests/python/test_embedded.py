@@ -347,7 +347,7 @@ def test_a_private_broker_ends_when_its_process_is_killed(runtime):
 def test_a_directory_open_to_others_is_refused(runtime):
     runtime.mkdir(mode=0o777)
     runtime.chmod(0o777)
-    with pytest.raises(BrokerUnavailable, match="open to them"):
+    with pytest.raises(BrokerUnavailable, match="open to others"):
         arraybridge.Broker().list()
 
 
@@ -372,7 +372,7 @@ def test_a_directory_of_others_keeps_nobody_from_the_systems_broker(runtime, mon
         taken = Path(base, f"arraybridge-{os.getuid()}")
         taken.symlink_to("/nonexistent")
         for start in ("auto", "never"):
-            with pytest.raises(BrokerUnavailable, match=f"no broker is running.*{taken}, belongs to others"):
+            with pytest.raises(BrokerUnavailable, match=f"no broker is running.*{taken}, belongs to another user"):
                 arraybridge.Broker(start=start).list()
         system = Path(base, "system")
         system.mkdir()
@@ -389,7 +389,7 @@ def test_a_directory_of_another_user_is_never_connected_to(runtime):
     daemon = start_daemon(str(runtime), "--log-level", "warn")
     os.chown(runtime, 12345, -1)
     try:
-        with pytest.raises(BrokerUnavailable, match="belongs to others"):
+        with pytest.raises(BrokerUnavailable, match="belongs to another user"):
             discovery.find(None, "auto")
     finally:
         os.chown(runtime, 0, -1)

@@ -55,7 +55,7 @@ def test_writable_memory_under_an_immutable_array_is_copied_unless_asked_for(tar
 
 def test_read_only_memory_reaches_torch_by_a_copy_alone():
     assert codes(planner.plan(READ_ONLY, TORCH)) == ["read_only"]
-    with pytest.raises(ZeroCopyUnavailable, match="does not know read-only"):
+    with pytest.raises(ZeroCopyUnavailable, match="does not support read-only"):
         planner.plan(READ_ONLY, TORCH, copy=False)
 
 

@@ -61,7 +61,7 @@ def test_a_broker_without_roads_sends_and_receives_by_calls(broker: arraybridge.
 
 
 def test_roads_are_true_or_false() -> None:
-    with pytest.raises(InvalidRequest, match="roads is True or False, not 0.5"):
+    with pytest.raises(InvalidRequest, match="roads must be True or False, not 0.5"):
         arraybridge.Broker(roads=0.5)  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ def test_a_sparse_array_is_told_what_helps():
 
 @pytest.mark.parametrize("framework", ["foo", "", None, "numba"])
 def test_an_unknown_framework_is_refused_with_the_names_that_are_known(framework):
-    with pytest.raises(InvalidMemoryType, match="from bytes .* is no memory type; use one of .*'jax', 'numpy'") as caught:
+    with pytest.raises(InvalidMemoryType, match="from bytes .* is not a memory type; use one of .*'jax', 'numpy'") as caught:
         from_bytes(to_bytes(np.ones(3)), framework)
     assert caught.value.source_type == "bytes"
 
@@ -189,10 +189,10 @@ def described(named, **tensor):
     ("data", "why"),
     [
         (b"", "0 bytes"), (b"1234567", "7 bytes"), (message(GOOD, length=2**63), "at most 1048576"),
-        (message(GOOD, length=500), "they are cut"), (message(GOOD, b"1234567"), "7 bytes follow"),
-        (message(GOOD, b"123456789"), "9 bytes follow"), (message(b"\xff\xfe"), "no JSON"), (message(b"{"), "no JSON"),
-        (message(b"[" * 100_000), "no JSON"), (message(b"[1]"), "no JSON object"), (message(b'{"a":1,"a":2}'), "twice"),
-        (message(b"9" * 5000), "no JSON"), (message({}), "0 arrays"), (message({"a": GOOD["array"], "b": GOOD["array"]}), "2 arrays"),
+        (message(GOOD, length=500), "they are truncated"), (message(GOOD, b"1234567"), "7 bytes follow"),
+        (message(GOOD, b"123456789"), "9 bytes follow"), (message(b"\xff\xfe"), "not JSON"), (message(b"{"), "not JSON"),
+        (message(b"[" * 100_000), "not JSON"), (message(b"[1]"), "not a JSON object"), (message(b'{"a":1,"a":2}'), "twice"),
+        (message(b"9" * 5000), "not JSON"), (message({}), "0 arrays"), (message({"a": GOOD["array"], "b": GOOD["array"]}), "2 arrays"),
         (message({**GOOD, "__metadata__": {"arraybridge": "2"}}, b"12345678"), "version '2'"),
         (message({**GOOD, "__metadata__": 3}, b"12345678"), "__metadata__"),
         (message({**GOOD, "__metadata__": {"arraybridge": 1}}, b"12345678"), "__metadata__"),

@@ -120,14 +120,14 @@ Point = collections.namedtuple("Point", "x y")
     [
         ([], "without any array"),
         ({"a": {}}, "without any array"),
-        (Named(a=Leaf()), "Named would come back as another class"),
+        (Named(a=Leaf()), "Named would be read as another class"),
         ({(1, 2): Leaf()}, "a key of a tree"),
         ({float("nan"): Leaf()}, "a key of a tree"),
-        ([collections.Counter(), Leaf()], r"^\[0\]: Counter would come back as another class"),
-        ({"a": [Leaf(), Text("x")]}, r"^\['a'\]\[1\]: a value of Text would come back as another class"),
+        ([collections.Counter(), Leaf()], r"^\[0\]: Counter would be read as another class"),
+        ({"a": [Leaf(), Text("x")]}, r"^\['a'\]\[1\]: a value of Text would be read as another class"),
         ([Leaf(), 1 << plain.INT_BITS_MAX], r"^\[1\]: an int of 4097 bits"),
-        ([Leaf(), "\ud83d\ude00"], r"^\[1\]: the text .* would come back as one character"),
-        ({"\ud83d\ude00": Leaf()}, "would come back as one character"),
+        ([Leaf(), "\ud83d\ude00"], r"^\[1\]: the text .* would be read as one character"),
+        ({"\ud83d\ude00": Leaf()}, "would be read as one character"),
         ([Leaf(), Peculiar.FUNCTION], r"^\[1\]: the value of Peculiar.FUNCTION is no plain value"),
         ([Leaf(), Strict(1) | Strict(2) | Strict(64)], r"^\[1\]: .* has bits that no member of Strict has"),
         ([Leaf(), datetime.datetime(2026, 1, 1, tzinfo=Elsewhere())], r"^\[1\]: a tzinfo of Elsewhere"),
@@ -377,7 +377,7 @@ def test_another_version_of_a_class_is_named(monkeypatch):
     with pytest.raises(InvalidRequest, match=r"^\['k'\]\[0\]: " + said):
         tree.unflatten(structure, leaves)
     structure = json.dumps({"l": [0, {"enum": [records.name_of(Color), ["BLUE"], {"v": 9}]}]}).encode()
-    with pytest.raises(InvalidRequest, match=r"^\[1\]: .* has the member BLUE, this process's class has none"):
+    with pytest.raises(InvalidRequest, match=r"^\[1\]: .* has the member BLUE, which this process's class lacks"):
         tree.unflatten(structure, [Leaf()])
     assert tree.unflatten(structure, [Leaf()], types=())[1] == 9
 

@@ -228,7 +228,7 @@ def test_a_forked_child_watches_anew(broker):
     [
         ({"kinds": ["publishes"]}, "a kind of event is one of"),
         ({"kinds": [3]}, "a kind of event is one of"),
-        ({"names": 3}, "names is the beginning of names"),
+        ({"names": 3}, "names must be a str, the prefix of names"),
         ({"names": "\ud800"}, "surrogate"),
     ],
 )

@@ -121,16 +121,16 @@ def test_tensors_of_many_parts_are_refused_by_their_form(make, form):
 @pytest.mark.parametrize("nonsense", [np.ones(3), [], {}, None, 5, object, float("nan")], ids=repr)
 def test_whatever_is_no_name_is_named_in_an_error_of_the_family(nonsense):
     for gpu_id in (0, None):
-        with pytest.raises(InvalidMemoryType, match="is no memory type; use one of .*'cupy', 'jax', 'numpy'"):
+        with pytest.raises(InvalidMemoryType, match="is not a memory type; use one of .*'cupy', 'jax', 'numpy'"):
             convert_memory(values(), "numpy", nonsense, gpu_id)
         if nonsense is not None:
-            with pytest.raises(InvalidMemoryType, match="is no memory type; use one of .*'cupy', 'jax', 'numpy'"):
+            with pytest.raises(InvalidMemoryType, match="is not a memory type; use one of .*'cupy', 'jax', 'numpy'"):
                 convert_memory(values(), nonsense, "numpy", gpu_id)
-            with pytest.raises(InvalidMemoryType, match="is no memory type; use one of .*'cupy', 'jax', 'numpy'"):
+            with pytest.raises(InvalidMemoryType, match="is not a memory type; use one of .*'cupy', 'jax', 'numpy'"):
                 arraybridge.stack_slices([np.ones((1, 1))], nonsense, gpu_id)
-    with pytest.raises(InvalidMemoryType, match="is no memory type; use one of .*'cupy', 'jax', 'numpy'"):
+    with pytest.raises(InvalidMemoryType, match="is not a memory type; use one of .*'cupy', 'jax', 'numpy'"):
         arraybridge.clear_cache(nonsense)
-    with pytest.raises(InvalidMemoryType, match="is no memory type; use one of .*'cupy', 'jax', 'numpy'"):
+    with pytest.raises(InvalidMemoryType, match="is not a memory type; use one of .*'cupy', 'jax', 'numpy'"):
         arraybridge.get_device_id(values(), nonsense)
     with pytest.raises(MemoryConversionError):
         arraybridge.Broker("/nonexistent", start="never").convert(values(), nonsense)

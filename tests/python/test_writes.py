@@ -162,7 +162,7 @@ def test_what_was_decided_of_a_constant_holds_for_no_view_of_a_writable_array(
 def test_an_owner_is_found_whatever_lies_between() -> None:
     ring = Described(aligned((64,)))
     ring.base = ring  # type: ignore[attr-defined]
-    assert "does not say" in owner_of(np.asarray(ring)).may_change
+    assert "does not report" in owner_of(np.asarray(ring)).may_change
     assert owner_of(memoryview(b"abc")).may_change == "" == owner_of(np.float32(1)).may_change
     assert "writable" not in owner_of(memoryview(memoryview(b"abc"))[1:]).may_change
 
@@ -187,7 +187,7 @@ def test_without_a_copy_foreign_constants_go_to_nobody_that_may_write(broker: ar
             torch.from_dlpack(asdlpack(source), copy=False)
         assert isinstance(caught.value, (BufferError, ValueError)) and not isinstance(caught.value, TypeError)
         for convert in (lambda a: convert_memory(a, None, "torch", None, copy=False), lambda a: broker.convert(a, "torch", require="zero-copy")):
-            with pytest.raises(ZeroCopyUnavailable, match="does not know read-only"):
+            with pytest.raises(ZeroCopyUnavailable, match="does not support read-only"):
                 convert(source)
 
 

@@ -1,4 +1,4 @@
-// cuMemAlloc and legacy handles: 64 bytes that name an allocation in a living process.
+// cuMemAlloc and legacy handles: 64 bytes that identify an allocation in a running process.
 #include <cstring>
 
 #include <fcntl.h>
@@ -16,10 +16,10 @@ constexpr int kFreed = 0xDD;
 
 uint32_t UnitOf(uint64_t offset) { return static_cast<uint32_t>(offset / kUnit % 4096); }
 
-// Where an allocation's nonce stands: blocks of their own have one allocation, at unit 0.
+// The place of an allocation's nonce. A block that is not shared has one allocation, at unit 0.
 std::atomic<uint64_t>& NonceOf(const Range& range) { return range.block->header().nonces[UnitOf(range.offset)]; }
 
-// Memory for an allocation; a null block if there is none.
+// Places an allocation; a null block if there is no memory.
 Range Place(Process& process, uint64_t size, int device) {
   Range range;
   range.size = size;
@@ -46,11 +46,12 @@ Range Place(Process& process, uint64_t size, int device) {
   return range;
 }
 
-// The block that a handle names, if its owner still has it.
+// The block that a handle refers to, if its owner still has it.
 std::shared_ptr<MemoryBlock> BlockOf(const MemoryHandleBytes& bytes, CUresult* why) {
   const std::string path = "/proc/" + std::to_string(bytes.pid) + "/fd/" + std::to_string(bytes.descriptor);
   const UniqueFd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  *why = IsAlive(bytes.pid) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_CONTEXT;  // dead, or another PID namespace
+  *why = IsAlive(bytes.pid) ? CUDA_ERROR_INVALID_HANDLE
+                            : CUDA_ERROR_INVALID_CONTEXT;  // the owner is dead or in another PID namespace
   if (!file.valid()) return nullptr;
   auto block = MemoryBlock::Open(file.get());
   if (block == nullptr || block->header().id != bytes.id || bytes.offset >= block->size()) return nullptr;
@@ -101,12 +102,12 @@ SIM_API cuMemFree_v2(CUdeviceptr address) {
   if (call.refused()) return call.refused();
   if (address == 0) return CUDA_SUCCESS;
   Process& process = call.process;
-  if (process.config.guest) {  // hardware waits for the device
+  if (process.config.guest) {  // as on hardware, wait for the device
     for (const auto& stream : process.AllStreams()) stream->Run(call.lock, stream->tail(), process.changed);
   }
   const auto found = process.space.ranges.find(address);
   if (found == process.space.ranges.end() || found->second.kind != RangeKind::kAlloc) {
-    // Inside something, it is a refusal; of nothing that lives, it was freed before.
+    // An address inside an allocation is refused; an address outside of all allocations was freed before.
     if (process.space.Find(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
     Violation(__func__, "not the address of a live allocation", address);
   }
@@ -165,7 +166,7 @@ SIM_API cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsig
   auto block = BlockOf(bytes, &why);
   if (block == nullptr) return why;
   const int ordinal = process.devices.OrdinalOf(block->device());
-  if (ordinal < 0) return CUDA_ERROR_INVALID_DEVICE;  // strict: hardware opens it under no ordinal
+  if (ordinal < 0) return CUDA_ERROR_INVALID_DEVICE;  // strict: hardware would open it without an ordinal
   if (ordinal != call.context()->ordinal && !process.config.peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   const uint64_t base = process.space.Reserve(block->size());
   if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -174,7 +175,7 @@ SIM_API cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsig
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = base + bytes.offset;
-  // The whole block, so that neighbours can be read as on hardware.
+  // Maps the whole block, so that neighbouring allocations can be read, as on hardware.
   process.space.ranges[base] = Range{.base = base,
                                      .size = block->size(),
                                      .kind = RangeKind::kLegacyImport,

@@ -1,4 +1,4 @@
-// Ends of cuMemAlloc's allocations and of legacy handles' imports.
+// Destroys cuMemAlloc's allocations and imports of legacy handles.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace arraybridge::simulated {
 
-// Gives up the allocation or import whose range begins at `base`: freed bytes become 0xDD, its nonce ends.
-// REQUIRES: there is one, and it is no mapping of cuMemMap's.
+// Destroys the allocation or import whose range begins at `base`: freed bytes become 0xDD, and its nonce becomes
+// invalid. REQUIRES: it exists and is not a mapping of cuMemMap.
 void Destroy(Process& process, uint64_t base);
 
 }  // namespace arraybridge::simulated

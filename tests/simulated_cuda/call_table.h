@@ -1,8 +1,8 @@
-// The calls that the simulated driver has beside ours (proto/boundary/driver_symbols.h): X(base name, version, exported
-// name, parameters). Every other name is unknown, which real clients accept.
+// The calls of the simulated driver in addition to ours (proto/boundary/driver_symbols.h): X(base name, version,
+// exported name, parameters). All other names are unknown, which real clients accept.
 #pragma once
 
-// What only real frameworks call.
+// Calls that only real frameworks make.
 #define SIM_GUEST_CALLS(X)                                                                                       \
   X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, (CUuuid * uuid, CUdevice device))                                    \
   X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, (char* text, int size, CUdevice device))                     \
@@ -43,7 +43,7 @@
   X(cuGetProcAddress, 12000, cuGetProcAddress_v2,                                                                \
     (const char* name, void** found, int version, uint64_t flags, CUdriverProcAddressQueryResult* why))
 
-// Interfaces of before CUDA 4 under the plain names, with 32-bit sizes and addresses: calling one is a violation.
+// Interfaces from before CUDA 4, with 32-bit sizes and addresses, under the plain names: calling one is a violation.
 #define SIM_OLD_CALLS(X)  \
   X(cuDeviceTotalMem)     \
   X(cuMemGetInfo)         \

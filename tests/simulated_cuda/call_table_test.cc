@@ -1,5 +1,5 @@
-// The simulated driver's calls against the toolkit's types of them: that version exists, with as many parameters of
-// those sizes. Compiled only where a toolkit of 13.0 or later is found.
+// Compares the simulated driver's calls with the toolkit's types: the version exists and has as many parameters of
+// these sizes. Compiled only if a toolkit of 13.0 or later is found.
 #include <type_traits>
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include "proto/boundary/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
 
-// After ours: its macros rename calls.
+// Included after our declarations, because its macros rename calls.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
@@ -23,10 +23,10 @@ constexpr auto ShapeOf(Result (*)(Parameters...)) {
 template <class Ours, class Theirs>
 constexpr bool kSameShape = std::is_same_v<decltype(ShapeOf(Ours())), decltype(ShapeOf(Theirs()))>;
 
-// <cudaTypedefs.h> has no types for these.
+// <cudaTypedefs.h> has no types for these calls.
 using PFN_cuCtxRecordEvent_v12050 = CUresult (*)(CUcontext, CUevent);
 
-TEST(CallTableTest, EveryCallHasTheShapeOfItsVersion) {
+TEST(CallTableTest, EveryCallHasTheSignatureOfItsVersion) {
   int compared = 0;
 #define SIM_COMPARE(name, version, suffix, need, parameters)                                \
   static_assert(kSameShape<CUresult(*) parameters, PFN_cu##name##_v##version>, "cu" #name); \

@@ -1,4 +1,4 @@
-// Declarations of every call: of those that our Driver makes, by its own table, and of others.
+// Declarations of every call: the calls of our Driver, from its own table, and the others.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace arraybridge::simulated {
 
-using namespace cuda;  // NOLINT(google-build-using-namespace): this is that interface's implementation
+using namespace cuda;  // this implements that interface
 
 #define SIM_DECLARE(name, version, suffix, need, parameters) SIM_API cu##name##suffix parameters;
 AB_DRIVER_CALLS(SIM_DECLARE)

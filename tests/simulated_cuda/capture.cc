@@ -10,7 +10,7 @@
 namespace arraybridge::simulated {
 namespace {
 
-// Calls that a capture forbids to threads that have not relaxed.
+// Calls that a capture forbids to threads that are not in the relaxed mode.
 bool IsUnsafe(const std::string& symbol) {
   static const std::set<std::string> unsafe = {"cuMemAlloc_v2",
                                                "cuMemFree_v2",
@@ -145,7 +145,7 @@ SIM_API cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Capture& open = call.process.capture;
-  // The one question about a capture elsewhere that does not harm it.
+  // The only query of another capture that does not invalidate it.
   if (found->legacy && open.open && open.blocking && open.context == found->context) {
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }

@@ -1,4 +1,4 @@
-// Machines: which devices a process sees, what is switched off, which call fails, what is left at the end.
+// Simulated machines: visible devices, disabled features, failing calls, and objects that are left at the end.
 #include <fstream>
 #include <sstream>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ConfigTest = FreshDriverTest;
 
-TEST_F(ConfigTest, OrdinalsAreOnesOwnAndUuidsEverybodys) {
+TEST_F(ConfigTest, OrdinalsArePerProcessAndUuidsAreGlobal) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("devices=3;visible=2,0;uuid=0:00112233445566778899aabbccddeeff");
     ASSERT_TRUE(driver.ok()) << driver.status().ToString();
@@ -56,7 +56,7 @@ TEST_F(ConfigTest, AnIntegratedGpuHasNoLegacyHandles) {
   });
 }
 
-TEST_F(ConfigTest, AnInstanceOfAPartitionedGpuIsOneByItsName) {
+TEST_F(ConfigTest, AnInstanceOfAPartitionedGpuIsRecognisedByItsName) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("devices=2;mig=1");
     ASSERT_TRUE(driver.ok());
@@ -65,7 +65,7 @@ TEST_F(ConfigTest, AnInstanceOfAPartitionedGpuIsOneByItsName) {
   });
 }
 
-TEST_F(ConfigTest, WhatIsOffIsRefused) {
+TEST_F(ConfigTest, DisabledFeaturesAreRefused) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("off=102,103,113,125");
     ASSERT_TRUE(driver.ok());
@@ -101,7 +101,7 @@ TEST_F(ConfigTest, WithoutInterprocessEventsNoHandleIsMadeOrOpened) {
   });
 }
 
-TEST_F(ConfigTest, PeersReachEachOthersMemory) {
+TEST_F(ConfigTest, PeersCanAccessEachOthersMemory) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("devices=2;peers");
     ASSERT_TRUE(driver.ok());
@@ -147,7 +147,7 @@ TEST_F(ConfigTest, TheNthCallFails) {
   });
 }
 
-TEST_F(ConfigTest, AFaultOfNoCallEndsTheProcess) {
+TEST_F(ConfigTest, AFaultOfAnUnknownCallEndsTheProcess) {
   for (const char* const name : {"cuMemCraete", "cuMemFree_v2", ""}) {
     EXPECT_DEATH(LoadWith(Concat("fail=", name, ":1:2")), "is no call of this driver");
   }
@@ -165,7 +165,7 @@ TEST_F(ConfigTest, AnInjectedStickyErrorStays) {
   });
 }
 
-TEST_F(ConfigTest, SomeCallsFailAtRandomTheSameWayEachTime) {
+TEST_F(ConfigTest, RandomFailuresAreReproducible) {
   const auto run = [](const char* seed) {
     const auto driver = LoadWith(std::string("fail=cuDeviceGetCount:1/4:999;seed=") + seed);
     std::string outcome;
@@ -180,7 +180,7 @@ TEST_F(ConfigTest, SomeCallsFailAtRandomTheSameWayEachTime) {
   EXPECT_EXIT(run("1"), ::testing::ExitedWithCode(0), "x\\.");
 }
 
-TEST_F(ConfigTest, MemoryIsWhatIsConfigured) {
+TEST_F(ConfigTest, TheAmountOfMemoryIsConfigured) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("memory=4194304;address_space=4194304");
     ASSERT_TRUE(driver.ok());
@@ -205,7 +205,7 @@ TEST_F(ConfigTest, AnExclusiveDeviceHasOneProcess) {
     int mode = 0;
     ASSERT_CUDA(driver->DeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 0));
     EXPECT_EQ(mode, 3);
-    // What another process that has the device holds.
+    // The lock that another process with the device holds.
     const int taken = ::open((directory + "/exclusive.0").c_str(), O_RDWR | O_CREAT, 0600);
     ASSERT_EQ(::flock(taken, LOCK_EX), 0);
     CUcontext context = nullptr;
@@ -235,7 +235,7 @@ TEST_F(ConfigTest, WithoutTheVariableAFileBesideTheLibraryIsRead) {
   });
 }
 
-// Runs to its end with one live handle.
+// Ends the process with one live handle.
 void LeaveAHandle(const std::string& config) {
   const auto driver = LoadWith(config);
   CUmemGenericAllocationHandle handle = 0;
@@ -244,14 +244,14 @@ void LeaveAHandle(const std::string& config) {
   std::exit(0);
 }
 
-TEST_F(ConfigTest, TheLedgerAbortsAProcessThatLeavesSomething) {
+TEST_F(ConfigTest, TheLedgerAbortsAProcessThatLeavesObjects) {
   EXPECT_EXIT(LeaveAHandle("ledger"), ::testing::KilledBySignal(SIGABRT), "ledger: live_handles=1");
   EXPECT_EXIT(LeaveAHandle(""), ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(ConfigTest, TheReportSaysWhatWasCalled) {
+TEST_F(ConfigTest, TheReportCountsCalls) {
   const std::string path = ::testing::TempDir() + "/report" + std::to_string(getpid());
-  ::setenv("REPORT", path.c_str(), 0);  // the process of the statement has another id
+  ::setenv("REPORT", path.c_str(), 0);  // the process of the statement has a different id
   EXPECT_EXIT(LeaveAHandle(std::string("report=") + std::getenv("REPORT")), ::testing::ExitedWithCode(0), "");
   std::ifstream file(std::getenv("REPORT"));
   std::ostringstream text;
@@ -261,7 +261,7 @@ TEST_F(ConfigTest, TheReportSaysWhatWasCalled) {
   ::unlink(path.c_str());
 }
 
-TEST_F(ConfigTest, AGuestMayLeaveThingsInItsContext) {
+TEST_F(ConfigTest, AGuestMayLeaveObjectsInItsContext) {
   const auto leave = [](const char* config) {
     const auto driver = LoadWith(config);
     CUcontext context = nullptr;
@@ -275,7 +275,7 @@ TEST_F(ConfigTest, AGuestMayLeaveThingsInItsContext) {
   EXPECT_EXIT(leave(""), ::testing::KilledBySignal(SIGABRT), "VIOLATION");
 }
 
-TEST_F(ConfigTest, AGuestsPageableSourceIsTakenAtOnce) {
+TEST_F(ConfigTest, AGuestsPageableSourceIsCopiedAtOnce) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("guest");
     CUcontext context = nullptr;

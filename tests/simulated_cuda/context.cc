@@ -1,4 +1,4 @@
-// Initialising, primary contexts, and which context is current on a thread.
+// Initialisation, primary contexts, and the current context of a thread.
 #include <algorithm>
 #include <vector>
 
@@ -14,7 +14,7 @@
 namespace arraybridge::simulated {
 namespace {
 
-// What a context may not leave behind; null if there is nothing.
+// The kind of an object that a context must not leave behind; null if there is none.
 const char* LeftBehind(Process& process, const Context& context) {
   for (const auto& [base, range] : process.space.ranges) {
     if (process.devices.OrdinalOf(range.block->device()) != context.ordinal) continue;
@@ -30,7 +30,7 @@ const char* LeftBehind(Process& process, const Context& context) {
   return nullptr;
 }
 
-// As hardware does for guests: what lives in the context goes with it.
+// For guests, as on hardware: destroys the objects of the context with it.
 void DestroyWhatLives(Process& process, const Context& context) {
   std::vector<uint64_t> bases;
   for (const auto& [base, range] : process.space.ranges) {

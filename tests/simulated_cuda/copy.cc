@@ -21,7 +21,7 @@ CUresult Fault(const Copy& copy, const char* what) {
   return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-// Whether the device that copies may: memory that was mapped for another one has rights of its own for it.
+// Whether the copying device may access the memory: mapped memory has separate access rights for each device.
 bool MayAccess(Process& process, const Copy& copy, uint64_t address, CUmemAccess_flags access) {
   const Range* range = process.space.Find(address, copy.bytes);
   if (range == nullptr || range->kind != RangeKind::kVmm) return true;
@@ -30,7 +30,7 @@ bool MayAccess(Process& process, const Copy& copy, uint64_t address, CUmemAccess
   return rights != range->access_of_others.end() && (rights->second & access) == access;
 }
 
-// The copy happens now.
+// Performs the copy now.
 CUresult Execute(Process& process, const Copy& copy) {
   ++process.work_done;
   auto* to = reinterpret_cast<std::byte*>(copy.to);
@@ -89,7 +89,7 @@ CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
   const uint64_t to = ToDevice(copy.kind) ? copy.to : 0;
   const uint64_t from = FromDevice(copy.kind) ? copy.from : 0;
   Work work{.symbol = copy.symbol, .run = {}, .to = to, .from = from, .size = copy.bytes};
-  // Hardware takes pageable sources away before it returns; strictly, nobody may rely on that.
+  // Hardware copies pageable sources before it returns; in strict mode no caller may rely on that.
   std::shared_ptr<std::vector<std::byte>> staged;
   if (process.config.guest && copy.kind == CopyKind::kHostToDevice && !IsPinned(process, copy.from)) {
     const auto* source = reinterpret_cast<const std::byte*>(copy.from);

@@ -1,4 +1,4 @@
-// Copies and fills: enqueued with their device ranges checked, and checked again when they happen.
+// Copies and fills. Their device ranges are checked when they are enqueued, and again when they run.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, k
 
 struct Copy {
   const char* symbol = "";
-  CopyKind kind = CopyKind::kByAddress;  // kByAddress: what the addresses say
+  CopyKind kind = CopyKind::kByAddress;  // kByAddress: determined by the addresses
   uint64_t to = 0;
   uint64_t from = 0;
   uint64_t bytes = 0;
   uint8_t fill = 0;
-  int32_t ordinal = 0;  // of the device that does it
+  int32_t ordinal = 0;  // ordinal of the copying device
 };
 
-// Enqueues the copy to `stream`; `wait`: and runs the stream up to it.
+// Enqueues the copy to `stream`; `wait`: also runs the stream up to the copy.
 cuda::CUresult EnqueueCopy(Copy copy, cuda::CUstream stream, bool wait);
 
 }  // namespace arraybridge::simulated

@@ -10,7 +10,7 @@
 namespace arraybridge::simulated {
 namespace {
 
-// What frameworks ask of a device beside what Attribute knows; plausible, and of no consequence.
+// Attributes that frameworks query in addition to Attribute's: plausible values without effect.
 int GuestAttribute(uint32_t attribute) {
   switch (attribute) {
     case 1:  // threads per block

@@ -1,5 +1,5 @@
-// The DeviceTable is the machine's devices as this process sees them, and their primary contexts. A physical number
-// names a device everywhere; an ordinal only here.
+// The DeviceTable has the machine's devices that this process sees, and their primary contexts. A physical number
+// identifies a device in all processes; an ordinal only in this one.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace arraybridge::simulated {
 struct Context {
   int ordinal = 0;
   int physical = 0;
-  int references = 0;    // 0: destroyed, or not yet made
-  uint64_t created = 0;  // how often it was made
+  int references = 0;    // 0: destroyed or not yet created
+  uint64_t created = 0;  // how often it was created
   std::shared_ptr<Stream> legacy;
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
-  UniqueFd exclusive;  // locked: this process has the device
+  UniqueFd exclusive;  // locked while this process has the device
 
   bool alive() const { return references > 0; }
 };
@@ -36,14 +36,14 @@ class DeviceTable {
   int count() const { return static_cast<int>(contexts.size()); }
   bool Has(int ordinal) const { return ordinal >= 0 && ordinal < count(); }
   int Physical(int ordinal) const { return contexts[static_cast<size_t>(ordinal)].physical; }
-  // -1 if this process does not see it.
+  // -1 if this process does not see the device.
   int OrdinalOf(int physical) const;
   Context& ContextOf(int ordinal) { return contexts[static_cast<size_t>(ordinal)]; }
-  // Null if `context` is not one of ours.
+  // Null if `context` is not in this table.
   Context* Known(cuda::CUcontext context);
   cuda::CUuuid Uuid(int ordinal) const;
 
-  std::deque<Context> contexts;  // by ordinal; addresses stay
+  std::deque<Context> contexts;  // by ordinal; addresses are stable
   std::map<int, uint64_t> used;  // bytes by physical number
 
  private:
@@ -52,7 +52,7 @@ class DeviceTable {
 
 inline cuda::CUcontext ToApi(Context* context) { return reinterpret_cast<cuda::CUcontext>(context); }
 
-// The thread's stack of current contexts; the last is current.
+// The thread's stack of contexts; the last is current.
 std::vector<Context*>& CurrentContexts();
 
 }  // namespace arraybridge::simulated

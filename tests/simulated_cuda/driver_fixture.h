@@ -1,5 +1,5 @@
-// The simulated driver in a test: loaded once per process, with one primary context current. A test that leaves objects
-// behind fails. Bodies of death tests and of InFreshProcess run in a process of their own, with its own driver.
+// Loads the simulated driver in a test: once per process, with a current primary context. A test that leaves objects
+// behind fails. Bodies of death tests and of InFreshProcess run in a process of their own with its own driver.
 #pragma once
 
 #include <cstdlib>
@@ -17,14 +17,14 @@ namespace arraybridge::cuda {
 
 inline constexpr uint64_t kBlock = uint64_t{2} << 20;
 
-// Loads the driver with that machine. REQUIRES: not loaded in this process.
+// Loads the driver with this machine. REQUIRES: it is not loaded in this process.
 inline Result<Driver> LoadWith(const std::string& config) {
   ::setenv("SIMULATED_CUDA", config.c_str(), 1);
   return Driver::Load(DriverUnderTest(SIMULATED_CUDA_LIBRARY));
 }
 
-// A counter of the loaded driver (ledger.cc). A card's driver has none and counts as 0: there only what a test compares
-// with 0 passes, and says nothing.
+// A counter of the loaded driver (ledger.cc). A real card's driver has no counters and returns 0, so comparisons with 0
+// pass there and prove nothing.
 inline long Counter(const char* name) {
   static const std::string path = DriverUnderTest(SIMULATED_CUDA_LIBRARY);
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
@@ -43,7 +43,7 @@ inline CUmemAllocationProp Properties(int device = 0) {
 
 #define ASSERT_CUDA(call) ASSERT_EQ((call), arraybridge::cuda::CUDA_SUCCESS)
 
-// Ends this process, fine or not.
+// Ends this process with the result of the test body.
 template <class Body>
 [[noreturn]] void ExitAfter(const Body& body) {
   body();
@@ -75,7 +75,7 @@ class DriverFixture : public FreshDriverTest {
     }
   }
 
-  // Memory mapped at a new address, its handle already released.
+  // Maps memory at a new address and releases its handle.
   CUdeviceptr Mapped(CUmemAccess_flags access, uint64_t size = kBlock) {
     CUmemGenericAllocationHandle handle = 0;
     const auto properties = Properties();
@@ -92,7 +92,7 @@ class DriverFixture : public FreshDriverTest {
     EXPECT_EQ(driver_->MemUnmap(address, size), CUDA_SUCCESS);
     EXPECT_EQ(driver_->MemAddressFree(address, size), CUDA_SUCCESS);
   }
-  // The first bytes there, read now.
+  // Reads the first bytes at `address` now.
   std::vector<uint8_t> Read(CUdeviceptr address, size_t bytes) {
     std::vector<uint8_t> host(bytes);
     CUstream stream = nullptr;

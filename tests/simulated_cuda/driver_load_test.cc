@@ -1,4 +1,4 @@
-// Loading a driver: every outcome, and the guard that restores contexts.
+// Tests every outcome of loading a driver, and the guard that restores contexts.
 #include <thread>
 
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ struct Outcome {
 
 class DriverLoadTest : public FreshDriverTest, public ::testing::WithParamInterface<Outcome> {};
 
-TEST_P(DriverLoadTest, WithoutAUsableDriverItSaysWhy) {
+TEST_P(DriverLoadTest, TheErrorForAnUnusableDriverHasAReason) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith(GetParam().config);
     ASSERT_FALSE(driver.ok());
@@ -44,13 +44,13 @@ TEST_F(DriverLoadedTest, EveryCallIsFound) {
     ASSERT_TRUE(driver.ok()) << driver.status().ToString();
     EXPECT_EQ(driver->version, 12080);
     EXPECT_NE(driver->CtxRecordEvent, nullptr);
-    EXPECT_EQ(driver->StreamWriteValue64, nullptr) << "optional, and not simulated";
+    EXPECT_EQ(driver->StreamWriteValue64, nullptr) << "it is optional and not simulated";
     EXPECT_EQ(driver->NameOf(CUDA_ERROR_OUT_OF_MEMORY), "CUDA_ERROR_OUT_OF_MEMORY");
     EXPECT_EQ(driver->NameOf(static_cast<CUresult>(12345)), "CUDA_ERROR_12345");
   });
 }
 
-// By the name that a library exports, and, as it is asked for, by base name and version.
+// Checks the exported name, and the base name and version that the Driver looks up.
 void ExpectSimulated(const Driver& driver) {
   void* const library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
   int calls = 0;
@@ -71,7 +71,7 @@ TEST_F(DriverLoadedTest, EveryCallThatWeMakeIsSimulated) {
   });
 }
 
-TEST_F(DriverLoadedTest, AnOlderDriverLacksOnlyWhatIsOptional) {
+TEST_F(DriverLoadedTest, AnOlderDriverLacksOnlyOptionalCalls) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("version=12000");
     ASSERT_TRUE(driver.ok()) << driver.status().ToString();
@@ -82,7 +82,7 @@ TEST_F(DriverLoadedTest, AnOlderDriverLacksOnlyWhatIsOptional) {
   });
 }
 
-TEST_F(DriverLoadedTest, TheInterfaceOf32BitSizesIsNotWhatWeCall) {
+TEST_F(DriverLoadedTest, TheInterfaceWith32BitSizesIsNotCalled) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("");
     ASSERT_TRUE(driver.ok());
@@ -104,7 +104,7 @@ Function Exported(const char* name) {
   return reinterpret_cast<Function>(::dlsym(::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW), name));
 }
 
-TEST_F(DriverLoadedTest, BeforeInitialisingOnlyWhatTellsOfTheDriverAnswers) {
+TEST_F(DriverLoadedTest, BeforeInitialisationOnlyQueriesOfTheDriverSucceed) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "version=12000", 1);
     const auto init = Exported<CUresult (*)(unsigned)>("cuInit");
@@ -121,7 +121,7 @@ TEST_F(DriverLoadedTest, BeforeInitialisingOnlyWhatTellsOfTheDriverAnswers) {
   });
 }
 
-TEST_F(DriverLoadedTest, ASymbolIsAskedForByItsNameAndVersion) {
+TEST_F(DriverLoadedTest, ASymbolIsFoundByItsNameAndVersion) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "version=12000", 1);
     const auto find = Exported<CUresult (*)(const char*, void**, int, uint64_t, CUdriverProcAddressQueryResult*)>(
@@ -131,14 +131,14 @@ TEST_F(DriverLoadedTest, ASymbolIsAskedForByItsNameAndVersion) {
     EXPECT_EQ(find("cuMemAlloc", &found, 3020, 0, &why), CUDA_SUCCESS);
     EXPECT_EQ(found, Exported<void*>("cuMemAlloc_v2"));
     EXPECT_EQ(find("cuMemAlloc", &found, 2000, 0, &why), CUDA_SUCCESS);
-    EXPECT_EQ(found, Exported<void*>("cuMemAlloc")) << "the old one";
+    EXPECT_EQ(found, Exported<void*>("cuMemAlloc")) << "the old interface";
     EXPECT_EQ(find("cuMemCreate", &found, 3020, 0, &why), CUDA_SUCCESS);
     EXPECT_EQ(found, nullptr);
     EXPECT_EQ(why, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     EXPECT_EQ(find("cuNoSuchCall", &found, 3020, 0, &why), CUDA_SUCCESS);
     EXPECT_EQ(found, nullptr);
     EXPECT_EQ(why, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    EXPECT_EQ(find("cuMemAlloc", &found, 12010, 0, &why), CUDA_ERROR_INVALID_VALUE) << "above the driver's own";
+    EXPECT_EQ(find("cuMemAlloc", &found, 12010, 0, &why), CUDA_ERROR_INVALID_VALUE) << "above the driver's version";
   });
 }
 
@@ -151,7 +151,7 @@ TEST_F(DriverLoadedTest, APrimaryContextIsReleasedAsOftenAsItWasRetained) {
     ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
     ASSERT_CUDA(driver->DevicePrimaryCtxRelease(0));
     EXPECT_EQ(driver->DevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
-    EXPECT_EQ(driver->CtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT) << "it is dead";
+    EXPECT_EQ(driver->CtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT) << "it is destroyed";
   });
 }
 
@@ -174,7 +174,7 @@ TEST_F(DriverLoadedTest, AMisspeltKeyEndsTheProcess) {
 
 using ContextGuardTest = DriverFixture;
 
-TEST_F(ContextGuardTest, WhatWasCurrentIsCurrentAgain) {
+TEST_F(ContextGuardTest, ThePreviousContextIsCurrentAgain) {
   CUcontext other = nullptr;
   ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
   const auto current = [&] {

@@ -20,7 +20,7 @@ namespace {
 
 void Wake(std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
 
-// The event's owner does the work; asks for it, and waits.
+// Asks the event's owner to run the work, and waits for it.
 CUresult CompleteElsewhere(Lock& lock, const std::shared_ptr<Event>& event, uint64_t record) {
   EventSlot& slot = *event->slot();
   uint64_t wanted = slot.wanted;
@@ -28,11 +28,11 @@ CUresult CompleteElsewhere(Lock& lock, const std::shared_ptr<Event>& event, uint
   }
   ++event->door->bell;
   Wake(event->door->bell);
-  lock.unlock();  // else two processes that wait for each other would never serve each other
+  lock.unlock();  // otherwise two processes that wait for each other would deadlock
   bool orphaned = false;
   for (;;) {
     const uint32_t seen = slot.word;
-    // A slot is used again only when all its records have happened.
+    // A slot is reused only after all its records have completed.
     if (slot.done >= record || slot.nonce != event->nonce) break;
     if (event->OwnerIsDead()) {
       orphaned = slot.done < record;

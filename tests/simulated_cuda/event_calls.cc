@@ -86,7 +86,7 @@ SIM_API cuEventDestroy_v2(CUevent event) {
   }
   const auto found = call.process.events.find(event);
   if (found == call.process.events.end()) return CUDA_ERROR_INVALID_HANDLE;
-  const std::shared_ptr<Event> gone = std::move(found->second);  // queued work may keep it
+  const std::shared_ptr<Event> gone = std::move(found->second);  // queued work may keep it alive
   call.process.events.erase(found);
   call.process.destroyed.insert(event);
   EventSlot* slot = gone->slot();
@@ -124,7 +124,7 @@ SIM_API cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   if (bytes.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   if (call.process.events.size() >= kEventsMax) return CUDA_ERROR_OUT_OF_MEMORY;
   auto opened = std::make_shared<Event>();
-  // Absent when the two processes do not see one directory, as with a private /dev/shm.
+  // Missing if the two processes do not share the directory, as with a private /dev/shm.
   opened->file.reset(open(EventFile::PathOf(bytes.pid, bytes.file).c_str(), O_RDWR | O_CLOEXEC));
   if (!opened->file.valid()) return CUDA_ERROR_MAP_FAILED;
   if (opened->OwnerIsDead()) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-// The file in which other processes find this one's events, and the threads that do what they wait for.
+// The file in which other processes find this process's events, and the threads that run the work that they wait for.
 #include <cstdio>
 #include <filesystem>
 #include <thread>
@@ -17,7 +17,7 @@
 namespace arraybridge::simulated {
 namespace {
 
-// Files of processes that were killed.
+// Removes files of processes that were killed.
 void RemoveOrphans(const std::string& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
@@ -36,7 +36,7 @@ std::string EventFile::PathOf(int32_t pid, uint64_t name) {
 void EventFile::Make() {
   RemoveOrphans(Process::Get().config.directory);
   name_ = Nonce();
-  // Locked before it has its name, or another process might take it for an orphan's.
+  // The file is locked before it gets its name; otherwise another process might treat it as an orphan.
   const std::string path = PathOf(getpid(), name_);
   const std::string unlocked = Process::Get().config.directory + "/making." + std::to_string(name_);
   file_.reset(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -58,7 +58,7 @@ bool EventFile::Publish(const std::shared_ptr<Event>& event) {
   for (uint32_t tried = 0; tried < kEventsMax; ++tried) {
     const uint32_t number = next_++ % kEventsMax;
     EventSlot& slot = door_->slots[number];
-    // Somebody may still wait for what was recorded in a destroyed event.
+    // A process may still wait for a record of a destroyed event.
     if (slot.alive != 0 || slot.done < slot.recorded || serving_[number]) continue;
     event->door = door_;
     event->slot_number = number;
@@ -75,7 +75,7 @@ bool EventFile::Publish(const std::shared_ptr<Event>& event) {
   return false;
 }
 
-// One thread for each slot that is wanted: work that waits for another process must not keep others waiting.
+// Uses one thread for each requested slot, so that work that waits for another process does not block other work.
 void EventFile::ServeSlot(uint32_t number) {
   std::thread([this, number] {
     Lock lock(Process::Get().mutex);

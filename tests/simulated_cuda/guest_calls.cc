@@ -1,4 +1,4 @@
-// Calls that only real frameworks make. They are as lenient as frameworks need them.
+// Calls that only real frameworks make. They are as lenient as the frameworks need.
 #include <cstdio>
 #include <vector>
 
@@ -175,7 +175,7 @@ SIM_API cuMemGetAccess(unsigned long long* flags, const CUmemLocation*, CUdevice
   return CUDA_SUCCESS;
 }
 
-// The private interface that the real libcudart asks for; nobody outside knows it.
+// The undocumented private interface that the real libcudart requests.
 SIM_API cuGetExportTable(const void** table, const CUuuid*) {
   *table = nullptr;
   return CUDA_ERROR_INVALID_VALUE;

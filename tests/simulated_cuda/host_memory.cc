@@ -1,4 +1,4 @@
-// Pinned host memory: allocated here, or a client's own that it registers.
+// Pinned host memory: allocated by the driver, or a client's memory that the client registers.
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -13,7 +13,8 @@
 namespace arraybridge::simulated {
 namespace {
 
-// How [base, base + size) of this process may be accessed: PROT_* that all of it has, -1 if some of it is not mapped.
+// The access rights of [base, base + size) in this process: the PROT_* bits that all of it has, or -1 if a part is not
+// mapped.
 int ProtectionOf(uint64_t base, uint64_t size) {
   std::ifstream maps("/proc/self/maps");
   int common = PROT_READ | PROT_WRITE;

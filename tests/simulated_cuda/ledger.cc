@@ -1,4 +1,4 @@
-// The ledger: what lives when the process ends, and counters for tests.
+// The ledger: the objects that are alive when the process ends, and counters for tests.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 namespace arraybridge::simulated {
 namespace {
 
-// Everything that is counted, by name; names of calls without their version.
+// All counters by name; names of calls have no version.
 std::map<std::string, long> Counters(const Process& process) {
   std::map<std::string, long> counters = process.calls;
   const auto count = [&](const char* name, size_t number) { counters[name] = static_cast<long>(number); };
@@ -49,11 +49,11 @@ void WriteReport(const std::string& path, const std::map<std::string, long>& cou
   for (const auto& [name, number] : counters) file << name << "=" << number << "\n";
 }
 
-// When the process ends. Queued work never happens.
+// Runs when the process ends. Queued work is never run.
 __attribute__((destructor)) void CloseLedger() {
   Process& process = Process::Get();
   if (process.forked) return;
-  const Lock lock(process.mutex, std::try_to_lock);  // a thread that ended with it held keeps nobody waiting
+  const Lock lock(process.mutex, std::try_to_lock);  // a thread may have ended while it held the lock
   process.event_file.Remove();
   const auto counters = Counters(process);
   if (!process.config.report.empty()) WriteReport(process.config.report, counters);
@@ -69,7 +69,7 @@ __attribute__((destructor)) void CloseLedger() {
 
 }  // namespace
 
-// A counter by name, 0 for one that was never counted. For tests in the same process.
+// A counter by name; 0 if it was never counted. For tests in the same process.
 extern "C" __attribute__((visibility("default"))) long simulated_cuda_counter(const char* name);
 long simulated_cuda_counter(const char* name) {
   Process& process = Process::Get();

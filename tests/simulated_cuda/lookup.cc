@@ -1,4 +1,4 @@
-// Names: of calls, by which clients find them, and of errors.
+// Looks up calls and errors by name.
 #include <cstring>
 #include <map>
 
@@ -101,7 +101,7 @@ SIM_API cuGetErrorName(CUresult result, const char** name) { return NameOf(resul
 
 SIM_API cuGetErrorString(CUresult result, const char** text) { return NameOf(result, text); }
 
-// The newest interface of that name which is not above `version`.
+// Finds the newest interface of that name whose version is at most `version`.
 SIM_API cuGetProcAddress_v2(const char* name, void** found, int version, uint64_t flags,
                             CUdriverProcAddressQueryResult* why) {
   const Call call(__func__, Needs::kNothing);

@@ -54,7 +54,7 @@ std::shared_ptr<MemoryBlock> MemoryBlock::Create(uint64_t size, int device, Bloc
                                                  uint64_t* used) {
   UniqueFd descriptor(memfd_create("simulated_cuda", MFD_CLOEXEC));
   if (!descriptor.valid() || ftruncate(descriptor.get(), static_cast<off_t>(kHeaderBytes + size)) != 0) return nullptr;
-  // Reserve, or a machine without memory would end the process by SIGBUS.
+  // Reserves the memory; otherwise a lack of memory would raise SIGBUS.
   if (fallocate(descriptor.get(), 0, 0, static_cast<off_t>(kHeaderBytes + size)) != 0) return nullptr;
   void* mapping = MapWhole(descriptor.get(), size);
   if (mapping == nullptr) return nullptr;

@@ -1,5 +1,6 @@
-// A MemoryBlock is physical device memory: a memfd with a header, mapped where no client knows. It lives as long as a
-// handle, a mapping or a queued copy of this process refers to it; other processes hold its descriptor themselves.
+// A MemoryBlock is physical device memory: a memfd with a header, mapped at an address that clients do not know. It
+// lives while a handle, a mapping or a queued copy of this process refers to it; other processes hold its descriptor
+// themselves.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +12,17 @@
 
 namespace arraybridge::simulated {
 
-// Random and never 0.
+// A random number that is never 0.
 uint64_t Nonce();
-// Of this process, the same for as long as it lives.
+// The nonce of this process, constant during its life.
 uint64_t ProcessNonce();
 
 class MemoryBlock {
  public:
-  // Fresh bytes, all 0xCD. `used` counts the bytes while the block lives. Null if the system has no memory.
+  // Creates a block of bytes 0xCD. `used` counts the bytes while the block lives. Null if the system has no memory.
   static std::shared_ptr<MemoryBlock> Create(uint64_t size, int device, BlockKind kind, uint32_t handle_types,
                                              uint64_t* used);
-  // Another holder of a block, by its descriptor, which stays the caller's. Null for a descriptor of anything else.
+  // Opens a block by its descriptor, which the caller keeps. Null if the descriptor is not of a block.
   static std::shared_ptr<MemoryBlock> Open(int descriptor);
 
   MemoryBlock(const MemoryBlock&) = delete;

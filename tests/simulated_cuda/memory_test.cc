@@ -1,4 +1,5 @@
-// Device memory: what the simulated driver refuses, and what ends the process because hardware leaves it undefined.
+// Device memory: the calls that the simulated driver refuses, and those that end the process because hardware leaves
+// them undefined.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,7 +20,7 @@ TEST_F(AllocTest, FreshBytesAreNotZero) {
   ASSERT_CUDA(driver_->MemFree(address));
 }
 
-TEST_F(AllocTest, AnAddressIsGivenOutAgainAtOnceWithAnotherHandle) {
+TEST_F(AllocTest, AFreedAddressIsReusedAtOnceWithAnotherHandle) {
   CUdeviceptr first = 0;
   CUdeviceptr second = 0;
   CUipcMemHandle one{};
@@ -54,11 +55,11 @@ TEST_F(AllocTest, SmallAllocationsShareABlock) {
   ASSERT_CUDA(driver_->MemFree(b));
 }
 
-TEST_F(AllocTest, BytesThatWereFreedShow) {
+TEST_F(AllocTest, FreedBytesAreOverwritten) {
   CUdeviceptr neighbour = 0;
   CUdeviceptr first = 0;
   CUdeviceptr second = 0;
-  ASSERT_CUDA(driver_->MemAlloc(&neighbour, 512));  // keeps the block
+  ASSERT_CUDA(driver_->MemAlloc(&neighbour, 512));  // keeps the block alive
   ASSERT_CUDA(driver_->MemAlloc(&first, 512));
   ASSERT_CUDA(driver_->MemFree(first));
   ASSERT_CUDA(driver_->MemAlloc(&second, 512));
@@ -79,7 +80,7 @@ TEST_F(AllocTest, Refusals) {
   EXPECT_EQ(driver_->IpcGetMemHandle(&handle, address + 512), CUDA_ERROR_INVALID_VALUE);
   ASSERT_CUDA(driver_->IpcGetMemHandle(&handle, address));
   CUdeviceptr opened = 0;
-  EXPECT_EQ(driver_->IpcOpenMemHandle(&opened, handle, 1), CUDA_ERROR_INVALID_CONTEXT) << "its own";
+  EXPECT_EQ(driver_->IpcOpenMemHandle(&opened, handle, 1), CUDA_ERROR_INVALID_CONTEXT) << "a handle of this process";
   EXPECT_EQ(driver_->IpcOpenMemHandle(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver_->IpcOpenMemHandle(&opened, CUipcMemHandle{}, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver_->IpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
@@ -92,7 +93,7 @@ TEST_F(AllocTest, Refusals) {
   ASSERT_CUDA(driver_->MemFree(address));
 }
 
-TEST_F(AllocTest, FreeMemoryIsWhatIsLeft) {
+TEST_F(AllocTest, FreeMemoryIsTheRemainder) {
   size_t before = 0;
   size_t after = 0;
   size_t total = 0;
@@ -135,7 +136,7 @@ TEST_F(AllocTest, Violations) {
       "VIOLATION in cuDevicePrimaryCtxRelease_v2: last release with queued work");
 }
 
-TEST_F(AllocTest, AHostThatFollowsADeviceAddressCrashes) {
+TEST_F(AllocTest, AHostThatReadsADeviceAddressCrashes) {
   CUdeviceptr address = 0;
   ASSERT_CUDA(driver_->MemAlloc(&address, kBlock));
   EXPECT_EXIT(
@@ -187,7 +188,7 @@ TEST_F(VmmTest, PropertiesThatAreNotZeroedAreRefused) {
   EXPECT_EQ(driver_->MemCreate(&handle, uint64_t{1} << 40, &good, 0), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-TEST_F(VmmTest, MappingIsOfAWholeBlockInAReservation) {
+TEST_F(VmmTest, AMappingIsOfAWholeBlockInAReservation) {
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr address = 0;
   const auto properties = Properties();
@@ -198,12 +199,12 @@ TEST_F(VmmTest, MappingIsOfAWholeBlockInAReservation) {
   ASSERT_CUDA(driver_->MemAddressReserve(&address, 4 * kBlock, 0, 0, 0));
   EXPECT_EQ(driver_->MemMap(address, kBlock, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "a prefix";
   EXPECT_EQ(driver_->MemMap(address, kBlock, kBlock, handle, 0), CUDA_ERROR_INVALID_VALUE) << "an offset";
-  EXPECT_EQ(driver_->MemMap(address, 4 * kBlock, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "more than there is";
+  EXPECT_EQ(driver_->MemMap(address, 4 * kBlock, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "more than the block has";
   EXPECT_EQ(driver_->MemMap(address + 3 * kBlock, 2 * kBlock, 0, handle, 0), CUDA_ERROR_INVALID_VALUE)
-      << "over the end";
+      << "beyond the end of the reservation";
   ASSERT_CUDA(driver_->MemMap(address, 2 * kBlock, 0, handle, 0));
   EXPECT_EQ(driver_->MemMap(address + kBlock, 2 * kBlock, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "mapped";
-  ASSERT_CUDA(driver_->MemMap(address + 2 * kBlock, 2 * kBlock, 0, handle, 0)) << "twice is fine";
+  ASSERT_CUDA(driver_->MemMap(address + 2 * kBlock, 2 * kBlock, 0, handle, 0)) << "a block may be mapped twice";
   EXPECT_EQ(driver_->MemUnmap(address, kBlock), CUDA_ERROR_INVALID_VALUE) << "a part";
   EXPECT_EQ(driver_->MemUnmap(address, 4 * kBlock), CUDA_ERROR_INVALID_VALUE) << "two";
   EXPECT_EQ(driver_->MemAddressFree(address, kBlock), CUDA_ERROR_INVALID_VALUE);
@@ -226,7 +227,7 @@ TEST_F(VmmTest, MemoryLivesWithItsMapping) {
   Unmap(address);
 }
 
-TEST_F(VmmTest, ExportsAreFreshDescriptorsOfWhatWasRequested) {
+TEST_F(VmmTest, ExportsAreFreshDescriptorsOfTheRequestedKind) {
   CUmemGenericAllocationHandle handle = 0;
   CUmemGenericAllocationHandle imported = 0;
   auto properties = Properties();
@@ -237,14 +238,14 @@ TEST_F(VmmTest, ExportsAreFreshDescriptorsOfWhatWasRequested) {
   ASSERT_CUDA(driver_->MemExportToShareableHandle(&first, handle, kFd, 0));
   ASSERT_CUDA(driver_->MemExportToShareableHandle(&second, handle, kFd, 0));
   EXPECT_NE(first, second);
-  EXPECT_EQ(::fcntl(first, F_GETFD), 0) << "close-on-exec is the caller's to set";
+  EXPECT_EQ(::fcntl(first, F_GETFD), 0) << "the caller sets close-on-exec";
   EXPECT_EQ(driver_->MemExportToShareableHandle(&second, handle, kFd, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver_->MemExportToShareableHandle(&second, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0),
             CUDA_ERROR_INVALID_VALUE);
   const auto import = [&](int descriptor) {
     return driver_->MemImportFromShareableHandle(&imported, reinterpret_cast<void*>(uintptr_t(descriptor)), kFd);
   };
-  EXPECT_EQ(import(first), CUDA_ERROR_INVALID_VALUE) << "its own";
+  EXPECT_EQ(import(first), CUDA_ERROR_INVALID_VALUE) << "a descriptor of this process";
   EXPECT_EQ(import(STDERR_FILENO), CUDA_ERROR_INVALID_VALUE);
   const int memfd = ::memfd_create("foreign", 0);
   ASSERT_EQ(::ftruncate(memfd, 4 << 20), 0);
@@ -282,7 +283,7 @@ TEST_F(VmmTest, Violations) {
 
 using PointerTest = DriverFixture;
 
-TEST_F(PointerTest, AttributesTellKindsApart) {
+TEST_F(PointerTest, AttributesDistinguishKinds) {
   CUdeviceptr alloc = 0;
   ASSERT_CUDA(driver_->MemAlloc(&alloc, kBlock));
   const CUdeviceptr vmm = Mapped(CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -300,7 +301,7 @@ TEST_F(PointerTest, AttributesTellKindsApart) {
   EXPECT_EQ(attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, vmm), 2u);
   EXPECT_NE(attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, vmm), attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, alloc));
   CUipcMemHandle handle{};
-  EXPECT_EQ(driver_->IpcGetMemHandle(&handle, vmm), CUDA_ERROR_INVALID_VALUE) << "not of mapped memory";
+  EXPECT_EQ(driver_->IpcGetMemHandle(&handle, vmm), CUDA_ERROR_INVALID_VALUE) << "mapped memory has no such handle";
   int on_host = 0;
   uint64_t value = 1;
   const auto unknown = reinterpret_cast<CUdeviceptr>(&on_host);

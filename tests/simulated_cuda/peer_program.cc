@@ -1,5 +1,5 @@
-// One of two processes that share device memory. `peer_program legacy|vmm`: descriptor 3 is a socket
-// to the other one; each line of standard input is a command, each answered by one line.
+// One of two processes that share device memory. `peer_program legacy|vmm`: descriptor 3 is a socket to the other
+// process; each line of standard input is a command, and each gets one line as its answer.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +48,7 @@ void Send(const Message& message, int descriptor) {
   if (sendmsg(kSocket, &header, 0) < 0) std::abort();
 }
 
-// The descriptor that came along, -1 for none.
+// The received descriptor; -1 if there is none.
 int Receive(Message& message) {
   iovec bytes{&message, sizeof(message)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -64,7 +64,7 @@ int Receive(Message& message) {
   return descriptor;
 }
 
-// Never freed: a stream may have it to copy from until the process ends.
+// Never freed, because a stream may copy from it until the process ends.
 const char* Letters() {
   static const auto* const letters = new std::vector<char>(kBytes, 'A');
   return letters->data();
@@ -133,7 +133,7 @@ class Peer {
     Must(driver_.MemCreate(&handle_, kBytes, &properties, 0), "create");
     return Map(handle_, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   }
-  // Two small allocations side by side; the first is full of sevens.
+  // Creates two adjacent small allocations; the first one is filled with sevens.
   CUresult CreateSmall() {
     Must(driver_.EventCreate(&mine_, kEventInterprocess | kEventDisableTiming), "event");
     CUdeviceptr neighbour = 0;
@@ -142,7 +142,7 @@ class Peer {
     Must(driver_.StreamSynchronize(stream_), "synchronize");
     return driver_.MemAlloc(&address_, kSmall);
   }
-  // The byte before what is open.
+  // Reads the byte before the opened allocation.
   std::string Neighbour() {
     uint8_t byte = 0;
     Must(driver_.MemcpyDtoHAsync(&byte, address_ - 1, 1, stream_), "copy");
@@ -180,7 +180,7 @@ class Peer {
     Must(driver_.MemUnmap(address_, kBytes), "unmap");
     return driver_.MemAddressFree(address_, kBytes);
   }
-  // "A" if every byte is that, else the first and last byte's numbers.
+  // "A" if every byte is A; otherwise the numbers of the first and last byte.
   std::string Read() {
     std::vector<uint8_t> host(kBytes);
     CUresult result = driver_.MemcpyDtoHAsync(host.data(), address_, kBytes, stream_);

@@ -1,4 +1,4 @@
-// What an address is: attributes and ranges.
+// Queries of addresses: attributes and ranges.
 #include <cstring>
 
 #include "tests/simulated_cuda/calls.h"
@@ -13,7 +13,7 @@ bool Put(void* value, T what) {
   return true;
 }
 
-// An attribute of device memory; false for attributes that are not known.
+// Reads an attribute of device memory; false for unknown attributes.
 bool OfDevice(Process& process, const Context* current, const Range& range, uint64_t address,
               CUpointer_attribute attribute, void* value) {
   const bool vmm = range.kind == RangeKind::kVmm;
@@ -32,7 +32,7 @@ bool OfDevice(Process& process, const Context* current, const Range& range, uint
       return Put(value, process.devices.OrdinalOf(range.block->device()));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Put(value, range.kind == RangeKind::kAlloc ? 1 : 0);
-    // Of mapped memory these describe the reservation.
+    // For mapped memory these describe the reservation.
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return Put(value, vmm ? range.reservation_base : range.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -56,7 +56,7 @@ bool OfDevice(Process& process, const Context* current, const Range& range, uint
   return false;
 }
 
-// An attribute of pinned host memory.
+// Reads an attribute of pinned host memory.
 bool OfPinned(const Context* current, uint64_t address, CUpointer_attribute attribute, void* value) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -112,7 +112,7 @@ SIM_API cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdevi
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Of an unknown address everything is zero, and the call succeeds.
+// For an unknown address all attributes are zero, and the call succeeds.
 SIM_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** values,
                                CUdeviceptr address) {
   const Call call(__func__);

@@ -19,7 +19,7 @@ std::string BaseName(const std::string& symbol) {
   return size > 3 && symbol.compare(size - 3, 2, "_v") == 0 ? symbol.substr(0, size - 3) : symbol;
 }
 
-// The code that the configuration wants this call, the nth of its name, to answer.
+// The error that the configuration injects into this call, the nth of its name.
 CUresult Injected(Process& process, const std::string& name, long nth) {
   for (const Fault& fault : process.config.faults) {
     if (fault.symbol != name && fault.symbol != "*") continue;
@@ -37,7 +37,7 @@ Process& Process::Get() {
 }
 
 Call::Call(const char* name, Needs needs) : symbol(name), process(Process::Get()) {
-  // A forked child has no driver; the parent's lock may have been held when it was made.
+  // A forked child has no driver; the parent's lock may have been held during the fork.
   if (process.forked) {
     refused_ = CUDA_ERROR_NOT_INITIALIZED;
     return;

@@ -1,5 +1,6 @@
-// The Process is all that a driver knows in one process. The driver's interface is C functions without an object, so
-// there is one, made by the first call and never destroyed: threads of ours may still run when the process ends.
+// The Process is the state of the driver in one process. The driver's interface consists of C functions without an
+// object, so there is one Process, created by the first call and never destroyed, because the driver's threads may
+// still run when the process ends.
 #pragma once
 
 #include <atomic>
@@ -27,14 +28,14 @@ namespace arraybridge::simulated {
 
 struct HostRange {
   uint64_t size = 0;
-  bool registered = false;  // else allocated by us
+  bool registered = false;  // false: allocated by the driver
 };
 
 struct Process {
   static Process& Get();
 
   std::mutex mutex;
-  std::condition_variable changed;  // a stream came further
+  std::condition_variable changed;  // a stream has made progress
   const Config config = Config::Read();
   bool initialised = false;
   std::atomic<bool> forked = false;
@@ -42,31 +43,31 @@ struct Process {
   uint64_t last_id = 0;
   std::mt19937_64 random{config.seed};
   std::map<std::string, long> calls;  // by symbol without version
-  uint64_t work_done = 0;             // pieces of work that happened
+  uint64_t work_done = 0;             // number of work items that have run
 
   DeviceTable devices{config};
   AddressSpace space;
   SmallBlocks small;
-  std::map<uint64_t, std::shared_ptr<MemoryBlock>> handles;  // cuMemCreate's and imports
+  std::map<uint64_t, std::shared_ptr<MemoryBlock>> handles;  // from cuMemCreate and imports
   std::map<uint64_t, HostRange> host;                        // pinned, by address
   std::map<cuda::CUstream, std::shared_ptr<Stream>> streams;
   std::map<cuda::CUevent, std::shared_ptr<Event>> events;
-  std::vector<std::shared_ptr<Stream>> draining;  // destroyed with work, which still happens when it is waited for
-  std::set<const void*> destroyed;                // streams and events: who uses one ends the process
+  std::vector<std::shared_ptr<Stream>> draining;  // destroyed with queued work, which still runs when it is waited for
+  std::set<const void*> destroyed;                // streams and events; using one ends the process
   uint64_t recorded_while_imported = 0;
   EventFile event_file;
   Capture capture;
 
   uint64_t NextId() { return ++last_id; }
   bool Off(uint32_t attribute) const { return config.off.count(attribute) != 0; }
-  // Ends the process if work that has not happened uses these device addresses.
+  // Ends the process if queued work uses these device addresses.
   void RefuseQueuedWork(const char* symbol, uint64_t base, uint64_t size);
-  // Every stream of a context, the unnamed ones and destroyed ones with work included.
+  // All streams of a context, including the predefined ones and destroyed ones with work.
   std::vector<std::shared_ptr<Stream>> StreamsOf(const Context& context);
   std::vector<std::shared_ptr<Stream>> AllStreams();
-  // Null for what is no stream. A destroyed one ends the process.
+  // Null if it is not a stream. A destroyed stream ends the process.
   std::shared_ptr<Stream> FindStream(const char* symbol, cuda::CUstream stream, Context* current);
-  // Null for what is no event. A destroyed one ends the process.
+  // Null if it is not an event. A destroyed event ends the process.
   std::shared_ptr<Event> FindEvent(const char* symbol, cuda::CUevent event) const;
   // Enqueues with the order that the legacy stream imposes.
   void Enqueue(const std::shared_ptr<Stream>& stream, Work work);
@@ -74,14 +75,14 @@ struct Process {
 
 enum class Needs : uint8_t { kNothing, kInit, kContext };
 
-// A Call is one call from outside: counted, perhaps made to fail, and holding the lock. `if (call.refused()) return
+// A Call is one call of a client: it is counted, may be made to fail, and holds the lock. `if (call.refused()) return
 // call.refused();` comes first.
 class Call {
  public:
   explicit Call(const char* symbol, Needs needs = Needs::kInit);
 
   cuda::CUresult refused() const { return refused_; }
-  // Null if no live context is current on this thread.
+  // Null if this thread has no current, live context.
   Context* context() const { return context_; }
 
   const char* const symbol;
@@ -95,7 +96,8 @@ class Call {
   cuda::CUresult refused_ = cuda::CUDA_SUCCESS;
 };
 
-// Called before every call, without our lock; null for none. A test aborts there if it holds a lock of its own.
+// Called before every call, without the driver's lock; null for none. A test aborts in it if it holds one of its own
+// locks.
 using Hook = void (*)(const char* symbol);
 
 }  // namespace arraybridge::simulated

@@ -1,4 +1,4 @@
-// What simulated drivers of several processes see alike: the pages before a block's bytes, the slots of events, and the
+// The data that simulated drivers of several processes share: the header pages of a block, the slots of events, and the
 // 64 bytes of handles.
 #pragma once
 
@@ -13,10 +13,10 @@ inline constexpr uint64_t kGranularity = uint64_t{2} << 20;
 inline constexpr uint64_t kUnit = 512;
 inline constexpr uint32_t kEventsMax = 1000;
 
-// True while that process has not ended; one that waits to be reaped has.
+// True while the process has not ended; a zombie counts as ended.
 bool IsAlive(int32_t pid);
 
-// Who has something open. Entries of processes that died do not count.
+// The processes that have an object open. Entries of dead processes do not count.
 template <size_t kCount>
 struct Importers {
   struct Entry {
@@ -52,17 +52,17 @@ struct Importers {
 
 enum class BlockKind : uint32_t { kVmm = 1, kAlloc = 2 };
 
-// In front of the bytes in a block's memfd.
+// The header before the bytes in a block's memfd.
 struct BlockHeader {
   uint64_t magic;
   uint64_t id;
   uint64_t size;
-  uint64_t owner;  // ProcessNonce of its maker: two processes may have one pid, in PID namespaces of their own
+  uint64_t owner;  // ProcessNonce of its creator, because processes in different PID namespaces can have the same pid
   int32_t device;  // physical
   BlockKind kind;
   uint32_t handle_types;
-  Importers<64> importers;             // of legacy handles, by unit
-  std::atomic<uint64_t> nonces[4096];  // by unit: the allocation that lives there, 0 for none
+  Importers<64> importers;             // importers of legacy handles, by unit
+  std::atomic<uint64_t> nonces[4096];  // by unit: the nonce of its allocation, or 0
 };
 inline constexpr uint64_t kHeaderBytes = uint64_t{64} << 10;
 static_assert(sizeof(BlockHeader) <= kHeaderBytes);
@@ -71,18 +71,18 @@ static_assert(sizeof(BlockHeader) <= kHeaderBytes);
 struct EventSlot {
   std::atomic<uint64_t> nonce;
   std::atomic<uint64_t> recorded;  // number of the latest record
-  std::atomic<uint64_t> done;      // of the latest that happened
-  std::atomic<uint64_t> wanted;    // of the latest that another process waits for
+  std::atomic<uint64_t> done;      // number of the latest completed record
+  std::atomic<uint64_t> wanted;    // number of the latest record that another process waits for
   std::atomic<uint32_t> alive;
   std::atomic<uint32_t> word;  // futex: changes with `done`
   Importers<16> importers;
 };
 
-// One file per process. Its owner holds it locked, so whoever gets the lock knows that the owner is dead.
+// One file per process. Its owner holds a lock on it, so a process that gets the lock knows that the owner is dead.
 struct EventDoor {
   uint64_t magic;
   int32_t pid;
-  std::atomic<uint32_t> bell;  // futex: somebody wants a record
+  std::atomic<uint32_t> bell;  // futex: a process waits for a record
   EventSlot slots[kEventsMax];
 };
 

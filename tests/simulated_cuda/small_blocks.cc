@@ -9,7 +9,7 @@ constexpr uint64_t kUnits = kGranularity / kUnit;
 
 uint64_t UnitsOf(uint64_t size) { return (size + kUnit - 1) / kUnit; }
 
-// The first run of `count` free units, or kUnits.
+// The start of the first run of `count` free units, or kUnits.
 uint64_t FirstFit(const std::vector<bool>& taken, uint64_t count) {
   uint64_t run = 0;
   for (uint64_t unit = 0; unit < kUnits; ++unit) {

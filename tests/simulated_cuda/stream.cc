@@ -55,7 +55,7 @@ CUresult Stream::Run(Lock& lock, uint64_t position, std::condition_variable& cha
   return failed_;
 }
 
-// What comes after work that failed does not happen.
+// Work after failed work is not run.
 void Stream::Fail(CUresult result) {
   if (cuda::IsSticky(result)) Process::Get().sticky = result;
   failed_ = result;

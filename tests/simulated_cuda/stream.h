@@ -1,6 +1,5 @@
-// A Stream is a queue of work that has not happened. Enqueuing runs nothing; Run, which every synchronisation ends in,
-// is the only place where work happens. So whoever reads bytes without having waited for them sees the old ones,
-// always.
+// A Stream is a queue of work that has not run yet. Enqueuing runs nothing; only Run, which every synchronisation
+// calls, runs work. So code that reads bytes without waiting for them always sees the old ones.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +20,7 @@ using Lock = std::unique_lock<std::mutex>;
 
 class Stream;
 
-// A place in a stream's queue: everything enqueued before it.
+// A position in a stream's queue: all work that was enqueued before it.
 struct Point {
   std::shared_ptr<Stream> stream;
   uint64_t position = 0;
@@ -29,9 +28,9 @@ struct Point {
 
 struct Work {
   const char* symbol = "";
-  // Called with the process's lock held; may drop it while it waits.
+  // Called with the process's lock held; may drop the lock while it waits.
   std::function<cuda::CUresult(Lock&)> run;
-  // Device ranges that it will touch; 0 for none.
+  // The device ranges that it will access; 0 for none.
   uint64_t to = 0;
   uint64_t from = 0;
   uint64_t size = 0;
@@ -39,20 +38,20 @@ struct Work {
 
 class Stream {
  public:
-  // Blocking: ordered against the legacy stream of the same context.
+  // `is_blocking`: ordered against the legacy stream of the same context.
   Stream(const void* of_context, bool is_blocking, bool is_legacy)
       : context(of_context), blocking(is_blocking), legacy(is_legacy) {}
 
   void Enqueue(Work work, std::vector<Point> after = {});
   uint64_t tail() const { return executed_ + queue_.size(); }
   bool idle() const { return queue_.empty(); }
-  // True if queued work touches a byte of [base, base + size).
+  // True if queued work accesses a byte in [base, base + size).
   bool Uses(uint64_t base, uint64_t size) const;
 
-  // Runs the queue up to `position`, and before each piece of work what it comes after. The first error is the answer
-  // to every later call too.
+  // Runs the queue up to `position`, and before each work item the work that it depends on. Every later call returns
+  // the first error too.
   cuda::CUresult Run(Lock& lock, uint64_t position, std::condition_variable& changed);
-  // Runs the next piece of work, if any.
+  // Runs the next work item, if any.
   cuda::CUresult RunOne(Lock& lock, std::condition_variable& changed) { return Run(lock, executed_ + 1, changed); }
 
   const void* const context;

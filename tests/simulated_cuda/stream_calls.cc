@@ -15,7 +15,7 @@ SIM_API cuStreamCreate(CUstream* stream, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-// Queued work stays queued, and happens when something waits for it.
+// Queued work remains queued and runs when a call waits for it.
 SIM_API cuStreamDestroy_v2(CUstream stream) {
   Call call(__func__);
   if (call.refused()) return call.refused();
@@ -38,7 +38,7 @@ SIM_API cuStreamSynchronize(CUstream stream) {
   if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   const uint64_t tail = found->tail();
   if (!found->legacy) return found->Run(call.lock, tail, call.process.changed);
-  // The legacy stream orders itself after the others only where it has work of its own.
+  // The legacy stream is ordered after the others only if it has work.
   for (const auto& other : call.process.StreamsOf(*call.context())) {
     if (!other->blocking || other == found) continue;
     const CUresult result = other->Run(call.lock, other->tail(), call.process.changed);
@@ -47,7 +47,7 @@ SIM_API cuStreamSynchronize(CUstream stream) {
   return found->Run(call.lock, tail, call.process.changed);
 }
 
-// Not ready, but a little further with each call.
+// Returns NOT_READY, but makes some progress with each call.
 SIM_API cuStreamQuery(CUstream stream) {
   Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
@@ -71,8 +71,8 @@ SIM_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
   if (!awaited->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   if (const CUresult refused = call.process.capture.RefusalToDependOn(*awaited, *waiting)) return refused;
   const uint64_t record = awaited->Latest();
-  if (record == 0) return CUDA_SUCCESS;  // never recorded counts as complete
-  // Keeps the event, which may be destroyed before this happens.
+  if (record == 0) return CUDA_SUCCESS;  // an event that was never recorded counts as complete
+  // Keeps the event alive, because it may be destroyed before the work runs.
   Work work{.symbol = __func__, .run = {}};
   work.run = [awaited, record](Lock& lock) { return Complete(lock, awaited, record); };
   call.process.Enqueue(waiting, std::move(work));

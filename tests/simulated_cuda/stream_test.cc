@@ -1,4 +1,4 @@
-// Late execution: work happens when something waits for it, in the order that streams and events give it.
+// Late execution: work runs when a call waits for it, in the order that streams and events define.
 #include <functional>
 #include <future>
 #include <thread>
@@ -26,7 +26,7 @@ class StreamTest : public DriverFixture {
     DriverFixture::TearDown();
   }
   void Fill(uint8_t value, CUstream stream) { ASSERT_CUDA(driver_->MemsetD8Async(memory_, value, kBlock, stream)); }
-  // What a copy on that stream finds once it is waited for.
+  // The value that a copy on this stream returns after waiting for it.
   uint8_t Seen(CUstream stream) {
     uint8_t byte = 0;
     EXPECT_EQ(driver_->MemcpyDtoHAsync(&byte, memory_ + kBlock - 1, 1, stream), CUDA_SUCCESS);
@@ -40,19 +40,19 @@ class StreamTest : public DriverFixture {
   CUevent event_ = nullptr;
 };
 
-TEST_F(StreamTest, WhoDoesNotWaitReadsOldBytes) {
+TEST_F(StreamTest, AReaderThatDoesNotWaitReadsOldBytes) {
   Fill(1, first_);
   EXPECT_EQ(Seen(second_), 0xCD);
   EXPECT_EQ(Seen(first_), 1);
   EXPECT_EQ(Seen(second_), 1);
 }
 
-TEST_F(StreamTest, WhoWaitsForTheEventReadsNewBytes) {
+TEST_F(StreamTest, AReaderThatWaitsForTheEventReadsNewBytes) {
   Fill(1, first_);
   ASSERT_CUDA(driver_->EventRecord(event_, first_));
   Fill(2, first_);
   ASSERT_CUDA(driver_->StreamWaitEvent(second_, event_, 0));
-  EXPECT_EQ(Seen(second_), 1) << "what was enqueued after the record has not happened";
+  EXPECT_EQ(Seen(second_), 1) << "work that was enqueued after the record has not run";
 }
 
 TEST_F(StreamTest, AWaitCapturesTheLatestRecord) {
@@ -61,7 +61,7 @@ TEST_F(StreamTest, AWaitCapturesTheLatestRecord) {
   ASSERT_CUDA(driver_->StreamWaitEvent(second_, event_, 0));
   Fill(2, first_);
   ASSERT_CUDA(driver_->EventRecord(event_, first_));
-  EXPECT_EQ(Seen(second_), 1) << "the later record is none of its business";
+  EXPECT_EQ(Seen(second_), 1) << "the later record does not matter";
 }
 
 TEST_F(StreamTest, AnEventThatWasNeverRecordedIsComplete) {
@@ -78,31 +78,31 @@ TEST_F(StreamTest, AQueryIsNotReadyOnceAndThenMakesProgress) {
   EXPECT_EQ(driver_->EventQuery(event_), CUDA_SUCCESS);
   EXPECT_EQ(Seen(second_), 1);
   ASSERT_CUDA(driver_->EventRecord(event_, first_));
-  EXPECT_EQ(driver_->EventQuery(event_), CUDA_ERROR_NOT_READY) << "of the new record";
+  EXPECT_EQ(driver_->EventQuery(event_), CUDA_ERROR_NOT_READY) << "the new record is pending";
 }
 
-TEST_F(StreamTest, TheHostsSideIsReadLate) {
+TEST_F(StreamTest, TheHostBufferIsReadLate) {
   uint8_t source = 5;
   ASSERT_CUDA(driver_->MemcpyHtoDAsync(memory_ + kBlock - 1, &source, 1, first_));
   source = 6;
-  EXPECT_EQ(Seen(first_), 6) << "the source was given back before the copy";
+  EXPECT_EQ(Seen(first_), 6) << "the source was reused before the copy";
 }
 
 TEST_F(StreamTest, BlockingStreamsAndTheLegacyStreamKeepTheirOrder) {
   CUstream blocking = nullptr;
   ASSERT_CUDA(driver_->StreamCreate(&blocking, 0));
   Fill(1, blocking);
-  EXPECT_EQ(Seen(nullptr), 1) << "legacy comes after what was enqueued before";
+  EXPECT_EQ(Seen(nullptr), 1) << "the legacy stream runs after earlier work";
   Fill(2, reinterpret_cast<CUstream>(kStreamLegacy));
   Fill(3, blocking);
-  EXPECT_EQ(Seen(blocking), 3) << "and before what was enqueued after";
+  EXPECT_EQ(Seen(blocking), 3) << "and before later work";
   Fill(4, nullptr);
   EXPECT_EQ(Seen(reinterpret_cast<CUstream>(kStreamPerThread)), 4);
   Fill(5, blocking);
-  EXPECT_EQ(Seen(first_), 4) << "a stream that does not block is not ordered";
+  EXPECT_EQ(Seen(first_), 4) << "a non-blocking stream is not ordered";
   CUstream another = nullptr;
   ASSERT_CUDA(driver_->StreamCreate(&another, 0));
-  EXPECT_EQ(Seen(another), 4) << "nor are two that block";
+  EXPECT_EQ(Seen(another), 4) << "two blocking streams are not ordered";
   ASSERT_CUDA(driver_->StreamSynchronize(blocking));
   ASSERT_CUDA(driver_->StreamDestroy(blocking));
   ASSERT_CUDA(driver_->StreamDestroy(another));
@@ -167,7 +167,7 @@ TEST_F(StreamTest, Refusals) {
       CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(StreamTest, AnEventAndAStreamOfTwoContextsDoNotMeet) {
+TEST_F(StreamTest, AnEventAndAStreamOfDifferentContextsAreRefused) {
   CUcontext other = nullptr;
   CUevent event = nullptr;
   ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
@@ -192,11 +192,11 @@ TEST_F(StreamTest, AnInterprocessEventIsExportedByItsThreadAndNotOpenedHere) {
   ASSERT_CUDA(driver_->EventDestroy(event));
 }
 
-TEST_F(StreamTest, AThousandEventsAreTooMany) {
+TEST_F(StreamTest, TheNumberOfInterprocessEventsIsLimited) {
   std::vector<CUevent> events;
   CUevent event = nullptr;
   while (driver_->EventCreate(&event, 0) == CUDA_SUCCESS) events.push_back(event);
-  EXPECT_EQ(events.size(), 999u) << "one is the fixture's";
+  EXPECT_EQ(events.size(), 999u) << "the fixture has one";
   EXPECT_EQ(driver_->EventCreate(&event, 0), CUDA_ERROR_OUT_OF_MEMORY);
   for (const CUevent each : events) ASSERT_CUDA(driver_->EventDestroy(each));
 }
@@ -266,7 +266,7 @@ TEST_F(StreamTest, Violations) {
 
 class CaptureTest : public StreamTest {
  protected:
-  // A call that a capture in GLOBAL mode forbids, from another thread in that mode.
+  // Makes a call that a capture in GLOBAL mode forbids, from another thread in that mode.
   CUresult MapInAnotherThread(CUstreamCaptureMode mode) {
     return std::async(std::launch::async,
                       [this, mode] {
@@ -294,7 +294,7 @@ class CaptureTest : public StreamTest {
     void* graph = nullptr;
     return Find<CUresult (*)(CUstream, void**)>("cuStreamEndCapture")(stream, &graph);
   }
-  // Calls it as a thread that disturbs no capture by what is only potentially unsafe.
+  // Makes a call in the relaxed mode, in which potentially unsafe calls do not invalidate a capture.
   template <class Function>
   CUresult Relaxed(Function function) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -329,13 +329,13 @@ TEST_F(CaptureTest, WaitingForTheContextInvalidatesItEvenWhenRelaxed) {
   EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-TEST_F(CaptureTest, WaitingForWhatIsOnlyRecordedInvalidatesIt) {
+TEST_F(CaptureTest, WaitingForRecordedWorkInvalidatesIt) {
   Begin();
   EXPECT_EQ(Relaxed([&] { return driver_->StreamSynchronize(first_); }), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-TEST_F(CaptureTest, AskingForWhatIsOnlyRecordedInvalidatesIt) {
+TEST_F(CaptureTest, QueryingRecordedWorkInvalidatesIt) {
   for (const auto ask : {&Driver::EventQuery, &Driver::EventSynchronize}) {
     Begin();
     ASSERT_CUDA(driver_->EventRecord(event_, first_));
@@ -346,7 +346,7 @@ TEST_F(CaptureTest, AskingForWhatIsOnlyRecordedInvalidatesIt) {
   }
 }
 
-TEST_F(CaptureTest, AnotherGpuIsNoneOfItsBusiness) {
+TEST_F(CaptureTest, CallsOnAnotherGpuDoNotInvalidateIt) {
   Begin();
   CUcontext other = nullptr;
   ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&other, 1));
@@ -355,15 +355,16 @@ TEST_F(CaptureTest, AnotherGpuIsNoneOfItsBusiness) {
   CUevent event = nullptr;
   ASSERT_CUDA(driver_->EventCreate(&event, kEventDisableTiming));
   EXPECT_EQ(Relaxed([&] { return driver_->CtxRecordEvent(other, event); }), CUDA_SUCCESS);
-  EXPECT_EQ(Relaxed([&] { return driver_->CtxSynchronize(); }), CUDA_SUCCESS);  // no work may be left there
+  EXPECT_EQ(Relaxed([&] { return driver_->CtxSynchronize(); }), CUDA_SUCCESS);  // no work may remain there
   ASSERT_CUDA(Relaxed([&] { return driver_->EventDestroy(event); }));
   ASSERT_CUDA(driver_->CtxSetCurrent(context_));
   EXPECT_EQ(End(), CUDA_SUCCESS);
   ASSERT_CUDA(driver_->DevicePrimaryCtxRelease(1));
 }
 
-// What the default stream is asked about a capture that it would have to wait for is the one question that is free.
-TEST_F(CaptureTest, TheDefaultStreamTellsOfABlockingCaptureAndUsingItInvalidatesIt) {
+// Querying the default stream about a capture that it would have to wait for is the only query that does not invalidate
+// it.
+TEST_F(CaptureTest, TheDefaultStreamReportsABlockingCaptureAndUsingItInvalidatesIt) {
   CUstream blocking = nullptr;
   ASSERT_CUDA(driver_->StreamCreate(&blocking, 0));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
@@ -386,7 +387,7 @@ TEST_F(CaptureTest, TheDefaultStreamTellsOfABlockingCaptureAndUsingItInvalidates
     EXPECT_EQ(Relaxed(use), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     EXPECT_EQ(End(blocking), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   }
-  // A stream that waits for nobody is none that the default stream would tell of.
+  // The default stream does not report a capture on a non-blocking stream.
   Begin(first_, CU_STREAM_CAPTURE_MODE_RELAXED);
   ASSERT_CUDA(driver_->StreamIsCapturing(nullptr, &status));
   EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);

@@ -1,5 +1,5 @@
-// Two exec'd processes share device memory in both ways. With the wait for the producer's event the bytes are right;
-// without it they are all old, which shows that work happens late.
+// Two exec'd processes share device memory in both ways. With a wait for the producer's event the bytes are right;
+// without it they are all old, which shows that work runs late.
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,7 +39,7 @@ class TwoDriversTest : public ::testing::TestWithParam<const char*> {
   }
   std::string Export(const std::string& command) { return Do(*exporter_, command); }
   std::string Import(const std::string& command) { return Do(*importer_, command); }
-  // The exporter's copy is enqueued and recorded, not done; the importer has both handles.
+  // The exporter's copy is enqueued and recorded but has not run; the importer has both handles.
   void Share() {
     for (const char* step : {"create", "fill", "record", "send"}) ASSERT_EQ(Export(step), "0") << step;
     ASSERT_EQ(Import("receive"), "0");
@@ -80,7 +80,7 @@ TEST_P(TwoDriversTest, AWaitOutlivesTheEventsCopy) {
   EXPECT_EQ(Import("read"), "A");
 }
 
-TEST_P(TwoDriversTest, AQueryIsNotReadyAndThenMakesTheOwnerWork) {
+TEST_P(TwoDriversTest, AQueryIsNotReadyFirstAndThenMakesTheOwnerRunTheWork) {
   Share();
   for (const char* step : {"open", "open_event"}) ASSERT_EQ(Import(step), "0") << step;
   EXPECT_EQ(Import("query"), "600");
@@ -95,8 +95,8 @@ TEST_P(TwoDriversTest, ADeadOwnersPendingEventIsRefused) {
   EXPECT_EQ(Import("query"), "400");
   EXPECT_EQ(Import("wait"), "0");
   EXPECT_EQ(Import("read"), "400");
-  EXPECT_EQ(Import("synchronize"), "400") << "what comes after the wait never happens";
-  EXPECT_EQ(Import("close"), "0") << "so it uses nothing";
+  EXPECT_EQ(Import("synchronize"), "400") << "the work after the wait is never run";
+  EXPECT_EQ(Import("close"), "0") << "so it uses no memory";
 }
 
 TEST_P(TwoDriversTest, AnOwnerThatExitsDropsItsQueue) {
@@ -107,7 +107,7 @@ TEST_P(TwoDriversTest, AnOwnerThatExitsDropsItsQueue) {
   EXPECT_EQ(Import("read"), "400");
 }
 
-TEST_P(TwoDriversTest, AnEventThatWasDestroyedCannotBeOpened) {
+TEST_P(TwoDriversTest, ADestroyedEventCannotBeOpened) {
   Share();
   EXPECT_EQ(Export("destroy_mine"), "0");
   EXPECT_EQ(Import("open_event"), "1");
@@ -120,7 +120,7 @@ TEST_P(TwoDriversTest, DestroyingAnEventThatIsOpenElsewhereIsAViolation) {
   EXPECT_EQ(exporter_->Wait(), -SIGABRT);
 }
 
-TEST_P(TwoDriversTest, AnImporterThatDiedHoldsNothing) {
+TEST_P(TwoDriversTest, ADeadImporterHoldsNothing) {
   Share();
   for (const char* step : {"open", "open_event"}) ASSERT_EQ(Import(step), "0") << step;
   importer_->Kill();
@@ -138,7 +138,7 @@ TEST_P(TwoDriversTest, RecordingAnImportedEventIsAViolation) {
   EXPECT_EQ(importer_->Wait(), -SIGABRT);
 }
 
-TEST_P(TwoDriversTest, FollowingADeviceAddressCrashes) {
+TEST_P(TwoDriversTest, ReadingADeviceAddressOnTheHostCrashes) {
   Share();
   ASSERT_EQ(Import("open"), "0");
   EXPECT_EQ(Import("peek"), "");
@@ -152,8 +152,8 @@ TEST_P(TwoDriversTest, ClosingWithQueuedWorkIsAViolation) {
   EXPECT_EQ(importer_->Wait(), -SIGABRT);
 }
 
-// Each waits for the other's event on one stream, and for what follows that wait on another.
-TEST_P(TwoDriversTest, ProcessesThatWaitForEachOtherGoOn) {
+// Each process waits for the other's event on one stream, and for the work after that wait on another stream.
+TEST_P(TwoDriversTest, ProcessesThatWaitForEachOtherDoNotDeadlock) {
   for (int round = 0; round < 20; ++round) {
     if (round > 0) {
       TearDown();
@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, TwoDriversTest, ::testing::Values("legacy", "vmm"
 using LegacyTest = TwoDriversTest;
 INSTANTIATE_TEST_SUITE_P(Ways, LegacyTest, ::testing::Values("legacy"), NameOf);
 
-TEST_P(LegacyTest, FreeingWhatIsOpenElsewhereIsAViolation) {
+TEST_P(LegacyTest, FreeingMemoryThatIsOpenElsewhereIsAViolation) {
   Share();
   ASSERT_EQ(Import("open"), "0");
   ASSERT_EQ(Export("synchronize"), "0");
@@ -211,7 +211,7 @@ TEST_P(LegacyTest, ASmallAllocationsHandleExposesItsNeighbours) {
   EXPECT_EQ(Import("neighbour"), "7");
   EXPECT_EQ(Import("close"), "0");
   ASSERT_EQ(Export("free"), "0");
-  EXPECT_EQ(Import("open"), "400") << "the block lives, the allocation does not";
+  EXPECT_EQ(Import("open"), "400") << "the block is alive, but the allocation is not";
 }
 
 TEST_P(LegacyTest, AHandleEndsWithItsProcess) {
@@ -231,7 +231,7 @@ TEST_P(DescriptorTest, MemoryOutlivesTheProcessThatMadeIt) {
   EXPECT_EQ(Import("read"), "A");
 }
 
-TEST_P(DescriptorTest, AWriteThroughAReadOnlyMappingPoisonsTheImporterAlone) {
+TEST_P(DescriptorTest, AWriteThroughAReadOnlyMappingPoisonsOnlyTheImporter) {
   Share();
   ASSERT_EQ(Export("synchronize"), "0");
   ASSERT_EQ(Import("open_read_only"), "0");
@@ -241,7 +241,7 @@ TEST_P(DescriptorTest, AWriteThroughAReadOnlyMappingPoisonsTheImporterAlone) {
   EXPECT_EQ(Export("read"), "A");
 }
 
-// The importer in other namespaces, made by unshare(1).
+// Runs the importer in other namespaces, which unshare(1) creates.
 class NamespaceTest : public TwoDriversTest {
  protected:
   void SetUp() override {
@@ -262,7 +262,7 @@ class OtherPidsTest : public NamespaceTest {
 };
 INSTANTIATE_TEST_SUITE_P(Ways, OtherPidsTest, ::testing::Values("legacy", "vmm"), NameOf);
 
-TEST_P(OtherPidsTest, DescriptorsAndEventsCrossLegacyHandlesDoNot) {
+TEST_P(OtherPidsTest, DescriptorsAndEventsCrossButLegacyHandlesDoNot) {
   Share();
   EXPECT_EQ(Import("open"), legacy() ? "201" : "0");
   ASSERT_EQ(Import("open_event"), "0");

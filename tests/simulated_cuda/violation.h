@@ -1,4 +1,4 @@
-// A Violation is what hardware leaves undefined: the simulated driver says what was done and ends the process.
+// A Violation is a use that hardware leaves undefined: the simulated driver reports it and ends the process.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Physical memory and address space apart: cuMemCreate, descriptors, reservations, mappings.
+// Physical memory and address space as separate objects: cuMemCreate, descriptors, reservations, mappings.
 #include <cstring>
 
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 namespace arraybridge::simulated {
 namespace {
 
-constexpr uint64_t kFirstHandle = 0xA0000;  // no small number, so that a size or an index is no handle
+constexpr uint64_t kFirstHandle = 0xA0000;  // not a small number, so that a size or an index is not a valid handle
 
-// What is wrong with properties to allocate by.
+// The error of allocation properties, or success.
 CUresult Refusal(const Process& process, const CUmemAllocationProp* properties) {
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUmemAllocationProp zero{};
@@ -39,7 +39,7 @@ CUmemGenericAllocationHandle AddHandle(Process& process, std::shared_ptr<MemoryB
   return handle;
 }
 
-// The reservation that holds all of [address, address + bytes), or null.
+// The reservation that contains [address, address + bytes), or null.
 const std::pair<const uint64_t, uint64_t>* ReservationOf(const AddressSpace& space, uint64_t address, uint64_t bytes) {
   const auto after = space.reservations.upper_bound(address);
   if (after == space.reservations.begin()) return nullptr;
@@ -121,7 +121,7 @@ SIM_API cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHand
       found == call.process.handles.end() || (found->second->header().handle_types & type) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Without close-on-exec, as the driver's: whoever wants it must set it.
+  // Without close-on-exec, as from the real driver: a caller that needs it must set it.
   const int descriptor = fcntl(found->second->descriptor(), F_DUPFD, 0);
   if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   std::memcpy(shareable, &descriptor, sizeof(descriptor));
@@ -203,7 +203,7 @@ SIM_API cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*
   if (call.refused()) return call.refused();
   Process& process = call.process;
   if (descriptions == nullptr || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  // Whole mappings without a gap between them.
+  // The range must consist of whole, adjacent mappings.
   uint64_t end = address;
   for (auto it = process.space.ranges.find(address); it != process.space.ranges.end() && it->first == end; ++it) {
     if (it->second.kind != RangeKind::kVmm || end == address + bytes) break;

@@ -1,4 +1,5 @@
-// Arrays in broker memory, seen from a client: a Placement is still being written, an Acquired is leased for reading.
+// Arrays in broker memory, as a client sees them: a Placement is still being written, an Acquired is leased for
+// reading.
 #pragma once
 
 #include <memory>
@@ -9,22 +10,23 @@
 
 namespace arraybridge {
 
-// kShared: the arena's one read-only mapping. kPrivate: a copy-on-write mapping of its own, for frameworks that do not
-// know read-only memory: a write stays with the writer and never ends in SIGSEGV. A GPU has no copy-on-write: there
-// kPrivate is kShared, and a write faults on the device (with cudaIpcMemHandle, it does not even do that).
+// kShared: the one read-only mapping of the arena. kPrivate: a separate copy-on-write mapping, for frameworks that do
+// not support read-only memory; a write changes only the writer's copy and never raises SIGSEGV. A GPU has no
+// copy-on-write: there kPrivate equals kShared, and a write faults on the device (with cudaIpcMemHandle it does not
+// fault).
 enum class MapMode : uint8_t { kShared, kPrivate };
 
-// Bytes of an arena of this session, carved and not yet published. Dropping it gives the range back to the carver,
-// once the views handed out are gone too. Copying shares it.
+// A range of an arena of this session that is carved and not yet published. The range returns to the carver when the
+// Placement and all views of it are destroyed. A copy shares the range.
 class Placement {
  public:
-  // Writable, compact, 256-byte aligned; each keeps the range from being carved again.
+  // Writable, compact, 256-byte aligned. Each view keeps the range in use.
   const std::vector<View>& views() const;
 
   struct Range;  // client/arena.h
   Placement(std::shared_ptr<Range> range, std::vector<View> views);
   const std::shared_ptr<Range>& range() const { return range_; }
-  // The views, for who only looks at what they say.
+  // The same views, without a reference to the range, for callers that only read the descriptions.
   const std::vector<View>& described() const { return views_; }
 
  private:
@@ -32,13 +34,13 @@ class Placement {
   std::vector<View> views_;
 };
 
-// The arrays of one leased share. On a GPU their bytes may be on their way yet (View::fence): copies wait by
-// themselves, whoever reads by other means orders its stream first (OrderAfterProducer) or waits. The lease ends when
-// this and all views handed out are gone, wherever that happens: the last drop only enqueues, a reaper releases. Bytes
-// stay readable when the daemon is gone.
+// The arrays of one leased share. On a GPU the bytes may not be complete yet (View::fence): copies wait by themselves;
+// a consumer that reads them otherwise first orders its stream (OrderAfterProducer) or waits (WaitForProducer). The
+// lease ends when this object and all its views are destroyed, on any thread: the last destructor only enqueues the
+// release for a reaper thread. The bytes stay readable after the daemon ends.
 struct Acquired {
   std::shared_ptr<const Share> share;  // never null
-  std::vector<View> views;  // one for each of share->arrays; read-only if mapped shared, copy-on-write if private
+  std::vector<View> views;             // one for each of share->arrays; read-only if kShared, copy-on-write if kPrivate
 };
 
 }  // namespace arraybridge

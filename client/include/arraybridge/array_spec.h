@@ -1,5 +1,5 @@
-// An ArraySpec says how to read bytes as an array: element type, shape, strides, where the first element lies.
-// A value. The same thing as arraybridge.v1.ArraySpec on the wire.
+// An ArraySpec describes how to read bytes as an array: element type, shape, strides, position of the first element. A
+// value type; arraybridge.v1.ArraySpec on the wire.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct ArraySpec {
 
   // Product of the shape; INVALID_ARGUMENT on a negative dimension or an overflow.
   Result<uint64_t> elements() const;
-  // Bytes from the first to one past the last element for a compact array of this shape and type (packed sub-byte types
-  // are rounded up over the whole array). INVALID_ARGUMENT as above.
+  // Bytes of a compact array of this shape and type; packed sub-byte types are rounded up over the whole array.
+  // INVALID_ARGUMENT as above.
   Result<uint64_t> compact_bytes() const;
-  // True if the strides are absent or those of compact row-major order; strides of dimensions of size 1 do not count.
+  // True if strides are absent or those of compact row-major order; strides of dimensions of size 1 are ignored.
   bool compact() const;
-  // Every element lies inside [0, bytes), seen from the share's start. INVALID_ARGUMENT names what does not fit.
+  // OK if every element lies inside [0, bytes) of the share. INVALID_ARGUMENT names what does not fit.
   Status CheckInside(uint64_t bytes) const;
 
   friend bool operator==(const ArraySpec&, const ArraySpec&) = default;
@@ -44,9 +44,10 @@ struct ArraySpec {
 // Row-major strides, in elements, of a shape.
 std::vector<int64_t> CompactStrides(const std::vector<int64_t>& shape);
 
-// "float32" for {2, 32}, "bool" for {6, 8}, "" for what has no name. And back; code 0 and bits 0 if unknown.
+// "float32" for {2, 32}, "bool" for {6, 8}, "" for a type without a name; and the reverse: code 0 and bits 0 if
+// unknown.
 std::string NameOf(DataType type);
-// name == NameOf(type), without making it.
+// True if name == NameOf(type); does not allocate.
 bool IsNameOf(std::string_view name, DataType type);
 DataType TypeNamed(const std::string& name);
 

@@ -1,14 +1,15 @@
-// arraybridge in C: put arrays of host memory in, get arrays out. What no language can misread: opaque handles, plain
-// numbers, structs that say their size, so that later versions may add to their ends: a program made with an older
-// header works with a newer library, and one made with a newer header with an older library as long as it leaves what
-// that does not know zero. Everything here is thread-safe but for one ab_array used by two threads.
+// The C API of arraybridge: put arrays of host memory in, get arrays out. It consists of opaque handles, plain numbers,
+// and structs that contain their own size, so that later versions can append members: a program built with an older
+// header works with a newer library, and one built with a newer header works with an older library as long as it leaves
+// the newer members zero. All functions are thread-safe, except that one ab_array must not be used by two threads at a
+// time.
 //
 //   ab_broker* broker;
 //   if (ab_connect(NULL, &broker) != AB_OK) puts(ab_message());
 //   ab_put(broker, "frame", &view, 0);
 //   ab_get(broker, "frame", 1000, &array);          in any process
 //
-// Links against libarraybridge, which needs libc and libstdc++ alone.
+// Link with libarraybridge, which needs only libc and libstdc++.
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-// Broker is a client's connection to arraybridged: put arrays in, get arrays out, without copying more than once.
-// Connects on first need and again after the daemon restarted; thread-safe; survives fork (the child gets a connection
-// of its own). Depends on libc and libstdc++ alone.
+// Broker is a client's connection to arraybridged: put arrays in, get arrays out, with at most one copy. It connects
+// when it is first needed, and again after the daemon has restarted. Thread-safe. After a fork the child connects for
+// itself. Depends only on libc and libstdc++.
 //
 //   arraybridge::Broker broker({.address = "/run/arraybridge"});
 //   auto share = broker.Put({&view, 1}, {.name = "frame"});
@@ -40,11 +40,11 @@ struct Stats {
   uint64_t sessions = 0, leases = 0, shares = 0, withdrawn_shares = 0, arenas = 0, charged_bytes = 0, tickets = 0,
            waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, acquires_total = 0,
            refusals_total = 0, sessions_cut_total = 0, pending_fences = 0, lost_fences_total = 0;
-  uint64_t holds = 0;          // taken without a call
-  uint64_t pinned_bytes = 0;   // of withdrawn shares that holds alone keep
-  uint64_t channels = 0;       // that somebody has open
-  uint64_t queued_shares = 0;  // sent, received by nobody yet
-  uint64_t watchers = 0;       // that somebody has open
+  uint64_t holds = 0;          // hazard slots in use: shares held without a call
+  uint64_t pinned_bytes = 0;   // of withdrawn shares that only hazard slots keep
+  uint64_t channels = 0;       // open channels
+  uint64_t queued_shares = 0;  // sent and not yet received
+  uint64_t watchers = 0;       // open watches
   uint64_t events_dropped_total = 0;
   uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0, quarantined_bytes = 0;  // summed over devices
 };
@@ -57,22 +57,22 @@ struct ListedShare {
   uint64_t age_ms = 0;
 };
 
-// What this process holds; for tests and for the curious.
+// Counters of this process, for tests and diagnosis.
 struct ClientStats {
   uint64_t arenas_written = 0;  // arenas of this session
   uint64_t arena_bytes = 0;
   uint64_t arenas_mapped = 0;  // arenas mapped for reading
   uint64_t live_leases = 0;
   uint64_t pending_releases = 0;
-  uint64_t holds_taken = 0;         // of all acquires so far: without a call
-  uint64_t unwaited_publishes = 0;  // so far
-  uint64_t road_shares = 0;         // sent into channels, or received, so far: without a call
+  uint64_t holds_taken = 0;         // acquires without a call, in total
+  uint64_t unwaited_publishes = 0;  // in total
+  uint64_t road_shares = 0;         // sent into channels or received without a call, in total
 };
 
-// What became of a request whose caller was told that time was up.
+// The outcome of a request that timed out at the caller.
 struct Outcome {
-  Status status{};               // OK: it was done; else why it was not
-  std::optional<Share> share{};  // of a Publish that was done
+  Status status{};               // OK: the request was executed; otherwise the reason why it was not
+  std::optional<Share> share{};  // of an executed Publish
 };
 
 class Broker {
@@ -81,28 +81,28 @@ class Broker {
     // The directory of the daemon's sockets, or the path of a lifeline socket.
     std::string address{};
     std::string ns = "default";
-    std::chrono::milliseconds timeout{10000};  // of every call that names none
-    std::string client{};                      // a name to show, at most 64 bytes
-    // Asked ten times a second by a thread that waits for the broker, without any lock; true ends its call with
+    std::chrono::milliseconds timeout{10000};  // of calls without a timeout of their own
+    std::string client{};                      // a name for display, at most 64 bytes
+    // A thread that waits for the broker calls this ten times a second, without locks held; true ends the call with
     // CANCELLED.
     std::function<bool()> interrupted{};
-    // A thread that waits for an answer looks for it so long, yielding the processor, before it sleeps. 0: it sleeps
-    // at once.
+    // How long a thread that waits for an answer polls, yielding the processor, before it sleeps. 0: it sleeps at once.
     std::chrono::microseconds spin{30};
-    // The path of the CUDA driver library; empty: the system's libcuda.so.1. The first in a process that uses it
-    // decides.
+    // Path of the CUDA driver library; empty: libcuda.so.1 of the system. The first Broker in a process that uses the
+    // driver determines it for all.
     std::string cuda_driver{};
-    // What was read stays mapped for the next Acquire, until it has not been used for as long as the broker says. While
-    // more arenas than this are mapped for reading, or more bytes, those that no array uses go before that, the least
-    // recently used first. Each of host memory costs a descriptor, each of a GPU's keeps its memory.
+    // A mapping for reading is kept for the next Acquire until it was unused for Limits::arena_idle of the broker. If
+    // more arenas or bytes than these are mapped, mappings without arrays are released earlier, the least recently used
+    // first. A mapping of host memory costs a descriptor; a mapping of a GPU keeps its memory allocated.
     uint64_t read_arenas_max = 256;
     uint64_t read_bytes_max = uint64_t{64} << 30;
-    // Shares are found and held without calls where that is possible. False: every Acquire is a call.
+    // True: shares are found and held without calls where possible. False: every Acquire is a call.
     bool holds = true;
-    // Send to, and receive from, one process without calls, where that is possible (docs/fast-path.md).
+    // True: arrays are exchanged with one other process through a channel without calls where possible
+    // (docs/fast-path.md).
     bool roads = true;
-    // A secret that the operator gave to those whom a namespace is open to, beside what their user opens; at most 256
-    // bytes. Calls that name a namespace which neither opens are refused with PERMISSION_DENIED.
+    // A secret from the operator that opens namespaces in addition to those that are open to the user; at most 256
+    // bytes. A call that names a namespace which is open to neither is refused with PERMISSION_DENIED.
     std::string token{};
   };
 
@@ -116,40 +116,40 @@ class Broker {
   struct PublishOptions {
     std::string name{};    // empty: the broker chooses
     bool replace = false;  // false: ALREADY_EXISTS
-    // Nobody can write the bytes any more, not even this process: the placement's views become invalid.
-    // REQUIRES: placed with `own`, and no view of it in use: FAILED_PRECONDITION otherwise.
+    // The bytes become immutable, even for this process: the placement's views become invalid. REQUIRES: the placement
+    // was made with `own`, and none of its views is in use; otherwise FAILED_PRECONDITION.
     bool sealed = false;
     std::string structure{};
     std::string metadata{};
-    // For who traces the share: how its bytes came. UTF-8 of at most 64 bytes (limits.note_bytes_max).
+    // Shown when the share is traced: how its bytes were written. UTF-8, at most 64 bytes (limits.note_bytes_max).
     std::string note{};
-    // False: the call does not wait for the broker's answer, where the share is host memory under a new name. Every
-    // process finds it from then on; what is told of them has no id and no generation. Whatever has to go another
-    // way is waited for all the same. What fails, NAME_TAKEN for instance, is told by the next Flush, Confirm or
-    // Publish of this kind, which then does nothing else. REQUIRES: a name.
+    // False: the call does not wait for the broker's answer, if the share is host memory under a new name. Every
+    // process can find the share from then on; the returned Share has no id and no generation. In other cases the call
+    // waits all the same. An error, for instance NAME_TAKEN, is returned by the next Flush, Confirm or Publish with
+    // wait = false, which then does nothing else. REQUIRES: a name.
     bool wait = true;
-    // So long after its publication the share loses its name by itself, or before if its namespace says less. 0: when
-    // that says.
+    // Time after which the share is withdrawn, unless the lifetime of the namespace is shorter. 0: the lifetime of the
+    // namespace.
     std::chrono::milliseconds lifetime{0};
   };
   struct PlaceOptions {
-    bool own = false;                // an arena of its own, as Publish with `sealed` needs; host memory only
-    std::optional<Device> device{};  // the host, or a GPU by UUID or by this process's number for it
-    PublishOptions purpose{};        // what Publish will be told
+    bool own = false;                // an arena of its own, needed to publish with `sealed`; host memory only
+    std::optional<Device> device{};  // the host, or a GPU by UUID or by its ordinal in this process
+    PublishOptions purpose{};        // the options of the later Publish
   };
-  // Writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range on
-  // `device`, the host unless given. Waits for room until the timeout, then RESOURCE_EXHAUSTED; INVALID_ARGUMENT before
-  // that if the broker would not publish it for that purpose. Of a GPU: FAILED_PRECONDITION if it is not visible here,
-  // UNAVAILABLE without a driver.
+  // Allocates writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range
+  // on `device`, by default the host. Waits for room until the timeout, then fails with RESOURCE_EXHAUSTED.
+  // INVALID_ARGUMENT: the broker would refuse to publish the arrays with `purpose`. For a GPU: FAILED_PRECONDITION if
+  // it is not visible here, UNAVAILABLE without a driver.
   Result<Placement> Empty(std::span<const ArraySpec> specs, const PlaceOptions& options);
   Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false, const Device& device = {}) {
     return Empty(specs, {.own = own, .device = device, .purpose = {}});
   }
-  // Empty, and a copy of each view into it; on the device where they lie, unless one is given: all on one,
-  // INVALID_ARGUMENT otherwise. Copies from a GPU come after what each view's producer has queued on its stream. They
-  // are done on return, but for those that may come later on that stream (View::stream_is_producers): of these the
-  // placement keeps the source. From one GPU to another they go by the host. Views of a GPU are compact row-major:
-  // UNIMPLEMENTED otherwise.
+  // Empty, followed by a copy of each view. The default device is the one where all sources lie; INVALID_ARGUMENT if
+  // they lie on several. Copies from a GPU are ordered after the work that each view's producer has queued on its
+  // stream. They are complete on return, except copies that can be queued on that stream (View::stream_is_producers);
+  // the placement keeps the sources of these. Copies between two GPUs go through the host. Views of a GPU must be
+  // compact and row-major: UNIMPLEMENTED otherwise.
   Result<Placement> Place(std::span<const View> sources, const PlaceOptions& options);
   Result<Placement> Place(std::span<const View> sources, bool own = false) {
     return Place(sources, {.own = own, .device = {}, .purpose = {}});
@@ -157,58 +157,61 @@ class Broker {
   Result<Placement> Place(std::span<const View> sources, bool own, const Device& device) {
     return Place(sources, {.own = own, .device = device, .purpose = {}});
   }
-  // Of GPU memory: what the streams that the placement's views name have to do, and the copies of Place, may be still
-  // to come: then readers wait for an event, and this process tells the broker when they need not any more; it waits
-  // itself where events do not work. A process that ends before loses the share, so destroy the Broker, or Settle,
-  // before an exit. REQUIRES: what else writes to the placement has ended.
+  // GPU memory may be published before the work on the streams of the placement's views, and the copies of Place, have
+  // ended: then readers wait for an event, and this process tells the broker when the event is no longer needed. Where
+  // events do not work, Publish waits for the work. If the process ends before the work does, the share is lost:
+  // destroy the Broker or call Settle before exit. REQUIRES: all other writes to the placement have ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
-  // Place and Publish: copies of `sources`, which lie in host memory or on one device. The quickest way for host
-  // arrays, since no Placement is made for what nobody will write; with `wait = false` and a new name, nobody is asked
-  // either.
+  // Place and Publish in one call: copies `sources`, which lie in host memory or on one device. This is the fastest way
+  // for host arrays, because no Placement is created; with `wait = false` and a new name it needs no answer of the
+  // broker either.
   Result<Share> Put(std::span<const View> sources, const PublishOptions& options);
-  // Publishes a range that holds `views` already, if all of them lie, 256-byte aligned and compact, in one placement of
-  // this session that is not yet published. NOT_FOUND if not: then Place them.
+  // Returns the unpublished placement of this session that contains `views`, 256-byte aligned and compact, so that it
+  // can be published without a copy. NOT_FOUND: there is none; use Place.
   Result<Placement> PlacementOf(std::span<const View> views);
 
   struct AcquireOptions {
     MapMode mode = MapMode::kShared;
-    // For a name that is not there; then DEADLINE_EXCEEDED. 0: NOT_FOUND at once. For bytes that a GPU is still
-    // writing, where this process cannot wait for that itself: five seconds or `timeout`, if that is less; then
-    // DEADLINE_EXCEEDED, FENCE_PENDING.
+    // How long to wait for a name that does not exist, then DEADLINE_EXCEEDED; 0: NOT_FOUND at once. For bytes that a
+    // GPU is still writing, if this process cannot wait for them itself: five seconds, or `timeout` if that is less,
+    // then DEADLINE_EXCEEDED, FENCE_PENDING.
     std::chrono::milliseconds wait{0};
-    // For who traces the share: how it will be read. As PublishOptions::note. Holds, which cost no call, are not told.
+    // Shown when the share is traced: how it is read. As PublishOptions::note. Acquires without a call do not report
+    // it.
     std::string note{};
   };
   Result<Acquired> Acquire(const ShareRef& ref, const AcquireOptions& options);
   Result<Acquired> Acquire(const ShareRef& ref) { return Acquire(ref, AcquireOptions{}); }
-  // The same without a call and without waiting. Nothing: only a call can tell.
+  // Acquire without a call and without waiting. Nothing: it takes a call to know.
   std::optional<Acquired> TryAcquire(const ShareRef& ref, MapMode mode);
-  // All or none. What this process can find without a call costs none; the rest is asked for in as few requests as the
-  // broker takes, each of which waits for its names.
+  // Acquires all or none. Shares that this process can find without a call need none; the others are requested in as
+  // few requests as the broker's limits allow. Each request waits for its names.
   Result<std::vector<Acquired>> AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options);
 
-  // One end of a channel of this namespace, which is made if it is not there. `capacity`: shares that wait in it at
-  // most; the first that says one decides, 0 says none (16 if nobody does). FAILED_PRECONDITION, CHANNEL_CAPACITY: it
-  // has another one; RESOURCE_EXHAUSTED: the broker's limits of channels and of open ends.
+  // Opens an end of a channel of this namespace; creates the channel if it does not exist. `capacity`: the maximum
+  // number of queued shares. The first opener that states one determines it; 0 states none (the default is 16).
+  // FAILED_PRECONDITION, CHANNEL_CAPACITY: the channel has another capacity. RESOURCE_EXHAUSTED: the broker's limits of
+  // channels and of open ends.
   Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0);
 
   struct WatchOptions {
-    std::vector<EventKind> kinds{};  // none: all
-    std::string name_prefix{};       // of shares whose names start so; what has no share is not told then
+    std::vector<EventKind> kinds{};  // empty: all
+    std::string name_prefix{};       // only events of shares whose names begin with it
   };
-  // What happens from now on in this namespace, and to this user's sessions. RESOURCE_EXHAUSTED: limits.watchers,
-  // limits.watchers_per_uid.
+  // Opens a watch of events in this namespace and of this user's sessions, from now on. RESOURCE_EXHAUSTED:
+  // limits.watchers, limits.watchers_per_uid.
   Result<arraybridge::Watch> OpenWatch(const WatchOptions& options);
 
-  // What became of what failed with this status. A request that is not answered in time is not begun later, unless the
-  // broker was just about to; so a call that failed was not done, and this returns its status, except for a Put,
-  // Publish, Send or Withdraw that no answer came to: of these it is known when the answer comes. Waits for that; then
-  // `failed` again: it may be asked for again. UNAVAILABLE, OUTCOME_UNKNOWN: the connection ended first, or this
-  // process made no such request; the latest 256 of those that were given up are remembered.
+  // Returns the outcome of a call that failed with this status. The broker does not begin a request after its deadline,
+  // so a call that failed was not executed, and its status is returned. The exception is a Put, Publish, Send or
+  // Withdraw without an answer: the outcome is known when the answer arrives, and this function waits for it. It
+  // returns `failed` if the answer does not arrive in time; it can be called again. UNAVAILABLE, OUTCOME_UNKNOWN: the
+  // connection ended first, or this process made no such request; only the latest 256 requests that timed out are
+  // remembered.
   Result<Outcome> OutcomeOf(const Status& failed, std::chrono::milliseconds timeout);
 
-  // How this process came to read a share that it has acquired by a call, in place of the note of that call. Does not
-  // wait; what a busy broker does not take is said with the next release.
+  // Reports how this process read a share that it has acquired by a call; replaces the note of that call. Does not
+  // wait; what a busy broker does not accept is sent with the next release.
   void Note(const Share& share, std::string_view note);
 
   Status Withdraw(const ShareRef& ref);
@@ -216,16 +219,16 @@ class Broker {
   Result<Stats> GetStats();
   Result<ServerInfo> GetServerInfo();
 
-  // Waits for what was published and is not there yet, sends every pending release and gives back what nobody uses;
-  // returns when the daemon has answered. Then as Confirm.
+  // Waits until what was published is complete, sends all pending releases and returns unused arenas. Returns when the
+  // daemon has answered, then continues as Confirm.
   Status Flush();
-  // Before a process ends: the daemon has been told that what was published is there. At once if all of it is; what is
-  // not until the timeout is looked after no more, and lost with the connection.
+  // For use before a process ends: waits until the daemon knows that all published bytes are complete. Returns at once
+  // if they are. After the timeout, shares that are not complete are lost with the connection.
   Status Settle();
-  // Waits until the broker has taken what was published without waiting. The first error of that, with its share's name
-  // and how many more there were; ABORTED, PUBLISH_LOST, if the connection ended before. At once if there is nothing.
-  // Whoever destroys the Broker without asking is not told of errors; what stands in the ring is published all the
-  // same.
+  // Waits until the broker has processed all publishes without waiting. Returns their first error, with the name of the
+  // share and the number of further errors; ABORTED, PUBLISH_LOST if the connection ended before. Returns at once if
+  // there are none. If the Broker is destroyed without Confirm, errors are not reported, but publishes in the queue are
+  // still executed.
   Status Confirm();
   ClientStats client_stats() const;
 

@@ -1,14 +1,14 @@
-// Channel is one end of a named queue of shares: what senders put in, each receiver takes out once, in the order in
-// which it was sent. It holds so many shares and no more: a sender waits for room, so a slow receiver bounds memory.
+// Channel is one end of a named queue of shares. Senders append shares, and each share is received once, in the order
+// in which it was sent. The queue is bounded: a sender waits for room, so a slow receiver bounds the memory in use.
 //
 //   auto frames = broker.OpenChannel("frames", arraybridge::Channel::Role::kSender);
 //   frames->Send(*broker.Place({&view, 1}), {});          frames->Close();
 //   // in any other process, which opened the receiving end:
 //   while (auto got = frames->Receive({}); got.ok()) Use(got->views);
 //
-// The stream ends when the last sender has closed: receivers get what is queued, then OUT_OF_RANGE. An end that goes
-// without Close (its process died, or forgot) has left something out: then ABORTED. Once the last receiver has gone,
-// what is queued is dropped and sending is FAILED_PRECONDITION.
+// The stream ends when the last sender has closed: receivers get the queued shares, then OUT_OF_RANGE. If a sending end
+// ends without Close (its process died, or the last copy was destroyed), the stream may be incomplete: receivers get
+// ABORTED instead. When the last receiver has ended, queued shares are dropped and Send fails with FAILED_PRECONDITION.
 #pragma once
 
 #include <chrono>
@@ -23,40 +23,40 @@
 
 namespace arraybridge {
 
-// Thread-safe. Copying shares the end; the last copy that goes without Close abandons it.
+// Thread-safe. A copy shares the end; destroying the last copy without Close abandons the end.
 class Channel {
  public:
   enum class Role : uint8_t { kSender = 1, kReceiver = 2 };
 
   const std::string& name() const;
-  // Shares that wait in it at most.
+  // The maximum number of queued shares.
   uint64_t capacity() const;
 
   struct SendOptions {
     std::string structure{};
     std::string metadata{};
-    // For room; nothing: as long as it takes.
+    // Time to wait for room; nothing: no limit.
     std::optional<std::chrono::milliseconds> timeout{};
   };
-  // The placement's bytes belong to the channel, then to who receives them. DEADLINE_EXCEEDED, CHANNEL_FULL: no room
-  // in time; FAILED_PRECONDITION, NO_RECEIVER: nobody receives any more; NOT_FOUND, CHANNEL_NOT_OPEN: it was closed;
-  // UNAVAILABLE, CHANNEL_LOST: the connection it was opened on has ended, or this is a forked child. After CANCELLED
-  // (Options::interrupted) the broker may send it yet.
+  // Moves the placement's bytes into the channel; they belong to the receiver then. DEADLINE_EXCEEDED, CHANNEL_FULL: no
+  // room in time. FAILED_PRECONDITION, NO_RECEIVER: all receivers have closed. NOT_FOUND, CHANNEL_NOT_OPEN: this end is
+  // closed. UNAVAILABLE, CHANNEL_LOST: the connection of this end has ended, or this is a forked child. After CANCELLED
+  // (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
   struct ReceiveOptions {
     MapMode mode = MapMode::kShared;
-    // For a share; nothing: as long as it takes.
+    // Time to wait for a share; nothing: no limit.
     std::optional<std::chrono::milliseconds> timeout{};
   };
-  // The share that was sent first of those that nobody has received. DEADLINE_EXCEEDED, CHANNEL_EMPTY: none in time;
-  // OUT_OF_RANGE, CHANNEL_ENDED: none will come; ABORTED, SENDER_DIED: none will come, and some may be missing; else as
-  // Send. What comes after CANCELLED is kept for the next call.
+  // Receives the oldest share that no receiver has taken. DEADLINE_EXCEEDED, CHANNEL_EMPTY: none in time. OUT_OF_RANGE,
+  // CHANNEL_ENDED: the stream is complete. ABORTED, SENDER_DIED: the stream has ended and may be incomplete. Other
+  // errors as Send. A share that arrives after CANCELLED is kept for the next call.
   Result<Acquired> Receive(const ReceiveOptions& options);
 
-  // Nothing is missing from what this end sent. Who waits on it is answered. Idempotent.
+  // Declares the stream of this end complete. Calls that wait on this end return. Idempotent.
   Status Close();
-  // Closes it, and receivers are told that something is missing.
+  // Closes this end and declares its stream incomplete.
   Status Abandon();
 
  private:

@@ -1,5 +1,5 @@
-// GPUs as this process sees them, for whoever hands arrays from one framework to another: which there are, on which one
-// an address lies, and the order between streams. The driver is loaded with the first call that needs it.
+// The GPUs of this process: their list, the GPU of an address, and the order between streams. For programs that pass
+// arrays from one framework to another. The driver is loaded by the first call that needs it.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,42 @@
 
 namespace arraybridge {
 
-// In the order of their numbers here. UNAVAILABLE: no driver, or no GPU.
+// In the order of their ordinals in this process. UNAVAILABLE: no driver, or no GPU.
 Result<std::vector<Device>> VisibleGpus();
 
-// Whether copies from one of these GPUs, by VisibleGpus' numbers, to another go directly, and not by way of the host.
-// False for GPUs that are not visible.
+// True if copies from one GPU to another, by VisibleGpus' ordinals, are direct and do not go through the host. False
+// for GPUs that are not visible.
 bool CopiesDirectly(int32_t from, int32_t to);
 
-// INVALID_ARGUMENT: it is no address of a GPU's memory. UNAVAILABLE: no driver.
+// Returns the GPU of an address. INVALID_ARGUMENT: the address is not GPU memory. UNAVAILABLE: no driver.
 Result<Device> GpuOf(const void* address);
 
-// What the view's producer has queued has ended, also in another process. At once for host memory and for views of
-// bytes that are there. UNAVAILABLE, FENCE_LOST: their producer died before they were. FAILED_PRECONDITION,
-// STREAM_CAPTURING: their producer's stream is being captured into a graph.
+// Waits until the work of the view's producer, possibly in another process, has ended. Returns at once for host memory
+// and for complete bytes. UNAVAILABLE, FENCE_LOST: the producer died before the bytes were complete.
+// FAILED_PRECONDITION, STREAM_CAPTURING: the producer's stream is being captured into a graph.
 Status WaitForProducer(const View& view);
 
-// What is queued on `stream` (View::stream's numbers) from now on comes after what the view's producer has queued so
-// far, also in another process; nothing waits here, unless `stream` is being captured into a graph, which cannot depend
-// on work outside of it. Nothing to do for host memory and for views of bytes that are there. FAILED_PRECONDITION as
-// above.
+// Orders work that is queued on `stream` (numbers as View::stream) from now on after the work that the view's producer,
+// possibly in another process, has queued so far. Does not block, unless `stream` is being captured into a graph, which
+// cannot depend on work outside of it. Does nothing for host memory and complete bytes. FAILED_PRECONDITION as above.
 Status OrderAfterProducer(const View& view, uintptr_t stream);
 
-// A private, writable, compact copy in this process's own memory on the GPU of the source. What is queued on `stream`
-// (View::stream's numbers) from now on comes after it; 0: it is there when this returns. RESOURCE_EXHAUSTED;
-// FAILED_PRECONDITION, STREAM_CAPTURING: `stream`, or the producer's, is being captured into a graph.
-// REQUIRES: the source lies on a GPU.
+// Returns a private, writable, compact copy in this process's own memory on the GPU of the source. Work that is queued
+// on `stream` (numbers as View::stream) from now on is ordered after the copy; 0: the copy is complete on return.
+// RESOURCE_EXHAUSTED. FAILED_PRECONDITION, STREAM_CAPTURING: `stream` or the producer's stream is being captured into a
+// graph. REQUIRES: the source lies on a GPU.
 Result<View> CopyOnGpu(const View& source, uintptr_t stream);
 
-// Writes each source, an array in host memory of any strides, into the destination of the same index: compact memory on
-// a GPU, of as many bytes. Done on return. By pinned memory, and with one wait for all that go to one GPU in the order
-// of one stream, which is the destination's View::stream. INVALID_ARGUMENT: not as many, or not such destinations.
-// FAILED_PRECONDITION: a device that this process does not see, or a stream that is being captured.
+// Copies each source, an array in host memory with any strides, into the destination of the same index: compact memory
+// on a GPU, of the same size. The copies are complete on return. They go through pinned memory and need one wait per
+// GPU and stream, which is the destination's View::stream. INVALID_ARGUMENT: the counts differ, or a destination is not
+// such memory. FAILED_PRECONDITION: a device that this process does not see, or a stream that is being captured.
 Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms);
 
-// While one lives, nothing in this process asks a GPU whether all of its work has ended. Hold one around the capture of
-// a graph: that question, which a release of GPU memory needs, would invalidate it, and captures on streams that do not
-// wait for the default stream cannot be seen from outside. What is dropped meanwhile is given back afterwards.
-// Thread-safe.
+// While a CaptureScope lives, this library does not query whether all work of a GPU has ended. Create one around the
+// capture of a graph: releasing GPU memory needs that query, which would invalidate the capture, and captures on
+// streams that do not synchronise with the default stream cannot be detected. Memory that is dropped meanwhile is
+// released afterwards. Thread-safe.
 class CaptureScope {
  public:
   CaptureScope();

@@ -1,5 +1,5 @@
-// Where a program finds the secret that opens namespaces to it (Broker::Options::token), if nobody hands it over: in
-// its environment, or in a file, so that it is in no argument and in no log.
+// Finds the secret that opens namespaces (Broker::Options::token) in the environment or in a file, so that it appears
+// in no argument and in no log.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace arraybridge {
 
-// What stands in this file, if one is named; else $ARRAYBRIDGE_TOKEN, else what stands in the file
-// $ARRAYBRIDGE_TOKEN_FILE; empty without any. INVALID_ARGUMENT names a file that cannot be read or holds none.
+// Returns the content of `file` if one is named; otherwise $ARRAYBRIDGE_TOKEN; otherwise the content of the file
+// $ARRAYBRIDGE_TOKEN_FILE; otherwise an empty string. INVALID_ARGUMENT names a file that cannot be read or contains no
+// token.
 Result<std::string> FindToken(const std::string& file = {});
 
 }  // namespace arraybridge

@@ -1,12 +1,12 @@
-// The layout of a session's two pages, a queue in each direction (spsc_queue.h): requests from the client, completions
-// from the daemon. Every request has an id; its completion carries the same id, in any order.
+// The layout of a session's two pages, a queue in each direction (spsc_queue.h): the client writes requests, the daemon
+// writes completions. Every request has an id; its completion has the same id. Completions come in any order.
 //
-// A waited request has one completion. If it carries a descriptor, or is longer than the room there is, it is a frame
-// on the socket; a completion with kOnSocket may then tell a client that spins to read it. An unwaited publish has a
-// completion only if it fails, of one slot, which is written before `served` passes the publish; other unwaited
-// requests have none. A request that is longer than kPayloadBytesMax is sent as a frame first; an entry with kOnSocket
-// then holds its place, so that requests are served in the order of this queue alone. But an unwaited publish may pass
-// waited requests, which are other threads': these say nothing about its order.
+// A waited request has one completion. A completion that carries a descriptor or does not fit is a frame on the socket;
+// a completion with kOnSocket may then tell a spinning client to read the socket. An unwaited publish has a completion
+// only if it fails; it has one slot and is written before `served` passes the publish. Other unwaited requests have no
+// completion. A request that is longer than kPayloadBytesMax is first sent as a frame; an entry with kOnSocket then
+// marks its place, so that this queue alone determines the order of requests. There is one exception: an unwaited
+// publish may pass waited requests, because they come from other threads, whose order is not defined.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace arraybridge::session_queue {
 
-inline constexpr uint32_t kMajor = 1;  // another major cannot be read
-inline constexpr uint32_t kMinor = 0;  // another minor has fields more at the end
+inline constexpr uint32_t kMajor = 1;  // a different major version cannot be read
+inline constexpr uint32_t kMinor = 0;  // a higher minor version has more fields at the end
 
 struct Format {
   static constexpr uint64_t kSlotWords = 16;
@@ -36,9 +36,9 @@ struct Format {
 };
 
 enum Flag : uint8_t {
-  kUnwaited = 1,      // request: success is not answered; completion: of such a request
-  kOnSocket = 2,      // request: the payload is the next frame on the socket; completion: so is the answer
-  kBackedOff = 4,     // request: the client does not spin, so that yielding for it is in vain
+  kUnwaited = 1,      // request: no completion on success; completion: of such a request
+  kOnSocket = 2,      // request: the payload is the next frame on the socket; completion: the answer is there
+  kBackedOff = 4,     // request: the client does not spin, so yielding to it is useless
   kDeadline = 8,      // request: `status` is a deadline, as in a frame (kFrameDeadline)
   kProgress = 16,     // request: as in a frame (kFrameProgress)
   kMemoryWanted = 32  // completion: as in a frame (kFrameMemoryWanted)
@@ -48,20 +48,20 @@ struct Header {
   uint8_t verb;
   uint8_t flags;
   uint16_t bytes;   // of the payload
-  uint32_t status;  // of a completion: a Code
+  uint32_t status;  // completion: a Code; request: a deadline, if kDeadline
   uint64_t id;
 };
 static_assert(sizeof(Header) == 8 * Format::kHeaderWords && offsetof(Header, bytes) == 2);
 
-// Before the queue: what a daemon that takes this session over has to know.
+// The preamble before the queue: what another daemon needs to take the session over.
 struct Preamble {
   uint32_t major;
   uint32_t minor;
-  uint64_t nonce;        // the session's; the same in both pages
-  uint64_t answered_id;  // shared: of the last completion that was written; the daemon's page alone
+  uint64_t nonce;        // identifies the session; the same in both pages
+  uint64_t answered_id;  // shared: id of the last completion; only in the daemon's page
 };
 
-// Written by one side, read by the other.
+// One side writes the page, the other side reads it.
 struct Page {
   Preamble preamble;
   spsc::Progress progress;
@@ -69,10 +69,10 @@ struct Page {
 };
 static_assert(offsetof(Page, progress) == 128 && offsetof(Page, slots) == 512 && sizeof(Page) == 512 + 32 * 1024);
 
-// A copied entry as both sides read it.
+// A copy of an entry, which both sides read in this form.
 using Entry = spsc::Reader<Format>::Entry;
 
-// Payload bytes of an entry of one slot.
+// The payload bytes that fit into an entry of one slot.
 inline constexpr uint64_t kOneSlotBytes = 8 * (Format::kSlotWords - Format::kHeaderWords);
 
 inline Header HeaderOf(const Entry& entry) {
@@ -84,7 +84,7 @@ inline std::string_view PayloadOf(const Entry& entry) {
   return {reinterpret_cast<const char*>(entry.data() + Format::kHeaderWords), HeaderOf(entry).bytes};
 }
 
-// Fills `entry`, and returns its length in words. REQUIRES: payload.size() <= kPayloadBytesMax.
+// Fills `entry` and returns its length in words. REQUIRES: payload.size() <= kPayloadBytesMax.
 inline uint64_t Encode(Header header, std::string_view payload, Entry& entry) {
   header.bytes = static_cast<uint16_t>(payload.size());
   const uint64_t words = Format::WordsOfPayload(payload.size());

@@ -1,7 +1,7 @@
-// A queue of entries that one process writes and another one reads, in shared memory. Two of them, one in each
-// direction, connect two sides: each side has a page that it alone writes and that the other side maps read-only. The
-// page holds the slots of the side's own queue and its Progress: how many slots of its own it has filled, how many of
-// the other side's it has copied, and whether it sleeps. An entry occupies one slot or several.
+// A queue of entries in shared memory that one process writes and another process reads. Two of them, one in each
+// direction, connect two sides: each side writes its own page and maps the other side's page read-only. A page holds
+// the slots of its side's queue and its side's Progress: how many of its own slots the side has filled, how many of the
+// other side's slots it has copied, and whether it sleeps. An entry occupies one or more slots.
 //
 //   writer                                    reader                             a side before it sleeps
 //   1  room? other's taken (acquire)          1  other's head (acquire)          1  asleep = number of this sleep
@@ -11,11 +11,11 @@
 //   5  other's asleep: doorbell, once            (release)                          then asleep = 0, no sleep
 //      for each sleep                         5  fence; other's asleep: doorbell
 //
-// One of two fences comes first: either the sleeping side sees the entry (or the room), or the other side sees that it
-// sleeps. The doorbell is a frame or a byte outside of these pages; it carries nothing. A side that is woken stores
-// asleep = 0 before it reads anything: a doorbell that it consumed earlier is not repeated for the same sleep.
+// One of the two fences comes first: either the side that goes to sleep sees the entry (or the room), or the other side
+// sees that it sleeps. The doorbell is a frame or a byte outside of these pages; it carries no data. A side that was
+// woken stores asleep = 0 before it reads anything, because a doorbell is sent only once for each sleep.
 //
-// Words of the other side's page are values to check, never to trust: a count that cannot be breaks the queue.
+// Words of the other side's page are untrusted: an impossible count breaks the queue.
 #pragma once
 
 #include <algorithm>
@@ -29,17 +29,17 @@
 
 namespace arraybridge::spsc {
 
-// Counts never wrap: not in 500 years.
+// The counts do not wrap within 500 years.
 struct Progress {
-  alignas(128) uint64_t head;    // shared: slots of the own queue that were ever filled
-  alignas(128) uint64_t taken;   // shared: slots of the other side's queue that were copied and may be filled again
-  uint64_t served;               // shared: of these, the slots whose entries are dealt with
-  alignas(128) uint64_t asleep;  // shared: 0, or the number of the sleep from which this side has to be woken
+  alignas(128) uint64_t head;    // shared: total slots that this side has filled in its own queue
+  alignas(128) uint64_t taken;   // shared: total slots of the other side's queue that were copied and may be refilled
+  uint64_t served;               // shared: the part of `taken` whose entries have been served
+  alignas(128) uint64_t asleep;  // shared: 0, or the number of the sleep from which this side must be woken
 };
 static_assert(sizeof(Progress) == 384);
 
-// A Format has kSlotWords, kSlots, kEntryWordsMax, and WordsOf(first word): the length of an entry in words, or 0 if
-// no entry begins like that.
+// A Format defines kSlotWords, kSlots, kEntryWordsMax, and WordsOf(first word): the length of an entry in words, or 0
+// if the first word is malformed.
 template <class Format>
 using Slots = std::array<uint64_t, Format::kSlotWords * Format::kSlots>;
 
@@ -48,13 +48,13 @@ constexpr uint64_t SlotsOf(uint64_t words) {
   return (words + Format::kSlotWords - 1) / Format::kSlotWords;
 }
 
-// Not thread-safe, but for filled().
+// Not thread-safe, except filled() and MayHaveRoom().
 template <class Format>
 class Writer {
  public:
   Writer(Progress& own, Slots<Format>& slots, const Progress& other) : own_(own), slots_(slots), other_(other) {}
 
-  // Whether an entry of so many slots fits now. False for good once the queue is broken().
+  // Whether an entry of `slots` slots fits now. Always false once the queue is broken().
   bool HasRoom(uint64_t slots) {
     const uint64_t filled = filled_.load(std::memory_order_relaxed);
     if (filled + slots - taken_ <= Format::kSlots) return !broken_;
@@ -62,7 +62,8 @@ class Writer {
     broken_ = broken_ || filled - taken_ > Format::kSlots;
     return !broken_ && filled + slots - taken_ <= Format::kSlots;
   }
-  // The reader finds the entry from now on; DoorbellIsDue follows. REQUIRES: HasRoom; the first word tells the length.
+  // Makes the entry visible to the reader; call DoorbellIsDue next. REQUIRES: HasRoom; the first word states the
+  // length.
   void Write(std::span<const uint64_t> entry) {
     const uint64_t filled = filled_.load(std::memory_order_relaxed);
     uint64_t at = filled * Format::kSlotWords;
@@ -71,13 +72,13 @@ class Writer {
     filled_.store(now, std::memory_order_relaxed);
     Store(own_.head, now, std::memory_order_release);
   }
-  // On any thread, without a write: whether there may be room for so many slots.
+  // On any thread; writes nothing. Whether there may be room for `slots` slots.
   bool MayHaveRoom(uint64_t slots) const {
     return filled() + slots - Load(other_.taken, std::memory_order_acquire) <= Format::kSlots;
   }
-  // On any thread: slots that were ever filled.
+  // On any thread: the total number of filled slots.
   uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
-  // The reader counts slots that were never filled.
+  // True after the reader has counted slots that were never filled.
   bool broken() const { return broken_; }
 
  private:
@@ -85,11 +86,11 @@ class Writer {
   Slots<Format>& slots_;
   const Progress& other_;
   std::atomic<uint64_t> filled_{0};
-  uint64_t taken_ = 0;  // as the reader last said
+  uint64_t taken_ = 0;  // the reader's count when it was last read
   bool broken_ = false;
 };
 
-// Not thread-safe, but for HasEntry.
+// Not thread-safe, except HasEntry.
 template <class Format>
 class Reader {
  public:
@@ -101,7 +102,7 @@ class Reader {
   bool HasEntry() const {
     return Load(other_.head, std::memory_order_acquire) != taken_.load(std::memory_order_acquire);
   }
-  // Copies the next entry. 0: there is none, or the queue is broken(); else its length in words.
+  // Copies the next entry and returns its length in words; 0 if there is no entry or the queue is broken().
   uint64_t Copy(Entry& entry) {
     const uint64_t taken = taken_.load(std::memory_order_relaxed);
     if (head_ == taken) head_ = Load(other_.head, std::memory_order_acquire);
@@ -116,16 +117,16 @@ class Reader {
     copied_ = SlotsOf<Format>(words);
     return words;
   }
-  // The writer may fill the slots of the copied entry again. REQUIRES: Copy returned its length.
+  // Allows the writer to refill the slots of the copied entry. REQUIRES: Copy returned its length.
   void Take() {
     const uint64_t taken = taken_.load(std::memory_order_relaxed) + copied_;
     taken_.store(taken, std::memory_order_release);
     Store(own_.taken, taken, std::memory_order_release);
   }
-  // Every entry taken so far is dealt with; what was written about it stands in the own queue.
+  // Every entry that was taken has been served, and its completions are in this side's queue.
   void Serve() { Store(own_.served, taken_.load(std::memory_order_relaxed), std::memory_order_release); }
   uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
-  // The writer filled more slots than there are, or an entry that cannot be.
+  // True after the writer has filled more slots than there are, or a malformed entry.
   bool broken() const { return broken_; }
 
  private:
@@ -133,20 +134,20 @@ class Reader {
   const Progress& other_;
   const Slots<Format>& slots_;
   std::atomic<uint64_t> taken_{0};
-  uint64_t head_ = 0;    // as the writer last said
+  uint64_t head_ = 0;    // the writer's count when it was last read
   uint64_t copied_ = 0;  // slots of the copied entry
   bool broken_ = false;
 };
 
-// How a side says that it sleeps, and learns that the other one does. IsDue and Repeat are one thread's at a time, and
-// so are Announce and Wake.
+// A Doorbell announces that its side sleeps, and tells when the other side must be woken. IsDue and Repeat must be
+// called by one thread at a time, and so must Announce and Wake.
 class Doorbell {
  public:
-  // `own`: in a new page it says that its side sleeps, so that a writer that comes earlier wakes it.
+  // A new page states that its side sleeps, so that a writer that comes earlier wakes it.
   Doorbell(Progress& own, const Progress& other)
       : own_(own), other_(other), sleep_(Load(own.asleep, std::memory_order_relaxed)) {}
 
-  // After Write, Take or Serve: whether the other side has to be woken; true once for each of its sleeps.
+  // Call it after Write, Take or Serve. Whether the other side must be woken; true once for each of its sleeps.
   bool IsDue() {
     ThreadFence(std::memory_order_seq_cst);
     const uint64_t sleep = Load(other_.asleep, std::memory_order_relaxed);
@@ -154,10 +155,11 @@ class Doorbell {
     rung_ = sleep;
     return true;
   }
-  // The doorbell could not be sent: IsDue says it again.
+  // Call it if the doorbell could not be sent: IsDue then returns true again for this sleep.
   void Repeat() { rung_ = 0; }
 
-  // In three steps, so that a side with many queues needs one fence: announce the sleep in each, fence, look at each.
+  // Going to sleep takes three steps, so that a side with many queues needs one fence: announce the sleep in each
+  // queue, execute a fence, and check each queue.
   void Announce() { Store(own_.asleep, ++sleep_, std::memory_order_relaxed); }
   void Wake() { Store(own_.asleep, 0, std::memory_order_relaxed); }
 
@@ -165,7 +167,7 @@ class Doorbell {
   Progress& own_;
   const Progress& other_;
   uint64_t sleep_;
-  uint64_t rung_ = 0;  // the other side's last sleep that ended by a doorbell
+  uint64_t rung_ = 0;  // the last sleep of the other side for which a doorbell was due
 };
 
 }  // namespace arraybridge::spsc

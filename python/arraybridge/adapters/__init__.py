@@ -1,7 +1,6 @@
-"""The adapter table: what a framework is to this package. An adapter is a module with the members of Adapter.
+"""The adapter table. An adapter is a module with the members of Adapter; it represents one framework.
 
-A framework is imported and called in its own adapter alone, inside functions, when the user asked for it or has an
-array of it.
+Only its adapter imports and calls a framework, inside functions, when the user has asked for it or has an array of it.
 """
 
 from __future__ import annotations
@@ -31,74 +30,75 @@ if TYPE_CHECKING:
     from arraybridge._core import View
     from arraybridge.devices import Device
 
-# Older ones cannot work. The oldest that are tested are those of the package's metadata.
+# Older versions cannot work. The oldest tested versions are those of the package's metadata.
 VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}
 NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
 
 
 class Adapter(Protocol):
-    """What one framework is."""
+    """The interface of an adapter."""
 
     def caps(self) -> Caps:
-        """What it takes, as it is configured now. Imports the framework."""
+        """Capabilities of the framework, as it is configured now. Imports the framework."""
 
     def describe(self, array: Any, /) -> Description:
-        """Its array in the planner's words. UnsupportedArray or UnsupportedDtype for what has no plain memory."""
+        """Its array in the planner's terms. UnsupportedArray or UnsupportedDtype: the array has no plain memory."""
 
     def export(self, array: Any, /) -> View:
-        """A View of its array. REQUIRES: describe() named no obstacle. Never copies."""
+        """A View of its array. Never copies. REQUIRES: describe() named no obstacle."""
 
     def view(self, view: View, /) -> Any:
-        """Its array over the View's memory. REQUIRES: a plan said so. Never copies, but for `Caps.by_value`."""
+        """Its array over the View's memory. Never copies, except for `Caps.by_value`. REQUIRES: a plan."""
 
 
 class Locator(Protocol):
-    """What an adapter has beside, if its framework has arrays without memory that could be handed on."""
+    """Additional member of an adapter whose framework has arrays without exportable memory."""
 
     def location(self, array: Any, /) -> Device | None:
-        """Where an array is that `describe` refused; None: nobody can say. May raise anything."""
+        """The device of an array that `describe` refused; None: unknown. May raise anything."""
 
 
 class Uploader(Protocol):
-    """What an adapter has beside, if its `Caps.own` is set."""
+    """Additional member of an adapter with `Caps.own`."""
 
     def upload(self, view: View, device: Device, /) -> Any:
-        """Its array on that device of its own, with the values of host memory."""
+        """Its array, with the values of host memory, on a device that only this framework can address."""
 
 
 class Roomy(Protocol):
-    """What an adapter has beside, if its framework allocates memory on GPUs that others may fill."""
+    """Additional member of an adapter whose framework allocates memory on GPUs that others can fill."""
 
     def room(self, like: View, number: int, /) -> Any:
-        """Its array on GPU `number` of undefined content: compact, of the shape and dtype of a View."""
+        """Its array on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
 
 
 class MemoryAdapter(Adapter, Protocol):
-    """What a framework of one of the six memory types does beside: its GPUs, its own copies on them, its caches.
+    """The interface of the six memory types: adds their GPUs, copies on them, and caches.
 
-    Who has no GPUs has no copies there; TensorFlow and JAX name no obstacles that `plain` could take away.
+    A framework without GPUs makes no copies there; TensorFlow and JAX name no obstacles that `plain` could remove.
     """
 
     def gpus(self) -> Sequence[int]:
-        """The GPUs that it can use in this process, by its own word, as CUDA numbers them here. Imports it."""
+        """The GPUs that the framework itself can use in this process, by CUDA ordinal. Imports the framework."""
 
     def uploaded(self, view: View, number: int, /) -> Any:
-        """Its private array on GPU `number`, with the values of a View; complete as far as the View is concerned.
+        """Its private array on GPU `number` with the values of a View. The View is not needed afterwards.
 
         REQUIRES: number in gpus(), and a View in host memory is compact.
         """
 
     def plain(self, array: Any, /) -> Any:
-        """Its array without obstacles, in memory of the same device. REQUIRES: describe() named one, on a GPU."""
+        """Its array without obstacles, in memory of the same device. REQUIRES: describe() named an obstacle, on a GPU.
+        """
 
     def stacked(self, arrays: Sequence[Any], /) -> Any:
-        """Its arrays of one shape and dtype, on one GPU, as one array with one dimension more, in front."""
+        """Arrays of one shape and dtype on one GPU as one array with an additional first dimension."""
 
     def clean(self, number: int | None, /) -> None:
-        """Gives back memory that it caches on GPU `number`, or on all. REQUIRES: it is imported."""
+        """Frees memory that it caches on GPU `number`, or on all. REQUIRES: it is imported."""
 
     def out_of_memory(self, error: BaseException, /) -> bool:
-        """Whether this error is its word for having no memory. REQUIRES: it is imported."""
+        """True if this error reports lack of memory. REQUIRES: it is imported."""
 
 
 _loaded: dict[str, Adapter] = {}
@@ -108,16 +108,16 @@ def named(framework: str) -> Adapter:
     """The adapter of this name (or MemoryType).
 
     Raises:
-        InvalidMemoryType: there is none.
+        InvalidMemoryType: there is no such adapter.
     """
     if not isinstance(framework, str):
         kind = type(framework).__name__
-        raise InvalidMemoryType("array", kind, "detect", f"a memory type is named by a str, not {kind}; {list(NAMES)}")
+        raise InvalidMemoryType("array", kind, "detect", f"a memory type is a str, not {kind}; use one of {list(NAMES)}")
     found = _loaded.get(framework)
     if found is not None:
         return found
     if framework not in NAMES:
-        known = "is not supported yet" if framework in MEMORY_TYPES else "is no memory type"
+        known = "is not supported yet" if framework in MEMORY_TYPES else "is not a memory type"
         raise InvalidMemoryType("array", str(framework), "detect", f"{framework!r} {known}; use one of {list(NAMES)}")
     try:
         found = cast(Adapter, importlib.import_module(f"arraybridge.adapters.{framework}"))
@@ -130,16 +130,16 @@ def named(framework: str) -> Adapter:
 
 
 def of_memory_type(memory_type: str) -> MemoryAdapter:
-    """The adapter of one of the six.
+    """The adapter of one of the six memory types.
 
     Raises:
-        InvalidMemoryType: it is none of them.
+        InvalidMemoryType: it is not one of them.
     """
     return cast(MemoryAdapter, named(memory_type_named(memory_type)))
 
 
 def of(array: object) -> Adapter:
-    """The adapter of this array's framework; the generic one for whatever else speaks an array protocol."""
+    """The adapter of this array's framework; the generic one for any other object with an array protocol."""
     framework = framework_of(type(array))
     return protocols() if framework is None else named(framework)
 
@@ -152,7 +152,9 @@ def protocols() -> Adapter:
 
 
 def readable(data: object) -> bool:
-    """Whether some adapter can read it: a framework's array, or whatever speaks an array protocol. Takes nothing from it."""
+    """True if an adapter can read it: an array of a framework, or an object with an array protocol. Does not consume
+    it.
+    """
     from arraybridge.adapters import generic
 
     found = framework_of(type(data)) is not None or is_keras_variable(type(data))
@@ -160,7 +162,7 @@ def readable(data: object) -> bool:
 
 
 def get_device_id(data: object, memory_type: str) -> int | None:
-    """The number of the GPU that this array is on, as `gpu_id` names it; None on the host.
+    """The GPU ordinal of this array, as in `gpu_id`; None on the host.
 
     Raises:
         InvalidMemoryType, SourceTypeMismatch: no memory type; the array is not of this one.
@@ -180,33 +182,32 @@ def get_device_id(data: object, memory_type: str) -> int | None:
 
 def check_seen(device: Device, framework: str, gpus: Callable[[], Sequence[int]]) -> None:
     """Raises:
-    DeviceUnavailable: memory of a GPU that this framework was told not to see: it would be taken for another one's.
+    DeviceUnavailable: the memory is on a GPU that is hidden from this framework, which would mistake it for another.
     """
     if device[0] == CUDA and device[1] not in (seen := gpus()):
         there = ["cpu", *(named_device((CUDA, each)) for each in seen)]
-        reason = f"{framework} does not see the CUDA device {named_device(device)}: it can use {there} here"
+        reason = f"{framework} does not see the CUDA device {named_device(device)}: it can use {there}"
         raise DeviceUnavailable("array", framework, "device", reason)
 
 
 def supports_dlpack(obj: object) -> bool:
-    """Whether its class speaks DLPack. Never raises, whatever the object's own attributes do."""
+    """True if its class supports DLPack. Never raises, whatever the attributes of the object do."""
     return hasattr(type(obj), "__dlpack__") and hasattr(type(obj), "__dlpack_device__")
 
 
 def supports_cuda_array_interface(obj: object) -> bool:
-    """Whether its class has the CUDA array interface; an array of such a class may still be in host memory."""
+    """True if its class has the CUDA array interface; an array of such a class may still lie in host memory."""
     return hasattr(type(obj), "__cuda_array_interface__")
 
 
 def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
-    """The module, imported.
+    """Imports the module and returns it.
 
     Args:
-        minimum: the version that it must have at least; for what this package itself requires (TensorFlow 2.12), the
-            higher of the two counts.
+        minimum: the lowest accepted version; if this package requires a higher one (TensorFlow 2.12), that one.
 
     Raises:
-        FrameworkNotAvailable: it cannot be imported (chained to the reason), or is older.
+        FrameworkNotAvailable: it cannot be imported (chained to the cause), or is older.
     """
     try:
         module = importlib.import_module(name)
@@ -224,12 +225,12 @@ def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
 
 
 def is_older(version: str, minimum: tuple[int, ...]) -> bool:
-    """Whether a version, as its module says it, is below this one. What follows the numbers (rc1, +cpu) does not count."""
+    """True if a version string is below this version. The part after the numbers (rc1, +cpu) is ignored."""
     return _numbers(version) < minimum
 
 
 def optional_import(name: str) -> Any:
-    """The module, or a Placeholder where it is not installed or fails to import: annotations still work, calls raise.
+    """The module, or a Placeholder if it cannot be imported: annotations still work, calls raise.
 
     Example:
         cupy = optional_import("cupy")
@@ -243,7 +244,7 @@ def optional_import(name: str) -> Any:
 
 
 class Placeholder:
-    """Stands for a module that cannot be imported, or for something in it. Falsy; whoever calls it hears why."""
+    """Stands for a module that cannot be imported, or for a name in it. Falsy; a call raises the cause."""
 
     __slots__ = ("_error", "_name")
 
@@ -258,7 +259,7 @@ class Placeholder:
         return f"<{self._name}, not available>"
 
     def __getattr__(self, attribute: str) -> Placeholder:
-        # copy, pickle and inspect ask for special names, and must hear no where there is nothing.
+        # copy, pickle and inspect probe special names and need AttributeError for missing ones.
         if attribute.startswith("__") and attribute.endswith("__"):
             raise AttributeError(f"{self._name} is not available and has no {attribute}")
         return Placeholder(f"{self._name}.{attribute}", self._error)

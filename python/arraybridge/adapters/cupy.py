@@ -1,6 +1,6 @@
-"""CuPy: arrays on a GPU alone, any strides, no notion of read-only. They come after what its current stream has to do.
+"""CuPy: arrays on a GPU only, any strides, no read-only flag. Arrays are ordered after CuPy's current stream.
 
-Not run with CuPy itself yet, which cannot load the simulated driver; tests put a module of its interface in its place.
+Not tested with CuPy itself, which cannot load the simulated driver; tests replace it by a module with its interface.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def caps() -> Caps:
 def describe(array: Any) -> Description:
     name = array.dtype.name
     if name not in CODES:
-        raise UnsupportedDtype("cupy", "any", "hand_over", f"no framework can be handed CuPy's dtype {name}")
+        raise UnsupportedDtype("cupy", "any", "hand_over", f"CuPy's dtype {name} cannot be shared with any framework")
     itemsize = array.dtype.itemsize
     strided = not array.flags.c_contiguous
     return Description(
@@ -54,7 +54,7 @@ def describe(array: Any) -> Description:
         read_only=False,
         device=(devices.CUDA, array.device.id),
         notes=("relabelled: managed memory is shown as the GPU's",) if _is_managed(array) else (),
-        # Only CuPy itself copies what is strided on a GPU.
+        # Only CuPy itself can copy a strided array on a GPU.
         fill=_filler(array) if strided else None,
     )
 
@@ -64,7 +64,7 @@ def location(array: Any) -> devices.Device:
 
 
 def export(array: Any) -> View:
-    # Told the legacy stream, CuPy orders its current one before it.
+    # For the legacy stream, CuPy orders its current stream before it.
     with _cupy().cuda.Device(array.device.id):
         return _core.wrap(array)
 
@@ -77,7 +77,7 @@ def view(view: View) -> Any:
 
 @functools.cache
 def _cupy() -> Any:
-    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("cupy")
 
 
@@ -90,7 +90,7 @@ def _filler(array: Any) -> Any:
         cupy = _cupy()
         with cupy.cuda.Device(array.device.id):
             cupy.copyto(view(target), array)
-            # Whoever is told of the bytes next asks nobody whether they are there.
+            # Later readers of the bytes do not check whether they are complete.
             cupy.cuda.get_current_stream().synchronize()
 
     return fill
@@ -102,7 +102,7 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
         return Layout(array.format, shape, matrix=True), [array.indptr, array.indices, array.data]
     if array.format == "coo":
         return Layout("coo", shape, matrix=True), [array.row, array.col, array.data]
-    reason = f"the sparse format {array.format} ({type(array).__name__}) is not supported; csr, csc and coo are: pass array.tocsr()"
+    reason = f"the sparse format {array.format} ({type(array).__name__}) is not supported; use csr, csc or coo: pass array.tocsr()"
     raise UnsupportedArray("cupy", "any", "hand_over", reason)
 
 
@@ -112,7 +112,7 @@ def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
 
 def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
     if len(layout.shape) != 2 or max(*layout.shape, parts[-1].size) >= 2**31:
-        reason = f"CuPy has no sparse arrays of the shape {layout.shape}: they have two dimensions, and indices of int32"
+        reason = f"CuPy supports no sparse array of shape {layout.shape}: it needs two dimensions and int32 indices"
         raise UnsupportedArray("array", "cupy", "hand_over", reason)
     cupy, sparse = _cupy(), ensure_module("cupyx.scipy.sparse")
     with cupy.cuda.Device(parts[-1].device.id):
@@ -133,7 +133,7 @@ def gpus() -> Sequence[int]:
 
 
 def room(like: View, number: int) -> Any:
-    """An array on GPU `number` of undefined content: compact, of the shape and dtype of a View."""
+    """An array on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
     cupy = _cupy()
     with cupy.cuda.Device(number):
         return cupy.empty(like.shape, numpy_adapter.dtype_of(like.dtype_name))
@@ -142,7 +142,7 @@ def room(like: View, number: int) -> Any:
 def uploaded(source: View, number: int) -> Any:
     cupy = _cupy()
     on_host = source.device == devices.HOST
-    there = numpy_adapter.view(source) if on_host else view(source)  # of another GPU in that one's own context
+    there = numpy_adapter.view(source) if on_host else view(source)  # of another GPU: in the context of that GPU
     with cupy.cuda.Device(number):
         return cupy.asarray(there) if on_host else cupy.array(there, copy=True)
 

@@ -1,4 +1,4 @@
-"""Whatever speaks an array protocol and is no array of a known framework: Views, shares, capsules, buffers."""
+"""Objects with an array protocol that are not arrays of a known framework: Views, shares, capsules, buffers."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from arraybridge.classes import is_sparse
 from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
 
-_Reader = Callable[[Any], _core.View | None]  # None: the object does not speak the protocol
+_Reader = Callable[[Any], _core.View | None]  # None: the object does not support the protocol
 _DENSE: Final = "a sparse array is several arrays: pass each of them, or the dense array (toarray() or todense())"
 _DLPACK: Final = ("__dlpack__", "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__")
 
 
 def caps() -> Any:
-    raise UnsupportedArray("array", "generic", "detect", "a protocol is no target")
+    raise UnsupportedArray("array", "generic", "detect", "a protocol is not a target; name a framework")
 
 
 def describe(source: Any) -> Description:
-    """REQUIRES: a View. Anything else has to become one first, because a capsule can be read only once."""
+    """REQUIRES: a View. Other objects are exported first, because a capsule can be read only once."""
     if not isinstance(source, _core.View):
         raise UnsupportedArray(type(source).__name__, "any", "detect", "only a View can be described")
     return described(source, "view")
 
 
 def export(source: Any) -> _core.View:
-    """A View of it, by the first protocol that it speaks: View, DLPack, array interface (CUDA's first), buffer.
+    """A View of it, by the first protocol that it supports: View, DLPack, array interface (CUDA's first), buffer.
 
     Raises:
-        UnsupportedArray: it speaks none, or refuses this array.
+        UnsupportedArray: it supports none, or its protocol refuses this array.
     """
     return source if isinstance(source, _core.View) else _read(source, _READERS)
 
 
 def export_by(source: Any, protocol: str) -> _core.View:
-    """A View of it by this protocol alone: "dlpack", "buffer", or one of `interfaces`.
+    """A View of it by this protocol: "dlpack", "buffer", or one of `interfaces`.
 
     Raises:
-        UnsupportedArray: it does not speak it, or refuses this array.
+        UnsupportedArray: it does not support the protocol, or refuses this array.
     """
     return _read(source, {protocol: _READERS[protocol]})
 
@@ -54,14 +54,14 @@ def _read(source: Any, readers: Mapping[str, _Reader]) -> _core.View:
     except BrokerError:
         raise
     except Exception as error:
-        # Producers raise any builtin, and classes that are none.
+        # Producers raise any built-in exception, and classes that are not exceptions of DLPack.
         lack = exhausted_by(error, f"{kind.__name__} cannot be read")
         if lack is not None:
             raise lack from error
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
     what = "no array protocol" if len(readers) > 1 else f"no {next(iter(readers))}"
-    advice = _DENSE if is_sparse(kind) else "make an array of it first, with numpy.asarray for example"
-    raise UnsupportedArray(kind.__name__, "any", "asdlpack", f"{kind.__name__} speaks {what}; {advice}")
+    advice = _DENSE if is_sparse(kind) else "convert it to an array first, for example with numpy.asarray"
+    raise UnsupportedArray(kind.__name__, "any", "asdlpack", f"{kind.__name__} supports {what}; {advice}")
 
 
 def _by_dlpack(source: Any) -> _core.View | None:
@@ -85,7 +85,7 @@ def _by_interface(form: Callable[[object], interfaces.Interface | None]) -> _Rea
     return read
 
 
-# In the order in which they are tried.
+# In the order of preference.
 _READERS: Final[Mapping[str, _Reader]] = {
     "dlpack": _by_dlpack,
     interfaces.CUDA: _by_cuda_interface,
@@ -95,7 +95,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
 
 
 def speaks_dlpack(source: object) -> bool:
-    """Whether an object can be asked for DLPack, or is it. Reads its class, and its own attributes."""
+    """True if an object may support DLPack or is a capsule. Reads its class and its own attributes."""
     kind = type(source)
     if kind.__name__ == "PyCapsule" or any(hasattr(kind, name) for name in _DLPACK):
         return True
@@ -104,7 +104,7 @@ def speaks_dlpack(source: object) -> bool:
 
 
 def readable(source: object) -> bool:
-    """Whether `export` knows a protocol that this object speaks. Takes nothing from it."""
+    """True if `export` knows a protocol that this object supports. Does not consume it."""
     return speaks_dlpack(source) or interfaces.speaks(source) or _has_buffer(source)
 
 
@@ -114,7 +114,7 @@ def _has_buffer(source: Any) -> bool:
     except TypeError:
         return False
     except (BufferError, ValueError):
-        pass  # it has, and says no: the extension asks again, and keeps its words
+        pass  # it has DLPack and refuses: `export` repeats the call and keeps the message
     return True
 
 
@@ -123,13 +123,13 @@ def view(view: _core.View) -> Any:
 
 
 def described(view: _core.View, framework: str, kind: str = "memfd") -> Description:
-    """A View in the planner's words; the name and the code of its dtype may be another process's word.
+    """A View in the planner's terms; the name and the code of its dtype may come from another process.
 
     Args:
-        kind: of a share: how its memory came to this process.
+        kind: of a share: how this process opened its memory.
 
     Raises:
-        UnsupportedDtype: they contradict each other, or nobody knows them.
+        UnsupportedDtype: name and code contradict each other, or are unknown.
     """
     name = view.dtype_name or NAMES.get(view.dtype_code, "")
     if CODES.get(name, view.dtype_code) != view.dtype_code or not (name in CODES or name.startswith(OPAQUE_PREFIXES)):
@@ -142,7 +142,7 @@ def described(view: _core.View, framework: str, kind: str = "memfd") -> Descript
         strides=None if view.compact else view.strides,
         address=view.address,
         read_only=view.read_only,
-        may_change="" if view.constant or not view.read_only else "nothing says whether its owner writes to it",
+        may_change="" if view.constant or not view.read_only else "it is unknown whether its owner writes to it",
         device=view.device,
         kind=kind,
     )

@@ -1,7 +1,7 @@
-"""JAX: immutable arrays, unversioned DLPack only, 64-byte alignment, and 64-bit types only with x64 on.
+"""JAX: immutable arrays, unversioned DLPack only, 64-byte alignment, 64-bit types only with x64 enabled.
 
-On a GPU its arrays are read after its own stream and made over a View that orders JAX's stream itself (not run on a card
-yet; tests put a module of its dialect in its place).
+On a GPU its arrays are read after its own stream, and made over a View that orders JAX's stream itself (not tested on a
+GPU; tests replace JAX by a module with its dialect).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GPU_CAPS_WITHOUT_X64: Final = replace(CAPS_WITHOUT_X64, devices=_BOTH)
 
 
 def caps() -> Caps:
-    # Asked every time: it is a setting of the process, and `jax.enable_x64` of a thread.
+    # Read each time: it is a setting of the process, and with `jax.enable_x64` of a thread.
     jax = _jax()
     on_host, with_gpus = (CAPS, _GPU_CAPS) if jax.config.jax_enable_x64 else (CAPS_WITHOUT_X64, _GPU_CAPS_WITHOUT_X64)
     return with_gpus if _has_gpus(jax) else on_host
@@ -61,7 +61,7 @@ def describe(array: Any) -> Description:
 def location(array: Any) -> devices.Device | None:
     jax = _jax()
     if isinstance(array, jax.core.Tracer):
-        # Of a computation that runs where JAX computes; on a GPU nobody knows which.
+        # A computation runs where JAX computes; on a GPU its ordinal is unknown.
         return devices.HOST if jax.default_backend() == "cpu" else None
     found = {(each.platform, each.local_hardware_id) for each in array.sharding.device_set}
     if {platform for platform, _ in found} == {"cpu"}:
@@ -84,7 +84,7 @@ def view(view: View) -> Any:
 
 @functools.cache
 def _importer(jax: Any) -> Callable[[View], Any]:
-    """JAX's own importer, or the C function below it, which takes a tenth of the time: tried before it is relied upon."""
+    """JAX's own importer, or the C function below it, which takes a tenth of the time; verified before it is used."""
 
     def public(view: View) -> Any:
         return jax.dlpack.from_dlpack(view.for_immutable_consumer())
@@ -93,8 +93,8 @@ def _importer(jax: Any) -> Callable[[View], Any]:
         below = importlib.import_module("jax._src.lib")._jax.dlpack_managed_tensor_to_buffer
         host = jax.local_devices(backend="cpu")[0]
     except Exception:
-        return public  # it is nobody's promise
-    # What comes after device and stream: copy, and since jaxlib 0.10 the device's type.
+        return public  # the function is not part of JAX's public API
+    # The arguments after device and stream: copy, and since jaxlib 0.10 the type of the device.
     for more in ((False, devices.CPU), (False,)):
 
         def private(view: View, more: tuple[Any, ...] = more) -> Any:
@@ -108,7 +108,7 @@ def _importer(jax: Any) -> Callable[[View], Any]:
 
 
 def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> bool:
-    """Whether both make the same array of the same memory."""
+    """True if both make the same array of the same memory."""
     trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8")
     try:
         one, other = public(trial), private(trial)
@@ -122,18 +122,18 @@ def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> boo
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
-    """What `view` does with compact host memory of this dtype."""
+    """`view` for compact host memory of this dtype."""
     return _importer(_jax())
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
-    """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
+    """A function that makes Views of ordinary arrays of exactly this class and raises for others."""
     return _core.wrap_constant if kind.__name__ == "ArrayImpl" and not _has_gpus(_jax()) else None
 
 
 @functools.cache
 def _jax() -> Any:
-    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     jax = ensure_module("jax")
     ensure_module("jax.dlpack")
     return jax
@@ -143,16 +143,16 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
     sparse = _sparse()
     kind, shape = type(array), tuple(array.shape)
     if not isinstance(array, (sparse.BCOO, sparse.BCSR)):
-        reason = f"an array of {kind.__name__} has no parts that every framework knows: pass a BCOO or BCSR"
+        reason = f"an array of {kind.__name__} cannot be shared: pass a BCOO or BCSR"
         raise UnsupportedArray("jax", "any", "hand_over", reason)
     if array.n_batch or array.n_dense:
         dimensions = f"{array.n_batch} batch and {array.n_dense} dense dimensions"
-        reason = f"a {kind.__name__} of {dimensions} is JAX's alone: pass one without"
+        reason = f"a {kind.__name__} of {dimensions} is supported by JAX only: pass one without"
         raise UnsupportedArray("jax", "any", "hand_over", reason)
     for part in (array.data, array.indices):
         _refuse_formless(part)
     if isinstance(array, sparse.BCSR):
-        count = int(array.indptr[-1])  # what lies behind the last one is padding
+        count = int(array.indptr[-1])  # values after the last index pointer are padding
         padded = count < array.nse
         indices, data = (array.indices[:count], array.data[:count]) if padded else (array.indices, array.data)
         return Layout("csr", shape), [array.indptr, indices, data]
@@ -160,14 +160,14 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
     layout = Layout("coo", shape, "by_value", sorted=bool(array.indices_sorted and array.unique_indices))
     if inside.all():
         return layout, [array.indices, array.data]
-    return layout, [array.indices[inside], array.data[inside]]  # indices outside are padding
+    return layout, [array.indices[inside], array.data[inside]]  # indices out of range are padding
 
 
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
     if layout.format == "csc":
-        return "layout: JAX has no compressed columns: an index of each value is made"
+        return "layout: JAX has no compressed columns: an index per value is computed"
     if layout.format == "coo" and layout.indices != "by_value":
-        return "layout: JAX has the indices value by value"
+        return "layout: JAX stores the indices value by value"
     return ""
 
 
@@ -193,7 +193,7 @@ def _sparse() -> Any:
     return ensure_module("jax.experimental.sparse")
 
 def _alias(array: Any) -> Any:
-    # The array's own read-only NumPy alias, which also has bfloat16 and float8 and waits until the value is there.
+    # JAX's own read-only NumPy alias, which also supports bfloat16 and float8 and waits for the value.
     return numpy_adapter.frozen(array.__array__())
 
 
@@ -211,11 +211,11 @@ def _refuse_formless(array: Any) -> None:
     elif _platform(array) not in ("cpu", "gpu"):
         form = f"an array on {next(iter(array.sharding.device_set))}"
     if form is not None:
-        raise UnsupportedArray("jax", "any", "hand_over", f"{form} has no memory that can be handed on")
+        raise UnsupportedArray("jax", "any", "hand_over", f"{form} has no memory that can be shared")
 
 
 def _one(array: Any) -> Any:
-    """The array itself, or of one that every device has whole, the first device's."""
+    """The array itself; for a fully replicated array the shard of the first device."""
     return array if len(array.sharding.device_set) == 1 else array.addressable_data(0)
 
 
@@ -233,10 +233,10 @@ def gpus() -> Sequence[int]:
 
 
 def _local_devices() -> dict[int, Any]:
-    """JAX's GPUs by CUDA's numbers: it may have been told to see only some of them."""
+    """JAX's GPUs by CUDA ordinal: some GPUs may be hidden from it."""
     try:
         return {each.local_hardware_id: each for each in _jax().local_devices(backend="cuda")}
-    except RuntimeError:  # it has no such backend
+    except RuntimeError:  # it has no GPU backend
         return {}
 
 
@@ -245,9 +245,9 @@ def uploaded(source: View, number: int) -> Any:
     seen = _local_devices()
     device = seen[number]
     if source.device != devices.HOST and source.device[1] not in seen:
-        source = _core.copy_to_heap(source)  # of a GPU that JAX does not see
+        source = _core.copy_to_heap(source)  # from a GPU that JAX does not see
     if source.device == devices.HOST:
-        # It reads the View's memory until the value is there.
+        # JAX reads the View's memory until the value is ready.
         return jax.device_put(numpy_adapter.view(source), device).block_until_ready()
     return jax.device_put(jax.numpy.array(view(source), copy=True), device)
 
@@ -257,7 +257,7 @@ def stacked(arrays: Sequence[Any]) -> Any:
 
 
 def clean(number: int | None) -> None:
-    """Its allocator gives nothing back while the process lives."""
+    """Does nothing: its allocator frees no memory while the process lives."""
 
 
 def out_of_memory(error: BaseException) -> bool:

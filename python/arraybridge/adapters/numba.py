@@ -1,8 +1,8 @@
-"""Numba's CUDA device arrays: the CUDA array interface, version 3, and nothing else.
+"""Numba's CUDA device arrays: only the CUDA array interface, version 3.
 
-Their stream is the one that they were made with; numba.cuda.as_cuda_array waits for the View's. Numba copies and indexes
-in whichever context is current, where memory of another GPU may not be mapped: with several GPUs, arrays of this adapter
-select the context of their own.
+Their stream is the one that they were created with; numba.cuda.as_cuda_array waits for the View's. Numba copies and
+indexes in the current context, where memory of another GPU may not be mapped: with several GPUs, arrays of this adapter
+select their own context.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def describe(array: Any) -> Description:
     described = generic.described(export(array), "numba")
     if described.strides is None:
         return described
-    # Only Numba itself copies what is strided on a GPU.
+    # Only Numba itself can copy a strided array on a GPU.
     return replace(described, fill=_filler(array, described.device[1]))
 
 
@@ -54,7 +54,7 @@ def export(array: Any) -> View:
 
 
 def plain(array: Any) -> Any:
-    """Its array without gaps, in memory of the same device."""
+    """Its array, compact, in memory of the same device."""
     with _cuda().gpus[export(array).device[1]]:
         made = _cuda().device_array(array.shape, array.dtype)
         made.copy_to_device(array)
@@ -74,7 +74,7 @@ def view(view: View) -> Any:
 
 @functools.cache
 def _class_that_selects(kind: Any) -> type:
-    """Numba's class with the methods of _ON_ITS_GPU in the context that its array was made in."""
+    """Numba's class, with the methods of _ON_ITS_GPU executed in the context of the array."""
     methods = {name: _selecting(getattr(kind, name)) for name in _ON_ITS_GPU if hasattr(kind, name)}
     return type(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
 
@@ -84,7 +84,7 @@ def _selecting(method: Callable[..., Any]) -> Callable[..., Any]:
     def selected(array: Any, *args: Any, **kwargs: Any) -> Any:
         with _cuda().gpus[array.gpu_data.context.device.id]:
             result = method(array, *args, **kwargs)
-        if type(result) is type(array).__base__:  # Numba names its own class, whatever class it is asked through
+        if type(result) is type(array).__base__:  # Numba names its own class, even if called through a subclass
             result.__class__ = type(array)
         return result
 
@@ -93,7 +93,7 @@ def _selecting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _cuda() -> Any:
-    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("numba.cuda")
 
 

@@ -1,7 +1,8 @@
-"""NumPy: keeps read-only, takes any strides, and is the only one with dtypes that DLPack cannot say.
+"""NumPy: respects read-only, takes any strides, and is the only framework with dtypes that DLPack lacks.
 
-Those travel under a logical name: bfloat16 and float8 (ml_dtypes) with their DLPack code; datetime64 and timedelta64
-as int64; structured dtypes as bytes, with the item size as one more dimension and the description in the name.
+These dtypes travel under a logical name: bfloat16 and float8 (ml_dtypes) with their DLPack code; datetime64 and
+timedelta64 as int64; structured dtypes as bytes, with the item size as an additional dimension and the description in
+the name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Co
 if TYPE_CHECKING:
     from arraybridge._core import View
 
-# ml_dtypes has them all; what they cannot say in DLPack travels as an unsigned integer of the same width.
+# ml_dtypes has all of them; those that its DLPack export lacks travel as an unsigned integer of the same width.
 _VIA_ML_DTYPES: Final = FLOAT8 | {"bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
 CAPS: Final = Caps(
     name="numpy",
@@ -46,7 +47,7 @@ def describe(array: Any) -> Description:
 
 
 def described(array: Any, may_change: str = "") -> Description:
-    """An ndarray, NumPy's own or one over another framework's memory, in the planner's words."""
+    """An ndarray, NumPy's own or one over another framework's memory, in the planner's terms."""
     refuse_masked(array)
     name, code = _traveling(array.dtype)
     itemsize = array.dtype.itemsize
@@ -60,7 +61,7 @@ def described(array: Any, may_change: str = "") -> Description:
         if not array.flags.c_contiguous:
             obstacles.append("layout: a structured array that is not compact")
     elif array.size and any(stride % itemsize for stride, size in zip(array.strides, shape, strict=True) if size > 1):
-        obstacles.append("layout: strides that are no multiple of the item size")
+        obstacles.append("layout: strides that are not a multiple of the item size")
     else:
         strides = tuple(stride // itemsize for stride in array.strides)
     return Description(
@@ -79,7 +80,7 @@ def described(array: Any, may_change: str = "") -> Description:
 
 def refuse_masked(array: Any) -> None:
     """Raises:
-    UnsupportedArray: it has a mask, which whoever reads its values would lose.
+    UnsupportedArray: it has a mask, which readers of its values would lose.
     """
     if isinstance(array, ensure_module("numpy").ma.MaskedArray):
         raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
@@ -115,11 +116,11 @@ def view(view: View) -> Any:
         return _array(view.named("int64")).view(dtype)
     data = _array(view.named("uint8"))
     array = ensure_module("numpy").ndarray(data.shape[:-1], dtype, buffer=data)
-    return frozen(array) if view.read_only else array  # without elements it would forget
+    return frozen(array) if view.read_only else array  # NumPy drops the flag of arrays without elements
 
 
 def module() -> Any:
-    """NumPy itself.
+    """Imports NumPy.
 
     Raises:
         FrameworkNotAvailable: it is not installed.
@@ -128,24 +129,25 @@ def module() -> Any:
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
-    """How arrays of exactly this class become Views if there is nothing to say about them; it raises for others."""
+    """A function that makes Views of ordinary arrays of exactly this class and raises for others."""
     return _wrapper() if kind is ensure_module("numpy").ndarray else None
 
 
 def straight(target: str) -> Callable[[Any], View] | None:
-    """How ordinary arrays become Views for a framework whose arrays are constant. None: for others."""
+    """A function that makes Views of ordinary arrays for a framework with constant arrays. None: for other frameworks.
+    """
     return _constant if named(target).caps().read_only == "immutable" else None
 
 
 def _constant(array: Any) -> View:
     found = _core.wrap(array)
     if found.read_only and owner_of(array).may_change:
-        raise UnsupportedArray("numpy", "any", "hand_over", "there is something to say about it")
+        raise UnsupportedArray("numpy", "any", "hand_over", "the array is not an ordinary one")
     return found
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
-    """What `view` does with compact host memory of this dtype."""
+    """`view` for compact host memory of this dtype."""
     return _importer() if dtype in COMMON else view
 
 
@@ -168,7 +170,7 @@ def narrowed(source: View, dtype: str) -> View:
 
 
 def room(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
-    """Memory of this process for an array, of undefined content: compact row-major, 256-byte aligned.
+    """Memory of this process for an array, with undefined content: compact row-major, 256-byte aligned.
 
     Args:
         dtype, code, shape: as the array travels.
@@ -179,10 +181,10 @@ def room(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An ndarray of undefined content that every framework could share: compact row-major, 256-byte aligned.
+    """An ndarray with undefined content that every framework can share: compact row-major, 256-byte aligned.
 
     Raises:
-        UnsupportedDtype: no framework can be handed this dtype.
+        UnsupportedDtype: this dtype cannot be shared with any framework.
     """
     name, code, more = traveling(dtype)
     return view(room(name, code, (*shape, *more)))
@@ -192,7 +194,7 @@ def dtype_of(name: str) -> Any:
     """NumPy's dtype of a logical name among planner.CODES.
 
     Raises:
-        UnsupportedDtype: it has none. FrameworkNotAvailable: ml_dtypes, which has it, is not installed.
+        UnsupportedDtype: NumPy has none. FrameworkNotAvailable: ml_dtypes, which has it, is not installed.
     """
     np = ensure_module("numpy")
     found = name if name in COMMON else getattr(ensure_module("ml_dtypes"), name, None)
@@ -214,16 +216,16 @@ def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
     """How arrays of this dtype travel: logical name, code, and the dimensions that are added to their shape.
 
     Args:
-        dtype: whatever numpy.dtype accepts.
+        dtype: any argument of numpy.dtype.
 
     Raises:
-        UnsupportedDtype: it is none, or no framework can be handed it.
+        UnsupportedDtype: it is not a dtype, or cannot be shared with any framework.
     """
     np = ensure_module("numpy")
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise UnsupportedDtype("numpy", "any", "place", f"no dtype of NumPy: {dtype!r}") from error
+        raise UnsupportedDtype("numpy", "any", "place", f"not a dtype of NumPy: {dtype!r}") from error
     name, code = _traveling(found)
     return name, code, (found.itemsize,) if name.startswith(STRUCT) else ()
 
@@ -242,13 +244,13 @@ def filler(source: Any) -> Callable[[View], None]:
 
 
 def bits_of(source: View) -> Any:
-    """The same memory as unsigned integers where NumPy has them: it lacks dtypes that other frameworks have."""
+    """The same memory as unsigned integers where NumPy has them, because it lacks dtypes of other frameworks."""
     width = source.dtype_code[1]
     return view(source.named(f"uint{width}", (1, width, 1)) if width <= 64 else source)
 
 
 def frozen(source: Any) -> Any:
-    """The same memory as a read-only ndarray: for frameworks whose arrays are immutable and whose alias is not."""
+    """The same memory as a read-only ndarray, for frameworks with immutable arrays and a writable alias."""
     alias = ensure_module("numpy").asarray(source).view()
     alias.flags.writeable = False
     return alias
@@ -263,10 +265,10 @@ def freeze(array: Any) -> None:
 
 
 def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:
-    """The NumPy dtype of a logical name. The name is another process's word: what it claims must fit the bytes.
+    """The NumPy dtype of a logical name. The name comes from another process, so it is checked against the bytes.
 
     Raises:
-        UnsupportedDtype: it does not, or is no dtype of NumPy.
+        UnsupportedDtype: it does not fit, or is not a dtype of NumPy.
     """
     np = ensure_module("numpy")
     try:
@@ -275,7 +277,7 @@ def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:
         described = _tuples(json.loads(name[len(STRUCT) :])) if name.startswith(STRUCT) else name
         dtype = np.lib.format.descr_to_dtype(described)
     except (ValueError, TypeError, KeyError, RecursionError, SyntaxError) as error:
-        raise UnsupportedDtype("share", "numpy", "hand_over", f"no dtype of NumPy: {name[:64]!r}") from error
+        raise UnsupportedDtype("share", "numpy", "hand_over", f"not a dtype of NumPy: {name[:64]!r}") from error
     fits = code == (1, 8, 1) and shape[-1:] == (dtype.itemsize,) if name.startswith(STRUCT) else code == (0, 64, 1)
     if not fits or dtype.hasobject or not dtype.itemsize or dtype.kind not in "VMm":
         raise UnsupportedDtype("share", "numpy", "hand_over", f"the bytes do not fit the dtype {name[:64]!r}")
@@ -288,15 +290,17 @@ def _array(view: View) -> Any:
 
 @functools.cache
 def _wrapper() -> Callable[[Any], View]:
-    """How ndarrays become Views."""
-    # Before 2.1 NumPy's DLPack is unversioned: it has no word for read-only memory and refuses it. Its buffers have.
+    """The function that makes Views of ndarrays."""
+    # Before 2.1 NumPy's DLPack is unversioned: it has no read-only flag and refuses read-only memory. Buffers have the
+    # flag.
     return _core.wrap if _version() >= (2, 1) else _core.wrap_buffer
 
 
 @functools.cache
 def _importer() -> Callable[[View], Any]:
     np = ensure_module("numpy")
-    # Up to NumPy 2.2.4 whatever came by DLPack was read-only; the buffer protocol tells, and takes five times as long.
+    # Up to NumPy 2.2.4 from_dlpack made all arrays read-only; the buffer protocol has the flag, and takes five times as
+    # long.
     return cast(Callable[["View"], Any], np.from_dlpack if _version() >= (2, 3) else np.asarray)
 
 
@@ -305,7 +309,7 @@ def _version() -> tuple[int, ...]:
 
 
 def _traveling(dtype: Any) -> tuple[str, Code]:
-    """The logical name of a NumPy dtype, and the code its bytes travel under."""
+    """The logical name of a NumPy dtype, and the code that its bytes travel with."""
     name = dtype.name
     if name in CODES:
         return name, CODES[name]
@@ -313,14 +317,14 @@ def _traveling(dtype: Any) -> tuple[str, Code]:
         return name, CODES["int64"]
     if dtype.names and not dtype.hasobject and dtype.itemsize:
         return STRUCT + _described(dtype.newbyteorder("=")), CODES["uint8"]
-    raise UnsupportedDtype("numpy", "any", "hand_over", f"no framework can be handed the dtype {dtype}")
+    raise UnsupportedDtype("numpy", "any", "hand_over", f"the dtype {dtype} cannot be shared with any framework")
 
 
 def _described(dtype: Any) -> str:
-    """A structured dtype as text that `opaque_dtype` makes the same dtype of.
+    """The text of a structured dtype, from which `opaque_dtype` makes the same dtype.
 
     Raises:
-        UnsupportedDtype: there is none; it names the field.
+        UnsupportedDtype: there is no such text; names the field.
     """
     format = ensure_module("numpy").lib.format
     try:
@@ -328,16 +332,16 @@ def _described(dtype: Any) -> str:
         if format.descr_to_dtype(_tuples(json.loads(text))) == dtype:
             return text
     except (ValueError, TypeError):
-        pass  # NumPy has no text for it, or does not read its own
+        pass  # NumPy has no text for it, or cannot read its own text
     field = _unsayable(dtype)
-    reason = f"field {field[0]!r} is of {field[1]}, which the description of a structured dtype cannot say" if field else (
-        f"the fields of {dtype} are out of order or overlap, which its description cannot say: copy them into another dtype"
+    reason = f"field {field[0]!r} is of {field[1]}, which the description of a structured dtype cannot express" if field else (
+        f"the fields of {dtype} are out of order or overlap, which its description cannot express: copy them into another dtype"
     )
     raise UnsupportedDtype("numpy", "any", "hand_over", reason)
 
 
 def _unsayable(dtype: Any) -> tuple[str, str] | None:
-    """The first field whose dtype would come back as another one, and that dtype; inner ones by their path."""
+    """The first field whose dtype would not survive the text, with that dtype; inner fields by their path."""
     format = ensure_module("numpy").lib.format
     for name in dtype.names:
         field = dtype.fields[name][0].base
@@ -356,7 +360,7 @@ def _unsayable(dtype: Any) -> tuple[str, str] | None:
 
 
 def _tuples(described: Any) -> Any:
-    """dtype descriptions are lists of tuples, and JSON knows only lists: a field is (name, type[, shape])."""
+    """dtype descriptions are lists of tuples, and JSON has only lists: a field is (name, type[, shape])."""
     if not isinstance(described, list):
         return described
     return [_field(*field) for field in described]
@@ -372,7 +376,7 @@ def gpus() -> Sequence[int]:
 
 
 def clean(number: int | None) -> None:
-    """Caches nothing."""
+    """Does nothing: NumPy caches nothing."""
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -1,4 +1,6 @@
-"""PyArrow: immutable arrays of one dimension without nulls, and tensors of any. Booleans are bits, so they are copied."""
+"""PyArrow: immutable one-dimensional arrays without nulls, and tensors of any rank. Booleans are bits, so they are
+copied.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ CAPS: Final = Caps(
     private=False,
     dtypes=_NUMBERS,
     by_value=frozenset({"bool"}),
-    in_one_dimension=frozenset({"bool"}),  # a Tensor would make numbers of them
+    in_one_dimension=frozenset({"bool"}),  # a Tensor would turn them into numbers
 )
 
-# PyArrow shares an ndarray's memory without a copy, and a buffer does not say so.
-MAY_CHANGE: Final = "PyArrow does not say whether an ndarray that can be written has its memory"
+# PyArrow shares the memory of an ndarray without a copy, and its buffers do not report it.
+MAY_CHANGE: Final = "PyArrow does not report whether a writable ndarray shares its memory"
 
 
 def caps() -> Caps:
@@ -45,11 +47,11 @@ def describe(array: Any) -> Description:
     pyarrow = _pyarrow()
     types = pyarrow.types
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
-        raise UnsupportedDtype("pyarrow", "any", "hand_over", f"no framework can be handed PyArrow's type {array.type}")
+        raise UnsupportedDtype("pyarrow", "any", "hand_over", f"PyArrow's type {array.type} cannot be shared with any framework")
     if isinstance(array, pyarrow.Tensor):
         return _described(array)
     if array.null_count:
-        reason = f"{array.null_count} nulls would be lost: fill_null first"
+        reason = f"{array.null_count} nulls would be lost: call fill_null first"
         raise UnsupportedArray("pyarrow", "any", "hand_over", reason)
     obstacle = _obstacle(array)
     if not obstacle:
@@ -73,7 +75,7 @@ def export(array: Any) -> View:
 
 
 def view(view: View) -> Any:
-    """An Array of one dimension, a Tensor of more."""
+    """An Array for one dimension, a Tensor for more."""
     pyarrow = _pyarrow()
     values = numpy_adapter.view(view)
     return pyarrow.array(values) if view.ndim == 1 else pyarrow.Tensor.from_numpy(values)
@@ -81,7 +83,7 @@ def view(view: View) -> Any:
 
 @functools.cache
 def _pyarrow() -> Any:
-    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("pyarrow")
 
 

@@ -1,8 +1,8 @@
 """pyclesperanto: images of rank 1 to 3 in the memory of its backend's device, and the prototype's OCLArray.
 
-OpenCL and Metal memory is nobody else's: whatever enters is uploaded, whatever leaves is downloaded. The CUDA backend
-shares (not run on a card yet; tests put a module of its dialect in its place). Its own casts are silent, so a dtype that
-it lacks never reaches it.
+Other libraries cannot address OpenCL and Metal memory: arrays are uploaded and downloaded. The CUDA backend shares
+memory (not tested on a GPU; tests replace it by a module with its dialect). Its own casts are silent, so it never gets
+a dtype that it lacks.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def caps() -> Caps:
 def describe(array: Any) -> Description:
     name = str(array.dtype.name)
     if name not in CODES:
-        raise UnsupportedDtype("pyclesperanto", "any", "hand_over", f"no framework can be handed its dtype {name}")
+        raise UnsupportedDtype("pyclesperanto", "any", "hand_over", f"its dtype {name} cannot be shared with any framework")
     where = _where(array)
     foreign = where[0] == devices.CUDA
     return Description(
@@ -78,14 +78,14 @@ def describe(array: Any) -> Description:
         address=_core.wrap(array).address if foreign else 0,
         read_only=False,
         device=where,
-        obstacles=() if foreign else (f"no_foreign_memory: nobody else can address {devices.named(where)}",),
+        obstacles=() if foreign else (f"no_foreign_memory: no other library can address {devices.named(where)}",),
         pull=None if foreign else lambda: _core.wrap(array.get()),
         fill=None if foreign else lambda room: numpy_adapter.filler(array.get())(room),
     )
 
 
 def export(array: Any) -> View:
-    # One element read to the host: its queue is in order, and its export waits for nothing.
+    # Reads one element to the host to wait for its in-order queue, because its export does not wait.
     array.get((0, 0, 0), (1, 1, 1))
     return _core.wrap(array)
 
@@ -100,7 +100,7 @@ def upload(view: View, device: Device) -> Any:
     source = numpy_adapter.view(view)
     cle = _module()
     if _is_prototype(cle):
-        # Its push would make float32 of everything.
+        # Its push would convert every dtype to float32.
         return cle._tier0._pycl.OCLArray.from_array(source)
     return cle.push(source, device=_device(device[1]))
 
@@ -125,7 +125,7 @@ def _type_of(device: Any) -> int:
 
 
 def _device(number: int) -> Any:
-    """Its device of this number. Selecting is its only way to name one, so the current one is selected again."""
+    """Its device of this number. A device can only be named by selecting it, so the current one is selected again."""
     cle = _module()
     with _selecting:
         before = cle.get_device()
@@ -149,7 +149,9 @@ def _module() -> Any:
 
 
 def _bind_drivers() -> None:
-    """Lets PoCL bind its own LLVM. Beside TensorFlow, which exports one too, its first device would end the process."""
+    """Makes PoCL bind its own LLVM. TensorFlow exports another LLVM; with it, PoCL's first device would end the
+    process.
+    """
     if "tensorflow" in sys.modules:
         _load_drivers()
 
@@ -171,7 +173,7 @@ def uploaded(source: View, number: int) -> Any:
 
 
 def clean(number: int | None) -> None:
-    """Its allocator gives nothing back while an array lives."""
+    """Does nothing: its allocator frees no memory while an array lives."""
 
 
 def out_of_memory(error: BaseException) -> bool:

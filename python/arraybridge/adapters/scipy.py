@@ -1,4 +1,4 @@
-"""SciPy: the sparse arrays of NumPy. It keeps the memory of the parts that it is given."""
+"""SciPy: the sparse arrays of NumPy. They keep the memory of the parts that they are made of."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from arraybridge.sparse_layout import Layout
 def sparse_parts(array: Any) -> tuple[Layout, list[Any]]:
     matrix = isinstance(array, _sparse().spmatrix)
     if array.format in ("csr", "csc"):
-        # Values behind the last index belong to no row.
+        # Values after the last index pointer belong to no row.
         count = int(array.indptr[-1])
         parts = [array.indptr, array.indices[:count], array.data[:count]]
         return Layout(array.format, tuple(map(int, array.shape)), matrix=matrix), parts
     if array.format == "coo":
         coordinates = list(getattr(array, "coords", None) or (array.row, array.col))  # before SciPy 1.13
         return Layout("coo", tuple(map(int, array.shape)), matrix=matrix), [*coordinates, array.data]
-    reason = f"the sparse format {array.format} ({type(array).__name__}) is not supported; csr, csc and coo are: pass array.tocsr()"
+    reason = f"the sparse format {array.format} ({type(array).__name__}) is not supported; use csr, csc or coo: pass array.tocsr()"
     raise UnsupportedArray("scipy", "any", "hand_over", reason)
 
 
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
-    return "dtype: SciPy's indices are all of one dtype" if len(dtypes) > 1 else ""
+    return "dtype: all of SciPy's indices have one dtype" if len(dtypes) > 1 else ""
 
 
 def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:

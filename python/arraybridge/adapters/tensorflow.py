@@ -1,7 +1,7 @@
 """TensorFlow: immutable tensors, unversioned capsules only, 64-byte alignment that it does not check itself.
 
-It cannot be told a stream, so what comes to a GPU is complete before, and its own export waits (not run on a card yet;
-tests put a module of its dialect in its place).
+It accepts no stream, so bytes on a GPU are complete before they are passed to it, and its own export waits (not tested
+on a GPU; tests replace it by a module with its dialect).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ CAPS: Final = Caps(
     by_value=FLOAT8 - {"float8_e8m0fnu"},
     settled=True,
 )
-_HIDDEN: Final = "layout: TensorFlow shows nobody the memory of a float8 without dimensions"
+_HIDDEN: Final = "layout: TensorFlow does not expose the memory of a float8 without dimensions"
 _SYMBOLIC: Final = (
-    "a symbolic tensor (inside tf.function, or a Keras input) has no values yet and no memory that can be handed on: "
-    "convert outside, or call the conversion by tf.py_function"
+    "a symbolic tensor (inside tf.function, or a Keras input) has no values yet and no memory that can be shared: "
+    "convert outside of it, or call the conversion with tf.py_function"
 )
 _GPU_CAPS: Final = replace(CAPS, devices=frozenset({devices.CPU, devices.CUDA}))
 
@@ -61,7 +61,7 @@ def describe(tensor: Any) -> Description:
 
 def location(tensor: Any) -> devices.Device | None:
     if not isinstance(tensor, (_tensorflow().Tensor, _tensorflow().Variable)):
-        return None  # its parts may be anywhere
+        return None  # its parts may lie on any device
     kind, _, number = tensor.device.rpartition("device:")[2].partition(":")
     return devices.HOST if kind == "CPU" else (devices.CUDA, _cuda_numbers()[int(number)]) if kind == "GPU" else None
 
@@ -84,13 +84,13 @@ def view(view: View) -> Any:
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
-    """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
-    # The buffer protocol would fetch what is on a GPU.
+    """A function that makes Views of ordinary tensors of exactly this class and raises for others."""
+    # The buffer protocol would copy a tensor from a GPU.
     return _core.wrap_constant if kind.__name__ == "EagerTensor" and not _physical_gpus(_tensorflow()) else None
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
-    """What `view` does with compact host memory of this dtype."""
+    """`view` for compact host memory of this dtype."""
     if dtype in CAPS.by_value:
         return view
     return _importer()
@@ -98,16 +98,17 @@ def quick(dtype: str) -> Callable[[View], Any]:
 
 @functools.cache
 def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None:
-    """How ordinary tensors on the host become arrays of `target` by TensorFlow itself, each with what alone its plan depends
-    on, or Views; tried before it is relied upon. None: it cannot."""
+    """A function that makes arrays of `target`, or Views, of ordinary tensors on the host by TensorFlow itself, each
+    with the key of its plan; verified before it is used. None: not possible.
+    """
     if target != "numpy" or _physical_gpus(_tensorflow()):
         return None
     ndarray = numpy_adapter.module().ndarray
 
     def aliased(tensor: Any) -> tuple[Any, Hashable] | View:
-        found = tensor._numpy_internal()  # what its buffer protocol asks, too
+        found = tensor._numpy_internal()  # its buffer protocol calls the same function
         if type(found) is not ndarray:
-            return _core.wrap_constant(tensor)  # without dimensions it is a scalar
+            return _core.wrap_constant(tensor)  # without dimensions the function returns a scalar
         found.setflags(write=False)
         return found, found.dtype
 
@@ -117,15 +118,16 @@ def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None
         alike = made.tobytes() == bytes(range(48)) and not made.flags.writeable
         right = alike and made.__array_interface__["data"][0] == _core.wrap_buffer(trial).address
     except Exception:
-        right = False  # it is nobody's promise
+        right = False  # the function is not part of TensorFlow's public API
     return aliased if right else None
 
 
 @functools.cache
 def _importer() -> Callable[[View], Any]:
-    """TensorFlow's own importer, or the call below it, which takes three quarters of the time: tried before it is relied
-    upon."""
-    take = _tensorflow().experimental.dlpack.from_dlpack  # three lazy modules deep
+    """TensorFlow's own importer, or the call below it, which takes three quarters of the time; verified before it is
+    used.
+    """
+    take = _tensorflow().experimental.dlpack.from_dlpack  # behind three lazy modules
 
     public = _core.capsuled(take)
 
@@ -133,17 +135,17 @@ def _importer() -> Callable[[View], Any]:
         below = importlib.import_module("tensorflow.python.pywrap_tfe").TFE_FromDlpackCapsule
         context = importlib.import_module("tensorflow.python.eager.context").context
     except Exception:
-        return public  # it is nobody's promise
+        return public  # the function is not part of TensorFlow's public API
 
     def taken(capsule: Any) -> Any:
-        return below(capsule, context()._handle)  # None, which it refuses, until there is a context
+        return below(capsule, context()._handle)  # None, which it refuses, until a context exists
 
     private = _core.capsuled(taken)
     return private if _alike(public, private) else public
 
 
 def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> bool:
-    """Whether both make the same tensor of the same memory."""
+    """True if both make the same tensor of the same memory."""
     trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8")
     try:
         one, other = public(trial), private(trial)
@@ -155,18 +157,18 @@ def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> boo
 
 @functools.cache
 def _tensorflow() -> Any:
-    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("tensorflow")
 
 
 def _value(tensor: Any) -> Any:
-    # A variable's value at this moment; a later assign writes to other memory, because this one is still held.
+    # A variable's present value; a later assign writes to other memory, because this one is still referenced.
     return tensor.read_value() if isinstance(tensor, _tensorflow().Variable) else tensor
 
 
 def _alias(tensor: Any) -> Any:
-    """Its memory as a read-only ndarray; a copy of it if `_is_hidden`."""
-    # Unlike .numpy(), which copies. What the buffer protocol lacks comes as a writable alias.
+    """Its memory as a read-only ndarray; a copy if `_is_hidden`."""
+    # .numpy() would copy. A dtype that the buffer protocol lacks is exported as a writable alias.
     if tensor.dtype.name in COMMON:
         return numpy_adapter.frozen(memoryview(tensor))
     if tensor.dtype.name == "bfloat16":
@@ -175,7 +177,7 @@ def _alias(tensor: Any) -> Any:
 
 
 def _is_hidden(tensor: Any) -> bool:
-    """Whether TensorFlow shows nobody where it lies: neither its capsules nor its buffers know float8."""
+    """True if TensorFlow does not expose its memory: neither its capsules nor its buffers support float8."""
     return not tensor.shape.rank and tensor.dtype.name in CAPS.by_value
 
 
@@ -183,28 +185,29 @@ def _refuse_formless(tensor: Any) -> None:
     tensorflow = _tensorflow()
     if not isinstance(tensor, tensorflow.Tensor):
         kind = type(tensor).__name__
-        reason = f"a {kind} has no memory that can be handed on: it is several tensors (to_tensor, tf.sparse.to_dense, or its parts)"
+        reason = f"a {kind} has no memory that can be shared: use to_tensor, tf.sparse.to_dense, or its parts"
         raise UnsupportedArray("tensorflow", "any", "hand_over", reason)
     if tensorflow.is_symbolic_tensor(tensor):
         raise UnsupportedArray("tensorflow", "any", "hand_over", _SYMBOLIC)
-    # Before anything touches the memory: a string tensor aborts the process in its own export.
+    # Checked before the memory is accessed: the export of a string tensor aborts the process.
     if tensor.dtype.name not in CAPS.dtypes and tensor.dtype.name not in CAPS.by_value:
         raise UnsupportedDtype(
-            "tensorflow", "any", "hand_over", f"no framework can be handed TensorFlow's dtype {tensor.dtype.name}"
+            "tensorflow", "any", "hand_over", f"TensorFlow's dtype {tensor.dtype.name} cannot be shared with any framework"
         )
     if not tensor.device.rpartition("device:")[2].startswith(("CPU", "GPU")):
-        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory to hand on")
+        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory that can be shared")
 
 
 def _on_gpu(tensor: Any) -> bool:
-    # Of what its memory says: int32 tensors "on a GPU" often lie on the host. A tensor on the host is not asked.
+    # int32 tensors "on a GPU" often lie on the host, so the memory itself is checked. A tensor on the host needs no
+    # check.
     if not tensor.device.rpartition("device:")[2].startswith("GPU"):
         return False
     return bool(tensor.__dlpack_device__()[0] == devices.CUDA)
 
 
 def _in_capsule(tensor: Any) -> View:
-    # Its __dlpack__ knows no keyword of a GPU's. This waits, so nothing is queued any more.
+    # Its __dlpack__ has no keywords for a GPU. This call waits, so no work is queued any more.
     capsule = _tensorflow().experimental.dlpack.to_dlpack(tensor)
     if _on_gpu(tensor):
         _, own = tensor.device.rsplit(":", 1)
@@ -213,17 +216,19 @@ def _in_capsule(tensor: Any) -> View:
 
 
 def _numbered(capsule: Any, number: int) -> Any:
-    """A capsule of GPU memory under another number of that GPU, TensorFlow's own or CUDA's: it says and believes its own, and
-    would delete memory of an unknown device twice."""
+    """A capsule of GPU memory under another ordinal of the same GPU, TensorFlow's own or CUDA's. TensorFlow writes and
+    expects its own ordinals, and would delete memory of an unknown device twice.
+    """
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
-    # A DLTensor begins with its address, its device's type, and the device's number.
+    # A DLTensor begins with its address, the type of its device, and the ordinal of the device.
     ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 12).value = number
     return capsule
 
 
 def _cuda_numbers() -> list[int]:
-    """CUDA's number of each of TensorFlow's GPUs, in the order of its own numbers: those that it was told to see, in the
-    order in which it was told, and as often as it was told to divide them."""
+    """The CUDA ordinals of TensorFlow's GPUs, in the order of TensorFlow's ordinals. They depend on its visible devices
+    and their order, and repeat for GPUs that are divided.
+    """
     config = _tensorflow().config
     if not _physical_gpus(_tensorflow()):
         return []
@@ -247,9 +252,9 @@ def sparse_parts(tensor: Any) -> tuple[Layout, list[Any]] | None:
 
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
     if layout.format != "coo":
-        return "layout: TensorFlow has no compressed rows or columns: an index of each value is made"
+        return "layout: TensorFlow has no compressed rows or columns: an index per value is computed"
     if layout.indices != "by_value":
-        return "layout: TensorFlow has the indices value by value"
+        return "layout: TensorFlow stores the indices value by value"
     return "" if dtypes == {"int64"} else "dtype: TensorFlow's indices are int64"
 
 
@@ -275,7 +280,7 @@ def uploaded(source: View, number: int) -> Any:
     tensorflow = _tensorflow()
     with tensorflow.device(f"GPU:{_cuda_numbers().index(number)}"):
         if source.device != devices.HOST and source.device[1] not in gpus():
-            source = _core.copy_to_heap(source)  # of a GPU that TensorFlow does not see
+            source = _core.copy_to_heap(source)  # from a GPU that TensorFlow does not see
         if source.device == devices.HOST:
             return tensorflow.constant(numpy_adapter.view(source))
         return tensorflow.raw_ops.DeepCopy(x=view(source))
@@ -283,12 +288,12 @@ def uploaded(source: View, number: int) -> Any:
 
 def stacked(tensors: Sequence[Any]) -> Any:
     tensorflow = _tensorflow()
-    with tensorflow.device(tensors[0].device.rpartition("device:")[2]):  # by itself it might compute on its first
+    with tensorflow.device(tensors[0].device.rpartition("device:")[2]):  # otherwise it might compute on its first GPU
         return tensorflow.stack(tuple(tensors))
 
 
 def clean(number: int | None) -> None:
-    """Its allocator gives nothing back while the process lives."""
+    """Does nothing: its allocator frees no memory while the process lives."""
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
-"""PyTorch: ignores read-only, so a host share comes to it copy-on-write; a negative stride aborts the process.
+"""PyTorch: ignores read-only, so it gets host shares as copy-on-write mappings. A negative stride aborts the process.
 
-On a GPU its tensors come after what its current stream has to do, and go to that stream.
+On a GPU its tensors are read after its current stream, and made for that stream.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def describe(tensor: Any) -> Description:
     _refuse_formless(tensor)
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in CODES:
-        raise UnsupportedDtype("torch", "any", "hand_over", f"no framework can be handed torch.{name}")
+        raise UnsupportedDtype("torch", "any", "hand_over", f"torch.{name} cannot be shared with any framework")
     obstacles: tuple[str, ...] = ()
     if tensor.is_conj() or tensor.is_neg():
         obstacles = ("layout: a pending conjugate or negative bit",)
-    # Only torch itself copies what is strided on a GPU.
+    # Only torch itself can copy a strided tensor on a GPU.
     itself = bool(obstacles) or (tensor.is_cuda and not tensor.is_contiguous())
     return Description(
         framework="torch",
@@ -65,7 +65,7 @@ def describe(tensor: Any) -> Description:
 
 
 def duplicate(tensor: Any, where: devices.Device) -> Any:
-    """A private copy there, through which gradients flow to the tensor; None: it has none."""
+    """A private copy there that keeps the gradient's path to the tensor; None: the tensor has none."""
     if not tensor.requires_grad:
         return None
     torch = _torch()
@@ -86,22 +86,22 @@ def view(view: View) -> Any:
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
-    """How tensors of exactly this class become Views if there is nothing to say about them; it raises for others."""
+    """A function that makes Views of ordinary tensors of exactly this class and raises for others."""
     return _plain if kind is _torch().Tensor else None
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
-    """What `view` does with compact host memory of this dtype."""
+    """`view` for compact host memory of this dtype."""
     return _exchanger() or _importer()
 
 
 def _plain(tensor: Any) -> View:
-    # The exchange table exports all three as if they were nothing; what has no storage it refuses.
+    # The exchange table ignores all three properties; it refuses tensors without storage.
     if tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
-        raise UnsupportedArray("torch", "any", "hand_over", "there is something to say about it")
-    # Its storage may have been cut under it: surely not if it has room for what begins where it begins.
+        raise UnsupportedArray("torch", "any", "hand_over", "the tensor is not an ordinary one")
+    # The storage may have been made smaller; it was not if the whole tensor begins at its start and fits into it.
     if tensor.untyped_storage().nbytes() < tensor.nbytes or tensor.storage_offset():
-        form = _cut(tensor)
+        form = _with_cut_storage(tensor)
         if form is not None:
             raise UnsupportedArray("torch", "any", "hand_over", form)
     return _core.wrap(tensor)
@@ -109,7 +109,7 @@ def _plain(tensor: Any) -> View:
 
 @functools.cache
 def _torch() -> Any:
-    # Once, by import: what is in sys.modules may still be on its way in, in another thread.
+    # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("torch")
 
 
@@ -124,15 +124,16 @@ def _importer() -> Callable[[View], Any]:
         try:
             return exchange(view)
         except TypeError:
-            return torch.from_dlpack(view)  # of a GPU's memory, which wants a stream
+            return torch.from_dlpack(view)  # for memory on a GPU, which needs a stream
 
     return exchanged
 
 
 @functools.cache
 def _exchanger() -> Callable[[View], Any] | None:
-    """DLPack's C table, which takes a third of the time of torch's own importer, for host memory; tried before it is relied
-    upon. None: an older torch, or one that has changed its mind."""
+    """DLPack's C table, for host memory, which takes a third of the time of torch's own importer; verified before it is
+    used. None: torch lacks it, or it behaves differently.
+    """
     torch = _torch()
     exchange = _core.exchanger(torch.Tensor)
     trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(12)))).named("uint8")
@@ -148,7 +149,7 @@ def _filler(tensor: Any) -> Any:
     def fill(target: View) -> None:
         view(target).copy_(tensor.detach())
         if tensor.is_cuda:
-            # Whoever is told of the bytes next asks nobody whether they are there.
+            # Later readers of the bytes do not check whether they are complete.
             _torch().cuda.current_stream(tensor.device).synchronize()
 
     return fill
@@ -157,7 +158,7 @@ def _filler(tensor: Any) -> Any:
 def _refuse_formless(tensor: Any) -> None:
     torch = _torch()
     form = None
-    # First: it refuses every other question, too.
+    # Checked first, because it refuses all other queries.
     if _is_one_of(tensor, "torch.nn.parameter", "UninitializedTensorMixin"):
         form = f"an uninitialized tensor ({type(tensor).__name__})"
     elif tensor.is_nested:
@@ -176,27 +177,28 @@ def _refuse_formless(tensor: Any) -> None:
     elif tensor.device.type not in ("cpu", "cuda"):
         form = f"a tensor on {tensor.device}"
     else:
-        form = _without_memory(tensor) or _cut(tensor) or _refusing_itself(tensor)
+        form = _without_memory(tensor) or _with_cut_storage(tensor) or _refusing_itself(tensor)
     if form is not None:
-        raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be handed on")
+        raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be shared")
 
 
 def _without_memory(tensor: Any) -> str | None:
-    """What a tensor is that looks like any other and has no memory."""
+    """The name of a kind of tensor that looks ordinary but has no memory."""
     if tensor.data_ptr() or 0 in tensor.shape:
         return None
     if tensor._is_zerotensor():
         return "a zero tensor"
     if _torch()._is_functional_tensor(tensor):
         return "a functional tensor"
-    # What a subclass wraps is somewhere else; its own storage has a size alone.
+    # The memory of a wrapper subclass lies elsewhere; its own storage has only a size.
     wrapper = tensor.untyped_storage().nbytes()
     return f"a wrapper subclass ({type(tensor).__name__})" if wrapper else "a tensor with freed storage"
 
 
-def _cut(tensor: Any) -> str | None:
-    """What a tensor is whose storage was made smaller under it: to read its last elements may end the process, which torch
-    does not check either."""
+def _with_cut_storage(tensor: Any) -> str | None:
+    """The name of a tensor whose storage was made smaller than the tensor. Reading its last elements may end the
+    process; torch does not check it.
+    """
     if not tensor.numel():
         return None
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -217,7 +219,7 @@ def _refusing_itself(tensor: Any) -> str | None:
 
 
 def _is_one_of(tensor: Any, module: str, name: str) -> bool:
-    # Looked up, not imported: who has a tensor of a class has imported its module.
+    # Read from sys.modules, not imported: an array of a class exists only if the module of the class is imported.
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(tensor, kind)
 
@@ -227,11 +229,11 @@ def sparse_parts(tensor: Any) -> tuple[Layout, list[Any]] | None:
         if tensor.layout is _torch().strided:
             return None
         format = _SPARSE.get(str(tensor.layout))
-        # A batch of matrices and a dense dimension in each value are torch's and JAX's alone.
+        # Batches of matrices and dense dimensions exist only in torch and JAX.
         if format is None or not tensor.ndim or tensor.dense_dim() or (format != "coo" and tensor.ndim != 2):
             return None
     except Exception:
-        return None  # it is asked again, and says why not
+        return None  # `describe` repeats the check and reports the reason
     plain, shape = tensor.detach(), tuple(tensor.shape)
     if format == "coo":
         return Layout("coo", shape, "by_axis", sorted=tensor.is_coalesced()), [plain._indices(), plain._values()]
@@ -242,9 +244,9 @@ def sparse_parts(tensor: Any) -> tuple[Layout, list[Any]] | None:
 
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
     if layout.format != "coo":
-        return "dtype: torch's indices are all of one dtype" if len(dtypes) > 1 else ""
+        return "dtype: all of torch's indices have one dtype" if len(dtypes) > 1 else ""
     if layout.indices == "apart":
-        return "layout: torch has the indices of all axes in one tensor"
+        return "layout: torch stores the indices of all axes in one tensor"
     return "" if dtypes == {"int64"} else "dtype: torch's indices of a COO tensor are int64"
 
 
@@ -255,7 +257,7 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
         make = torch.sparse_csr_tensor if layout.format == "csr" else torch.sparse_csc_tensor
         if indices[0].dtype != indices[1].dtype:
             indices = [each.long() for each in indices]
-        return make(*indices, values, layout.shape, check_invariants=False)  # of a share's they were checked
+        return make(*indices, values, layout.shape, check_invariants=False)  # those of a share were checked
     whole = torch.stack([each.long() for each in indices]) if layout.indices == "apart" else indices[0].long()
     by_axis = whole.t() if layout.indices == "by_value" else whole
     made = torch.sparse_coo_tensor(by_axis, values, layout.shape, check_invariants=False)
@@ -267,7 +269,7 @@ def gpus() -> Sequence[int]:
 
 
 def room(like: View, number: int) -> Any:
-    """A tensor on GPU `number` of undefined content: compact, of the shape and dtype of a View."""
+    """A tensor on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
     torch = _torch()
     return torch.empty(like.shape, dtype=getattr(torch, like.dtype_name), device=f"cuda:{number}")
 
@@ -295,7 +297,7 @@ def clean(number: int | None) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    # A CUDA call of PyTorch's that is none of its allocator's, and the host's allocator, have no class of their own.
+    # CUDA calls of PyTorch outside of its allocator, and its host allocator, raise no class of their own.
     torch = ensure_module("torch")
     texts = ("CUDA out of memory", "CUDA error: out of memory", "DefaultCPUAllocator: can't allocate memory")
     return isinstance(error, torch.OutOfMemoryError) or (

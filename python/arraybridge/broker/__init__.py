@@ -1,8 +1,8 @@
-"""The broker, as Python sees it: its verbs, shares, channels and watches, and the connection below them."""
+"""The broker's Python API: its verbs, shares, channels and watches, and the connection below them."""
 
 from arraybridge import _conflict
 
-_conflict.refuse_mixed()  # before anything below is read, which may be another's
+_conflict.refuse_mixed()  # before the imports below, which may find another distribution's files
 
 from arraybridge.broker.broker import Broker
 

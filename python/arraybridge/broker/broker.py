@@ -1,8 +1,8 @@
-"""Broker: put arrays in, get arrays out, in any process and as any framework's, without copying more than once.
+"""Broker: put arrays in, get arrays out, in any process and for any framework, with at most one copy.
 
-Connects on first need and again when a daemon has gone; starts an embedded one if none is there. Thread-safe. After a
-fork the child's Broker has a connection of its own. Arrays stay valid when the Broker, their maker and the daemon are
-gone.
+It connects when it is first needed, and again after a daemon has ended; it starts an embedded daemon if there is none.
+Thread-safe. After a fork the child's Broker makes a connection of its own. Arrays stay valid after the Broker, their
+maker and the daemon have ended.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     import tensorflow
     import torch
 
-# Inside the class, `list` is a verb.
+# Inside the class, `list` is a method.
 _Views = list[_core.View]
 _Arrays = list[Any]
 _ONLY_ONCE = (
-    "a capsule can be read only once, and a plan would use it up: plan for asdlpack(capsule), or convert it with explain=True"
+    "a capsule can be read only once, and a plan would consume it: plan for asdlpack(capsule), or convert it with explain=True"
 )
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
@@ -47,15 +47,15 @@ class Broker(Session):
     """A connection to arraybridged.
 
     Args:
-        address: the directory of a daemon's sockets, or its socket; None: found as `discovery` says.
-        namespace: owns the names and pays for the memory.
-        start: what happens if no daemon is there. "auto": one is started and ends by itself when idle; "never":
-            BrokerUnavailable; "private": always a new one, of this object alone, that ends with it.
-        timeout_s: of every call that names none, and how long put waits for room.
-        token: a secret that opens namespaces which the operator opens to it, beside those that the user may use; None:
-            $ARRAYBRIDGE_TOKEN, or what is in the file $ARRAYBRIDGE_TOKEN_FILE.
-        roads: channels with one sender and one receiver hand their arrays over without calls where that is possible;
-            False: each of this Broker's goes through the daemon.
+        address: the directory of a daemon's sockets, or its socket; None: found as described in `discovery`.
+        namespace: owns the names and is charged for the memory.
+        start: what to do if there is no daemon. "auto": start one that ends by itself when idle; "never": raise
+            BrokerUnavailable; "private": always start a new one, for this object only, which ends with it.
+        timeout_s: of every call without a timeout of its own, and how long put waits for room.
+        token: a secret that opens namespaces in addition to those that are open to the user; None: $ARRAYBRIDGE_TOKEN,
+            or the content of the file $ARRAYBRIDGE_TOKEN_FILE.
+        roads: channels with one sender and one receiver pass arrays without calls where possible; False: arrays of this
+            Broker always go through the daemon.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Broker(Session):
         references.remember(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It crosses to another process as what it was asked for; there it makes a connection of its own.
+        """Pickles the constructor's arguments; the other process makes a connection of its own.
 
-        A token stays here: the other process states its own.
+        The token is not pickled: the other process states its own.
         """
         address, start = self._connection.asked
         if start == "private":
@@ -83,12 +83,12 @@ class Broker(Session):
         return remade, (address, self.namespace, start, self.timeout_s, self._connection.roads)
 
     def reduced(self, address: str | None, share: Record) -> tuple[Any, ...]:
-        """As what a Share of this Broker crosses to another process: a reference, which connects nowhere."""
+        """The pickled form of a Share of this Broker: a reference, which does not connect."""
         return _loaded, (address, tuple(share))
 
     @property
     def last_plan(self) -> Plan | None:
-        """How this thread's latest get or convert came about."""
+        """The plan of this thread's latest get or convert."""
         return self._delivery.latest_plan
 
     @overload
@@ -131,41 +131,40 @@ class Broker(Session):
     ) -> Share | None:
         """Publishes an array, or a tree of arrays, as one immutable share.
 
-        A tree is dicts, lists, tuples, namedtuples and dataclasses, nested as you like. Beside arrays it may have sparse
+        A tree is any nesting of dicts, lists, tuples, namedtuples and dataclasses. Besides arrays it may contain sparse
         arrays and plain values: int, float, complex, bool, str, bytes, None, members of enums, and date, time, datetime
-        and timedelta. Plain values travel in the share's description: `limits.structure_bytes_max` of the broker (32,768
-        bytes of JSON) bounds them; longer text and bytes go as arrays (`memoryview(data)`).
+        and timedelta. Plain values are part of the share's description, which `limits.structure_bytes_max` of the
+        broker (32,768 bytes of JSON) bounds; put longer text and bytes as arrays (`memoryview(data)`).
 
-        Copies once, and not at all what was born in broker memory (`empty`, a `convert` result). Such an array is the
-        share from now on and must not be written to any more: NumPy's turns read-only; take a new `empty` for the next
-        frame. `sealed=True` copies, into memory that nobody can write. The values of a tensor that requires grad are put
+        Copies once; an array that was born in broker memory (`empty`, a `convert` result) is not copied. Such an array
+        becomes the share and must not be written any more: a NumPy array turns read-only; use a new `empty` for the
+        next frame. `sealed=True` copies into memory that no process can write. A tensor that requires grad is put
         without its gradient.
 
         Args:
-            array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or whatever speaks DLPack, the array interface or
-                the buffer protocol (PEP 3118). Any shape of up to 64 dimensions and any strides; no lists of numbers alone.
-                Foreign byte order (big-endian) becomes the machine's own in the copy, as do the fields of structured
-                dtypes: the values stay.
-                Sparse: SciPy's and CuPy's CSR, CSC and COO, torch's CSR, CSC and COO, JAX's BCOO and BCSR, tf.SparseTensor.
-            name: None lets the broker choose; such a share goes when its maker has gone and nobody reads it.
-            metadata: bytes of your own, handed on as they are.
-            progress: told (bytes done, bytes in all) before, during and after the copy of host memory; nothing is told
-                where nothing is copied. Its exceptions end the put.
-            lifetime: seconds after which the share loses its name by itself, as `withdraw` would take it; None: when the
-                namespace says so, which by default it does not.
-            wait: False returns None, without a word from the broker where that is possible: small arrays in host memory
-                under new names. Others find the share from then on all the same. What fails, because the name is taken
-                for instance, is raised by the next put of this kind, which then does nothing else, by `flush` or by
-                `close`.
+            array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or any object with DLPack, the array interface
+                or the buffer protocol (PEP 3118). Up to 64 dimensions and any strides; not a list of numbers. Foreign
+                byte order (big-endian), also in fields of structured dtypes, becomes that of the machine in the copy:
+                the values stay. Sparse: SciPy's and CuPy's CSR, CSC and COO, torch's CSR, CSC and COO, JAX's BCOO and
+                BCSR, tf.SparseTensor.
+            name: None lets the broker choose; such a share ends when its maker has ended and no process reads it.
+            metadata: bytes of your own, passed on unchanged.
+            progress: called with (bytes done, total bytes) before, during and after the copy of host memory; not called
+                if nothing is copied. Its exceptions end the put.
+            lifetime: seconds after which the share is withdrawn; None: the lifetime of the namespace, by default none.
+            wait: False returns None without waiting for the broker where possible: for small arrays in host memory
+                under new names. Other processes find the share from then on. An error, for instance because the name is
+                taken, is raised by the next put of this kind, which then does nothing else, by `flush` or by `close`.
 
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.
-            UnsupportedArray, UnsupportedDtype: nobody could read it; of a tree, the message begins with the leaf's path.
+            UnsupportedArray, UnsupportedDtype: no framework could read it; for a tree, the message begins with the
+                leaf's path.
             OutOfMemory: no room until `timeout_s`; the message has the numbers.
-            BrokerTimeout: the daemon did not answer within `timeout_s`, in which copies, and memory that is being made ready,
-                do not count; `outcome` tells whether the share is there.
-            BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not for this process.
-            InvalidRequest: a name, a tree or metadata that cannot be.
+            BrokerTimeout: the daemon did not answer within `timeout_s`, not counting copies and the preparation of
+                memory; `outcome` tells whether the share exists.
+            BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not open to this process.
+            InvalidRequest: an invalid name, tree or metadata.
         """
         plain = not (replace or sealed or metadata or progress is not None or lifetime is not None)
         if wait is False and plain and entered_alike(self._connection, array, name):
@@ -175,16 +174,17 @@ class Broker(Session):
         return None if info is None else Share(self, info)
 
     def put_many(self, arrays: Mapping[str, Any], *, replace: bool = False, wait: bool = True) -> None:
-        """Puts each of these arrays, or trees of arrays, under its name, for about the price of the copies.
+        """Puts each of these arrays, or trees of arrays, under its name, at about the cost of the copies.
 
-        Not all or none: what is put before an error stays. Of the first that fails the others of the dict learn as soon as
-        it is known, and are not put then.
+        Not all or none: what is put before an error stays. After the first error is known, the rest of the dict is not
+        put.
 
         Args:
-            wait: returns when the broker has taken all of them, and raises what failed; False: as `put` takes it.
+            wait: True returns when the broker has processed all of them, and raises their errors; False: as in `put`.
 
         Raises:
-            ShareExists: a name is taken; the message names the first and how many more failed. What else `put` raises.
+            ShareExists: a name is taken; the message has the first and the number of further errors. Other errors of
+                `put`.
         """
         try:
             for name, array in arrays.items():
@@ -241,38 +241,38 @@ class Broker(Session):
         explain: bool = False,
         types: Iterable[type] | None = None,
     ) -> Any:
-        """The share as arrays of `framework`: its newest generation by name, exactly this one by Share.
+        """The share as arrays of `framework`: by name its newest generation, by Share exactly that one.
 
-        Zero-copy: NumPy, JAX and TensorFlow read the broker's memory, NumPy arrays are read-only; torch gets a
-        copy-on-write mapping of its own, so that writes never reach anybody else.
+        Zero-copy: NumPy, JAX and TensorFlow read the broker's memory, and NumPy arrays are read-only; torch gets a
+        copy-on-write mapping of its own, so that its writes reach no other process.
 
-        Shape, dtype and every bit are those of what was put; strides are compact row-major. No tensor requires grad, whatever
-        was put: call `requires_grad_()`. A share of a tree is the same tree of arrays and plain values. A sparse array is the
-        framework's own (NumPy's is SciPy's), over the same dense parts. The arrays stay valid when this object, the share's
-        maker and the daemon are gone.
+        Shape, dtype and every bit are those of the array that was put; strides are compact row-major. No tensor
+        requires grad, whatever was put: call `requires_grad_()`. A share of a tree is the same tree of arrays and plain
+        values. A sparse array is the framework's own (for NumPy SciPy's), over the same dense parts. The arrays stay
+        valid after this object, the share's maker and the daemon have ended.
 
         Args:
-            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType. Type checkers are told of one array of this
-                framework; for a tree, pass the name as a variable of type str, and they are told of Any.
-            wait: seconds to wait for a name that is not there yet; Ctrl-C ends it. Nobody waits for a Share.
-            access: "shared" is the promise not to write to the result: a framework without read-only arrays (torch) then
-                reads the broker's memory itself, without a mapping of its own, and a write ends the process (SIGSEGV).
+            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType. Type checkers infer one array of this
+                framework; for a tree, pass the name as a variable of type str, and they infer Any.
+            wait: seconds to wait for a name that does not exist yet; Ctrl-C ends it. Ignored for a Share.
+            access: "shared" promises not to write to the result: a framework without read-only arrays (torch) then
+                reads the broker's memory without a mapping of its own, and a write ends the process (SIGSEGV).
             copy: True: private writable memory; False, or require="zero-copy": share or raise.
-            device: "cpu", "cuda", "cuda:1", a GPU's number in this process or its UUID; None: where the share is, if the
-                framework has arrays there.
+            device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; None: the device of the share,
+                if the framework has arrays there.
             allow_downcast: permits a narrowing that the framework would do silently.
             explain: returns Converted(array, plan).
-            types: the dataclasses, namedtuples and enums that a tree may come back with, found by their names; others come
-                back as `arraybridge.Record` and as plain values. None: those of modules that are imported already. Either
-                way no module is imported, and no code of a class runs: `__init__` and `__post_init__` do not.
+            types: the dataclasses, namedtuples and enums that a tree may contain, found by their names; others come
+                back as `arraybridge.Record` and as plain values. None: those of imported modules. In neither case a
+                module is imported or code of a class executed: `__init__` and `__post_init__` do not run.
 
         Raises:
-            ShareNotFound: no such share. BrokerTimeout: not even after `wait`; or its maker's work on a GPU has not
-                ended (FENCE_PENDING; which maker it is stands in the message).
-            BrokerUnavailable: no daemon answers. InvalidRequest: the arguments make no sense.
-            InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
+            ShareNotFound: no such share. BrokerTimeout: no such share within `wait`; or its maker's work on a GPU has
+                not ended (FENCE_PENDING; the message names the maker).
+            BrokerUnavailable: no daemon answers. InvalidRequest: the arguments are invalid.
+            InvalidMemoryType, FrameworkNotAvailable: this framework is unknown, or not installed.
             UnsupportedDtype: the framework has no such dtype, or would narrow it.
-            UnsupportedArray: a rank or layout that the framework cannot hold.
+            UnsupportedArray: a rank or layout that the framework does not support.
             DeviceUnavailable, InvalidDevice: no such device here, or none where the framework has arrays.
             ZeroCopyUnavailable: a copy was forbidden and is needed.
         """
@@ -284,7 +284,7 @@ class Broker(Session):
         if short is None:
             wanted = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
             short = None if explain else delivery.short_for(wanted, framework if bare else None)
-        # The short way: found without a call, and alike to an array that took the careful way.
+        # The fast path: the share is found without a call, and is like an array that took the full path.
         if short is not None and type(name) is str and (core := self._connection.known_core) is not None:
             if wait is not None:
                 check_seconds(wait, "wait")
@@ -311,13 +311,13 @@ class Broker(Session):
         allow_downcast: bool = False,
         types: Iterable[type] | None = None,
     ) -> _Arrays:
-        """What `get` gives for each of these, in their order, all or none.
+        """The results of `get` for each of these, in their order, all or none.
 
-        What this process has found before costs no message; the rest costs one for so many names as the broker takes
-        in one (256 unless it was told otherwise). Each is the newest when it was looked for.
+        Shares that this process can find without a call cost no message; the rest costs one message per 256 names (the
+        broker's limit). Each is the newest at the time of its lookup.
 
         Raises:
-            ShareNotFound: one of them is not there. What else `get` raises.
+            ShareNotFound: one of them does not exist. Other errors of `get`.
         """
         wanted = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
         if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
@@ -375,22 +375,23 @@ class Broker(Session):
         explain: bool = False,
         progress: Progress | None = None,
     ) -> Any:
-        """The array, or tree of arrays, as `framework`'s, inside this process; shared if memory allows, else one copy.
+        """The array, or tree of arrays, as `framework`'s, inside this process: shared if possible, else copied once.
 
-        A tree is what `put` takes, and comes back as the same classes; plain values in it stay, of whatever class. A sparse
-        array becomes the framework's own. The copy lies in broker memory, so a later `put` of the result copies nothing; but
-        torch's own copy of a tensor that requires grad keeps its gradient, and lies elsewhere.
+        Accepts a tree as `put` does, and returns the same classes; plain values in it are kept, of any class. A sparse
+        array becomes the framework's own. A copy lies in broker memory, so a later `put` of the result copies nothing;
+        but torch's own copy of a tensor that requires grad keeps its gradient and lies elsewhere.
 
-        What can be written goes to frameworks whose arrays are constant (JAX, TensorFlow, PyArrow) by a copy on the host, or
-        shared by copy=False, the promise that nothing writes to it any more. A read-only ndarray counts as what can be
-        written unless the owner of its memory says otherwise: its `base` is followed. What is read-only goes to PyTorch,
-        which would write to it, by a copy, and not at all by copy=False.
+        Writable memory is copied on the host for frameworks with constant arrays (JAX, TensorFlow, PyArrow), or shared
+        with copy=False, which promises that it is not written any more. A read-only ndarray counts as writable unless
+        the owner of its memory is known not to write; its `base` is followed. Read-only memory is copied for PyTorch,
+        which would write to it, and refused with copy=False.
 
         Args:
-            device, copy, require, allow_downcast, explain: as `get` takes them.
-            via: how the bytes travel, as convert_memory takes it: "dlpack", "host" or "serialize"; None: the cheapest. The
-                plan's `via` says it.
-            progress: told (bytes done, bytes in all) of each array that is copied into broker memory on the host.
+            device, copy, require, allow_downcast, explain: as in `get`.
+            via: the route of the bytes, as in convert_memory: "dlpack", "host" or "serialize"; None: the cheapest. The
+                plan's `via` has the result.
+            progress: called with (bytes done, total bytes) for each array that is copied into broker memory on the
+                host.
 
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable: the target cannot hold it.
@@ -414,10 +415,11 @@ class Broker(Session):
         allow_downcast: bool = False,
         via: Way | None = None,
     ) -> Plan:
-        """What convert would do with this one array, and why. Nothing moves.
+        """The plan that convert would use for this array, with its reasons. Nothing is moved.
 
         Raises:
-            UnsupportedArray: a capsule, which can be read only once: a plan would use it up. What else `convert` raises.
+            UnsupportedArray: a capsule, which a plan would consume, because it can be read only once. Other errors of
+                `convert`.
         """
         if type(array).__name__ == "PyCapsule":
             raise UnsupportedArray("PyCapsule", str(framework), "detect", _ONLY_ONCE)
@@ -425,42 +427,43 @@ class Broker(Session):
         return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
 
     def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
-        """A writable array in broker memory, of undefined content: publishing it with `put` copies nothing.
+        """A writable array in broker memory with undefined content: `put` publishes it without a copy.
 
         Compact row-major, at an address that is a multiple of 256 bytes.
 
         Args:
             shape: sizes, in elements; an integer is one dimension.
-            dtype: a name, a dtype of any of the frameworks, or whatever numpy.dtype accepts.
-            device: as `get` takes it; None: the host.
+            dtype: a name, a dtype of any of the frameworks, or any argument of numpy.dtype.
+            device: as in `get`; None: the host.
 
         Raises:
-            InvalidRequest: no shape. UnsupportedDtype: no dtype, or none of this framework.
+            InvalidRequest: not a shape. UnsupportedDtype: not a dtype, or none of this framework.
             OutOfMemory: no room until `timeout_s`.
             UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
         """
         return self._delivery.room(shape, dtype, framework, device)
 
     def channel(self, name: str, capacity: int | None = None) -> Channel:
-        """A queue of arrays between processes: what one sends, another receives, once and in order.
+        """A queue of arrays between processes: each array is received once, in the order of sending.
 
-        Connects nowhere: its first `send` or `receive` does. Channels do not share their names with shares.
+        Does not connect: the first `send` or `receive` does. Channels and shares have separate names.
 
         Args:
-            capacity: arrays, or trees of arrays, that wait in it at most; a sender waits for room. The first process that
-                says one decides; None is whatever the others say, 16 if nobody does.
+            capacity: maximum number of queued arrays, or trees of arrays; a sender waits for room. The first process
+                that states one determines it; None: as stated by others, else 16.
 
         Raises:
-            InvalidRequest: no name, or no capacity.
+            InvalidRequest: not a name, or not a capacity.
         """
         return Channel(self, name, capacity)
 
     def watch(self, kinds: Sequence[Kind] | Kind | None = None, names: str = "") -> Watch:
-        """What happens from now on: an iterator of Events, for `for` and for `async for`.
+        """Events from now on: an iterator of Events, for `for` and for `async for`.
 
         Args:
-            kinds: which are told, of `arraybridge.broker.watch.Kind`: "publish", ["acquire", "refusal"]; None: all.
-            names: of shares whose names start so; then nothing is told that has no share, as sessions.
+            kinds: of `arraybridge.broker.watch.Kind`: "publish", ["acquire", "refusal"]; None: all.
+            names: only events of shares whose names begin with it; excludes events without a share, such as those of
+                sessions.
 
         Raises:
             OutOfMemory: too many watches are open (limits.watchers, limits.watchers_per_uid).
@@ -469,7 +472,7 @@ class Broker(Session):
         return Watch(self, kinds, names)
 
     def withdraw(self, name: str | Share) -> None:
-        """Takes a share off its name. Who holds it keeps it; its bytes go when nobody does.
+        """Withdraws a share from its name. Processes that hold it keep it; its bytes are freed when no process does.
 
         Raises:
             ShareNotFound: no such share.
@@ -478,10 +481,11 @@ class Broker(Session):
         self._connection.ask(lambda core: core.withdraw(*reference))
 
     def outcome(self, error: BrokerTimeout, timeout_s: float | None = None) -> Outcome:
-        """What became of a call of this Broker that raised BrokerTimeout: true if it was done after all.
+        """The outcome of a call of this Broker that raised BrokerTimeout: true if it was executed after all.
 
-        The daemon does not begin a request whose deadline has passed, so what timed out was not done, with one exception: the
-        daemon began it just before. It answers all the same, and this returns that answer, however often it is asked::
+        The daemon does not begin a request after its deadline, so a call that timed out was not executed, with one
+        exception: the daemon began it just before. Its answer arrives later, and this method returns it, also if it is
+        called again::
 
             try:
                 share = broker.put(array, "frame")
@@ -489,14 +493,15 @@ class Broker(Session):
                 share = broker.outcome(error).share or broker.put(array, "frame")
 
         Args:
-            error: of a `put`, `withdraw` or `send`. Whatever else timed out (`get`, `flush`, ...) was not done, and may be
-                called again.
-            timeout_s: seconds to wait for the daemon's answer; None: as long as for any call.
+            error: of a `put`, `withdraw` or `send`. Any other call that timed out (`get`, `flush`, ...) was not
+                executed and may be repeated.
+            timeout_s: seconds to wait for the daemon's answer; None: as for any call.
 
         Raises:
-            BrokerTimeout: there is still no answer; with the same `request`, so that it can be asked for again.
-            BrokerUnavailable: OUTCOME_UNKNOWN: the connection ended before the answer came, or was another process's.
-            InvalidRequest: no BrokerTimeout, or no number of seconds.
+            BrokerTimeout: there is still no answer; with the same `request`, so that `outcome` can be called again.
+            BrokerUnavailable: OUTCOME_UNKNOWN: the connection ended before the answer arrived, or belongs to another
+                process.
+            InvalidRequest: not a BrokerTimeout, or not a number of seconds.
         """
         if not isinstance(error, BrokerTimeout):
             raise InvalidRequest(f"outcome takes the BrokerTimeout that a call raised, not {error!r}")
@@ -506,16 +511,16 @@ class Broker(Session):
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
         if not isinstance(prefix, str):
-            raise InvalidRequest(f"a prefix is a str, not {type(prefix).__name__}")
+            raise InvalidRequest(f"a prefix must be a str, not {type(prefix).__name__}")
         check_text(prefix, "a prefix")
-        # A row does not say which life of the broker it is of.
+        # The rows do not contain the id of the broker's run.
         rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
         return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
 
     def stats(self) -> dict[str, int]:
-        """The broker's numbers (shares, leases, bytes), under `client_...` those of this connection, and under
-        `convert_...` how many arrays this process has converted: in all, by each route, with how many copies of how many
-        bytes. `arraybridge.conversion_counts()` says it of each pair and reason, and asks no broker.
+        """The broker's numbers (shares, leases, bytes), with the prefix `client_` those of this connection, and with
+        `convert_` the number of arrays that this process has converted: in total, by route, with the number and bytes
+        of copies. `arraybridge.conversion_counts()` has them by pair and reason, without a broker.
         """
         numbers = dict(self._connection.ask(lambda core: core.stats()))
         own = self._connection.ask(lambda core: core.client_stats())
@@ -523,15 +528,16 @@ class Broker(Session):
         return {**numbers, **client, **{f"convert_{name}": number for name, number in counts.totals().items()}}
 
     def flush(self) -> None:
-        """Tells the broker now what this process no longer reads; otherwise it learns in batches.
+        """Tells the broker at once what this process no longer reads; otherwise this happens in batches.
 
-        Waits for the GPU work that still may use it, but not for the end of a graph's capture (`arraybridge.capturing`).
+        Waits for the GPU work that may still use it, but not for the end of a graph capture (`arraybridge.capturing`).
         """
         self._connection.ask(lambda core: core.flush())
 
     def views(self, share: Share, *, private: bool = False, access: Access = "safe") -> _Views:
-        """The share's arrays as Views, as `Share.view` describes them: read-only and copied on write by what takes them, with
-        `private` copy-on-write in one mapping of their own, with access="shared" the share's own memory."""
+        """The share's arrays as Views, as in `Share.view`: read-only and copied on write by their consumers; with
+        `private` copy-on-write in one mapping of their own; with access="shared" the share's own memory.
+        """
         check_word(access, "access", ("safe", "shared"))
         if access == "shared":
             if private:
@@ -545,19 +551,19 @@ class Broker(Session):
 
     def _acquired(self, name: str | Share, private: bool, wait: float | None = None, note: str = "") -> Acquired:
         if type(name) is str and name and name.isascii():
-            return self._connection.acquire(name, 0, 0, private, wait, b"", note)  # what `reference_of` would make of it
+            return self._connection.acquire(name, 0, 0, private, wait, b"", note)  # as `reference_of` would return
         name, id, generation, broker_id = reference_of(name, self.namespace)
-        # No wait for a Share: what this reference means is there, or has gone for good.
+        # No wait for a Share: the share that it refers to exists, or has ended for good.
         return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)
 
 
 def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, roads: bool = True) -> Broker:
-    """The Broker of a pickle."""
+    """Unpickles a Broker."""
     return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, roads=roads)
 
 
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:
-    # Touches no broker: schedulers unpickle what they never read.
+    # Uses no broker, because schedulers unpickle objects that they never read.
     record = record_from(fields)
     broker = references.broker_at(address, record.namespace, lambda: remade(address, record.namespace, "never", 10.0))
     return Share(broker, record, address)

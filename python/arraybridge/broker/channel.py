@@ -1,7 +1,7 @@
-"""A Channel is a named queue of arrays between processes: what is sent comes out once, in the order in which it was sent.
+"""A Channel is a named queue of arrays between processes: each array is received once, in the order of sending.
 
-Any number of processes send and receive. The queue is bounded, so a slow receiver holds its senders back and not the
-memory. Nothing is copied on the way but into broker memory, as `Broker.put` does.
+Any number of processes send and receive. The queue is bounded, so a slow receiver delays its senders and does not fill
+the memory. Arrays are copied only into broker memory, as by `Broker.put`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Role = Literal["sender", "receiver"]
-# Somebody may give back what is in the way.
+# Errors that may pass when another process frees memory.
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
 
 class _Due(NamedTuple):
-    """When a wait is over; None: never."""
+    """The end of a wait; None: no limit."""
 
     at: float | None
 
@@ -52,14 +52,14 @@ class _Due(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A received array, or tree, and the sender's own bytes with it."""
+    """A received array, or tree, and the sender's bytes with it."""
 
     array: Any
     metadata: bytes
 
 
 class _Message(NamedTuple):
-    """A message to be sent: the arrays of a tree, its structure, and the sender's own bytes."""
+    """A message to send: the arrays of a tree, its structure, and the sender's bytes."""
 
     sources: list[Source]
     structure: bytes
@@ -75,10 +75,10 @@ class _Message(NamedTuple):
 class Channel:
     """One process's place in a channel, made by `Broker.channel`. Thread-safe.
 
-    The first `send` makes this process a sender, the first `receive` a receiver; `open` does so before. Who has said
-    `close` is done: the stream ends when every sender is. A sender that goes without it (it died, or its `with` block
-    raised) has left something out, and receivers are told so once they have received the rest. When no receiver is left,
-    what is queued is dropped and senders are told.
+    The first `send` makes this process a sender, the first `receive` a receiver; `open` does so earlier. The stream
+    ends when every sender has called `close`. If a sender ends without it (its process died, or its `with` block
+    raised), the stream is incomplete, and receivers get PeerGone after the rest. When the last receiver has ended,
+    queued arrays are dropped and senders get PeerGone.
 
     Example:
         with broker.channel("frames") as frames:             # one process
@@ -91,10 +91,10 @@ class Channel:
 
     def __init__(self, broker: Broker, name: str, capacity: int | None) -> None:
         if not isinstance(name, str) or not name:
-            raise InvalidRequest("a channel's name is a non-empty str")
+            raise InvalidRequest("a channel's name must be a non-empty str")
         check_text(name, "a channel's name")
         if capacity is not None and (not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1):
-            raise InvalidRequest(f"capacity is a number of arrays from 1 on, not {capacity!r}")
+            raise InvalidRequest(f"capacity must be a number of arrays, at least 1, not {capacity!r}")
         self._broker = broker
         self._name: Final = name
         self._capacity = capacity
@@ -106,9 +106,9 @@ class Channel:
         self._lock = threading.Lock()
         self._ends: dict[Role, _core.ChannelEnd] = {}
         self._workers: dict[Role, Worker] = {}
-        # What was received for tasks that wait no more.
+        # Arrays that were received for cancelled tasks.
         self._unclaimed: deque[Future[Acquired]] = deque()
-        self._end = weakref.finalize(self, _let_go, self._ends, self._workers)
+        self._end = weakref.finalize(self, _end_calls, self._ends, self._workers)
 
     @property
     def name(self) -> str:
@@ -116,12 +116,12 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called here."""
+        """True if `close` was called here."""
         return self._closed
 
     @property
     def capacity(self) -> int:
-        """Arrays, or trees of arrays, that wait in it at most. As it was when this process opened an end of it.
+        """Maximum number of queued arrays, or trees of arrays, as of the time when this process opened an end.
 
         Raises:
             ChannelClosed: no end is open.
@@ -131,39 +131,40 @@ class Channel:
         raise ChannelClosed(f"no end of channel {self._name!r} is open here", reason="CHANNEL_NOT_OPEN")
 
     def open(self, role: Role) -> Channel:
-        """Becomes a sender or a receiver now and not with the first array, so that the others know of it.
+        """Becomes a sender or a receiver at once, not with the first array, so that the other ends see it.
 
         Raises:
-            InvalidRequest: another role; or the channel has another capacity, or is to have more than the broker allows.
-            OutOfMemory: too many channels, or ends of this one. ChannelClosed, BrokerUnavailable.
+            InvalidRequest: another role; or the channel has another capacity, or the capacity exceeds the broker's
+                limit.
+            OutOfMemory: too many channels, or too many ends of this one. ChannelClosed, BrokerUnavailable.
         """
         check_word(role, "role", ["sender", "receiver"])
         self._opened(role)
         return self
 
     def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
-        """Sends an array, or a tree as `Broker.put` takes it; waits for room in the queue and in memory.
+        """Sends an array, or a tree as in `Broker.put`; waits for room in the queue and in memory.
 
-        Copies once, and not at all what was born in broker memory (`Broker.empty`), which must not be written to any
+        Copies once; an array that was born in broker memory (`Broker.empty`) is not copied, and must not be written any
         more.
 
         Args:
-            array: as `Broker.put` takes it.
-            metadata: bytes of your own, at most `limits.metadata_bytes_max` of the broker (16,384): `receive(metadata=True)`
-                has them.
-            timeout: seconds to wait for room; None: as long as it takes. Ctrl-C ends it; the array may be sent yet.
+            array: as in `Broker.put`.
+            metadata: bytes of your own, at most `limits.metadata_bytes_max` of the broker (16,384), for
+                `receive(metadata=True)`.
+            timeout: seconds to wait for room; None: no limit. Ctrl-C ends it; the array may still be sent.
 
         Raises:
-            BrokerTimeout: no room in the queue in time. OutOfMemory: none in memory.
-            PeerGone: nobody receives any more. ChannelClosed: it was closed here.
-            UnsupportedArray, UnsupportedDtype: nobody could read it. InvalidRequest: a tree that cannot be.
-            BrokerUnavailable: the broker has gone, and with it what was queued; the next call opens the channel anew.
+            BrokerTimeout: no room in the queue in time. OutOfMemory: no room in memory.
+            PeerGone: all receivers have ended. ChannelClosed: it was closed here.
+            UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree.
+            BrokerUnavailable: the broker has ended, and queued arrays are lost; the next call opens the channel again.
         """
         due = _Due.after(timeout)
         self._send(_Message.of(array, metadata), due)
 
     async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
-        """`send`, while the event loop goes on. A task that is cancelled takes nothing back: the array is sent yet."""
+        """`send` for an event loop. Cancelling the task does not take the array back: it is still sent."""
         due = _Due.after(timeout)
         message = _Message.of(array, metadata)
         sent = self._worker("sender").submit(lambda: self._send(message, due))
@@ -180,21 +181,21 @@ class Channel:
         metadata: bool = False,
         **wishes: Unpack[ReadWishes],
     ) -> Any:
-        """The array, or tree, that was sent first of those that nobody has received, as `framework`'s.
+        """The oldest array, or tree, that no receiver has taken, as `framework`'s.
 
-        The arrays stay valid as long as somebody has them, like those of `Broker.get`.
+        The arrays stay valid as long as they are referenced, like those of `Broker.get`.
 
         Args:
-            timeout: seconds to wait for one; None: as long as it takes. Ctrl-C ends it, and loses nothing.
-            framework, access, explain, and wishes: as `Broker.get` takes them.
-            metadata: returns Received(array, metadata): what it returns otherwise, and the bytes that were sent with it.
+            timeout: seconds to wait for one; None: no limit. Ctrl-C ends it, and nothing is lost.
+            framework, access, explain, and wishes: as in `Broker.get`.
+            metadata: returns Received(array, metadata): the usual result, and the bytes that were sent with it.
 
         Raises:
-            ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender went without closing.
-            BrokerTimeout: nothing came in time. What `Broker.get` raises of the arrays; then they are lost.
+            ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender ended without closing.
+            BrokerTimeout: nothing arrived in time. Errors of `Broker.get` about the arrays; these are lost then.
         """
         wanted = Wanted.of(framework, access, **wishes)
-        return self._given(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
+        return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
 
     async def areceive(
         self,
@@ -206,10 +207,10 @@ class Channel:
         metadata: bool = False,
         **wishes: Unpack[ReadWishes],
     ) -> Any:
-        """`receive`, while the event loop goes on. What comes for a task that was cancelled is the next one's."""
+        """`receive` for an event loop. An array that arrives for a cancelled task is kept for the next call."""
         wanted = Wanted.of(framework, access, **wishes)
         received = await self._areceived(wanted.private, _Due.after(timeout))
-        return self._given(received, wanted, metadata, explain)
+        return self._result_of(received, wanted, metadata, explain)
 
     def receiver(
         self,
@@ -220,7 +221,7 @@ class Channel:
         metadata: bool = False,
         **wishes: Unpack[ReadWishes],
     ) -> Receiver:
-        """What `receive` gives, one after the other until the stream ends: for `for` and for `async for`."""
+        """The results of `receive` until the stream ends: for `for` and for `async for`."""
         return Receiver(self, Wanted.of(framework, access, **wishes), timeout, metadata)
 
     def __iter__(self) -> Iterator[Any]:
@@ -230,11 +231,11 @@ class Channel:
         return self.receiver()
 
     def close(self) -> None:
-        """Nothing more is sent or received here, and nothing is missing. Who waits in it is told. Idempotent."""
+        """Ends sending and receiving here; the stream of this end is complete. Waiting calls return. Idempotent."""
         self._close(complete=True)
 
     def abandon(self) -> None:
-        """Closes, and receivers are told that something is missing."""
+        """Closes this end and declares its stream incomplete."""
         self._close(complete=False)
 
     def __enter__(self) -> Channel:
@@ -250,7 +251,7 @@ class Channel:
         self._close(complete=raised is None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It crosses to another process as what it was asked for; there it opens ends of its own."""
+        """Pickles the constructor's arguments; the other process opens ends of its own."""
         return Channel, (self._broker, self._name, self._capacity)
 
     def __repr__(self) -> str:
@@ -259,7 +260,7 @@ class Channel:
 
     def _opened(self, role: Role) -> _core.ChannelEnd:
         if self._pid != os.getpid():
-            # A forked child: what is open is its parent's.
+            # In a forked child the open ends belong to the parent.
             self._end.detach()
             self._reset()
         with self._lock:
@@ -284,8 +285,8 @@ class Channel:
                         del self._ends[role]
             raise from_status(status) from None
 
-    def _given(self, received: Acquired, wanted: Wanted, metadata: bool, explain: bool = False) -> Any:
-        """A received message as the caller wants it."""
+    def _result_of(self, received: Acquired, wanted: Wanted, metadata: bool, explain: bool = False) -> Any:
+        """A received message in the form that the caller requested."""
         array = self._broker._delivery.granted(received, wanted, explain)
         return Received(array, received[0].metadata) if metadata else array
 
@@ -299,7 +300,7 @@ class Channel:
                 placement = born_there or self._placed(message, due)
                 self._on("sender", lambda end: end.send(placement, structure, metadata, due.left()))
             except BrokerError as refused:
-                # Another thread published what was born there: now it is an array like any other.
+                # Another thread has published the array that was born there: now it is copied like any other.
                 if born_there is not None and refused.reason == "PLACEMENT_PUBLISHED":
                     continue
                 if isinstance(refused, InvalidRequest):
@@ -320,7 +321,7 @@ class Channel:
 
     def _received(self, private: bool, due: _Due) -> Acquired:
         if self._unclaimed:
-            coming = self._coming(private)
+            coming = self._next_received(private)
             try:
                 done = wait([coming], due.left()).done
             except BaseException:
@@ -330,7 +331,7 @@ class Channel:
         return self._on("receiver", lambda end: end.receive(private, due.left()))
 
     async def _areceived(self, private: bool, due: _Due) -> Acquired:
-        coming = self._coming(private)
+        coming = self._next_received(private)
         try:
             done, _ = await asyncio.wait({told(coming)}, timeout=due.left())
         except asyncio.CancelledError:
@@ -342,10 +343,10 @@ class Channel:
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout(f"nothing was sent into channel {self._name!r} in time", 4, "CHANNEL_EMPTY")
+        raise BrokerTimeout(f"no array arrived in channel {self._name!r} in time", 4, "CHANNEL_EMPTY")
 
-    def _coming(self, private: bool) -> Future[Acquired]:
-        """What was received for a task that waits no more, or what will be."""
+    def _next_received(self, private: bool) -> Future[Acquired]:
+        """An array that was received for a cancelled task, or the next one."""
         self._opened("receiver")
         try:
             return self._unclaimed.popleft()
@@ -377,12 +378,12 @@ class Channel:
             try:
                 end.close(complete)
             except _core.StatusError as status:
-                if status.code != UNAVAILABLE:  # with the broker everything has ended
+                if status.code != UNAVAILABLE:  # if the broker has ended, so have the ends
                     raise from_status(status) from None
 
 
 class Receiver(Iterator[Any], AsyncIterator[Any]):
-    """What a Channel brings, one after the other, until its stream ends."""
+    """Iterates over the arrays of a Channel until its stream ends."""
 
     def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, metadata: bool) -> None:
         self._channel = channel
@@ -398,28 +399,28 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
 
     def __next__(self) -> Any:
         """Raises:
-        PeerGone: a sender went without closing. BrokerTimeout: nothing came in time.
+        PeerGone: a sender ended without closing. BrokerTimeout: nothing arrived in time.
         """
         try:
             received = self._channel._received(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopIteration from None
-        return self._channel._given(received, self._wanted, self._metadata)
+        return self._channel._result_of(received, self._wanted, self._metadata)
 
     async def __anext__(self) -> Any:
         try:
             received = await self._channel._areceived(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopAsyncIteration from None
-        return self._channel._given(received, self._wanted, self._metadata)
+        return self._channel._result_of(received, self._wanted, self._metadata)
 
 
-def _let_go(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
-    """A Channel that nobody has any more and nobody closed; the ends themselves do the rest."""
+def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
+    """Cleans up after a Channel that was garbage-collected without `close`; the ends abandon themselves."""
     for worker in workers.values():
         worker.stop()
     for end in ends.values() if workers else ():
-        # A worker may wait in it, and nobody is there for whom.
+        # A worker may wait in the end, without a caller.
         try:
             end.close(False)
         except _core.StatusError:

@@ -20,19 +20,20 @@ END_SECONDS: Final = 2.0
 
 
 class _Daemon(subprocess.Popen[bytes]):
-    """May outlive this process, which is no reason for the ResourceWarning of a Popen."""
+    """A process that may outlive this one, so Popen's ResourceWarning is suppressed."""
 
     def __del__(self) -> None:
         return None
 
 
-# Kept so that they are reaped: private ones by their end, embedded ones when another is started.
+# Kept to be reaped: private daemons at their end, embedded ones when another is started.
 _children: list[_Daemon] = []
 
 
 def _pipe() -> tuple[int, int]:
-    """Its ends have no number of a standard descriptor, as they would in a process that has closed one: under those the
-    daemon has its own."""
+    """Avoids the numbers of standard descriptors, which a process that has closed one would get: the daemon uses those
+    numbers itself.
+    """
     read, write = os.pipe()
     try:
         first = fcntl.fcntl(read, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -49,11 +50,11 @@ def _pipe() -> tuple[int, int]:
 def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
 
-    It inherits no descriptor but those in `keep`.
+    It inherits only the descriptors in `keep`.
 
     Raises:
-        BrokerUnavailable: it could not be started or did not get ready; says why. OutOfDescriptors, OutOfMemory: for lack
-            of these.
+        BrokerUnavailable: it could not be started or did not get ready; the message has the reason. OutOfDescriptors,
+            OutOfMemory: lack of these.
     """
     _children[:] = [child for child in _children if child.poll() is None]
     try:
@@ -88,21 +89,21 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     is_ready = False
     try:
         is_ready = _is_ready(ready)
-    finally:  # Ctrl-C, too
+    finally:  # also on Ctrl-C
         os.close(ready)
         if not is_ready:
             child.kill()
             child.wait()
     if not is_ready:
-        raise BrokerUnavailable(f"the broker was started and did not get ready; it said: {_tail(record)}", code=14)
+        raise BrokerUnavailable(f"the broker was started and did not get ready; its last output: {_tail(record)}", code=14)
     return child
 
 
 class Private:
-    """A daemon that ends with this object's `end`, and with this process whatever its end.
+    """A daemon that ends with this object's `end`, and with this process in any case.
 
-    The daemon reads a pipe whose other end is here. A forked child gives its copy back: it has neither the right to end
-    its parent's broker nor the duty.
+    The daemon reads a pipe whose other end is here. A forked child closes its copy: it must not end its parent's
+    broker.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -120,7 +121,7 @@ class Private:
         _private.add(self)
 
     def end(self) -> None:
-        """Returns when the daemon has ended and is reaped. Once only."""
+        """Returns when the daemon has ended and is reaped. Call it once."""
         if os.getpid() != self._maker:
             return
         self._child.terminate()
@@ -133,7 +134,7 @@ class Private:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def after_fork(self) -> None:
-        """In a forked child."""
+        """Called in a forked child."""
         os.close(self._life)
 
 
@@ -152,7 +153,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _is_ready(descriptor: int) -> bool:
     deadline = time.monotonic() + READY_SECONDS
-    poller = select.poll()  # select() knows no descriptor above 1023
+    poller = select.poll()  # select() supports no descriptor above 1023
     poller.register(descriptor, select.POLLIN)
     said = b""
     while b"\n" not in said:

@@ -1,6 +1,6 @@
-"""A Connection is a Broker's way to its daemon: made on first need, and again when an embedded daemon has gone.
+"""A Connection connects a Broker to its daemon: when it is first needed, and again after an embedded daemon has ended.
 
-Thread-safe. It turns what the extension reports into the classes of `errors`.
+Thread-safe. It maps errors of the extension to the classes of `errors`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, fr
 T = TypeVar("T")
 UNAVAILABLE: Final = 14
 _DEADLINE_EXCEEDED: Final = 4
-# Refusals of a call that has done nothing yet, and of which a second attempt knows: the session had ended, the memory
-# went with an earlier one, or another thread published it first (then the bytes are placed anew).
+# Refusals of calls that were not executed and can be repeated: the session had ended, the memory was lost with an
+# earlier session, or another thread published it first (then the bytes are placed again).
 _ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED"})
 
 
 class Connection:
-    """The way to one namespace of one daemon.
+    """The connection to one namespace of one daemon.
 
     Args:
-        address, start: as `discovery.find` takes them.
-        timeout_s: seconds, of every call that names none.
-        token: None: what the environment says when it connects.
-        roads: whether channels may do without calls.
+        address, start: as in `discovery.find`.
+        timeout_s: seconds, for calls without a timeout of their own.
+        token: None: read from the environment when it connects.
+        roads: whether channels may pass arrays without calls.
 
     Raises:
-        InvalidRequest: `timeout_s` is no number of seconds.
+        InvalidRequest: `timeout_s` is not a number of seconds.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Connection:
         self._namespace = namespace
         self._timeout_s = check_seconds(timeout_s, "timeout_s")
         self._lock = threading.Lock()
-        # The core that exists already; None: the next call connects. An attribute, since `Broker.get` reads it every time.
+        # The existing core; None: the next call connects. An attribute, because `Broker.get` reads it in every call.
         self.known_core: _core.Core | None = None
         self._found: discovery.Found | None = None
         self._end: weakref.finalize[[], Connection] | None = None
@@ -72,21 +72,21 @@ class Connection:
 
     @property
     def address(self) -> str | None:
-        """Where the daemon is, or None while there is no connection."""
+        """The address of the daemon; None while there is no connection."""
         found = self._found
         return None if found is None else found.address
 
     @property
     def latest_address(self) -> str | None:
-        """Where the daemon is, or was before `close`."""
+        """The address of the daemon, also after `close`."""
         return self._latest_address
 
     def core(self) -> _core.Core:
         """The extension's connection; finds, or starts, the daemon.
 
         Raises:
-            BrokerUnavailable: none is there, and none may or could be started.
-            InvalidRequest: the environment's token cannot be one.
+            BrokerUnavailable: there is no daemon, and none may or could be started.
+            InvalidRequest: the environment's token is invalid.
         """
         core = self.known_core
         if core is not None:
@@ -112,7 +112,7 @@ class Connection:
         """Ends it, and a private daemon with it. The next call makes a new one.
 
         Raises:
-            BrokerError: something that was put without waiting is not there. It is closed all the same.
+            BrokerError: a put without waiting has failed. The connection is closed all the same.
         """
         with self._lock:
             core, self.known_core, self._found = self.known_core, None, None
@@ -125,22 +125,22 @@ class Connection:
                 end()
 
     def confirm(self) -> None:
-        """Waits until the broker has taken what was put without waiting.
+        """Waits until the broker has processed all puts without waiting.
 
         Raises:
-            BrokerError: something of it failed.
+            BrokerError: one of them failed.
         """
         core = self.known_core
         if core is not None:
             _confirm(core)
 
     def ask(self, call: Callable[[_core.Core], T]) -> T:
-        """What `call` answers; asked a second time if a daemon was restarted, or an embedded one has gone."""
+        """The result of `call`; called a second time if a daemon was restarted, or an embedded one has ended."""
         core = self.core()
         try:
             return call(core)
         except _core.StatusError as status:
-            self._forgive(status, core)
+            self._check_repeatable(status, core)
         try:
             return call(self.core())
         except _core.StatusError as status:
@@ -158,7 +158,7 @@ class Connection:
         try:
             return core.put(name, views, options)
         except _core.StatusError as status:
-            self._forgive(status, core)
+            self._check_repeatable(status, core)
         return self.ask(lambda core: core.put(name, views, options))
 
     def acquire(
@@ -173,26 +173,26 @@ class Connection:
     ) -> tuple[_core.ShareInfo, list[_core.View]]:
         """A share and Views of its arrays. `private`: copy-on-write, in a mapping of their own.
 
-        An `id` is of one life of one broker, `broker_id`. `note`: for who traces the share.
+        An `id` belongs to one run of one broker, `broker_id`. `note`: shown when the share is traced.
 
         Raises:
-            ShareNotFound: no such share. BrokerTimeout: not even after `wait` seconds.
-            InvalidRequest: `wait` is no number of seconds.
+            ShareNotFound: no such share. BrokerTimeout: no such share within `wait` seconds.
+            InvalidRequest: `wait` is not a number of seconds.
         """
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
         core = self.known_core or self.core()
         try:
             return core.acquire(name, id, generation, private, wait_s, broker_id, note)
         except _core.StatusError as status:
-            self._forgive(status, core)
+            self._check_repeatable(status, core)
         return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note))
 
     def settle(self) -> None:
-        """Waits for what was published and is not there yet, so that nobody loses it when this process ends."""
+        """Waits until published bytes are complete, so that they are not lost when this process ends."""
         core = self.known_core
         if core is None:
             return
-        with contextlib.suppress(_core.StatusError):  # the daemon has gone, and what was published with it
+        with contextlib.suppress(_core.StatusError):  # the daemon has ended, and the published shares with it
             core.settle()
 
     def acquire_many(
@@ -202,22 +202,22 @@ class Connection:
         wait: float | None = None,
         note: str = "",
     ) -> list[tuple[_core.ShareInfo, list[_core.View]]]:
-        """All or none, as `acquire` does one. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
+        """`acquire` for several, all or none. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
         return self.ask(lambda core: core.acquire_many(wishes, private, wait_s, note))
 
     def note(self, info: _core.ShareInfo, note: str) -> None:
-        """What came of an acquire, instead of what was said with it. Does not wait."""
+        """Replaces the note of an acquire. Does not wait."""
         core = self.known_core
         if core is not None:
             core.note(info, note)
 
     def outcome(self, error: BrokerTimeout, timeout_s: float) -> tuple[_core.ShareInfo | None, BrokerError | None]:
-        """The share that a timed-out put has made all the same, and no error; or why what timed out was not done.
+        """The share that a timed-out put has published after all, and no error; or the reason why it was not executed.
 
         Raises:
-            BrokerTimeout: the broker has still not answered. BrokerUnavailable: nobody knows.
-            InvalidRequest: `timeout_s` is no number of seconds.
+            BrokerTimeout: the broker has still not answered. BrokerUnavailable: the outcome is unknown.
+            InvalidRequest: `timeout_s` is not a number of seconds.
         """
         wait_s = check_seconds(timeout_s, "timeout_s")
         try:
@@ -228,7 +228,7 @@ class Connection:
         return share, None if why_not is None else from_status(why_not)
 
     def confirm_after(self, error: BrokerError) -> NoReturn:
-        """Raises `error`, caused by what else failed of what was put without waiting, if anything did."""
+        """Raises `error`; its cause is the first error of puts without waiting, if there is one."""
         try:
             self.confirm()
         except BrokerError as more:
@@ -236,13 +236,13 @@ class Connection:
         raise error
 
     def after_fork(self) -> None:
-        """In a forked child: its lock may be one that a thread of the parent holds, and what that thread was making."""
+        """Called in a forked child: a thread of the parent may hold the lock and have left an unfinished connection."""
         self._lock = threading.Lock()
         if self.known_core is None:
             self._found, self._end = None, None
 
-    def _forgive(self, status: _core.StatusError, core: _core.Core) -> None:
-        """Returns if it is worth asking again: nothing was done yet, or an embedded daemon has gone."""
+    def _check_repeatable(self, status: _core.StatusError, core: _core.Core) -> None:
+        """Returns if the call can be repeated: it was not executed, or an embedded daemon has ended."""
         found = self._found
         embedded = status.code == UNAVAILABLE and found is not None and found.embedded
         gone = embedded and found is not None and not discovery.is_listening(found.address)
@@ -284,7 +284,7 @@ def _settle() -> None:
         except BrokerError as error:
             failed = failed or error
     if failed is not None:
-        raise failed  # nobody is left to be told: the interpreter prints it
+        raise failed  # no caller is left; the interpreter prints it
 
 
 def _client_name() -> str:

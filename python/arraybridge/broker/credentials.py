@@ -1,6 +1,6 @@
-"""The token that a process states, which may open namespaces to it that its user alone may not use.
+"""The token that a process states. It may open namespaces that are not open to the user.
 
-It is in no message, no repr and no pickle: another process states its own.
+It appears in no message, no repr and no pickle: another process states its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BYTES_MAX = 256
 
 
 def stated(token: str | None) -> str:
-    """The argument, $ARRAYBRIDGE_TOKEN, or what is in the file $ARRAYBRIDGE_TOKEN_FILE; "" without any.
+    """The argument, $ARRAYBRIDGE_TOKEN, or the content of the file $ARRAYBRIDGE_TOKEN_FILE; "" without any.
 
     Raises:
         InvalidRequest: it cannot be a token, or its file cannot be read.

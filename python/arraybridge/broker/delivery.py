@@ -1,5 +1,5 @@
-"""A Delivery hands arrays to a framework: those of shares, and those of this process. Each as its plan says, copied at
-most once.
+"""A Delivery makes arrays of a framework from shares and from arrays of this process, as their plans say, with at most
+one copy.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from arraybridge.sparse_layout import Layout as SparseLayout
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 Decided = dict[Hashable, tuple[Plan, shortcut.Show, shortcut.Count]]
-Short = tuple[bool, Decided]  # whether a share is mapped copy-on-write, and what was decided for which form
-DECIDED_MAX: Final = 256  # dtypes may have any names: those of structs do
+Short = tuple[bool, Decided]  # whether a share is mapped copy-on-write, and the plan of each form
+DECIDED_MAX: Final = 256  # a bound, because structured dtypes can have any names
 _COUNT_MAX: Final = 2**63 - 1
 _ALIGNED: Final = 255  # address bits that are zero in every block of a broker
 
 
 class Wanted(NamedTuple):
-    """How results are wanted: whose arrays they are to be, and what is wished of them."""
+    """The form of the results: their framework and the caller's options."""
 
     target: adapters.Adapter
     caps: Caps
     copy: bool | None
     device: object
     allow_downcast: bool
-    private: bool  # a share is mapped copy-on-write for it
-    plain: bool  # nothing but the framework was said: what was decided once holds for all arrays alike
-    note: str  # how a share will be read, unless its plan says something else
-    types: records.Types = None  # what records and enums of a tree may come back as; None: what is imported
-    via: Way | None = None  # how the bytes shall travel
+    private: bool  # a share is mapped copy-on-write
+    plain: bool  # only the framework was given: one plan holds for all similar arrays
+    note: str  # how a share is read, unless its plan differs
+    types: records.Types = None  # the classes for records and enums of a tree; None: all imported ones
+    via: Way | None = None  # the route of the bytes
 
     @classmethod
     def of(
@@ -60,11 +60,11 @@ class Wanted(NamedTuple):
         types: Iterable[type] | None = None,
         via: Way | None = None,
     ) -> Wanted:
-        """As Broker.get takes them, and `via` as Broker.convert does.
+        """The options of Broker.get, and `via` of Broker.convert.
 
         Raises:
-            InvalidMemoryType, FrameworkNotAvailable: nobody knows this framework, or it is not installed.
-            InvalidRequest: wishes that contradict each other, or are none.
+            InvalidMemoryType, FrameworkNotAvailable: this framework is unknown, or not installed.
+            InvalidRequest: options that contradict each other, or are invalid.
         """
         plain = copy is None and require is None and device is None and not allow_downcast
         plain = plain and types is None and via is None
@@ -86,10 +86,10 @@ class Wanted(NamedTuple):
         return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, via)
 
     def planned(self, described: Description) -> Plan:
-        """How an array comes to be what is wanted.
+        """The plan by which an array takes this form.
 
         Raises:
-            UnsupportedArray, UnsupportedDtype, DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable: it cannot.
+            UnsupportedArray, UnsupportedDtype, DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable: there is none.
         """
         _, caps, copy, device, allow_downcast, *_, via = self
         gpus = gpus_for(device)
@@ -99,10 +99,10 @@ class Wanted(NamedTuple):
         )  # fmt: skip
 
     def assembled(self, layout: SparseLayout, parts: Sequence[Any], source: str, plans: list[Plan]) -> Any:
-        """The target's sparse array of these parts of its own; what is copied to make it is added to `plans`.
+        """The target's sparse array of these parts of its own; adds the plan of a copy that it needs to `plans`.
 
         Raises:
-            UnsupportedArray, ZeroCopyUnavailable: it cannot, as `sparse.assembled` says.
+            UnsupportedArray, ZeroCopyUnavailable: as `sparse.assembled`.
         """
         result, chosen = sparse.assembled(self.target, self.caps.name, layout, parts, source, self.copy)
         if chosen is not None:
@@ -111,27 +111,30 @@ class Wanted(NamedTuple):
 
 
 class Delivery:
-    """What a Broker does with results, and what it remembers of them. Thread-safe: plans are values."""
+    """Makes the results of a Broker, and caches their plans. Thread-safe: plans are values."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._outcomes = Outcomes()
         self._shortcuts = shortcut.Shortcuts()
-        # The short way of `converted`: take(array, framework, copy), and its plan is noted. For hot paths as they are.
+        # The fast path of `converted`: take(array, framework, copy). It notes the plan. For hot paths.
         self.alike: Final = self._shortcuts.take
         self.note: Final = self._outcomes.note
-        # By the caps of what is wanted, and by View.traits or `_form`.
+        # By the caps of the target, and by View.traits or `_form`.
         self._decided: Final[dict[Caps, Decided]] = {}
-        # By framework, for a get without wishes: whether it maps privately, and its plans, which `_decided` has, too.
+        # By framework, for a get without options: whether it maps privately, and its plans, which are also in
+        # `_decided`.
         self.short: Final[dict[str, Short]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
-        """How this thread's latest result came about."""
+        """The plan of this thread's latest result."""
         return self._outcomes.latest
 
     def short_for(self, wanted: Wanted, framework: str | None) -> Short | None:
-        """How `_core.try_acquire` gets what is wanted; None: nothing was decided yet. `framework`: remembers it by that name."""
+        """The arguments of `_core.try_acquire` for this form; None: there is no plan yet. `framework`: caches them by that
+        name.
+        """
         decided = self._decided.get(wanted.caps) if wanted.plain else None
         if not decided:
             return None
@@ -141,7 +144,7 @@ class Delivery:
         return short
 
     def granted(self, acquired: Acquired, wanted: Wanted, explain: bool = False) -> Any:
-        """A share as the array, or tree of arrays, that is wanted."""
+        """A share as the array, or tree of arrays, in this form."""
         info, views = acquired
         if wanted.plain and not explain and len(views) == 1 and not info.structure:
             view = views[0]
@@ -150,7 +153,7 @@ class Delivery:
                 try:
                     result = known[1](view)
                 except Exception:
-                    pass  # the careful way says in words what is wrong
+                    pass  # the full path reports the error
                 else:
                     next(known[2])
                     self._outcomes.note(known[0])
@@ -160,7 +163,7 @@ class Delivery:
         return self._outcomes.told(result, plans, wanted.copy, explain)
 
     def all_granted(self, found: Sequence[Acquired], wanted: Wanted) -> list[Any]:
-        """Each share as what is wanted, in their order."""
+        """Each share in this form, in their order."""
         results: list[Any] = []
         plans: list[Plan] = []
         for info, views in found:
@@ -175,10 +178,10 @@ class Delivery:
     def converted(
         self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None
     ) -> Any:
-        """An array, or tree of arrays, of this process as what is wanted.
+        """An array, or tree of arrays, of this process in this form.
 
         Raises:
-            InvalidRequest: there is no array in the tree.
+            InvalidRequest: the tree contains no array.
         """
         plans: list[Plan] = []
         uploads = Uploads()
@@ -217,11 +220,11 @@ class Delivery:
         return self._outcomes.told(result, plans, wanted.copy, explain)
 
     def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object) -> Any:
-        """A writable array of undefined content in broker memory, as Broker.empty says."""
+        """A writable array with undefined content in broker memory, as in Broker.empty."""
         wanted = Wanted.of(framework, device=device)
         caps = wanted.caps
         if caps.read_only == "immutable":
-            reason = f"arrays of {caps.name} cannot be written: compute, and put the result"
+            reason = f"arrays of {caps.name} cannot be written: compute the values, and put the result"
             raise UnsupportedArray("array", caps.name, "place", reason)
         name = planner.dtype_name(dtype)
         sizes = sizes_of(shape)
@@ -230,7 +233,7 @@ class Delivery:
             name, code, more = numpy_adapter.traveling(dtype)
             sizes += more
         if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
-            raise InvalidRequest(f"an array of shape {sizes} has more bytes than there are addresses")
+            raise InvalidRequest(f"an array of shape {sizes} exceeds the address space")
         gpus = gpus_for(device)
         where = devices.wished(device, gpus, "share", caps.name) or devices.HOST
         there = Description("share", name, code, sizes, None, 0, False, device=where)
@@ -239,7 +242,7 @@ class Delivery:
         return seen(wanted.target, placement.views[0], chosen)
 
     def _note(self, info: _core.ShareInfo, plans: Sequence[Plan], wanted: Wanted) -> None:
-        """Tells the broker how a share was read, if that is not what was said when it was asked for."""
+        """Reports to the broker how a share was read, if this differs from the note of its acquire."""
         if all(each.zero_copy for each in plans):
             return
         note = notes.of_plan(planner.combined(plans))
@@ -249,7 +252,7 @@ class Delivery:
     def _shown(
         self, info: _core.ShareInfo, views: Sequence[_core.View], wanted: Wanted
     ) -> tuple[Any, list[Plan]]:
-        """A share as what is wanted, and how each of its arrays came about."""
+        """A share in this form, and the plan of each of its arrays."""
         plans: list[Plan] = []
 
         def delivered(view: _core.View) -> Any:
@@ -260,7 +263,7 @@ class Delivery:
             return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
 
         def assembled(layout: SparseLayout, parts: list[Any]) -> Any:
-            # Of what the target has: a copy that is its own nobody can change afterwards.
+            # Checks parts that only the target has: a copy of its own cannot change afterwards.
             sparse.check(layout, [source_of(part, wanted.caps.name).view() for part in parts])
             return wanted.assembled(layout, parts, "share", plans)
 
@@ -277,8 +280,9 @@ class Delivery:
         self._decided.setdefault(wanted.caps, {})[form] = chosen, show, counts.of_process.free(chosen)
 
     def _delivered(self, view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
-        """A share's View as the plan says: this one, a copy in this process's host memory, or one in the broker's on a
-        GPU."""
+        """A share's View as planned: the View itself, a copy in this process's host memory, or a copy in broker memory
+        on a GPU.
+        """
         where = devices.of(chosen.device)
         if chosen.zero_copy or where[0] != devices.CUDA or view.dtype_name != chosen.dtype:
             return self._on_gpu(copied(view, chosen, caps), where)
@@ -287,8 +291,9 @@ class Delivery:
     def _placed(
         self, source: Source, chosen: Plan, caps: Caps, progress: Progress | None, uploads: Uploads
     ) -> _core.View:
-        """The one copy of an array of this process, in broker memory where the target's array may lie there; `uploads` may
-        have to make it yet."""
+        """Makes the one copy of an array of this process, in broker memory if the target's array may lie there;
+        `uploads` may still have to execute it.
+        """
         source = passed(source, chosen)
         where = devices.of(chosen.device)
         if source.description.pull is not None and where[0] != devices.CUDA:
@@ -297,7 +302,7 @@ class Delivery:
             chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value or not chosen.on_shared_memory
         )
         if by_the_way and source.description.fill is None:
-            # The narrowing, or the framework, makes the one copy; it ends outside broker memory.
+            # The narrowing, or the framework, makes the one copy, outside of broker memory.
             return self._on_gpu(copied(source.view(), chosen, caps), where)
         found = source.description
         if where[0] == devices.CUDA and found.device == devices.HOST and found.fill is None and progress is None:
@@ -306,35 +311,35 @@ class Delivery:
             uploads.add(source.view(), placement.views[0])
             return placement.views[0]
         there = where if chosen.on_shared_memory else devices.HOST
-        # Also what lies in broker memory already: whoever has it may still write to it.
+        # Arrays in broker memory are copied, too, because their owner may still write to them.
         room = self._connection.ask(lambda core: placed(core, [source], device=there, progress=progress)).views[0]
         return self._on_gpu(copied(room, chosen, caps), where) if by_the_way else room
 
     def _on_gpu(self, view: _core.View, where: devices.Device) -> _core.View:
-        """The View, or what was narrowed on the host and belongs on a GPU."""
+        """The View, moved to a GPU if it was narrowed on the host for one."""
         if where[0] != devices.CUDA or view.device[0] == devices.CUDA:
             return view
         return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
 
 
 def _form(view: _core.View) -> Hashable:
-    """What a plan needs to know of a share's array without traits, to look one up by; None of one that is not compact."""
+    """The key of a plan for a share's array without traits; None for one that is not compact."""
     if not view.compact or view.address & _ALIGNED:
         return None
     return view.dtype_name, view.dtype_code, view.ndim, view.device
 
 
 def gpus_for(wish: object) -> Sequence[str]:
-    """The GPUs that a wish for a device may mean; no driver is asked about the host."""
+    """The GPUs that a device argument may mean; does not ask the driver for the host."""
     return () if wish is None or (isinstance(wish, str) and wish == "cpu") else _core.gpus()
 
 
 _NOTHING: Final[Decided] = {}
-# By frameworks whose caps never change, and by access.
+# By framework with constant caps, and by access.
 _settled: Final[dict[tuple[str, str], Wanted]] = {}
 
 
-# One for each, as there are few: `get` asks for no more every time.
+# One object per value, since there are few: `get` needs no new one each time.
 @functools.lru_cache(maxsize=64)
 def _plain(framework: str, access: Access, caps: Caps) -> Wanted:
     note = notes.cut(f"{caps.name} hand_over")

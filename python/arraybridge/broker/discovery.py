@@ -1,7 +1,7 @@
-"""Where is the broker? Finds its directory, and starts an embedded one where that is wanted and none is there.
+"""Finds the directory of the broker, and starts an embedded one if allowed and there is none.
 
 Order: the argument, $ARRAYBRIDGE_ADDRESS, the user's runtime directory, /run/arraybridge,
-$NVIDIA_DRA_LOCAL_IPC_DIR/arraybridge, then autostart. An address that was named is never replaced by another broker.
+$NVIDIA_DRA_LOCAL_IPC_DIR/arraybridge, then autostart. An explicit address is never replaced by another broker.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _log = logging.getLogger("arraybridge")
 
 
 class Found(NamedTuple):
-    """A broker's address, and how it came to be there."""
+    """A broker's address, and its kind."""
 
     address: str
-    embedded: bool  # may be started again when it has gone
+    embedded: bool  # may be started again after it has ended
     end: Callable[[], None] | None  # ends a private broker
 
 
 def find(address: str | None, start: Start) -> Found:
-    """The broker to talk to; started if need be.
+    """The broker to use; starts one if needed.
 
     Raises:
-        BrokerUnavailable: none is there, and starting one is forbidden or failed.
-        OutOfDescriptors: this process has none left to look for one.
+        BrokerUnavailable: there is none, and starting one is forbidden or failed.
+        OutOfDescriptors: this process has no descriptor left for the search.
     """
     try:
         return _found(address, start)
     except OSError as error:
-        lack = exhausted_by(error, "no broker can be looked for")
+        lack = exhausted_by(error, "the search for a broker failed")
         if lack is None:
             raise
         raise lack from error
@@ -64,22 +64,23 @@ def _found(address: str | None, start: Start) -> Found:
         return Found(str(own.path), embedded=True, end=None)
     standing = _standing()
     if standing is not None:
-        _log.info("connected to the standing broker")
+        _log.info("connected to the system broker")
         return Found(str(standing), embedded=False, end=None)
-    # Not before: in a directory that all share, anybody can take the name, and would keep this user from the system's.
+    # Checked only now: in a shared directory any user can take the name, and would hide the system's broker from this
+    # user.
     if own.refusal:
-        raise BrokerUnavailable(f"no broker is running, and none may be started: {own.refusal}", code=14)
+        raise BrokerUnavailable(f"no broker is running, and none can be started: {own.refusal}", code=14)
     if start == "never":
         raise BrokerUnavailable('no broker is running, and start="never" forbids to start one', code=14)
     return _start_embedded()
 
 
 def is_listening(address: str | Path) -> bool:
-    """Whether a daemon accepts connections at this directory or socket."""
+    """True if a daemon accepts connections at this directory or socket."""
     try:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError as error:
-        lack = exhausted_by(error, "the broker cannot be looked for")
+        lack = exhausted_by(error, "the search for a broker failed")
         if lack is None:
             raise
         raise lack from error
@@ -96,7 +97,9 @@ def _socket_of(address: Path) -> Path:
 
 
 def _standing() -> Path | None:
-    """A system broker. One that exists and refuses is an error: a unit may be restarting, a second broker would race."""
+    """The system's broker. If it exists and refuses, this is an error: a unit may be restarting, and a second broker
+    would race.
+    """
     shared = os.environ.get("NVIDIA_DRA_LOCAL_IPC_DIR")
     candidates = [Path(SYSTEM_DIRECTORY), *([Path(shared) / "arraybridge"] if shared else [])]
     for directory in candidates:
@@ -104,7 +107,7 @@ def _standing() -> Path | None:
             continue
         if is_listening(directory):
             return directory
-        raise BrokerUnavailable("the system's broker has a socket but does not answer on it", code=14)
+        raise BrokerUnavailable("the system's broker does not answer on its socket; see arraybridgectl doctor", code=14)
     return None
 
 
@@ -112,12 +115,12 @@ class _Own(NamedTuple):
     """The directory of this user's broker."""
 
     path: Path
-    usable: bool  # False: nobody has made it yet, or there is a refusal
-    refusal: str = ""  # why nothing in it can be trusted
+    usable: bool  # False: it does not exist, or there is a refusal
+    refusal: str = ""  # why it cannot be trusted
 
 
 def _runtime_directory() -> str:
-    """$XDG_RUNTIME_DIR; empty if there is none. A relative one is none (XDG Base Directory Specification)."""
+    """$XDG_RUNTIME_DIR; empty if unset. A relative path is ignored (XDG Base Directory Specification)."""
     said = os.environ.get("XDG_RUNTIME_DIR", "")
     return said if os.path.isabs(said) else ""
 
@@ -132,7 +135,7 @@ def _own_directory() -> _Own:
     except OSError as error:
         return _Own(path, usable=False, refusal=f"the directory for this user's broker, {path}: {error.strerror}")
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        what = f"the directory for this user's broker, {path}, belongs to others or is open to them"
+        what = f"the directory for this user's broker, {path}, belongs to another user or is open to others"
         return _Own(path, usable=False, refusal=what)
     return _Own(path, usable=True)
 
@@ -142,19 +145,19 @@ def _made_own_directory() -> Path:
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError:
-        pass  # and is no directory: said below
+        pass  # it exists and is not a directory; reported below
     except OSError as error:
-        raise BrokerUnavailable(f"no directory for this user's broker could be made, {path}: {error.strerror}", code=14) from error
+        raise BrokerUnavailable(f"the directory for this user's broker could not be created, {path}: {error.strerror}", code=14) from error
     own = _own_directory()
     if not own.usable:
-        raise BrokerUnavailable(own.refusal or "the directory for this user's broker has gone", code=14)
+        raise BrokerUnavailable(own.refusal or "the directory for this user's broker was removed", code=14)
     return own.path
 
 
 def _start_embedded() -> Found:
     _check_allowed()
     directory = _made_own_directory()
-    # Whoever comes second waits here, and finds the daemon of the first.
+    # A second process waits here, and finds the daemon of the first.
     with _locked(directory / "embedded.lock"):
         if not is_listening(directory):
             child.start(directory)
@@ -167,7 +170,7 @@ def _start_private() -> Found:
     directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
     try:
         private = child.Private(directory)
-    except BaseException:  # Ctrl-C, too
+    except BaseException:  # also on Ctrl-C
         shutil.rmtree(directory, ignore_errors=True)
         raise
     _log.info("started a private broker")

@@ -1,5 +1,5 @@
-"""Notes are what a client says of a share for those who trace it: by which route its bytes came to be, or to be read, and
-why they were copied. Short texts; nobody but people reads them.
+"""Notes are texts of clients that are shown when a share is traced: the route by which its bytes were written or read,
+and the reasons for copies. Short; only people read them.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from typing import Final
 
 from arraybridge.planner import Plan
 
-BYTES_MAX: Final = 64  # as brokers take them
+BYTES_MAX: Final = 64  # the broker's limit
 
 
 def cut(text: str) -> str:
-    """As much of it as a note may have."""
+    """The text, cut to the limit."""
     return text.encode()[:BYTES_MAX].decode(errors="ignore")
 
 
@@ -23,7 +23,7 @@ def of_plan(chosen: Plan) -> str:
 
 
 def of_put(framework: str, born_there: bool, sealed: bool) -> str:
-    """How a share's bytes came into broker memory."""
+    """How a share's bytes were written to broker memory."""
     if born_there:
         return cut(f"{framework} identity: born in broker memory")
     return cut(f"{framework} place: {'sealed' if sealed else 'not in broker memory'}")

@@ -1,4 +1,4 @@
-"""Outcomes: results handed to a framework, and how they came about: to the caller, the log and, once each, a warning."""
+"""Outcomes reports how results were made: to the caller, the log and, once per kind, as a warning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
     """The target's array over the View's memory.
 
     Raises:
-        MemoryConversionError: the framework itself refused, chained to its own error.
+        MemoryConversionError: the framework refused; chained to its own error.
     """
     try:
         if chosen.route == "place" and not chosen.on_shared_memory:
@@ -33,11 +33,11 @@ def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
 
 
 class Outcomes:
-    """What a Broker remembers of its results: each thread's latest plan, and the warnings given. Thread-safe."""
+    """The reports of a Broker: each thread's latest plan, and the warnings given. Thread-safe."""
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
-        # Bounded: frameworks, and the few texts of the planner.
+        # Bounded, because frameworks and reasons are few.
         self._warned: set[tuple[str, str, str]] = set()
 
     @property
@@ -52,7 +52,7 @@ class Outcomes:
             _log.debug("%s", chosen)
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
-        """The result, or Converted. Counts each plan. Warns of copies that nobody asked for."""
+        """The result, or Converted. Counts each plan. Warns of copies that were not requested."""
         for each in plans:
             counts.of_process.note(each)
         chosen = planner.combined(plans)
@@ -63,7 +63,7 @@ class Outcomes:
 
     def _warn(self, chosen: Plan) -> None:
         if any(reason.startswith("no_foreign_memory") for reason in chosen.reasons):
-            return  # nothing could be done about it
+            return  # the caller could not avoid it
         for reason in chosen.reasons:
             key = chosen.source, chosen.target, reason
             if key in self._warned or reason.endswith(("(allow_downcast=True)", planner.ASKED_FOR)):

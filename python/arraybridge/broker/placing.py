@@ -1,4 +1,4 @@
-"""Placing: the one copy of an array into broker memory, where it lies when it is published or sent."""
+"""Placing: the one copy of an array into broker memory, from where it is published or sent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from arraybridge.errors import InvalidRequest
 
 
 def source_of_share(array: Any) -> Source:
-    """The Source of an array that is to be carried to other processes.
+    """The Source of an array that is published or sent.
 
     Raises:
-        UnsupportedArray, UnsupportedDtype: nobody could read it.
+        UnsupportedArray, UnsupportedDtype: no framework could read it.
     """
     found = source_of(array, "share")
     if found.description.refusal is not None:
@@ -27,7 +27,7 @@ def source_of_share(array: Any) -> Source:
 
 
 def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
-    """Where the arrays were born, if that is one placement in broker memory that nobody has published."""
+    """The unpublished placement in broker memory in which all these arrays were born; None: there is none."""
     if any(source.description.fill for source in sources):
         return None
     return core.placement_of([source.view() for source in sources])
@@ -42,7 +42,7 @@ def device_of(sources: Sequence[Source]) -> Device:
     found = {devices.HOST if each.description.pull else each.description.device for each in sources}
     if len(found) > 1:
         names = " and ".join(sorted(map(devices.named, found)))
-        raise InvalidRequest(f"the arrays of one share lie on one device, not on {names}")
+        raise InvalidRequest(f"the arrays of one share must lie on one device, not on {names}")
     return found.pop()
 
 
@@ -62,7 +62,7 @@ def placed(
         progress: is told of the bytes.
 
     Raises:
-        InvalidRequest: they are on several devices.
+        InvalidRequest: they lie on several devices.
     """
     there = device_of(sources)
     on_host = there == devices.HOST and device in (None, devices.HOST)
@@ -75,7 +75,7 @@ def placed(
 
 
 def freeze(sources: Sequence[Source]) -> None:
-    """Makes the NumPy arrays among them read-only: from now on their bytes are those of a published share."""
+    """Makes the NumPy arrays among them read-only: their bytes are now those of a published share."""
     for source in sources:
         if source.description.framework == "numpy":
             numpy_adapter.freeze(source.array)

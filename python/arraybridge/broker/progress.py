@@ -1,7 +1,8 @@
-"""How far a large move is: a caller's function is told (bytes done, bytes in all) before, during and after it.
+"""Progress of large copies: a caller's function is called with (bytes done, total bytes) before, during and after a
+copy.
 
-Moves on the host are made in pieces of PIECE bytes for that; what a framework or a driver copies is one piece. An
-exception from the function ends the move and reaches the caller; what was placed goes with it.
+Copies on the host are made in pieces of PIECE bytes for that; a copy by a framework or a driver is one piece. An
+exception of the function ends the copy and reaches the caller; the placement is dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PIECE: Final = 64 << 20
 
 
 class Meter:
-    """Counts the bytes of several moves."""
+    """Counts the bytes of several copies."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
@@ -29,7 +30,7 @@ class Meter:
 
 
 def copy(source: _core.View, room: _core.View, meter: Meter) -> None:
-    """Writes the values of `source` into `room`, a View of its shape and dtype; both on the host."""
+    """Copies the values of `source` into `room`, a View of its shape and dtype; both on the host."""
     target, values = numpy_adapter.bits_of(room), numpy_adapter.bits_of(source)
     if not room.nbytes:
         return
@@ -39,7 +40,7 @@ def copy(source: _core.View, room: _core.View, meter: Meter) -> None:
 
 
 def _pieces(shape: tuple[int, ...], nbytes: int) -> Iterator[Any]:
-    """Index expressions that together are the array: as many rows of its first long dimension as PIECE bytes hold."""
+    """Index expressions that together cover the array: rows of its first long dimension, in pieces of PIECE bytes."""
     axis = next((axis for axis, size in enumerate(shape) if size > 1), None)
     if axis is None or nbytes <= PIECE:
         yield ...

@@ -1,4 +1,4 @@
-"""A Publication is what somebody wants put: the arrays, the name that they are to have, and what is said about them."""
+"""A Publication is a put before its execution: the arrays, their name and description."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ class Publication(NamedTuple):
         waits: bool = True,
         lifetime: float | None = None,
     ) -> Publication:
-        """As Broker.put takes them.
+        """The arguments of Broker.put.
 
         Raises:
-            UnsupportedArray, UnsupportedDtype: nobody could read it.
-            InvalidRequest: a name, a tree or metadata that cannot be.
+            UnsupportedArray, UnsupportedDtype: no framework could read it.
+            InvalidRequest: an invalid name, tree or metadata.
         """
         if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidRequest("a name is a non-empty str; None lets the broker choose one")
+            raise InvalidRequest("a name must be a non-empty str; None lets the broker choose one")
         check_text(name or "", "a name")
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):
-                raise InvalidRequest(f"{word} is True or False, not {wish!r}")
+                raise InvalidRequest(f"{word} must be True or False, not {wish!r}")
         said = checked_metadata(metadata)
         if not waits and name is None:
-            raise InvalidRequest("a share that nobody waits for needs a name: nobody could find it")
+            raise InvalidRequest("wait=False needs a name: no process could find the share without one")
         lifetime_s = 0.0 if lifetime is None else check_seconds(lifetime, "lifetime")
         if lifetime is not None and lifetime_s < 0.001:
-            raise InvalidRequest(f"a lifetime is at least a millisecond, not {lifetime!r} seconds")
+            raise InvalidRequest(f"a lifetime must be at least 0.001 seconds, not {lifetime!r}")
         structure, sources = tree.flatten(array, source_of_share)
         framework = sources[0].description.framework
         options = _core.PutOptions(
@@ -73,7 +73,7 @@ class Publication(NamedTuple):
         themselves. None: the put does not wait for the broker.
 
         Raises:
-            ShareExists, OutOfMemory, BrokerUnavailable, PermissionDenied, InvalidRequest: as Broker.put does.
+            ShareExists, OutOfMemory, BrokerUnavailable, PermissionDenied, InvalidRequest: as Broker.put.
         """
         try:
             return connection.ask(lambda core: self._entered(core, progress))

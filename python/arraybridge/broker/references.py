@@ -1,4 +1,4 @@
-"""The Brokers of this process, of which a Share that was pickled finds one again. Connects nowhere."""
+"""The Brokers of this process; an unpickled Share finds its Broker here. Does not connect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    # A thread of the parent may have held it; it does not live here.
+    # A thread of the parent, which does not exist here, may have held it.
     global _lock
     _lock = threading.Lock()
 
@@ -26,14 +26,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def remember(broker: Broker) -> None:
-    """From now on broker_at may answer with this one."""
+    """Registers a Broker for broker_at."""
     with _lock:
         _brokers.add(broker)
 
 
 def broker_at(address: str, namespace: str, make: Callable[[], Broker]) -> Broker:
-    """A Broker at this address and namespace: one that this process has already, or one that `make` makes and that is shared
-    from now on."""
+    """A Broker at this address and namespace: an existing one of this process, or one that `make` makes and that is
+    registered.
+    """
     with _lock:
         for broker in _brokers:
             if broker.namespace == namespace and broker.is_at(address):

@@ -1,4 +1,4 @@
-"""A Session is one process's way to a namespace of a broker: where it is, and how it ends."""
+"""A Session is one process's access to a namespace of a broker: its address, and its end."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from arraybridge.errors import BrokerUnavailable, InvalidRequest
 
 
 class Session:
-    """What a Broker is without its verbs; `Broker` says the arguments. Connects nowhere before it is asked for something.
+    """A Broker without its verbs; `Broker` documents the arguments. Does not connect until it is used.
 
     Raises:
-        InvalidRequest: a namespace, a start, a timeout or `roads` that cannot be.
+        InvalidRequest: an invalid namespace, start, timeout or `roads`.
     """
 
     def __init__(
@@ -29,14 +29,14 @@ class Session:
         roads: bool = True,
     ) -> None:
         if start not in ("auto", "never", "private"):
-            raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
+            raise InvalidRequest(f'start must be "auto", "never" or "private", not {start!r}')
         if start == "private" and address is not None:
-            raise InvalidRequest("a private broker has no address of somebody else's choice")
+            raise InvalidRequest('start="private" starts a new broker: do not pass an address')
         if not isinstance(namespace, str) or not namespace:
-            raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
+            raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
         check_text(namespace, "a namespace")
         if not isinstance(roads, bool):
-            raise InvalidRequest(f"roads is True or False, not {roads!r}")
+            raise InvalidRequest(f"roads must be True or False, not {roads!r}")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
         self._connection = Connection(address, namespace, start, timeout_s, token, roads)
@@ -56,30 +56,30 @@ class Session:
         """Ends the connection, and a private broker. Arrays stay valid; the next call connects again.
 
         Raises:
-            BrokerError: something that was put with `wait=False` is not there. The connection has ended all the same.
+            BrokerError: a put with `wait=False` has failed. The connection is closed all the same.
         """
         self._connection.close()
 
     @property
     def address(self) -> str:
-        """Where the broker is: the directory of its sockets. Finds, or starts, it.
+        """The address of the broker: the directory of its sockets. Finds, or starts, it.
 
         Raises:
-            BrokerUnavailable: none is there, and none may or could be started.
+            BrokerUnavailable: there is none, and none may or could be started.
         """
         self._connection.core()
         address = self._connection.address
         if address is None:
-            raise BrokerUnavailable("the connection was closed meanwhile", code=UNAVAILABLE)
+            raise BrokerUnavailable("another thread closed the connection; call again", code=UNAVAILABLE)
         return address
 
     @property
     def latest_address(self) -> str | None:
-        """Where the broker is, or was before `close`; None before the first call. Connects nowhere."""
+        """The address of the broker, also after `close`; None before the first call. Does not connect."""
         return self._connection.latest_address
 
     def is_at(self, address: str) -> bool:
-        """Whether it is connected to the broker at this address."""
+        """True if it is connected to the broker at this address."""
         return self._connection.address == address
 
 

@@ -1,7 +1,7 @@
-"""A Share is a published array, or tree of arrays, seen from Python. A value: it holds no memory and no lease.
+"""A Share is a published array, or tree of arrays. A value: it holds no memory and no lease.
 
-It pickles as a reference, without secrets and without its bytes, so it can be sent to any process of the host; reading
-it there acquires it on that process's own connection.
+It is pickled as a reference, without secrets and without its bytes, so it can be sent to any process of the host;
+reading it there acquires it on that process's own connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ArraySpec(NamedTuple):
-    """How to read one array of a share. Strides in elements, offset in bytes from the share's start."""
+    """Describes one array of a share. Strides in elements, offset in bytes from the share's start."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class ArraySpec(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What the broker says about a share: ShareInfo as a plain value."""
+    """The broker's description of a share: ShareInfo as a plain value."""
 
     id: int
     broker_id: bytes
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 def record_of(info: ShareInfo | Record, broker_id: bytes) -> Record:
-    """The same facts as a plain value, and which life of the broker they are of."""
+    """The same facts as a plain value, with the id of the broker's run."""
     return Record._make(getattr(info, name) for name in Record._fields)._replace(broker_id=broker_id)
 
 
@@ -58,7 +58,7 @@ def record_from(fields: tuple[Any, ...]) -> Record:
     """The Record of a pickle.
 
     Raises:
-        InvalidRequest: another version of this package made it.
+        InvalidRequest: another version of this package pickled it.
     """
     if len(fields) != len(Record._fields):
         raise InvalidRequest("this share was pickled by another version of arraybridge")
@@ -79,7 +79,8 @@ class Share(Held):
     def __init__(self, broker: Broker, record: ShareInfo | Record, address: str | None = None) -> None:
         self._broker = broker
         self._record = record
-        # Of the broker that holds it: the Broker may be closed when this is pickled, and connect elsewhere afterwards.
+        # The address of the broker that holds the share: the Broker may be closed when this is pickled, and connect
+        # elsewhere later.
         self._address = broker.latest_address if address is None else address
 
     @property
@@ -92,7 +93,7 @@ class Share(Held):
 
     @property
     def id(self) -> int:
-        """Unique within one life of the broker."""
+        """Unique within one run of the broker."""
         return self._record.id
 
     @property
@@ -101,7 +102,7 @@ class Share(Held):
 
     @property
     def broker_id(self) -> bytes:
-        """Which life of which broker."""
+        """Identifies the broker and its run."""
         return self._record.broker_id
 
     @property
@@ -115,12 +116,12 @@ class Share(Held):
 
     @property
     def device(self) -> tuple[int, int]:
-        """DLPack's (type, id), by the number of the process that it was learnt in."""
+        """DLPack's (type, id), with the ordinal of the process that received the description."""
         return self._record.device
 
     @property
     def kind(self) -> str:
-        """How its memory comes to a process: "memfd", "cuda_vmm", "cuda_ipc"."""
+        """How a process opens its memory: "memfd", "cuda_vmm", "cuda_ipc"."""
         return self._record.kind
 
     @property
@@ -130,12 +131,12 @@ class Share(Held):
 
     @property
     def sealed(self) -> bool:
-        """Whether the kernel refuses every write, its maker's too. Otherwise nobody but the living maker could write."""
+        """True if the kernel refuses every write, also of its maker. Otherwise only the living maker could write."""
         return self._record.enforced
 
     @property
     def unnamed(self) -> bool:
-        """The broker chose the name; the share may go when its maker has gone and nobody reads it."""
+        """The broker chose the name; the share ends when its maker has ended and no process reads it."""
         return self._record.unnamed
 
     def to(self, framework: str, **wishes: Any) -> Any:
@@ -143,22 +144,24 @@ class Share(Held):
         return self._broker.get(self, framework, **wishes)
 
     def withdraw(self) -> None:
-        """Takes this generation off its name. Who holds it keeps it."""
+        """Withdraws this generation from its name. Processes that hold it keep it."""
         self._broker.withdraw(self)
 
     def view(self, *, private: bool = False, access: Access = "safe") -> View:
-        """The share's one array as a read-only View. What takes it through DLPack gets a copy-on-write mapping of its own, by
-        the old protocol and the new one: a write reaches neither the share nor another consumer. On a GPU there is no
-        copy-on-write: a consumer reads the share's memory itself, and may not write to it.
+        """The share's one array as a read-only View. A DLPack consumer gets a copy-on-write mapping of its own, by the
+        old protocol and the new one: its writes reach neither the share nor another consumer. A GPU has no
+        copy-on-write: a consumer reads the share's memory itself, and must not write to it.
 
         Args:
-            private: the View itself is of a copy-on-write mapping, and can be written; all its consumers share that.
-            access: "shared" is the promise not to write: consumers get the share's own mapping, for 80 ns instead of about a
-                microsecond, and one that writes to it ends the process (SIGSEGV).
+            private: the View itself is of a copy-on-write mapping, and can be written; all its consumers share the
+                mapping.
+            access: "shared" promises not to write: consumers get the share's own mapping, in 80 ns instead of about a
+                microsecond, and a write ends the process (SIGSEGV).
 
         Raises:
-            UnsupportedArray: it is a tree of arrays. InvalidRequest: `private` and access="shared", or another word.
-            ShareNotFound: the share has gone.
+            UnsupportedArray: it is a tree of arrays. InvalidRequest: `private` with access="shared", or an invalid
+                access.
+            ShareNotFound: the share has ended.
         """
         self._only()
         return self._broker.views(self, private=private, access=access)[0]
@@ -174,11 +177,11 @@ class Share(Held):
         return self.view(private=True).__dlpack__(**wishes)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        # Of a GPU each process has its own number.
+        # Each process has its own GPU ordinals.
         return self._record.device if self._record.device == HOST else self.view().device
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """NumPy's functions, which take a Share in host memory. TypeError: it is on a GPU, or no array."""
+        """NumPy's functions, which accept a Share in host memory. TypeError: it is on a GPU, or not an array."""
         self._only()
         return namespace_of(self, api_version)
 
@@ -225,20 +228,20 @@ class Share(Held):
 
     def _only(self) -> None:
         if len(self._record.arrays) != 1 or self._record.structure:
-            reason = f"a share of {len(self._record.arrays)} arrays in a tree is no array: use share.to(framework)"
+            reason = f"a share of {len(self._record.arrays)} arrays in a tree is not an array: use share.to(framework)"
             raise UnsupportedArray("share", "any", "hand_over", reason)
 
     def _refuse_opaque(self) -> None:
         self._only()
         if self.specs[0].dtype.startswith(OPAQUE_PREFIXES):
-            raise opaque_refused("share", self.specs[0].dtype, "numpy.asarray(share) has it")
+            raise opaque_refused("share", self.specs[0].dtype, "use numpy.asarray(share)")
 
     def _key(self) -> tuple[bytes, str, int]:
         return self._record.broker_id, self._record.namespace, self._record.id
 
 
 class Listed(NamedTuple):
-    """A share as the broker knows it: who made it, who reads it, and for how many milliseconds it has been there."""
+    """A share as the broker lists it, with its maker, leases, and age in milliseconds."""
 
     share: Share
     maker: int
@@ -248,18 +251,18 @@ class Listed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a call that timed out. True if it was done after all."""
+    """The outcome of a call that timed out. True if it was executed after all."""
 
     done: bool
-    share: Share | None = None  # of a put that was done
-    error: BrokerError | None = None  # why it was not done
+    share: Share | None = None  # of a put that was executed
+    error: BrokerError | None = None  # why it was not executed
 
     def __bool__(self) -> bool:
         return self.done
 
 
 def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, bytes]:
-    """What a broker is asked for: (name, 0, 0, b""), or ("", id, generation, broker_id) of a Share.
+    """The arguments of an acquire: (name, 0, 0, b""), or for a Share ("", id, generation, broker_id).
 
     Raises:
         InvalidRequest: neither a name nor a Share, or one of another namespace.
@@ -268,9 +271,9 @@ def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, byte
         check_text(name, "a name")
         return name, 0, 0, b""
     if not isinstance(name, Share):
-        raise InvalidRequest(f"a share is named by a non-empty str, or by a Share, not by {name!r}")
+        raise InvalidRequest(f"a share must be named by a non-empty str or a Share, not by {name!r}")
     if name.namespace != namespace:
-        raise InvalidRequest(f"the share is of namespace {name.namespace!r}, this Broker of {namespace!r}")
+        raise InvalidRequest(f"the share is of namespace {name.namespace!r}, this Broker of {namespace!r}: use another Broker")
     return "", name.id, name.generation, name.broker_id
 
 

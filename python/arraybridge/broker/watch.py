@@ -1,7 +1,7 @@
-"""A Watch tells what happens at the broker: who publishes, reads, withdraws, comes, goes, and is refused.
+"""A Watch delivers events of the broker: publishes, acquires, withdrawals, beginning and end of sessions, refusals.
 
-It is told of this namespace's shares and of all sessions of this user. Arrays that are read without a call, as most are
-that a process has found before, are not told.
+It covers this namespace's shares and all sessions of this user. Acquires without a call, which are most acquires of
+shares that a process has found before, cause no events.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 
 class Event(NamedTuple):
-    """One thing that happened. What does not apply to its kind is empty or 0.
+    """One event. Fields that do not apply to its kind are empty or 0.
 
     Attributes:
-        kind: of `Kind`; "unknown" of a broker that is newer than this package.
+        kind: of `Kind`; "unknown" from a broker that is newer than this package.
         time_ns: nanoseconds since 1970.
         name, share, generation: of the share; a share that was sent into a channel has the channel's name.
-        session, pid, uid: whose doing it was; session 0 is the broker's own.
-        nbytes, device: of the share, or of the memory that was allocated; "cpu" or "cuda:UUID".
-        code, reason, verb: of a refusal: gRPC's status code, a short word, and what was asked for. A withdrawal's reason
-            is withdrawn, replaced, orphaned, lost, expired, publisher_exit, administration or reload.
-        note: of a publish or acquire how the bytes came, or were to be read; of a refusal its message; of a session its
+        session, pid, uid: of the session that caused it; session 0 is the broker itself.
+        nbytes, device: of the share, or of the allocated memory; "cpu" or "cuda:UUID".
+        code, reason, verb: of a refusal: gRPC's status code, a short word, and the requested verb. The reason of a
+            withdrawal is withdrawn, replaced, orphaned, lost, expired, publisher_exit, administration or reload.
+        note: of a publish or acquire: how the bytes were written or read; of a refusal: its message; of a session: its
             program.
     """
 
@@ -62,9 +62,9 @@ class Event(NamedTuple):
 
 
 class Watch(Iterator[Event], AsyncIterator[Event]):
-    """What happens from the moment it is made, by `Broker.watch`, one event after the other. Thread-safe.
+    """An iterator of events from its creation by `Broker.watch` on. Thread-safe.
 
-    Other calls of the Broker go on meanwhile. In a forked child it begins anew with the first event that is asked for.
+    Other calls of the Broker are not delayed. In a forked child it starts again with the first event that is requested.
 
     Example:
         with broker.watch(kinds=["publish"]) as published:
@@ -77,8 +77,8 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         for kind in wanted:
             check_word(kind, "a kind of event", KINDS)
         if not isinstance(names, str):
-            raise InvalidRequest(f"names is the beginning of names, a str, not {type(names).__name__}")
-        check_text(names, "the beginning of names")
+            raise InvalidRequest(f"names must be a str, the prefix of names, not {type(names).__name__}")
+        check_text(names, "the prefix of names")
         self._broker = broker
         self._kinds: Final = wanted
         self._names: Final = names
@@ -91,31 +91,31 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         self._lock = threading.Lock()
         self._open: list[_core.WatchEnd] = []
         self._workers: list[Worker] = []
-        # What was asked for by tasks that wait no more.
+        # Events that arrived for cancelled tasks.
         self._unclaimed: deque[Future[Event]] = deque()
-        self._end = weakref.finalize(self, _let_go, self._open, self._workers)
+        self._end = weakref.finalize(self, _end_calls, self._open, self._workers)
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called here."""
+        """True if `close` was called here."""
         return self._closed
 
     def next(self, timeout: float | None = None) -> Event:
         """The next event.
 
         Args:
-            timeout: seconds to wait for one; None: as long as it takes. Ctrl-C ends it, and loses nothing.
+            timeout: seconds to wait for one; None: no limit. Ctrl-C ends it, and nothing is lost.
 
         Raises:
-            BrokerTimeout: nothing happened in time. WatchClosed: it was closed here.
-            EventsLost: it was read too slowly, and is closed; the message says how many events it lost.
-            BrokerUnavailable: the broker has gone, and the watch with it.
+            BrokerTimeout: no event in time. WatchClosed: it was closed here.
+            EventsLost: it was read too slowly and is closed; the message has the number of lost events.
+            BrokerUnavailable: the broker has ended, and the watch with it.
         """
         timeout = None if timeout is None else check_seconds(timeout, "timeout")
         self._opened()
         if not self._unclaimed:
             return self._next(timeout)
-        coming = self._coming()
+        coming = self._next_event()
         try:
             done = wait([coming], timeout).done
         except BaseException:
@@ -124,12 +124,12 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout("nothing happened in time", 4, "NO_EVENT")
+        raise BrokerTimeout("no event occurred in time", 4, "NO_EVENT")
 
     async def anext(self, timeout: float | None = None) -> Event:
-        """`next`, while the event loop goes on. What comes for a task that was cancelled is the next one's."""
+        """`next` for an event loop. An event that arrives for a cancelled task is kept for the next call."""
         timeout = None if timeout is None else check_seconds(timeout, "timeout")
-        coming = self._coming()
+        coming = self._next_event()
         try:
             done, _ = await asyncio.wait({told(coming)}, timeout=timeout)
         except asyncio.CancelledError:
@@ -138,7 +138,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout("nothing happened in time", 4, "NO_EVENT")
+        raise BrokerTimeout("no event occurred in time", 4, "NO_EVENT")
 
     def __iter__(self) -> Watch:
         return self
@@ -159,7 +159,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Nothing more is told. Who waits in it is told so, and loops over it end. Idempotent."""
+        """Closes the watch. Waiting calls raise WatchClosed, and loops over it end. Idempotent."""
         if self._pid != os.getpid():
             self._end.detach()
             self._reset()
@@ -168,7 +168,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             ends, workers = list(self._open), list(self._workers)
             self._open.clear()
             self._workers.clear()
-        _let_go(ends, workers)
+        _end_calls(ends, workers)
 
     def __enter__(self) -> Watch:
         return self
@@ -188,7 +188,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
 
     def _opened(self) -> _core.WatchEnd:
         if self._pid != os.getpid():
-            # A forked child: what is open is its parent's.
+            # In a forked child the open end belongs to the parent.
             self._end.detach()
             self._reset()
         with self._lock:
@@ -207,8 +207,8 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
                 raise WatchClosed("this watch was closed", 5, "WATCH_NOT_OPEN") from None
             raise from_status(status) from None
 
-    def _coming(self) -> Future[Event]:
-        """What was asked for by a task that waits no more, or is from now on."""
+    def _next_event(self) -> Future[Event]:
+        """The request of a cancelled task, or a new one."""
         self._opened()
         try:
             return self._unclaimed.popleft()
@@ -221,15 +221,15 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         return worker.submit(lambda: self._next(None))
 
 
-def _let_go(ends: list[_core.WatchEnd], workers: list[Worker]) -> None:
-    """The calls that wait in it end."""
+def _end_calls(ends: list[_core.WatchEnd], workers: list[Worker]) -> None:
+    """Ends the calls that wait in it."""
     for worker in workers:
         worker.stop()
     for end in ends:
         try:
             end.close()
         except _core.StatusError:
-            continue  # with the broker everything has ended
+            continue  # if the broker has ended, so have the calls
 
 
 autograph.mark_module(__name__)

@@ -1,7 +1,7 @@
-"""A Worker is a thread that waits on behalf of an event loop: one call after the other, in the order they came.
+"""A Worker is a thread that executes waiting calls for an event loop, one after the other, in order.
 
-Not an executor of `concurrent.futures`: those are joined when the interpreter ends, and a call that waits for another
-process may never end.
+It is not an executor of `concurrent.futures`: those are joined when the interpreter ends, and a call that waits for
+another process may never end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Worker:
         self._starting = threading.Lock()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """What the call will return, or raise."""
+        """Returns the future result, or exception, of the call."""
         future: Future[T] = Future()
         self._calls.put((future, call))
         with self._starting:
@@ -34,12 +34,12 @@ class Worker:
         return future
 
     def stop(self) -> None:
-        """The thread ends after the calls that were submitted before. Does not wait."""
+        """Ends the thread after the calls that were submitted before. Does not wait."""
         self._calls.put(None)
 
 
 def told(call: Future[Any]) -> asyncio.Future[Any]:
-    """Done when the call is. Whether it raised is asked of the call: nobody need ask this one."""
+    """A future that is done when the call is. The exception stays in the call, so this future need not be retrieved."""
     future = asyncio.wrap_future(call)
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
@@ -54,4 +54,4 @@ def _run(calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]) -> No
             future.set_result(call())
         except BaseException as error:
             future.set_exception(error)
-        del next_call, future, call  # or it keeps them until the next one comes
+        del next_call, future, call  # releases them before it waits for the next call

@@ -1,4 +1,4 @@
-"""What `python -m arraybridge` does: one module a command, each with `add_arguments` and `run`."""
+"""`python -m arraybridge`: one module per command, each with `add_arguments` and `run`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "doctor":
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, 1 if something did not hold, 2 for what cannot be asked or written; as shells have it 130 if it was
-    interrupted, 141 if nobody read it to its end."""
+    """Returns the exit status: 0; 1 if a check failed; 2 for invalid arguments or a failed write; as in shells 130 if
+    interrupted, 141 if the reader closed the output.
+    """
     parser = argparse.ArgumentParser("python -m arraybridge", description="Arrays from every framework to every framework.")
     parser.add_argument("--version", action="version", version=f"arraybridge {_version()}")
     chosen = parser.add_subparsers(dest="command", required=True)
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _drop_what_nobody_takes()
         if isinstance(error, BrokenPipeError):
-            return 141  # whoever read it has seen enough
+            return 141  # the reader has closed the output
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
 
@@ -41,16 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _done(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
     try:
         wishes = parser.parse_args(arguments)
-        parser.prog = f"{parser.prog} {wishes.command}"  # as errors call it from now on
+        parser.prog = f"{parser.prog} {wishes.command}"  # the name in later errors
         status: int = _COMMANDS[wishes.command].run(wishes)
         return status
     finally:
-        if sys.stdout is not None:  # as where descriptor 1 is closed
-            sys.stdout.flush()  # here it can be said that it failed
+        if sys.stdout is not None:  # it is None if descriptor 1 is closed
+            sys.stdout.flush()  # an error can be reported here
 
 
 def _drop_what_nobody_takes() -> None:
-    """So that the end of the process does not try, and fail, once more."""
+    """Discards unwritten output, so that the exit of the interpreter does not fail again."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Measures ways from one framework to another, by size: time, and bytes copied.
+"""Measures the ways from one framework to another, by size: time and copied bytes.
 
 Prints Markdown; `--plot FILE.png` draws it with matplotlib. Every time is the median of several rounds on this machine.
 """
@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", default="numpy", help="default: numpy")
     parser.add_argument("--target", default="torch", help="default: torch")
     parser.add_argument("--sizes", type=_sizes, default=_sizes("4K,1M,64M"), help="bytes; default: 4K,1M,64M")
-    parser.add_argument("--rounds", type=_rounds, default=15, help="of each measurement; default: 15")
-    parser.add_argument("--output", type=_file, help="writes the Markdown there, too")
-    parser.add_argument("--plot", type=_file, help="a PNG file")
+    parser.add_argument("--rounds", type=_rounds, default=15, help="rounds of each measurement; default: 15")
+    parser.add_argument("--output", type=_file, help="also write the Markdown to this file")
+    parser.add_argument("--plot", type=_file, help="also write a plot to this PNG file")
 
 
 def run(wishes: argparse.Namespace) -> int:
     """Raises:
-    FrameworkNotAvailable: source, target, or matplotlib for a plot. OutOfMemory: for arrays of a size that was asked for.
+    FrameworkNotAvailable: source, target, or matplotlib for a plot. OutOfMemory: for arrays of a requested size.
     """
     asked = (wishes.source, wishes.target)
     for name in set(asked) - set(samples.installed(asked)):
@@ -64,7 +64,7 @@ def _measured(broker: Broker, wishes: argparse.Namespace, size: int) -> list[Row
     try:
         values = samples.numbers((max(1, size // 4),))
     except MemoryError as error:
-        raise OutOfMemory(f"no memory for arrays of {size:,} bytes") from error
+        raise OutOfMemory(f"not enough memory for arrays of {size:,} bytes; choose smaller sizes") from error
     array = samples.made(broker, wishes.source, values)
     target = wishes.target
     share = broker.put(array)
@@ -85,7 +85,7 @@ def _measured(broker: Broker, wishes: argparse.Namespace, size: int) -> list[Row
         try:
             call()
         except ZeroCopyUnavailable:
-            continue  # said by the table's absence of the row
+            continue  # the table omits the row
         plan = broker.last_plan
         copied = (0 if plan is None else plan.copied_bytes) + (more or 0)
         if method == "put and get":
@@ -113,7 +113,7 @@ def _markdown(wishes: argparse.Namespace, rows: Sequence[Row]) -> str:
 
 
 def _pyplot() -> Any:
-    # Files only: no display is asked for.
+    # Only files: needs no display.
     ensure_module("matplotlib").use("agg")
     return ensure_module("matplotlib.pyplot")
 
@@ -132,15 +132,15 @@ def _draw(pyplot: Any, wishes: argparse.Namespace, rows: Sequence[Row]) -> None:
 
 def _rounds(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"at least 1, not {text}")
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
     return int(text)
 
 
 def _file(text: str) -> Path:
-    # Now, and not when everything has been measured.
+    # Checked now, not after the measurement.
     path = Path(text)
     if path.is_dir():
-        raise argparse.ArgumentTypeError(f"this is a folder: {path}")
+        raise argparse.ArgumentTypeError(f"{path} is a folder; name a file")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
     return path
@@ -151,6 +151,6 @@ def _sizes(text: str) -> list[int]:
     for part in text.upper().split(","):
         number, unit = (part[:-1], part[-1]) if part[-1:] in _UNITS and part[-1:] else (part, "")
         if not number.isdecimal() or int(number) == 0:
-            raise argparse.ArgumentTypeError(f"a size is a number of bytes with K, M or G, not {part!r}")
+            raise argparse.ArgumentTypeError(f"a size must be a number of bytes with K, M or G, not {part!r}")
         found.append(int(number) * _UNITS[unit])
     return found

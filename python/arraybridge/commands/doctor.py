@@ -1,7 +1,7 @@
-"""Says what this host, the broker and this Python can share, and why not the rest, with the command that mends it.
+"""Examines what this host, the broker and this Python can share, with the command that mends each problem.
 
-What `arraybridgectl doctor` says, and beside: which frameworks are here, what they speak, and whose package is imported
-as `arraybridge`. The exit status is 1 if there is a problem.
+Prints the findings of `arraybridgectl doctor`, the installed frameworks with their protocols, and the distribution that
+is imported as `arraybridge`. The exit status is 1 if there is a problem.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from arraybridge._conflict import DISTRIBUTION
 from arraybridge.commands import tables
 from arraybridge.errors import InvalidRequest
 
-_MARK = "arraybridge doctor: "  # frameworks print, too
-# Framework: (module, path of its array's class, extra of ours that installs it).
+_MARK = "arraybridge doctor: "  # separates our output from that of frameworks
+# Framework: (module, path of its array's class, our extra that installs it).
 _ARRAYS = {
     "numpy": ("numpy", "ndarray", ""),
     "torch": ("torch", "Tensor", "torch"),
@@ -51,19 +51,19 @@ class Finding:
     what: str
     health: str  # ok, note or problem
     finding: str
-    mend: str = ""  # the command that helps, if there is one
+    mend: str = ""  # a command that helps, if there is one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help=f"only these of {', '.join(_ARRAYS)}")
-    parser.add_argument("--address", help="the broker's directory; by default where arraybridgectl finds it")
+    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help=f"examine only these of {', '.join(_ARRAYS)}")
+    parser.add_argument("--address", help="the broker's directory; default: as found by arraybridgectl")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 
 
 def run(wishes: argparse.Namespace) -> int:
     unknown = sorted(set(wishes.frameworks) - set(_ARRAYS))
     if unknown:
-        raise InvalidRequest(f"nobody knows {', '.join(unknown)}; there are {', '.join(_ARRAYS)}")
+        raise InvalidRequest(f"unknown frameworks: {', '.join(unknown)}; choose from {', '.join(_ARRAYS)}")
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         told = threads.map(framework, wishes.frameworks or _ARRAYS)
         findings = [*host_and_broker(wishes.address), import_name(), *told]
@@ -76,7 +76,7 @@ def run(wishes: argparse.Namespace) -> int:
 
 
 def host_and_broker(address: str | None) -> list[Finding]:
-    """What arraybridgectl finds. No broker is started for it, and that there is none is no problem: one starts by itself."""
+    """The findings of arraybridgectl. Starts no broker; a missing one is no problem, since a Broker() starts one."""
     try:
         command = [_bin.path("arraybridgectl"), *(["-H", address] if address else []), "-o", "json", "doctor"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -95,7 +95,7 @@ def host_and_broker(address: str | None) -> list[Finding]:
 
 
 def import_name() -> Finding:
-    """Whether `import arraybridge` is this package, and nobody else's of the same name."""
+    """Whether `import arraybridge` imports this package, and not another distribution's of the same name."""
     others = sorted(set(importlib.metadata.packages_distributions().get("arraybridge", [])) - {DISTRIBUTION})
     if others:
         return Finding("import name", "problem", _conflict.finding(others), _conflict.mend(others))
@@ -103,7 +103,9 @@ def import_name() -> Finding:
 
 
 def framework(name: str) -> Finding:
-    """Its version and what its arrays speak, found out in a process of its own: some frameworks end one that has others."""
+    """The version and protocols of a framework, found in a separate process: some frameworks end a process that has
+    others.
+    """
     module, _, extra = _ARRAYS[name]
     mend = f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {name}"
     if importlib.util.find_spec(module.partition(".")[0]) is None:
@@ -119,7 +121,7 @@ def framework(name: str) -> Finding:
 
 
 def _of_version(name: str, told: str) -> Finding:
-    """The finding of a framework that works: whether its version is one that this package's metadata names."""
+    """The finding of a framework that works: whether its version is supported by this package's metadata."""
     oldest, version = oldest_of(name), told.partition(":")[0]
     if not oldest or not adapters.is_older(version, tuple(map(int, oldest.split(".")))):
         return Finding(name, "ok", told)
@@ -128,7 +130,7 @@ def _of_version(name: str, told: str) -> Finding:
 
 
 def oldest_of(name: str) -> str:
-    """The oldest version of a framework that the metadata names; "" of one that it does not name."""
+    """The oldest version of a framework in the metadata; "" if the metadata does not name it."""
     extra = _ARRAYS[name][2]
     for line in importlib.metadata.requires(DISTRIBUTION) or ():
         requirement, _, marker = line.partition(";")
@@ -139,7 +141,7 @@ def oldest_of(name: str) -> str:
 
 
 def tell(name: str) -> None:
-    """Prints what `framework` wants to know. Imports it."""
+    """Prints what `framework` reads. Imports it."""
     module, path, _ = _ARRAYS[name]
     kind: Any = importlib.import_module(module)
     version = importlib.import_module(module.partition(".")[0]).__version__
@@ -147,7 +149,7 @@ def tell(name: str) -> None:
         kind = getattr(kind, part)
     adapter = adapters.named(name.partition(".")[0])
     if devices.CPU in adapter.caps().devices:
-        # Of what its arrays really are: the class that users know is often an abstract one.
+        # Reads the class of an actual array: the class that users know is often abstract.
         kind = type(adapter.view(_core.copy_to_heap(_core.wrap_buffer(bytes(4)))))
     spoken = list(dict.fromkeys(word for attribute, word in _DIALECTS if hasattr(kind, attribute)))
     print(f"{_MARK}{version}: {', '.join(spoken) or 'the buffer protocol'}")

@@ -1,7 +1,7 @@
-"""Says which way an array goes from one framework to another, and why not a cheaper one.
+"""Prints how an array gets from one framework to another, and why not by a cheaper way.
 
-`explain torch jax` speaks of an ordinary array (compact, aligned); neither framework has to be installed. JAX is thought
-of with its 64-bit types on, and what it says without them is told beside.
+`explain torch jax` assumes an ordinary array (compact, aligned); neither framework needs to be installed. JAX is
+assumed to have its 64-bit types enabled; if the result differs without them, it is printed too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from arraybridge.planner import CODES, Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="the framework that the array is of")
-    parser.add_argument("target", help="the framework that it shall be of")
-    parser.add_argument("--gpu", action="store_true", help="on a CUDA GPU, where the framework can be there")
+    parser.add_argument("source", help="framework of the array")
+    parser.add_argument("target", help="framework of the result")
+    parser.add_argument("--gpu", action="store_true", help="array on a CUDA GPU, if the framework supports it")
     parser.add_argument("--dtype", default="float32", choices=sorted(CODES), metavar="DTYPE", help="default: float32")
     parser.add_argument(
-        "--shape", type=_shape, default=matrix.SHAPE, help="sizes with commas, '' for none at all; default: 480,640"
+        "--shape", type=_shape, default=matrix.SHAPE, help="sizes separated by commas, '' for no dimensions; default: 480,640"
     )
     parser.add_argument("--read-only", action="store_true", help="the array cannot be written")
     parser.add_argument("--allow-downcast", action="store_true", help="the target may narrow the dtype")
@@ -37,7 +37,7 @@ def run(wishes: argparse.Namespace) -> int:
     for said, copy in (("", None), ("copy=False: ", False), ("copy=True: ", True)):
         try:
             plan = matrix.cell(wishes.source, wishes.target, copy=copy, allow_downcast=wishes.allow_downcast, **array)
-            told.append((said, _told(plan)))
+            told.append((said, _explained(plan)))
         except MemoryConversionError as error:
             refused += 1
             told.append((said, f"refused: {error.reason}"))
@@ -46,11 +46,11 @@ def run(wishes: argparse.Namespace) -> int:
     for said, text in told[:1] if once else told:
         print(f"{said}{text}")
     if not never and not wishes.allow_downcast and (why := matrix.refused_as_it_comes(wishes.target, wishes.dtype)):
-        print(f"{wishes.target} as it comes, with its 64-bit types off: refused: {why}")
+        print(f"{wishes.target} with its default configuration (64-bit types off): refused: {why}")
     return 1 if never else 0
 
 
-def _told(plan: Plan) -> str:
+def _explained(plan: Plan) -> str:
     return "\n  ".join([str(plan).partition(" (")[0], *(f"because {why}" for why in plan.reasons), *plan.notes])
 
 
@@ -58,7 +58,7 @@ def _shape(text: str) -> tuple[int, ...]:
     try:
         sizes = tuple(int(part) for part in text.split(",") if part)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"sizes are numbers with commas, not {text!r}") from error
+        raise argparse.ArgumentTypeError(f"sizes must be numbers separated by commas, not {text!r}") from error
     if min(sizes, default=0) < 0:
-        raise argparse.ArgumentTypeError(f"a shape has no negative sizes: {text}")
+        raise argparse.ArgumentTypeError(f"a shape must not have negative sizes: {text}")
     return sizes

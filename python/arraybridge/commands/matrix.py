@@ -1,7 +1,7 @@
-"""The conversion matrix as the planner decides it: one cell is an ordinary array of one framework on its way to another.
+"""The conversion matrix of the planner: one cell is an ordinary array of one framework, converted to another.
 
-Frameworks need not be installed: their adapters say what they take. What an array of this process really does,
-Broker.plan says.
+Frameworks need not be installed, because their adapters know what they accept. Broker.plan explains actual arrays of
+this process.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from arraybridge.devices import Device, OwnDevices
 from arraybridge.errors import MemoryConversionError
 from arraybridge.planner import CODES, Caps, Description, Plan
 
-# An ordinary array: compact row-major, at an address that suits everybody.
+# An ordinary array: compact row-major, at an address that suits all frameworks.
 SHAPE: Final = (480, 640)
 _ADDRESS: Final = 1 << 20
-_GPUS: Final = ("GPU-0",)  # where a GPU is spoken of, there is one
-_FOREIGN: Final = ("no_foreign_memory: nobody else can address it",)
+_GPUS: Final = ("GPU-0",)  # the assumed GPU
+_FOREIGN: Final = ("no_foreign_memory: no other library can address it",)
 
 
 def caps_of(framework: str, on_gpu: bool = False) -> Caps:
-    """What this framework takes where it has the devices spoken of: a GPU it can use, or none.
+    """Capabilities of this framework on the assumed devices: with a GPU that it can use, or without.
 
     Raises:
-        InvalidMemoryType: no adapter has this name.
+        InvalidMemoryType: there is no adapter of this name.
     """
     adapters.named(framework)
     found: Caps = importlib.import_module(f"arraybridge.adapters.{framework}").CAPS
@@ -41,7 +41,7 @@ def caps_of(framework: str, on_gpu: bool = False) -> Caps:
 def ordinary(
     framework: str, on_gpu: bool = False, dtype: str = "float32", shape: Sequence[int] = SHAPE, **changes: Any
 ) -> Description:
-    """An ordinary array of this framework: on the first GPU if that is asked for and it can be there."""
+    """An ordinary array of this framework: on the first GPU if requested and supported."""
     caps = caps_of(framework, on_gpu)
     own = caps.own
     immutable = caps.read_only == "immutable"
@@ -63,14 +63,14 @@ def ordinary(
 
 
 def cell(source: str, target: str, *, on_gpu: bool = False, **wishes: Any) -> Plan:
-    """How an ordinary array of `source` becomes one of `target`.
+    """The plan for an ordinary array of `source` as one of `target`.
 
     Args:
-        on_gpu: the array is on a GPU if its framework can be there, and so shall the result be.
+        on_gpu: array and result lie on a GPU, if the framework supports it.
         wishes: dtype and shape of the array; copy, device, allow_downcast of the plan.
 
     Raises:
-        MemoryConversionError: of the kinds that plan() raises.
+        MemoryConversionError: the errors of plan().
     """
     array = {name: wishes.pop(name) for name in ("dtype", "shape", "read_only", "strides") if name in wishes}
     caps = caps_of(target, on_gpu)
@@ -80,7 +80,7 @@ def cell(source: str, target: str, *, on_gpu: bool = False, **wishes: Any) -> Pl
 
 
 def refused_as_it_comes(framework: str, dtype: str) -> str | None:
-    """Why a framework refuses this dtype until it is set up for it; None: it does not."""
+    """Why a framework refuses this dtype in its default configuration; None: it does not."""
     adapter = importlib.import_module(f"arraybridge.adapters.{framework}")
     caps: Caps | None = getattr(adapter, "CAPS_WITHOUT_X64", None)
     if caps is None:

@@ -1,7 +1,7 @@
-"""Converts between all frameworks that are installed, in this process and through a broker of its own.
+"""Converts between all installed frameworks, in this process and through a broker of its own.
 
-Prints a table: what is shared, what is copied, what failed, and what is skipped, because a framework is not installed or has
-no device here. The exit status is 1 if anything failed, or if a framework that was asked for by name is skipped.
+Prints a table of shared, copied, failed and skipped conversions. A framework is skipped if it is not installed or has
+no device here. The exit status is 1 if a conversion failed, or if a framework that was named is skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DTYPES = ("float32", "int32", "uint8")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("frameworks", nargs="*", help="only these; by default all that are installed")
+    parser.add_argument("frameworks", nargs="*", help="only these; default: all installed ones")
 
 
 def run(wishes: argparse.Namespace) -> int:
@@ -58,7 +58,7 @@ def _cell(broker: Broker, source: str, target: str, failures: list[str]) -> str:
                     failures.append(f"{source} to {target}, {dtype}: {way} changed the values")
             words.add(_word(plan))
         except Exception as error:
-            # Whatever a framework does is a finding, not the end of the test.
+            # Any exception of a framework is a result, and does not end the test.
             failures.append(f"{source} to {target}, {dtype}: {type(error).__name__}: {error}")
             words.add("FAILED")
     return " / ".join(sorted(words))

@@ -1,4 +1,4 @@
-"""Tables in Markdown, aligned so that they read well as plain text too."""
+"""Tables in Markdown, aligned so that they are readable as plain text."""
 
 from __future__ import annotations
 

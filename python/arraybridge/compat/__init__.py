@@ -1,1 +1,1 @@
-"""What the 0.2 line of this package's name has beside conversions: scaling, stacking, cleanup of caches."""
+"""The parts of this package's 0.2 line besides conversions: scaling, stacking, cleanup of caches."""

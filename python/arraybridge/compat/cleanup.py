@@ -1,6 +1,6 @@
-"""Cleanup of what frameworks cache, and another try for what ran out of memory.
+"""Cleanup of the caches of frameworks, and retries of functions that ran out of memory.
 
-Nothing here imports a framework: who is not imported has nothing cached. Live arrays are never touched.
+This module imports no framework: a framework that is not imported caches nothing. Live arrays are never touched.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _CAUSES_MAX: Final = 16
 
 
 def clear_cache(memory_type: str, device_id: int | None = None) -> None:
-    """Gives back what this framework caches and no array uses: on GPU `device_id`, or on all.
+    """Frees memory that this framework caches and no array uses: on GPU `device_id`, or on all.
 
-    torch: its cached blocks; CuPy: both of its pools; JAX, TensorFlow, pyclesperanto: only what garbage collection frees,
-    since their allocators offer nothing; NumPy: nothing. A framework or GPU that is not there has nothing to give back. The
-    current device is the same afterwards.
+    torch: its cached blocks; CuPy: both of its pools; JAX, TensorFlow, pyclesperanto: only what garbage collection
+    frees, because their allocators have no such function; NumPy: nothing. Does nothing for a framework or GPU that does
+    not exist here. Restores the current device.
 
     Raises:
-        InvalidMemoryType: there is none of this name.
+        InvalidMemoryType: there is no such memory type.
     """
     adapter = adapters.of_memory_type(memory_type)
     if memory_type == MemoryType.NUMPY or memory_type not in sys.modules:
@@ -76,14 +76,14 @@ MEMORY_TYPE_CLEANUP_REGISTRY: Final[dict[str, Callable[..., None]]] = {
 
 
 def cleanup_all_gpu_frameworks(device_id: int | None = None) -> None:
-    """clear_cache of all six."""
+    """clear_cache for all six frameworks."""
     for cleanup in MEMORY_TYPE_CLEANUP_REGISTRY.values():
         cleanup(device_id)
 
 
 def is_oom_error(error: BaseException, memory_type: str) -> bool:
-    """Whether `error`, or what it was raised from, says that there is no memory: in this framework's words, as MemoryError,
-    or as our OutOfMemory. Other failures of a GPU are none.
+    """True if `error`, or an exception in its chain, reports lack of memory: as an error of this framework, as
+    MemoryError, or as our OutOfMemory. Other failures of a GPU do not.
 
     Raises:
         InvalidMemoryType: there is no such memory type.
@@ -97,7 +97,7 @@ def is_oom_error(error: BaseException, memory_type: str) -> bool:
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    # A chain may be a ring.
+    # A chain of exceptions can be cyclic.
     each: BaseException | None = error
     for _ in range(_CAUSES_MAX):
         if each is None:
@@ -107,10 +107,10 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def execute_with_oom_recovery(func: Callable[[], _T], memory_type: str, max_retries: int = 2) -> _T:
-    """func(), and where it runs out of memory, clear_cache and again, at most `max_retries` times.
+    """Calls func(); if it runs out of memory, calls clear_cache and func() again, at most `max_retries` times.
 
     Raises:
-        Whatever func raises: any other error after one run, out of memory as the first run raised it.
+        Exceptions of func: any other error after one run; out of memory as the first run raised it.
     """
     tries = _Tries(memory_type, max_retries)
     while tries.another():
@@ -120,7 +120,7 @@ def execute_with_oom_recovery(func: Callable[[], _T], memory_type: str, max_retr
 
 
 async def await_with_oom_recovery(func: Callable[[], Awaitable[_T]], memory_type: str, max_retries: int = 2) -> _T:
-    """execute_with_oom_recovery of a function whose result is awaited."""
+    """execute_with_oom_recovery for a function whose result is awaited."""
     tries = _Tries(memory_type, max_retries)
     while tries.another():
         with tries:
@@ -129,7 +129,7 @@ async def await_with_oom_recovery(func: Callable[[], Awaitable[_T]], memory_type
 
 
 class _Tries:
-    """Runs of one function, each in `with`, which keeps the errors that say that there is no memory."""
+    """Runs of one function, each in a `with` block, which catches errors that report lack of memory."""
 
     def __init__(self, memory_type: str, max_retries: int) -> None:
         self._memory_type = memory_type
@@ -138,12 +138,12 @@ class _Tries:
 
     @property
     def failure(self) -> BaseException:
-        """What the first run raised. REQUIRES: all have failed."""
+        """The exception of the first run. REQUIRES: all runs have failed."""
         assert self._first is not None
         return self._first
 
     def another(self) -> bool:
-        """Whether there is another run; after one that failed the caches are cleared before it."""
+        """True if there is another run; clears the caches before it if the previous one has failed."""
         if self._left and self._first is not None:
             clear_cache(self._memory_type)
         self._left -= 1
@@ -156,7 +156,7 @@ class _Tries:
         if not isinstance(error, Exception) or not is_oom_error(error, self._memory_type):
             return False
         self._first = self._first or error
-        # The frames of the run hold its arrays.
+        # The frames of the run reference its arrays.
         for each in _with_causes(error):
             traceback.clear_frames(each.__traceback__)
         return True

@@ -1,7 +1,7 @@
-"""Scaling: an array's values in another dtype, by a stated rule. Every framework by the same rule, to the last bit.
+"""Scaling: an array's values in another dtype, by a stated rule that is the same, to the last bit, for all frameworks.
 
-Computed by NumPy: an array of another framework on the host is shared with it where memory allows, and one on a GPU is
-brought to the host and back.
+NumPy computes the result: it shares an array of another framework on the host if possible; an array on a GPU is copied
+to the host and back.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ _SCALINGS: Final = get_args(Scaling)
 
 
 def scale_dtype(array: Any, target_dtype: object, *, scaling: Scaling = "auto") -> Any:
-    """The array's values as `target_dtype`, of the same framework, shape and device. What is no array is returned as it is.
+    """The array's values as `target_dtype`, of the same framework, shape and device. Returns other objects unchanged.
 
     Args:
         array: of one of the six frameworks.
         target_dtype: a name ("uint8"), a dtype of NumPy or any of the frameworks, a class (float, numpy.uint8).
-        scaling: of floating-point numbers to integers, so that nothing wraps and the range's ends are exact:
-            "unit": 0 to the least, 1 to the greatest value of the target, truncated toward zero; others saturate.
+        scaling: of floating-point numbers to integers; nothing wraps, and the ends of the range are exact:
+            "unit": 0 becomes the least, 1 the greatest value of the target, truncated toward zero; other values
+            saturate.
             "clip": the values themselves, rounded half to even, saturated.
-            "auto": "unit" where all finite values lie in [0, 1], otherwise "clip". It depends on the data: pass "clip"
-            to keep values. "full": the least finite value to the least, the greatest to the greatest.
+            "auto": "unit" if all finite values lie in [0, 1], otherwise "clip". It depends on the data: pass "clip" to
+            keep values. "full": the least finite value becomes the least, the greatest the greatest.
             NaN becomes 0, an infinity the end of the range on its side, with one RuntimeWarning.
 
-    Between integers values are kept and saturate; to and from bool, and to floating point, is a plain cast.
+    Between integers, values are kept and saturate; to and from bool, and to floating point, it is a plain cast.
 
     Raises:
-        UnsupportedDtype: no such dtype, none of this framework, or complex numbers to real ones.
-        InvalidRequest: no such scaling. MemoryConversionError: the array cannot be read.
+        UnsupportedDtype: not a dtype, not one of this framework, or complex numbers to real ones.
+        InvalidRequest: there is no such scaling. MemoryConversionError: the array cannot be read.
     """
     check_word(scaling, "scaling", _SCALINGS)
     memory_type = detect_memory_type(array)
@@ -52,29 +53,29 @@ def scale_dtype(array: Any, target_dtype: object, *, scaling: Scaling = "auto") 
     if _dtype_name(array.dtype, memory_type) == name:
         return array
     if not has_dtype(memory_type, name):
-        raise UnsupportedDtype(memory_type, memory_type, "scale", f"{memory_type} has no dtype {name}, as it is set up now")
+        raise UnsupportedDtype(memory_type, memory_type, "scale", f"{memory_type} has no dtype {name} in its present configuration")
     values = values_of(array, memory_type)
     result = _scaled(values, numpy_adapter.dtype_of(name), scaling, memory_type)
     return brought(result, memory_type, device_of(array))
 
 
 def has_dtype(memory_type: str, dtype: object) -> bool:
-    """Whether this framework, as it is set up now, has arrays of the dtype."""
+    """True if this framework, in its present configuration, has arrays of the dtype."""
     caps = named(memory_type).caps()
     name = planner.dtype_name(dtype)
     return name not in caps.narrows and (caps.takes(name) or name in caps.by_value)
 
 
 def _is(dtype: Any, other: object) -> bool:
-    # Of dtypes without a name of their own, such as structured ones, only equality tells.
+    # Dtypes without a name of their own, such as structured ones, can only be compared.
     return type(dtype) is type(other) and bool(dtype == other)
 
 
 def _scaled_to(memory_type: str, array: Any, target_dtype: object, scaling: Scaling) -> Any:
-    """An ndarray's values as an array of a framework that has none on the host: on its first device."""
+    """An ndarray's values as an array of a framework without arrays on the host: on its first device."""
     name = _dtype_name(target_dtype, memory_type)
     if not has_dtype(memory_type, name):
-        raise UnsupportedDtype("numpy", memory_type, "scale", f"{memory_type} has no dtype {name}, as it is set up now")
+        raise UnsupportedDtype("numpy", memory_type, "scale", f"{memory_type} has no dtype {name} in its present configuration")
     return brought(scale_dtype(array, name, scaling=scaling), memory_type, None)
 
 
@@ -89,8 +90,8 @@ def _of(memory_type: MemoryType) -> Callable[..., Any]:
 
     scale.__name__ = scale.__qualname__ = f"scale_{memory_type}"
     scale.__doc__ = (
-        f"scale_dtype of {memory_type.value} arrays; of a framework without arrays on the host (pyclesperanto, CuPy) an\n"
-        "ndarray, too, whose values come to its first device."
+        f"scale_dtype of {memory_type.value} arrays; for a framework without arrays on the host (pyclesperanto, CuPy) also an\n"
+        "ndarray, whose values are copied to its first device."
     )
     return autograph.unconverted(scale)
 
@@ -100,14 +101,14 @@ SCALING_FUNCTIONS: Final = MappingProxyType({each.value: _of(each) for each in M
 
 def _dtype_name(dtype: object, memory_type: str) -> str:
     name = planner.dtype_name(dtype)
-    if name not in CODES and dtype is not None:  # of which NumPy makes float64
+    if name not in CODES and dtype is not None:  # None, of which NumPy makes float64, is excluded
         np = ensure_module("numpy")
         try:
             name = np.dtype(dtype).name
         except (TypeError, ValueError):
             pass
     if name not in CODES:
-        raise UnsupportedDtype(memory_type, memory_type, "scale", f"no dtype of numbers: {dtype!r}")
+        raise UnsupportedDtype(memory_type, memory_type, "scale", f"not a numeric dtype: {dtype!r}")
     return name
 
 
@@ -116,14 +117,14 @@ def _scaled(values: Any, dtype: Any, scaling: str, memory_type: str) -> Any:
     np = ensure_module("numpy")
     kind = values.dtype.kind
     if kind == "c" and dtype.kind != "c":
-        reason = f"{values.dtype} to {dtype} would drop the imaginary part: take .real or abs()"
+        reason = f"{values.dtype} to {dtype} would drop the imaginary part: use .real or abs()"
         raise UnsupportedDtype(memory_type, memory_type, "scale", reason)
     if dtype.kind not in "iu" or kind == "b":
         return values.astype(dtype)
     limits = np.iinfo(dtype)
     if kind in "iu":
         own = np.iinfo(values.dtype)
-        # NumPy makes a scalar of a result without dimensions.
+        # NumPy turns a result without dimensions into a scalar.
         return np.asarray(values.clip(max(own.min, limits.min), min(own.max, limits.max))).astype(dtype)
     # float64 holds every value of the smaller floating-point types.
     numbers = values.astype(np.float64)
@@ -135,7 +136,7 @@ def _scaled(values: Any, dtype: Any, scaling: str, memory_type: str) -> Any:
 
 
 def _stretched(numbers: Any, finite: Any, scaling: str, limits: Any) -> Any:
-    """What has to be cut off and saturated to be the result."""
+    """The scaled numbers, before truncation and saturation."""
     np = ensure_module("numpy")
     if scaling == "auto":
         inside = ((numbers >= 0) & (numbers <= 1)) | ~finite
@@ -144,7 +145,7 @@ def _stretched(numbers: Any, finite: Any, scaling: str, limits: Any) -> Any:
         return np.rint(numbers)
     if scaling == "full" and finite.any():
         least, greatest = numbers[finite].min(), numbers[finite].max()
-        # Halved: the difference of two finite numbers may be none.
+        # Halved, because the difference of two finite numbers can overflow.
         span = greatest / 2 - least / 2
         numbers = (numbers / 2 - least / 2) / (span or 1.0)
     least, greatest = float(limits.min), float(limits.max)
@@ -155,7 +156,7 @@ def _stretched(numbers: Any, finite: Any, scaling: str, limits: Any) -> Any:
 
 def _saturated(numbers: Any, dtype: Any, limits: Any) -> Any:
     np = ensure_module("numpy")
-    # float(limits.max) of 64 bits is one more than the greatest value: whatever reaches it is cut off.
+    # float(limits.max) of 64 bits is one more than the greatest value, so values that reach it saturate.
     above, below = numbers >= float(limits.max), numbers <= float(limits.min)
     result = np.where(above | below, 0.0, numbers).astype(dtype)
     result[above] = limits.max

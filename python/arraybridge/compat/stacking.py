@@ -21,20 +21,20 @@ def stack_slices(
 ) -> Any:
     """The slices as one array of shape (Z, Y, X) of `memory_type`, each copied once into its place.
 
-    On a GPU the framework itself stacks, and slices that are there already are copied there once; others are uploaded
+    On a GPU the framework itself stacks; slices that already lie there are copied there once, others are uploaded
     first.
 
     Args:
-        slices: arrays of shape (Y, X), all the same, of any of the six frameworks, mixed as you like. Their dtypes are
-            promoted as NumPy promotes them; dtypes that NumPy cannot promote have to be equal.
-        memory_type: a name or MemoryType; "numpy" if nothing is said.
-        gpu_id: as convert_memory takes it.
-        target_type: another word for memory_type.
+        slices: arrays of equal shape (Y, X), of any mix of the six frameworks. Their dtypes are promoted by NumPy's
+            rules; dtypes that NumPy cannot promote must be equal.
+        memory_type: a name or MemoryType; default: "numpy".
+        gpu_id: as in convert_memory.
+        target_type: an alias of memory_type.
 
     Raises:
-        ValueError: no slices; one that is not 2-D; shapes that differ (nothing is broadcast).
-        TypeError: memory_type and target_type say different things. UnsupportedDtype: (a TypeError) no common dtype.
-        MemoryConversionError: as convert_memory does.
+        ValueError: no slices; a slice that is not 2-D; unequal shapes (nothing is broadcast).
+        TypeError: memory_type and target_type differ. UnsupportedDtype: (a TypeError) no common dtype.
+        MemoryConversionError: as convert_memory.
     """
     memory_type = _wanted(memory_type, target_type)
     slices = list(slices)
@@ -63,14 +63,14 @@ def unstack_slices(
 ) -> list[Any]:
     """The Z slices of an array of shape (Z, Y, X), as 2-D arrays of `memory_type`: one conversion of the whole, then slices.
 
-    They share the whole's memory where the framework's indexing does (NumPy, CuPy, torch); `copy=True` makes each an array
-    of its own.
+    They share the memory of the whole if the framework's indexing does (NumPy, CuPy, torch); `copy=True` makes each an
+    array of its own.
 
     Args:
         validate_slices: check that each slice is 2-D.
 
     Raises:
-        ValueError: the array is not 3-D. MemoryConversionError: as convert_memory does.
+        ValueError: the array is not 3-D. MemoryConversionError: as convert_memory.
     """
     shape = tuple(getattr(array, "shape", ()))
     if detect_memory_type(array) is None or len(shape) != 3:
@@ -94,24 +94,24 @@ def process_slices(
     gpu_id: int | None = None,
 ) -> Any:
     """func(slice, *args, **kwargs) for each slice of a 3-D image, stacked again as an array of the image's framework.
-
+func(slice, *args, **kwargs) for each slice of a 3-D image; stacks the results as an array of the image's framework.
     Args:
         func: returns a 2-D array, or a tuple that starts with one.
-        gpu_id: None: where the image is (here alone it does not mean the CPU).
+        gpu_id: None: the device of the image (only here it does not mean the CPU).
 
     Returns:
         The stack; for tuples (stack, [second element of each slice], ...).
 
     Raises:
-        ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples beside plain results.
-        What func raises.
+        ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples mixed with plain
+            results. Exceptions of func.
     """
     planes = Planes.of(image, gpu_id)
     return planes.restacked([func(each, *args, **(kwargs or {})) for each in planes.slices])
 
 
 class Planes(NamedTuple):
-    """The slices of an image, and what they will be again."""
+    """The slices of an image, and the form of the image."""
 
     slices: list[Any]
     memory_type: str
@@ -119,21 +119,21 @@ class Planes(NamedTuple):
 
     @classmethod
     def of(cls, image: Any, gpu_id: int | None = None) -> Planes:
-        """As process_slices takes them."""
+        """The arguments of process_slices."""
         memory_type = detect_memory_type(image, strict=True)
         assert memory_type is not None
         where = device_of(image) if gpu_id is None else gpu_id
         return cls(unstack_slices(image, memory_type, where), memory_type, where)
 
     def restacked(self, results: Sequence[Any]) -> Any:
-        """What a function made of each slice, as process_slices returns it."""
+        """The results of a function for each slice, stacked as process_slices returns them."""
         return _restacked(results, self.memory_type, self.gpu_id)
 
 
 def _restacked(results: Sequence[Any], memory_type: str, where: int | None) -> Any:
     lengths = {len(each) if isinstance(each, tuple) else None for each in results}
     if len(lengths) > 1:
-        raise ValueError(f"slices disagree about how many results there are: {sorted(map(str, lengths))}")
+        raise ValueError(f"the slices have different numbers of results: {sorted(map(str, lengths))}")
     if lengths in (set(), {None}):
         return stack_slices(results, memory_type, where)
     if lengths == {0}:
@@ -154,7 +154,7 @@ def is_3d(data: Any) -> bool:
 
 def _wanted(memory_type: str | None, target_type: str | None) -> str:
     if memory_type is not None and target_type is not None and str(memory_type) != str(target_type):
-        raise TypeError(f"memory_type={memory_type!s} and target_type={target_type!s} say different things")
+        raise TypeError(f"memory_type={memory_type!s} and target_type={target_type!s} differ: pass only one of them")
     wanted = target_type if memory_type is None else memory_type
     wanted = _DEFAULT if wanted is None else wanted
     return memory_type_named(wanted)
@@ -168,13 +168,13 @@ def _shape(each: Any, number: int) -> tuple[int, ...]:
 
 
 def _common(dtypes: Sequence[Any], memory_type: str) -> Any:
-    """NumPy's promotion; of what it does not promote, the one there is."""
+    """The dtype of NumPy's promotion; if NumPy cannot promote, the one dtype of all slices."""
     if all(dtype == dtypes[0] for dtype in dtypes):
         return dtypes[0]
     try:
         return ensure_module("numpy").result_type(*dtypes)
     except TypeError as error:
-        reason = f"dtypes without a common one: {sorted({str(dtype) for dtype in dtypes})}"
+        reason = f"no common dtype for {sorted({str(dtype) for dtype in dtypes})}"
         raise UnsupportedDtype("slices", memory_type, "place", reason) from error
 
 
@@ -195,7 +195,7 @@ def _on_gpu(memory_type: str, gpu_id: object) -> bool:
 def _stacked_on_gpu(slices: Sequence[Any], memory_type: str, gpu_id: Any) -> Any:
     names = [planner.dtype_name(each.dtype) for each in slices]
     dtype = _common([numpy_adapter.dtype_of(name) for name in names], memory_type)
-    # A promotion keeps every value: no rule of scaling is asked.
+    # A promotion keeps every value, so the scaling has no effect.
     alike = [scale_dtype(each, dtype, scaling="clip") for each in slices]
     return adapters.of_memory_type(memory_type).stacked([converted(each, None, memory_type, gpu_id, trees=False) for each in alike])
 

@@ -1,4 +1,4 @@
-"""Conversions inside one process. Nothing in here knows a broker."""
+"""Conversions inside one process. This package does not use a broker."""
 
 from arraybridge.convert.memory import convert_memory
 from arraybridge.detect import Converter, get_converter

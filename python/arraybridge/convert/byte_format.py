@@ -6,11 +6,11 @@
 
     {"array": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"arraybridge": "1"}}
 
-"arraybridge" in `__metadata__` is this format's version. A dtype that safetensors has no word for stands there as "dtype",
-and the tensor is of one that holds its bits: "complex128" in F64 and "complex32" in F16 with one more dimension of 2, further kinds of
-float8 in U8, "datetime64[unit]" and "timedelta64[unit]" in I64, structured dtypes in U8 with one more dimension of an
-element's bytes, as NumPy's .npy describes them in "struct:<JSON>". Any reader of safetensors takes such bytes, and
-`from_bytes` those that others made of one tensor.
+"arraybridge" in `__metadata__` is the version of this format. A dtype that safetensors lacks is named there as "dtype",
+and the tensor has a dtype that holds its bits: "complex128" in F64 and "complex32" in F16, each with an additional
+dimension of 2, further kinds of float8 in U8, "datetime64[unit]" and "timedelta64[unit]" in I64, structured dtypes in
+U8 with an additional dimension for the bytes of an element and NumPy's .npy description as "struct:<JSON>". Any reader
+of safetensors accepts such bytes, and `from_bytes` accepts safetensors of one tensor from other writers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORDS: Final = {
     "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
 }  # fmt: skip
 _NAMES: Final = {word: name for name, word in _WORDS.items()}
-# What holds the bits of a dtype without a word, and the dimensions that this adds.
+# The dtype that holds the bits of one that safetensors lacks, and the additional dimensions.
 _HELD: Final = {
     "complex32": ("F16", (2,)),
     "complex128": ("F64", (2,)),
@@ -49,7 +49,7 @@ _HELD: Final = {
 
 
 class _Header(NamedTuple):
-    """What a header says, checked: how the elements travel, and how many bytes they are."""
+    """The content of a header, checked: the form of the elements, and their size in bytes."""
 
     dtype: str
     code: planner.Code
@@ -62,7 +62,7 @@ def bytes_of(source: Source) -> bytes:
     chosen = planner.plan(source.description, MEMORY, device="cpu")
     view = source.view() if chosen.zero_copy else on_host(plain(source), chosen, MEMORY)
     head = _written(view.dtype_name, view.shape, view.nbytes)
-    # Not by the buffer protocol, which has no bfloat16. One copy: `join` reads what the View keeps.
+    # The buffer protocol lacks bfloat16. One copy: `join` reads the memory that the View keeps.
     values = memoryview((ctypes.c_char * view.nbytes).from_address(view.address)) if view.nbytes else b""
     return b"".join((head, values))
 
@@ -71,12 +71,12 @@ def view_of(data: Any) -> _core.View:
     """The array in the bytes, as a View of them.
 
     Raises:
-        InvalidRequest: they are no such bytes.
+        InvalidRequest: the bytes are not in this format.
     """
     try:
         memory = memoryview(data).cast("B")
     except (TypeError, BufferError, ValueError) as error:
-        raise InvalidRequest(f"from_bytes takes contiguous bytes, not {type(data).__name__}: {error}") from error
+        raise InvalidRequest(f"from_bytes needs contiguous bytes, not {type(data).__name__}: {error}") from error
     start, text = _header_in(memory)
     found = _read(text)
     if memory.nbytes - start != found.nbytes:
@@ -89,20 +89,20 @@ def view_of(data: Any) -> _core.View:
 
 
 def _written(dtype: str, shape: tuple[int, ...], nbytes: int) -> bytes:
-    """A header and its length, for an array as it travels."""
+    """The header of an array in its traveling form, after its length."""
     metadata = {"arraybridge": VERSION} if dtype in _WORDS else {"arraybridge": VERSION, "dtype": dtype}
     word, more = (_WORDS[dtype], ()) if dtype in _WORDS else _held(dtype)
     tensor = {"dtype": word, "shape": [*shape, *more], "data_offsets": [0, nbytes]}
     text = json.dumps({_NAME: tensor, _METADATA: metadata}, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH_BYTES + len(text)) % _ALIGNMENT)
     if len(text) > HEADER_BYTES_MAX:
-        raise InvalidRequest(f"a header of {len(text)} bytes is more than {HEADER_BYTES_MAX}: name fewer fields, or shorter")
+        raise InvalidRequest(f"a header of {len(text)} bytes exceeds {HEADER_BYTES_MAX}: use fewer fields, or shorter names")
     return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
 def _held(dtype: str) -> tuple[str, tuple[int, ...]]:
     """Raises:
-    UnsupportedDtype: nobody knows this dtype.
+    UnsupportedDtype: the dtype is unknown.
     """
     if dtype.startswith(OPAQUE_PREFIXES):
         return ("U8" if dtype.startswith("struct:") else "I64"), ()
@@ -112,68 +112,68 @@ def _held(dtype: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _header_in(memory: memoryview) -> tuple[int, bytes]:
-    """Where the elements begin, and the header's text."""
+    """The position of the elements, and the header's text."""
     if memory.nbytes < _LENGTH_BYTES:
-        raise _refused(f"{memory.nbytes} bytes, and the length of the header alone has {_LENGTH_BYTES}")
+        raise _refused(f"{memory.nbytes} bytes, less than the {_LENGTH_BYTES} of the header's length")
     length = int.from_bytes(memory[:_LENGTH_BYTES], "little")
     if length > HEADER_BYTES_MAX:
-        raise _refused(f"its first {_LENGTH_BYTES} bytes say a header of {length} bytes, which has at most {HEADER_BYTES_MAX}")
+        raise _refused(f"its first {_LENGTH_BYTES} bytes announce a header of {length} bytes; the limit is {HEADER_BYTES_MAX}")
     start = _LENGTH_BYTES + length
     if start > memory.nbytes:
-        raise _refused(f"a header of {length} bytes in {memory.nbytes} bytes: they are cut")
+        raise _refused(f"a header of {length} bytes in {memory.nbytes} bytes: they are truncated")
     return start, bytes(memory[_LENGTH_BYTES:start])
 
 
 def _read(text: bytes) -> _Header:
-    """What a header says. It may be anybody's: everything is checked."""
+    """Reads and checks a header, which is untrusted."""
     try:
         said = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise _refused(f"the header is no JSON: {str(error)[:80]}") from error
+        raise _refused(f"the header is not JSON: {str(error)[:80]}") from error
     if not isinstance(said, dict):
-        raise _refused("the header is no JSON object")
+        raise _refused("the header is not a JSON object")
     metadata = said.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(each, str) for each in metadata.values()):
-        raise _refused(f"{_METADATA} is no object of texts")
+        raise _refused(f"{_METADATA} is not an object of strings")
     version = metadata.get("arraybridge")
     if version not in (None, VERSION):
-        raise _refused(f"they are of version {version[:20]!r} of the format, this package reads {VERSION!r}: install a newer one")
+        raise _refused(f"their format has version {version[:20]!r}, this package reads {VERSION!r}: install a newer package")
     if len(said) != 1:
-        raise _refused(f"they hold {len(said)} arrays, and from_bytes reads one")
+        raise _refused(f"they contain {len(said)} arrays, and from_bytes reads one")
     [tensor] = said.values()
     if not isinstance(tensor, dict) or set(tensor) != {"dtype", "shape", "data_offsets"}:
-        raise _refused("an array is described by dtype, shape and data_offsets alone")
+        raise _refused("an array must be described by dtype, shape and data_offsets only")
     shape = _shape_in(tensor["shape"])
     word = tensor["dtype"]
     if not isinstance(word, str) or word not in _NAMES:
-        raise _refused(f"unknown dtype {str(word)[:40]!r}; known are {sorted(_NAMES)}")
+        raise _refused(f"unknown dtype {str(word)[:40]!r}; supported are {sorted(_NAMES)}")
     nbytes = math.prod(shape) * CODES[_NAMES[word]][1] // 8
     if nbytes > _NBYTES_MAX or tensor["data_offsets"] != [0, nbytes]:
         raise _refused(f"data_offsets {str(tensor['data_offsets'])[:60]} for {list(shape)} of {word}, which is [0, {nbytes}]")
     dtype, shape = _held_in(metadata.get("dtype") if version else None, word, shape)
     if len(shape) > RANK_MAX:
-        raise _refused(f"an array of {len(shape)} dimensions, and there are at most {RANK_MAX}")
+        raise _refused(f"an array of {len(shape)} dimensions, the limit is {RANK_MAX}")
     code = CODES.get(dtype, CODES[_NAMES[word]])
     return _Header(dtype, code, shape, nbytes)
 
 
 def _held_in(dtype: str | None, word: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """The dtype that the tensor holds, and the shape of the array of it."""
+    """The dtype that the tensor holds, and the shape of that array."""
     if dtype is None:
         return _NAMES[word], shape
     if dtype not in _HELD and not dtype.startswith(OPAQUE_PREFIXES):
         raise _refused(f"unknown dtype {dtype[:64]!r}")
     held, more = _held(dtype)
     if word != held or shape[len(shape) - len(more) :] != more:
-        raise _refused(f"{_short(dtype)} is held by {held} of a shape that ends with {list(more)}, not by {word} of {list(shape)}")
+        raise _refused(f"{_short(dtype)} needs {held} with a shape that ends with {list(more)}, not {word} with {list(shape)}")
     return dtype, shape[: len(shape) - len(more)]
 
 
 def _shape_in(said: object) -> tuple[int, ...]:
-    if not isinstance(said, list) or len(said) > RANK_MAX + 1:  # what holds another dtype may have one more
-        raise _refused(f"a shape is a list of at most {RANK_MAX + 1} sizes, not {str(said)[:60]}")
+    if not isinstance(said, list) or len(said) > RANK_MAX + 1:  # a tensor that holds another dtype may have one more
+        raise _refused(f"a shape must be a list of at most {RANK_MAX + 1} sizes, not {str(said)[:60]}")
     if any(type(size) is not int or not 0 <= size <= _NBYTES_MAX for size in said):
-        raise _refused(f"a shape is a list of sizes, not {str(said)[:60]}")
+        raise _refused(f"a shape must be a list of sizes, not {str(said)[:60]}")
     return tuple(said)
 
 
@@ -191,7 +191,7 @@ def _short(dtype: str) -> str:
 
 
 def _refused(why: str) -> InvalidRequest:
-    return InvalidRequest(f"these are no bytes of one array (to_bytes, safetensors): {why}")
+    return InvalidRequest(f"not the bytes of one array (to_bytes, safetensors): {why}")
 
 
 autograph.mark_module(__name__)

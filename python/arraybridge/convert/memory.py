@@ -1,11 +1,11 @@
-"""convert_memory: an array of one framework as another's, inside this process. No broker is asked or started for it.
+"""convert_memory: an array of one framework as another's, inside this process, without a broker.
 
     tensor = convert_memory(array, "numpy", "torch")                  # on GPU 0 if torch can use one
     tensor = convert_memory(array, "numpy", "torch", gpu_id=None)     # on the CPU
     tensor = MemoryType.NUMPY.to_torch(array)                         # the same as the first
 
-What memory allows is shared; otherwise the values are copied once, into private memory of this process. The decision is
-the planner's, as in Broker.convert.
+Memory is shared if possible; otherwise the values are copied once, into private memory of this process. The planner
+decides, as in Broker.convert.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from arraybridge.detect import MemoryType
 
 _T = TypeVar("_T")
-_FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} went to the CPU (gpu_id=None asks for it)"
+_FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} became the CPU (pass gpu_id=None to choose it)"
 
 
 @overload
@@ -92,53 +92,54 @@ def convert_memory(
     allow_downcast: bool = False,
     via: Way | None = None,
 ) -> Any:
-    """The array as one of `target_type`: the same shape, dtype and bits, on the device asked for. The source stays as it is.
+    """The array as one of `target_type`: the same shape, dtype and bits, on the requested device. The source is
+    unchanged.
 
-    Arrays of foreign byte order (big-endian) come out in the machine's own, by one copy: the same values. Only what stays as
-    it is, NumPy's own array without copy=True, keeps its byte order.
+    Arrays of foreign byte order (big-endian) are converted to the machine's own by one copy: the values stay. Only a
+    NumPy array that is returned itself, without copy=True, keeps its byte order.
 
     Args:
-        data: an array of one of the six frameworks, of any shape of up to 64 dimensions and any strides. With
-            source_type=None also whatever `asdlpack` accepts. Or a tree of them, as `Broker.convert` takes it: dicts, lists,
-            tuples, namedtuples, dataclasses, sparse arrays; plain values in it stay.
-        source_type: what `data`, or each array of the tree, is, as a name or MemoryType; None finds out. SciPy's sparse
-            arrays are NumPy's.
+        data: an array of one of the six frameworks, of up to 64 dimensions and any strides; with source_type=None also
+            any object that `asdlpack` accepts. Or a tree of them, as in `Broker.convert`: dicts, lists, tuples,
+            namedtuples, dataclasses, sparse arrays; plain values in it are kept.
+        source_type: the type of `data`, or of each array of the tree, as a name or MemoryType; None detects it. SciPy's
+            sparse arrays are of NumPy's type.
         target_type: a name or MemoryType.
-        gpu_id: CUDA's number of the GPU in this process, whatever `target_type` calls it (of pyclesperanto, the number in its
-            list of devices); None: the CPU. NumPy has no GPUs and
-            ignores it. Where torch, TensorFlow or JAX can use no GPU at all, 0, the default, means the CPU and a
-            DeviceFallbackWarning; any other number is an error, as it is wherever that GPU is missing.
-        copy: None: share memory if the target can hold it as it is, else copy once. On the host, what can be written, also
-            through another array, is copied for JAX and TensorFlow, whose arrays are constant, and what is read-only for
-            torch, which would write to it. True: always private memory; a tensor that requires grad stays so as torch's
-            own, and gradients flow to it. False: share, which for JAX and TensorFlow is the promise not to write any
-            more, or raise; always for torch what is read-only.
-        allow_downcast: permits dtypes that the target would narrow (JAX without x64: 64 to 32 bits). Integers that do not
-            fit still raise.
-        via: how the bytes travel. "dlpack": the memory is handed over, or copied where it lies, with no trip over the host;
-            "host": by a copy in memory of the host; "serialize": by bytes, as `to_bytes` makes them. None: the cheapest. What
-            cannot be done in the way asked for is refused with the reason.
+        gpu_id: CUDA's ordinal of the GPU in this process, whatever ordinal `target_type` gives it (for pyclesperanto,
+            the index in its list of devices); None: the CPU. NumPy has no GPUs and ignores it. If torch, TensorFlow or
+            JAX can use no GPU at all, 0, the default, means the CPU and a DeviceFallbackWarning. Any other missing GPU
+            is an error.
+        copy: None: share memory if the target can hold it as it is, else copy once. On the host, writable memory, also
+            if only another array can write it, is copied for JAX and TensorFlow, whose arrays are constant, and
+            read-only memory for torch, which would write to it. True: always private memory; a tensor that requires
+            grad keeps its gradient as torch's own. False: share or raise. Sharing writable memory with JAX and
+            TensorFlow is a promise not to write it any more; read-only memory for torch always raises.
+        allow_downcast: permits dtypes that the target would narrow (JAX without x64: 64 to 32 bits). Integers that do
+            not fit still raise.
+        via: the route of the bytes. "dlpack": share the memory, or copy it on its device, not through the host; "host":
+            copy in memory of the host; "serialize": as bytes, as `to_bytes` makes them. None: the cheapest. An
+            impossible route is refused with the reason.
 
     Returns:
-        An array of the target's own class, or the tree with such arrays. It keeps memory that it shares alive. Of the same
+        An array of the target's own class, or the tree with such arrays. It keeps shared memory alive. For the same
         type on the same device: the same object, unless copy=True.
 
     Raises:
-        InvalidMemoryType: a name that is none of the six, or with source_type=None nothing that can be read.
+        InvalidMemoryType: a name that is none of the six, or with source_type=None an unreadable object.
         SourceTypeMismatch: `data` is not of `source_type`.
         FrameworkNotAvailable: the target cannot be imported.
-        InvalidDevice, DeviceUnavailable: no GPU number; no such GPU for this target.
-        UnsupportedDtype, UnsupportedArray: the target cannot hold it. Checked, like all above, before any byte moves.
+        InvalidDevice, DeviceUnavailable: not a GPU number; no such GPU for this target.
+        UnsupportedDtype, UnsupportedArray: the target cannot hold it. Checked, like all above, before any copy.
         ZeroCopyUnavailable: copy=False, and a copy is needed.
-        InvalidRequest: no such way, or a tree without any array.
-        MemoryConversionError: the base of all of them; by itself, a framework refused.
-        Of a tree the message begins with the path of the array that it is about, as ['a'][3].
+        InvalidRequest: no such route, or a tree without any array.
+        MemoryConversionError: the base of all of them; itself: a framework refused.
+        For a tree the message begins with the path of the array, for example ['a'][3].
     """
     return converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
 
 
 class _Names(NamedTuple):
-    """Source and target, as errors call them."""
+    """Source and target, as errors name them."""
 
     source: str
     target: str
@@ -156,9 +157,11 @@ def converted(
     sole: bool = False,
     trees: bool = True,
 ) -> Any:
-    """convert_memory. `allow_downcast`: None is False for whoever cannot be told it: no error names it as the way out.
-    `uploads`: of several arrays, what is copied from the host to GPUs is noted there, and made by the caller. `sole`: nothing
-    else has the array, so nothing writes to it any more: constant arrays may share it. `trees`: False: of arrays alone."""
+    """convert_memory. `allow_downcast`: None is False for callers that cannot pass it: errors do not suggest it.
+    `uploads`: collects the copies of several arrays from the host to GPUs, which the caller executes. `sole`: the
+    caller has the only reference to the array, so it is constant and may be shared with constant arrays. `trees`:
+    False: accepts arrays only.
+    """
     wishes: tuple[object, ...] | None = None
     careful = sole or via is not None or allow_downcast
     if not careful and (copy is None or copy is False) and isinstance(target_type, str):
@@ -176,12 +179,12 @@ def converted(
         return _tree_converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
-    caps = _asked(target.caps, names)
+    caps = _guarded(target.caps, names)
     device = _device(gpu_id, target, caps, names)
     batch = Uploads() if uploads is None else uploads
     result, chosen = _moved(data, target, caps, device, copy, allow_downcast, via, batch, names, sole)
     if uploads is None:
-        _asked(batch.make, names, "place")
+        _guarded(batch.make, names, "place")
     counts.of_process.note(chosen)
     if wishes is not None and device == "cpu":
         _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
@@ -200,15 +203,15 @@ def _tree_converted(
     """The tree, with each array converted.
 
     Raises:
-        InvalidMemoryType: one of the two names is no memory type. InvalidRequest: there is no array in the tree;
-            SourceTypeMismatch if the caller said of which type it is.
+        InvalidMemoryType: one of the two names is not a memory type. InvalidRequest: the tree contains no array;
+            SourceTypeMismatch if the caller has named its type.
     """
     source = "tree" if source_type is None else memory_type_named(source_type, "tree")
     names = _Names(source, memory_type_named(target_type, source))
     uploads = Uploads()
 
     def made() -> None:
-        _asked(uploads.make, names, "place")
+        _guarded(uploads.make, names, "place")
 
     def one(leaf: Any) -> Any:
         return converted(leaf, source_type, target_type, gpu_id, copy, allow_downcast, via, uploads, trees=False)
@@ -234,28 +237,28 @@ def _tree_converted(
 
 
 def values_of(array: Any, target_type: str) -> Any:
-    """The values of one of the six frameworks' arrays as an ndarray on the host, to be read for one of `target_type`; shared
-    where memory allows.
+    """The values of an array of one of the six frameworks as an ndarray on the host, to be converted to `target_type`;
+    shared if possible.
 
     Raises:
-        UnsupportedArray: NumPy's own array, of more than values. MemoryConversionError: as convert_memory does.
+        UnsupportedArray: NumPy's own array that has more than values. MemoryConversionError: as convert_memory.
     """
     values = converted(array, None, "numpy", None, trees=False)
     if values is array:
-        _asked(lambda: numpy_adapter.refuse_masked(array), _Names("numpy", target_type))
+        _guarded(lambda: numpy_adapter.refuse_masked(array), _Names("numpy", target_type))
     return values
 
 
-# Memory types of frameworks that could use no GPU when one was asked for. None comes to a process in which CUDA was asked
-# for one; if it does all the same, the next array that is like none before finds it.
+# Memory types of frameworks that could use no GPU when one was requested. Usually none appears later in such a process;
+# if one does, the next array without a cached plan finds it.
 _without_gpu: Final[set[str]] = set()
-# Of names that were checked, by class and names: plans that hold for all arrays that are alike.
+# By class and checked names: plans that hold for all similar arrays.
 _shortcuts: Final = shortcut.Shortcuts()
 
 
 def _names(data: object, source_type: object, target_type: object) -> _Names:
     """Raises:
-    InvalidMemoryType: one of the two is no memory type, or nobody could read the data.
+    InvalidMemoryType: one of the two is not a memory type, or the data is unreadable.
     SourceTypeMismatch: `data` is not of the type that the caller named.
     """
     found = detect_memory_type(data)
@@ -264,9 +267,9 @@ def _names(data: object, source_type: object, target_type: object) -> _Names:
     wanted = memory_type_named(target_type, said)
     if source_type is None and found is None and not readable(data):
         raise InvalidMemoryType(said, wanted, "detect", f"Unknown memory type for {kind}")
-    # What is of several of a framework's arrays is its own, too: its adapter says what it is.
+    # Objects of several arrays belong to a framework, too; its adapter describes them.
     if source_type is not None and memory_type_named(source_type) not in (found, framework_of(type(data))):
-        reason = f"the data is {kind}, not {said}; source_type=None finds out"
+        reason = f"the data is {kind}, not {said}; source_type=None detects it"
         raise SourceTypeMismatch(said, wanted, "detect", reason)
     return _Names(said, wanted)
 
@@ -283,8 +286,8 @@ def _moved(
     names: _Names,
     sole: bool = False,
 ) -> tuple[Any, Plan]:
-    """The result of the careful way, and what was decided."""
-    source = _asked(lambda: source_of(data, names.target, private=caps.private and not copy), names)
+    """The result of the full path, and its plan."""
+    source = _guarded(lambda: source_of(data, names.target, private=caps.private and not copy), names)
     if sole and caps.read_only == "immutable":
         source = source._replace(description=replace(source.description, read_only=True, may_change=""))
     gpus = [""] * (device + 1) if isinstance(device, int) else ()
@@ -293,11 +296,12 @@ def _moved(
     )
     if chosen.route == "identity":
         return source.array, chosen
-    return _asked(lambda: _placed(source, chosen, target, caps, uploads), names, chosen.route), chosen
+    return _guarded(lambda: _placed(source, chosen, target, caps, uploads), names, chosen.route), chosen
 
 
 def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, uploads: Uploads) -> Any:
-    """The target's array, over the source's memory or a private copy of it, which `uploads` may have to make yet."""
+    """The target's array, over the source's memory or a private copy of it, which `uploads` may still have to execute.
+    """
     if chosen.zero_copy:
         return target.view(source.view())
     duplicate = source.duplicate(chosen)
@@ -306,7 +310,7 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, upl
     source = passed(source, chosen)
     here, where = source.description.device, devices.of(chosen.device)
     if here[0] == devices.CUDA and source.description.fill is not None:
-        # A private copy already, and of the same device: nothing is left to do if it may stay there.
+        # It is already a private copy on the same device, and complete if it may stay there.
         unhindered = plain(source)
         if here == where and chosen.dtype == source.description.dtype:
             return target.view(unhindered.view())
@@ -322,7 +326,7 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, upl
 
 
 def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) -> object:
-    """What the planner is asked for: a GPU's number, or "cpu"."""
+    """The planner's device argument: a GPU's ordinal, or "cpu"."""
     number = _ordinal(gpu_id, names)
     has_host = devices.CPU in caps.devices
     if caps.name == "numpy" or (number is None and has_host):
@@ -331,7 +335,7 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
     if caps.own is not None:
         usable = range(caps.own.number)
     elif devices.CUDA in caps.devices:
-        usable = _asked(target.gpus, names, "device")
+        usable = _guarded(target.gpus, names, "device")
     if usable:
         _without_gpu.discard(names.target)
     if number is not None and number in usable:
@@ -343,9 +347,9 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
     kind = devices.CUDA if caps.own is None else caps.own.type
     there = [*(["cpu"] if has_host else []), *(devices.named((kind, each)) for each in usable)]
     if number is None:
-        reason = f"{names.target} has no arrays on the CPU (gpu_id=None); of CUDA and other devices it can use {there} here"
+        reason = f"{names.target} has no arrays on the CPU (gpu_id=None); it can use {there}"
     else:
-        reason = f"no CUDA device {number}, or other GPU of this number, for {names.target}: it can use {there} here"
+        reason = f"{names.target} has no CUDA device or other GPU {number}: it can use {there}"
     raise DeviceUnavailable(*names, "device", reason)
 
 
@@ -365,8 +369,8 @@ def _ordinal(gpu_id: object, names: _Names) -> int | None:
     return number
 
 
-def _asked(question: Callable[[], _T], names: _Names, method: str = "hand_over") -> _T:
-    """The answer; whatever goes wrong on the way is a MemoryConversionError that says from what to what."""
+def _guarded(question: Callable[[], _T], names: _Names, method: str = "hand_over") -> _T:
+    """The result of `question`; any exception becomes a MemoryConversionError with source and target."""
     try:
         return question()
     except MemoryConversionError as error:
@@ -381,10 +385,10 @@ def _asked(question: Callable[[], _T], names: _Names, method: str = "hand_over")
 
 
 def brought(array: Any, memory_type: str, gpu_id: int | None) -> Any:
-    """A NumPy array that nobody else has as one of `memory_type`, without a copy where memory allows.
+    """A NumPy array without other references as one of `memory_type`, shared if possible.
 
     Args:
-        gpu_id: None: on the host, or for a framework without arrays there on its first device.
+        gpu_id: None: on the host; for a framework without arrays there, on its first device.
     """
     caps = adapters.of_memory_type(memory_type).caps()
     if gpu_id is None and devices.CPU not in caps.devices:
@@ -393,7 +397,7 @@ def brought(array: Any, memory_type: str, gpu_id: int | None) -> Any:
 
 
 def device_of(array: Any) -> int | None:
-    """The number of the GPU of one of the six frameworks' arrays, None on the host."""
+    """The GPU ordinal of an array of one of the six frameworks, None on the host."""
     return adapters.get_device_id(array, str(detect_memory_type(array)))
 
 

@@ -1,4 +1,4 @@
-"""Passing: what an array becomes on the way that was planned for it, before its one copy to the target."""
+"""Passing: the first leg of a planned route, before the one copy to the target."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from arraybridge.planner import Plan
 
 
 def passed(source: Source, chosen: Plan) -> Source:
-    """The array behind the first leg of the way that was planned for it: in bytes, or in private memory of the host if it is to
-    go back to a GPU; else the array itself."""
+    """The array after the first leg of its planned route: as bytes, or in private memory of the host if it returns to a
+    GPU; otherwise the array itself.
+    """
     if chosen.via == "serialize":
         view = view_of(bytes_of(source))
     elif chosen.via == "host" and {source.description.device[0], devices.of(chosen.device)[0]} == {devices.CUDA}:

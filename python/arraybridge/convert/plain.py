@@ -1,4 +1,4 @@
-"""Plain values of a tree: they are no arrays, and travel inside its structure as JSON.
+"""Plain values of a tree are not arrays, and are part of its structure as JSON.
 
 A value is one member of a JSON object: {"v": null, bool, int, str or finite float}; {"f": "nan", "inf" or "-inf"};
 {"c": [real, imaginary]}; {"b": base64}; {"timedelta": [days, seconds, microseconds]}; {"date": ISO 8601};
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from arraybridge.errors import InvalidRequest
 
-INT_BITS_MAX: Final = 4096  # of an integer; Python refuses to read text of more than 4,300 digits
+INT_BITS_MAX: Final = 4096  # of an integer; Python does not read text of more than 4,300 digits
 
 _CLASSES: Final = (
     str, int, float, complex, bool, bytes, Enum, type(None), datetime.datetime, datetime.date, datetime.time,
@@ -32,21 +32,22 @@ _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]{1,64}(/[A-Za-z0-9_+-]{1,64}){0,3}")
 
 
 def is_plain(value: Any) -> bool:
-    """Whether it is one of these values, or an Enum's. NumPy's scalars are arrays without dimensions, also those that are
-    Python's numbers."""
+    """True if it is one of these values, or an Enum's. NumPy's scalars are arrays without dimensions, also those that
+    subclass Python's numbers.
+    """
     return isinstance(value, _CLASSES) and not hasattr(type(value), "__array_interface__")
 
 
 def encoded(value: Any) -> dict[str, Any]:
-    """The value as a node of a structure. REQUIRES: `is_plain`, and no Enum's.
+    """The value as a node of a structure. REQUIRES: `is_plain`, and not an Enum's.
 
     Raises:
-        InvalidRequest: it would come back as another class or another value.
+        InvalidRequest: it would be read as another class or another value.
     """
     write = _WRITERS.get(type(value))
     if write is None:
         kind = type(value).__name__
-        reason = f"a value of {kind} would come back as another class: pass one of the class that {kind} derives from"
+        reason = f"a value of {kind} would be read as another class: pass a value of the base class of {kind}"
         raise InvalidRequest(reason)
     return write(value)
 
@@ -55,7 +56,7 @@ def decoded(kind: str, body: Any) -> Any:
     """The value of a node. REQUIRES: `kind in KINDS`.
 
     Raises:
-        InvalidRequest: the node, which is another process's word, is none of this grammar.
+        InvalidRequest: the node, which comes from another process, violates this grammar.
     """
     try:
         return _READERS[kind](body)
@@ -69,14 +70,14 @@ def _scalar(value: Any) -> dict[str, Any]:
 
 def _integer(value: int) -> dict[str, Any]:
     if value.bit_length() > INT_BITS_MAX:
-        raise InvalidRequest(f"an int of {value.bit_length()} bits has more than the {INT_BITS_MAX} of a plain value")
+        raise InvalidRequest(f"an int of {value.bit_length()} bits exceeds the {INT_BITS_MAX} of a plain value: put an array of its bytes")
     return {"v": value}
 
 
 def _text(value: str) -> dict[str, Any]:
-    # JSON writes half surrogate pairs, and reads two halves that meet as one character.
+    # JSON writes half surrogate pairs, and reads two adjacent halves as one character.
     if not value.isascii() and json.loads(json.dumps(value)) != value:
-        reason = f"the text {value[:64]!r} has two halves of a surrogate pair, which would come back as one character"
+        reason = f"the text {value[:64]!r} has two halves of a surrogate pair, which would be read as one character"
         raise InvalidRequest(reason)
     return {"v": value}
 
@@ -113,13 +114,13 @@ def _datetime(value: datetime.datetime) -> dict[str, Any]:
 
 
 def _zone_of(value: datetime.datetime | datetime.time) -> tuple[int | None, str | None, str | None]:
-    """Offset, name and zone, as a node has them."""
+    """Offset, name and zone, as in a node."""
     zone = value.tzinfo
     if zone is None:
         return None, None, None
     kind = type(zone)
     if kind is not datetime.timezone and (kind is not ZoneInfo or zone.key is None):  # type: ignore[attr-defined]
-        reason = f"a tzinfo of {kind.__name__} would come back as another class: pass a timezone or a ZoneInfo with a key"
+        reason = f"a tzinfo of {kind.__name__} would be read as another class: pass a timezone or a ZoneInfo with a key"
         raise InvalidRequest(reason)
     offset = value.utcoffset()
     key = zone.key if isinstance(zone, ZoneInfo) else None
@@ -155,7 +156,7 @@ def _finite(number: float) -> float:
 
 def _as_float(body: Any) -> float:
     if type(body) is not str or body not in _NOT_FINITE:
-        raise ValueError("a number, or a text that is none")
+        raise ValueError("neither a number nor its text")
     return _NOT_FINITE[body]
 
 
@@ -171,7 +172,7 @@ def _as_bytes(body: Any) -> bytes:
 def _as_timedelta(body: Any) -> datetime.timedelta:
     days, seconds, microseconds = body
     if not all(type(each) is int for each in (days, seconds, microseconds)):
-        raise TypeError("no integers")
+        raise TypeError("not integers")
     return datetime.timedelta(days, seconds, microseconds)
 
 
@@ -186,18 +187,18 @@ def _as_datetime(body: Any) -> datetime.datetime:
 
 
 def _zone(offset: Any, name: Any, key: Any) -> datetime.tzinfo | None:
-    """The zone of this key; where this process knows none, a timezone of this offset and name."""
+    """The zone of this key; if this process does not know it, a timezone of this offset and name."""
     if offset is None:
         return None
     if type(offset) is not int or type(name) is not str:
-        raise TypeError("no offset, or no name")
+        raise TypeError("not an offset, or not a name")
     if key is not None:
         if _ZONE.fullmatch(key) is None:
-            raise ValueError("no key of a zone")
+            raise ValueError("not a key of a zone")
         try:
             return ZoneInfo(key)
         except (LookupError, ValueError, OSError, ImportError):
-            pass  # this host's database is older, or there is none
+            pass  # this host's database is older, or missing
     plain = datetime.timezone(offset * _MICROSECOND)
     return plain if plain.tzname(None) == name else datetime.timezone(offset * _MICROSECOND, name)
 

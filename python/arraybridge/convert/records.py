@@ -1,7 +1,8 @@
-"""Records and enums of a tree: objects of the user's own classes, which travel by the class's name.
+"""Records and enums of a tree: objects of the user's own classes, identified by the name of the class.
 
-The name is the producer's word. A reader imports no module and runs no code of a class because a share says so: it takes
-a class that is imported already, or one that its caller passed, and sets the fields of an object that no constructor made.
+The name comes from the producer and is untrusted. A reader does not import a module or run code of a class for it: it
+uses a class that is already imported or that its caller passed, and sets the fields of an object without a constructor
+call.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from arraybridge import autograph
 from arraybridge.errors import InvalidRequest
 
 Types = Sequence[type] | None
-_AS_A_RECORD: Final = "types=[] brings it as a Record, or the plain value"
+_AS_A_RECORD: Final = "pass types=[] to get a Record, or the plain value"
 
 
 class Record(dict[str, Any]):
     """A dataclass or namedtuple of a class that this process does not have: its fields, by name.
 
     Attributes:
-        type_name: the class, as "module:qualified name". The producer's word.
+        type_name: the class, as "module:qualified name". It comes from the producer.
     """
 
     __slots__ = ("type_name",)
@@ -44,7 +45,7 @@ class Record(dict[str, Any]):
 
 
 def is_record(value: Any) -> bool:
-    """Whether it is a dataclass's object or a namedtuple, and no array itself."""
+    """True if it is an object of a dataclass or a namedtuple, and not itself an array."""
     kind = type(value)
     if issubclass(kind, (dict, list)):
         return kind is Record
@@ -52,7 +53,7 @@ def is_record(value: Any) -> bool:
 
 
 def is_record_class(kind: type) -> bool:
-    """Whether its objects are dataclasses' or namedtuples, and no arrays themselves."""
+    """True if its objects are those of a dataclass or namedtuples, and not themselves arrays."""
     if hasattr(kind, "__dlpack__"):
         return False
     return dataclasses.is_dataclass(kind) or _is_namedtuple(kind)
@@ -62,7 +63,7 @@ def fields_of(record: Any) -> tuple[str, list[tuple[str, Any]]]:
     """The name of its class, and its fields in their order. REQUIRES: `is_record`.
 
     Raises:
-        InvalidRequest: a field has no value, or a name that no reader takes.
+        InvalidRequest: a field has no value, or a name that readers refuse.
     """
     kind = type(record)
     if kind is Record:
@@ -70,7 +71,7 @@ def fields_of(record: Any) -> tuple[str, list[tuple[str, Any]]]:
     found = []
     for name in _field_names(kind):
         if _is_special(name):
-            raise InvalidRequest(f"the field {name} of {kind.__name__} has the name of one of Python's own attributes")
+            raise InvalidRequest(f"the field {name} of {kind.__name__} has the name of a special attribute of Python: rename it")
         try:
             found.append((name, getattr(record, name)))
         except AttributeError as error:
@@ -79,7 +80,7 @@ def fields_of(record: Any) -> tuple[str, list[tuple[str, Any]]]:
 
 
 def member_of(value: Enum) -> tuple[str, list[str]]:
-    """The name of an enum's class and those of the members that `value` is of: of a Flag there may be several, or none.
+    """The names of an enum's class and of the members of `value`: a Flag may have several, or none.
 
     Raises:
         InvalidRequest: a Flag has bits that no member has.
@@ -94,8 +95,8 @@ def member_of(value: Enum) -> tuple[str, list[str]]:
 
 
 def record(name: str, fields: dict[str, Any], types: Types) -> Any:
-    """An object of the class of this name with these fields; a Record where this process has no such class, or a class whose
-    objects cannot be made without running its code.
+    """An object of the class of this name with these fields; a Record if this process has no such class, or its objects
+    cannot be made without running its code.
 
     Raises:
         InvalidRequest: the class has other fields in this process.
@@ -114,7 +115,7 @@ def record(name: str, fields: dict[str, Any], types: Types) -> Any:
 
 
 def member(name: str, names: Sequence[str], value: Any, types: Types) -> Any:
-    """The member, or members, of the enum of this name; `value` where this process has no such class.
+    """The member, or members, of the enum of this name; `value` if this process has no such class.
 
     Raises:
         InvalidRequest: the class has no such member in this process.
@@ -124,41 +125,42 @@ def member(name: str, names: Sequence[str], value: Any, types: Types) -> Any:
         return value
     missing = [each for each in names if each not in kind.__members__]
     if missing:
-        raise InvalidRequest(f"the share's {name} has the member {missing[0]}, this process's class has none: {_AS_A_RECORD}")
+        raise InvalidRequest(f"the share's {name} has the member {missing[0]}, which this process's class lacks: {_AS_A_RECORD}")
     if len(names) == 1:
         return kind.__members__[names[0]]
     return functools.reduce(operator.or_, (kind.__members__[each] for each in names), kind(0))
 
 
 def name_of(kind: type) -> str:
-    """How a share names a class. The main module of a spawned process is its parent's."""
+    """The name of a class in a share. The main module of a spawned process is that of its parent."""
     module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__
     return f"{module}:{kind.__qualname__}"
 
 
 def checked(types: Iterable[type] | None) -> Types:
-    """The classes that a caller wants records and enums as; None: whatever is imported.
+    """The caller's classes for records and enums; None: all imported ones.
 
     Raises:
-        InvalidRequest: one of them is no class of records or enums, or two have one name.
+        InvalidRequest: one of them is not a class of records or enums, or two have one name.
     """
     if types is None:
         return None
     if isinstance(types, (type, str)) or not isinstance(types, Iterable):
-        raise InvalidRequest(f"types is a sequence of classes, not {types!r}")
+        raise InvalidRequest(f"types must be a sequence of classes, not {types!r}")
     found = tuple(types)
     for each in found:
         if not isinstance(each, type) or not (is_record_class(each) or issubclass(each, Enum)):
-            raise InvalidRequest(f"types are classes of dataclasses, namedtuples and enums, not {each!r}")
+            raise InvalidRequest(f"types must contain dataclasses, namedtuples and enums, not {each!r}")
     names = [each.__qualname__ for each in found]
     if len(set(names)) < len(names):
-        raise InvalidRequest(f"types have one class for each name, not {sorted(names)}")
+        raise InvalidRequest(f"types must have one class for each name, not {sorted(names)}")
     return found
 
 
 def _found(name: str, types: Types) -> type | None:
-    """The class of this name: of those that the caller passed, else of what is imported. No attribute is asked for: a module's
-    or an object's __getattr__ might import something."""
+    """The class of this name: among those that the caller passed, else among imported ones. Reads no attribute by
+    getattr: the __getattr__ of a module or an object might import something.
+    """
     module, _, path = name.partition(":")
     if types is not None:
         return next((each for each in types if each.__qualname__ == path), None)
@@ -176,12 +178,12 @@ def _found(name: str, types: Types) -> type | None:
 
 
 def _with_fields(kind: type, fields: Mapping[str, Any]) -> Any:
-    """An object that no code of its class has seen; None: its class makes that impossible."""
+    """An object made without running code of its class; None: its class makes that impossible."""
     try:
         made: object = object.__new__(kind)
         for name, value in fields.items():
             found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
-            # Only a slot: whatever else sets a value is code.
+            # Only a slot: other descriptors run code.
             if hasattr(type(found), "__set__") and type(found) is not MemberDescriptorType:
                 return None
             object.__setattr__(made, name, value)
@@ -205,13 +207,13 @@ def _is_special(name: str) -> bool:
 
 
 def check_field(name: Any) -> str:
-    """A field's name of a structure.
+    """Checks the name of a field in a structure.
 
     Raises:
-        InvalidRequest: it is none, or one of Python's own: an object that had __array_interface__ would be taken for memory.
+        InvalidRequest: it is not a name, or a special one: an object with __array_interface__ would be read as memory.
     """
     if type(name) is not str or not name.isidentifier() or _is_special(name):
-        raise InvalidRequest("the share's structure holds a field of a record without a proper name")
+        raise InvalidRequest("the share's structure contains a record with an invalid field name")
     return name
 
 

@@ -1,8 +1,8 @@
-"""The short way for ordinary arrays: compact host memory of a framework's own array class, with nothing to say about it.
+"""The fast path for ordinary arrays: compact host memory of a framework's own array class, without special properties.
 
-The careful way describes an array in Python, which takes 20 times as long as handing it over. Here the extension alone
-looks at it; whatever is unusual makes the framework or the extension raise, and takes the careful way. A plan is decided
-once for all arrays that are alike.
+The full path describes an array in Python, which takes 20 times as long as sharing it. On the fast path only the
+extension examines it; an unusual array makes the framework or the extension raise, and takes the full path. One plan is
+decided for all similar arrays.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from arraybridge.classes import memory_type_of
 from arraybridge.planner import Caps, Plan
 
 Maker = Callable[[Any], _core.View]
-# What is wanted, by its source's framework alone, and what its plan depends on; or a View, as a Maker has it.
+# Makes the result from the array of one framework, with the key of its plan; or a View, like a Maker.
 Straight = Callable[[Any], tuple[Any, Hashable] | _core.View]
 Show = Callable[[_core.View], Any]
-Key = tuple[Any, ...]  # the array's class first, then whatever else was said
-Count = Iterator[int]  # moved on for every array that goes this way
-Decided = tuple[Plan, Show | None, Count]  # no Show: the array itself is wanted
-Plans = dict[Hashable, Decided]  # by View.traits, and by what a Straight says
-# From arrays of one class to those of one framework, as it is configured now: how to read them, its caps now (None: they
-# never change), its caps when the plans were made, and those.
+Key = tuple[Any, ...]  # the array's class first, then the options
+Count = Iterator[int]  # advanced for every array on this path
+Decided = tuple[Plan, Show | None, Count]  # no Show: the array itself is the result
+Plans = dict[Hashable, Decided]  # by View.traits, and by the key of a Straight
+# From arrays of one class to those of one framework in its present configuration: the reader, a function for the
+# present caps (None: they never change), the caps when the plans were made, and the plans.
 Road = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, Plans]
 _PLANS_MAX: Final = 1024
-# Array classes of frameworks, which live as long as the process; no class of a user's.
+# Array classes of frameworks, which live as long as the process; no classes of users.
 _makers: dict[type, Maker] = {}
 
 
 class Shortcuts:
-    """Plans that hold for every array of the same traits. Thread-safe: a plan is a value."""
+    """Plans that hold for every array with the same traits. Thread-safe: a plan is a value."""
 
     def __init__(self) -> None:
         self._roads: dict[Key, Road] = {}
-        # take(array, *wishes): what an array becomes that is like one before, and its plan. None: it takes the careful way,
-        # which says in words what may be wrong with it.
+        # take(array, *wishes): the result for an array that is like an earlier one, and its plan. None: take the full
+        # path, which reports errors.
         self.take: Final = functools.partial(_core.shortcut, self._roads)
 
     def learn(self, key: Key, array: Any, target: Adapter, caps: Caps, plan: Plan) -> None:
-        """Of an array that took the careful way. What copies or has a word to say takes it every time."""
+        """Caches the plan of an array that took the full path. Plans with copies or notes are not cached."""
         if not plan.zero_copy or plan.reasons:
             return
         view = ordinary(array)
@@ -56,7 +56,7 @@ class Shortcuts:
             if len(self._roads) >= _PLANS_MAX:
                 self._roads.clear()
             caps_now = None if caps.settled else target.caps
-            # copy=False shares what may change, too.
+            # copy=False also shares memory that may change.
             read = (None if key[-1] is False else _straight(type(array), target)) or _makers[type(array)]
             road = self._roads[key] = (read, caps_now, caps, {})
         plans = road[3]
@@ -68,8 +68,9 @@ class Shortcuts:
 
 
 def _decide(plans: Plans, straight: Maker | Straight, array: Any, decided: Decided) -> None:
-    """For what the array's own framework says of it, too. What goes wrong there is nobody's business: the array has been
-    converted."""
+    """Caches the plan also under the key of the array's own framework. Ignores errors, because the array is already
+    converted.
+    """
     with contextlib.suppress(Exception):
         found = straight(array)
         if isinstance(found, tuple):
@@ -77,20 +78,20 @@ def _decide(plans: Plans, straight: Maker | Straight, array: Any, decided: Decid
 
 
 def quick(target: Adapter, dtype: str) -> Show:
-    """What the adapter's `view` does with compact host memory of a dtype, without asking about it every time."""
+    """The adapter's `view` for compact host memory of a dtype, without repeated checks."""
     found: Callable[[str], Show] | None = getattr(target, "quick", None)
     return target.view if found is None else found(dtype)
 
 
 def ordinary(array: Any) -> _core.View | None:
-    """A View of an array that may be ordinary: it is if its traits are no None. None: look at it carefully."""
+    """A View of an array; it is ordinary if its traits are not None. None: take the full path."""
     maker = _makers.get(type(array)) or _maker(type(array))
     if maker is None:
         return None
     try:
         return maker(array)
     except Exception:
-        return None  # the careful way says in words what is wrong with it
+        return None  # the full path reports the error
 
 
 def _maker(kind: type) -> Maker | None:
@@ -104,7 +105,7 @@ def _maker(kind: type) -> Maker | None:
 
 
 def _straight(kind: type, target: Adapter) -> Straight | None:
-    """How a framework makes another one's arrays of its own, if that is quicker than a View and no less checked."""
+    """A framework's own function to make another's arrays, if it is faster than a View and equally checked."""
     source = adapters.named(str(memory_type_of(kind)))
     found: Callable[[str], Straight | None] | None = getattr(source, "straight", None)
     return None if found is None else found(target.caps().name)

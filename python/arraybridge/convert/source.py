@@ -1,4 +1,4 @@
-"""A Source is an array that is to be converted or put: the array, the adapter that reads it, and its description."""
+"""A Source is an array to be converted or put: the array, the adapter that reads it, and its description."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from arraybridge.planner import Caps, Description, Plan
 
 
 class Held:
-    """An array whose memory something else holds, and maps into this process when it is asked for: a Share. A base class."""
+    """An array whose memory belongs to another object, which maps it into this process on demand: a Share. A base
+    class.
+    """
 
     __slots__ = ()
 
     @property
     def kind(self) -> str:
-        """How its memory comes to a process, as Description has it."""
+        """How a process opens its memory, as in Description."""
         raise NotImplementedError
 
     def view(self) -> _core.View:
-        """Its one array, for a consumer that is not known."""
+        """Its one array, for an unknown consumer."""
         raise NotImplementedError
 
     def plain_view(self, private: bool) -> _core.View:
@@ -37,13 +39,13 @@ class Source(NamedTuple):
     array: Any
     adapter: adapters.Adapter
     description: Description
-    target: str  # what it is read for, as errors call it
+    target: str  # the purpose of the read, as errors name it
 
     def view(self) -> _core.View:
         """The array as a View, without a copy. REQUIRES: the description has neither obstacles nor a refusal.
 
         Raises:
-            UnsupportedArray: its framework gives nobody its memory, whatever it looked like.
+            UnsupportedArray: its framework refuses to export its memory, contrary to the description.
         """
         try:
             return self.adapter.export(self.array)
@@ -54,21 +56,23 @@ class Source(NamedTuple):
             lack = exhausted_by(error, f"{framework} to {self.target}")
             if lack is not None:
                 raise lack from error
-            text = f"its own framework refuses: {type(error).__name__}: {error}"
+            text = f"its framework refuses: {type(error).__name__}: {error}"
             raise UnsupportedArray(framework, self.target, "hand_over", text) from error
 
     def duplicate(self, chosen: Plan) -> Any:
-        """A private copy by its own framework, which keeps what no View says (a tensor's gradient); None: there is no such
-        thing about it, or another framework's array is wanted."""
+        """A private copy by its own framework, which keeps properties that a View lacks (a tensor's gradient); None: it
+        has none, or the target is another framework.
+        """
         found = getattr(self.adapter, "duplicate", None)
         same = self.description.framework == chosen.target and chosen.route == "place"
         return found(self.array, devices.of(chosen.device)) if same and found is not None else None
 
     def write_to(self, room: _core.View) -> None:
-        """Its values into memory of its shape and dtype, if its framework has to do that. REQUIRES: `description.fill`.
+        """Writes its values into memory of its shape and dtype, if only its framework can do that. REQUIRES:
+        `description.fill`.
 
         Raises:
-            MemoryConversionError: its framework does not.
+            MemoryConversionError: its framework fails.
         """
         assert self.description.fill is not None
         try:
@@ -80,12 +84,12 @@ class Source(NamedTuple):
 
 
 def source_of(array: Any, target: str, private: bool = False) -> Source:
-    """Of a framework's array, a Keras variable, a Held array (a Share), a View, or whatever else speaks an array protocol. An
-    array that nobody could read has a refusal in its description: it may be wanted as it is.
+    """Accepts an array of a framework, a Keras variable, a Held array (a Share), a View, or an object with an array
+    protocol. An unreadable array has a refusal in its description, because it may still be returned as it is.
 
     Args:
-        target: what it is read for, as errors call it: a framework, or "share".
-        private: a Share is mapped copy-on-write, as `get` does for frameworks that do not know read-only memory.
+        target: the purpose of the read, as errors name it: a framework, or "share".
+        private: maps a Share copy-on-write, as `get` does for frameworks without read-only memory.
     """
     if isinstance(array, Held):
         view = array.plain_view(private)
@@ -95,38 +99,38 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
     framework = framework_of(type(array))
     if framework is not None:
         adapter = adapters.named(framework)
-        return Source(array, adapter, _asked(adapter, framework, array), target)
+        return Source(array, adapter, _description_of(adapter, framework, array), target)
     adapter = adapters.protocols()
     if is_keras_variable(type(array)):
         return source_of(array.value, target, private)
     try:
-        # Read once: a capsule has nothing more to give.
+        # Read once, because a capsule can be read only once.
         view = adapter.export(array)
     except MemoryConversionError as refusal:
         alone = refusal.with_traceback(None)
-        return Source(array, adapter, Description.refused(_stranger(type(array)), alone), target)
+        return Source(array, adapter, Description.refused(_unknown_name(type(array)), alone), target)
     return Source(view, adapter, described(view, "view"), target)
 
 
 def _of_view(view: _core.View, target: str, private: bool) -> Source:
-    # Made for one consumer, so what that one writes is seen by no other.
+    # A mapping for one consumer, so its writes reach no other.
     own = view.copy_on_write() if private and view.read_only else None
     if own is not None:
         return Source(own, adapters.protocols(), described(own, "share"), target)
     return Source(view, adapters.protocols(), described(view, "view"), target)
 
 
-def _stranger(kind: type) -> str:
-    """What errors call a class of no framework: never as one of them is called."""
+def _unknown_name(kind: type) -> str:
+    """The name in errors of a class without a framework; never equal to a framework's name."""
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in adapters.NAMES else kind.__name__
 
 
-def _asked(adapter: adapters.Adapter, framework: str, array: Any) -> Description:
-    """What its adapter says of an array. Arrays may run code of users, which raises anything."""
+def _description_of(adapter: adapters.Adapter, framework: str, array: Any) -> Description:
+    """The adapter's description of an array. Arrays may run code of users, which raises any exception."""
     try:
         return adapter.describe(array)
     except MemoryConversionError as error:
-        # Without this frame, which knows the array: who keeps the refusal would keep it, too.
+        # Drops this frame, which references the array; otherwise a stored refusal would keep it alive.
         return _refused(adapter, framework, array, error.with_traceback(None))
     except BrokerError:
         raise
@@ -153,7 +157,7 @@ def _nowhere(array: Any) -> None:
 
 
 def described(view: _core.View, framework: str, kind: str = "memfd") -> Description:
-    """A View in the planner's words, a refusal of its dtype among them."""
+    """A View in the planner's terms; an unsupported dtype becomes a refusal."""
     try:
         return generic.described(view, framework, kind)
     except MemoryConversionError as refusal:
@@ -161,7 +165,7 @@ def described(view: _core.View, framework: str, kind: str = "memfd") -> Descript
 
 
 def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
-    """The View that the target gets: this one, or a private copy in this process's host memory."""
+    """The View for the target: this one, or a private copy in this process's host memory."""
     by_value = chosen.dtype == view.dtype_name and (chosen.dtype in caps.by_value or caps.own is not None)
     if chosen.zero_copy or (by_value and view.device == devices.HOST):
         return view
@@ -172,7 +176,7 @@ def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
 
 
 def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:
-    """The View that a target in host memory gets: the array's own, or a private copy in this process. Asks no broker."""
+    """The View for a target in host memory: the array's own, or a private copy in this process. Uses no broker."""
     found = source.description
     if found.pull is not None:
         return pulled(source, chosen, caps)
@@ -185,16 +189,18 @@ def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:
 
 
 def plain(source: Source) -> Source:
-    """The same array without obstacles, if it has some on a GPU: a copy that its framework makes there, since nobody else can;
-    else the array itself."""
+    """The same array without obstacles, if it has some on a GPU: a copy by its framework, since only it can read the
+    array; otherwise the array itself.
+    """
     if source.description.device[0] != devices.CUDA or source.description.fill is None:
         return source
     return source_of(cast(adapters.MemoryAdapter, source.adapter).plain(source.array), source.target)
 
 
 def pulled(source: Source, chosen: Plan, caps: Caps) -> _core.View:
-    """The values of memory that no View can describe, in this process's host memory, as the target takes them.
-    REQUIRES: the description says how to pull."""
+    """The values of memory that no View can describe, in this process's host memory, in the form for the target.
+    REQUIRES: the description has `pull`.
+    """
     pull = source.description.pull
     assert pull is not None
     try:

@@ -1,7 +1,7 @@
-"""Sparse arrays travel as their dense parts and a Layout that says how these make the whole.
+"""Sparse arrays are put as their dense parts, and a Layout that describes how the parts form the whole.
 
-Nothing is rearranged when an array is put: its parts travel as its framework has them. The framework that it is read for
-rearranges what it holds otherwise, and the plan says so. NumPy's sparse arrays are SciPy's.
+A put does not rearrange the parts. If the framework of the reader has another layout, it rearranges them, and the plan
+reports it. NumPy's sparse arrays are SciPy's.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class SparseAdapter(Protocol):
-    """The members that an adapter has beside, if its framework has sparse arrays."""
+    """Additional members of an adapter whose framework has sparse arrays."""
 
     def sparse_parts(self, array: Any, /) -> tuple[Layout, list[Any]] | None:
-        """Its layout and its dense parts, without a copy. None: an array of one part, or `describe` says why not.
+        """Its layout and its dense parts, without a copy. None: an array of one part, or `describe` reports why not.
 
         Raises:
             UnsupportedArray: a form that has no Layout.
@@ -36,7 +36,7 @@ class SparseAdapter(Protocol):
         """Why the framework cannot hold these parts as they are, as "code: text"; "" if it can.
 
         Args:
-            dtypes: of the parts that are indices.
+            dtypes: those of the index parts.
         """
 
     def sparse_made(self, layout: Layout, parts: Sequence[Any], /) -> Any:
@@ -47,13 +47,14 @@ class Sparse(NamedTuple):
     """A sparse array of this process, taken apart."""
 
     array: Any
-    framework: str  # whose its parts are
+    framework: str  # of its parts
     layout: Layout
     parts: list[Any]
 
 
 def taken_apart(array: Any) -> Sparse | None:
-    """The array's layout and parts, without a copy. None: it is no sparse array, or only its own framework can read it.
+    """The array's layout and parts, without a copy. None: it is not a sparse array, or only its own framework can read
+    it.
 
     Raises:
         UnsupportedArray: a form that has no Layout.
@@ -73,16 +74,16 @@ def taken_apart(array: Any) -> Sparse | None:
 def assembled(
     target: Adapter, name: str, layout: Layout, parts: Sequence[Any], source: str, copy: bool | None
 ) -> tuple[Any, Plan | None]:
-    """The target's sparse array of these parts of its own, and the plan of what it had to rearrange; None: of nothing.
+    """The target's sparse array of these parts of its own, and the plan of their rearrangement; None: there was none.
 
     Args:
         target, name: the adapter of the framework, and its name.
-        source: where the parts are from, as errors call it.
-        copy: False: nothing is rearranged.
+        source: the origin of the parts, as errors name it.
+        copy: False: forbids a rearrangement.
 
     Raises:
         UnsupportedArray: the target has no sparse arrays, or none of this layout.
-        ZeroCopyUnavailable: `copy=False`, and the target has to rearrange the parts.
+        ZeroCopyUnavailable: `copy=False`, and the target must rearrange the parts.
     """
     adapter = cast(SparseAdapter, _module("scipy") if name == "numpy" else target)
     if not hasattr(adapter, "sparse_made"):
@@ -106,8 +107,8 @@ def assembled(
 
 
 def check(layout: Layout, views: Sequence[_core.View]) -> None:
-    """Whether the parts make an array of this layout: no framework looks whether an index is inside, and one that is not reads
-    other memory of this process.
+    """Checks that the parts form an array of this layout. Frameworks do not check indices, and an index out of range
+    reads other memory of this process.
 
     Raises:
         UnsupportedArray: they do not.
@@ -135,7 +136,7 @@ def _check_coordinates(layout: Layout, values: list[Any], count: int) -> None:
     for axis, each in enumerate(values):
         _check_range(each, layout.shape[axis], f"axis {axis}")
     if layout.sorted and not _is_sorted(values):
-        raise _refused("it says that its indices are sorted, and they are not")
+        raise _refused("its layout declares sorted indices, and they are not sorted")
 
 
 def _check_compressed(layout: Layout, starts: Any, indices: Any, count: int) -> None:
@@ -149,11 +150,11 @@ def _check_compressed(layout: Layout, starts: Any, indices: Any, count: int) -> 
 
 def _check_range(values: Any, size: int, name: str) -> None:
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < size:
-        raise _refused(f"an index of {name} is outside of 0 to {size - 1}")
+        raise _refused(f"an index of {name} is not in 0 to {size - 1}")
 
 
 def _is_sorted(coordinates: Sequence[Any]) -> bool:
-    """Whether each place comes after the one before, in row-major order."""
+    """True if the positions are strictly increasing in row-major order."""
     after: Any = False
     alike: Any = True
     for each in coordinates:
@@ -163,10 +164,10 @@ def _is_sorted(coordinates: Sequence[Any]) -> bool:
 
 
 def _refused(reason: str) -> UnsupportedArray:
-    return UnsupportedArray("share", "any", "hand_over", f"the share's sparse array is none: {reason}")
+    return UnsupportedArray("share", "any", "hand_over", f"the share's sparse array is invalid: {reason}")
 
 
 @functools.cache
 def _module(framework: str) -> SparseAdapter:
-    # By its name, as the adapter table does: SciPy is no framework that arrays are converted to.
+    # By name, as in the adapter table, because SciPy is not a target framework.
     return cast(SparseAdapter, importlib.import_module(f"arraybridge.adapters.{framework}"))

@@ -1,4 +1,5 @@
-"""A tree is arrays and plain values nested in containers: one share. Its structure travels as JSON, never as pickle.
+"""A tree is arrays and plain values nested in containers, in one share. Its structure is stored as JSON, never as
+pickle.
 
 Grammar of a node: an integer is the index of an array, each at most once; {"d": [[key, node], ...]} a dict in its order;
 {"l": [node, ...]} a list; {"t": [node, ...]} a tuple; {"record": [class, [[field, node], ...]]} a dataclass or namedtuple;
@@ -30,18 +31,18 @@ DEPTH_MAX: Final = 64
 _STEP_MAX: Final = 64  # characters of a step in an error
 _KEYS: Final = (str, int, float, bool, type(None))
 NO_ARRAY: Final = "a tree without any array has nothing to"
-_NUMBERS: Final = "make an array of numbers first (numpy.asarray)"
+_NUMBERS: Final = "convert numbers to an array first (numpy.asarray)"
 _WAY_OUT: Final = "put the tree in parts, arrays of one shape as one array, long text and bytes as arrays"
 Part = TypeVar("Part")
 
 
 def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> tuple[bytes, list[Any]]:
-    """The structure of `tree`, and read(leaf) of its leaves in order. A leaf is every part that is no container, no sparse
-    array and no plain value in a container.
+    """The structure of `tree`, and read(leaf) of its leaves in order. A leaf is every part that is neither a container,
+    nor a sparse array, nor a plain value in a container.
 
     Raises:
-        InvalidRequest: no leaf at all, a key, value or container that JSON cannot bring back, deeper than DEPTH_MAX.
-        BrokerError: raised by `read`. The message of either begins with the path of the part, as ['a'][3].
+        InvalidRequest: no leaf, a key, value or container that JSON cannot restore, or nesting deeper than DEPTH_MAX.
+        BrokerError: raised by `read`. Both messages begin with the path of the part, for example ['a'][3].
     """
     if not is_tree(tree):
         return b"", [read(tree)]
@@ -59,16 +60,16 @@ def unflatten(
     assemble: Callable[[Layout, list[Any]], Any] = lambda layout, parts: (layout, parts),
     types: Types = None,
 ) -> Any:
-    """The tree with show(leaf) of these leaves. The structure is another client's word: whatever is wrong with it is named.
+    """The tree with show(leaf) of these leaves. The structure comes from another client; errors name its defect.
 
     Args:
-        assemble: makes a sparse array of what `show` made of its parts.
-        types: the classes that records and enums may come back as; None: all that are imported.
+        assemble: makes a sparse array of the results of `show` for its parts.
+        types: the classes for records and enums; None: all imported ones.
 
     Raises:
-        InvalidRequest: the structure is not of this grammar, names an array twice or one that the share does not have, or
-            a class is another one in this process.
-        BrokerError: raised by `show` or `assemble`. The message of either begins with the path of the part.
+        InvalidRequest: the structure violates the grammar, names an array twice or one that the share lacks, or a class
+            is different in this process.
+        BrokerError: raised by `show` or `assemble`. Both messages begin with the path of the part.
     """
     if not structure:
         shown = [show(leaf) for leaf in leaves]
@@ -82,13 +83,13 @@ def unflatten(
 
 
 def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Sparse, list[Any]], Any]) -> Any:
-    """The tree, of the same classes, with each array replaced by function(array), and each sparse array by assemble(array's
-    parts, those after `function`). Inside one process, so namedtuples and dataclasses stay what they are; so do plain
-    values (numbers, text, None) in every container.
+    """The tree, of the same classes, with each array replaced by function(array), and each sparse array by assemble(its
+    parts, the results of `function`). Inside one process, so namedtuples and dataclasses keep their classes, and plain
+    values (numbers, text, None) are kept in every container.
 
     Raises:
-        InvalidRequest: no array at all, deeper than DEPTH_MAX, or a container of a class of the user's own.
-        BrokerError: raised by the functions. The message of either begins with the path of the part.
+        InvalidRequest: no array, nesting deeper than DEPTH_MAX, or a container of a class of the user.
+        BrokerError: raised by the functions. Both messages begin with the path of the part.
     """
     converter = _Converter(function, assemble)
     result = converter.run(converter.tree, tree)
@@ -98,22 +99,23 @@ def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Spa
 
 
 def is_tree(value: Any) -> bool:
-    """Whether it is a container or a sparse array, and no array or plain value."""
+    """True if it is a container or a sparse array, and neither an array nor a plain value."""
     if is_dense(type(value)):
         return False
     return isinstance(value, (dict, list, tuple)) or records.is_record(value) or sparse.taken_apart(value) is not None
 
 
 def with_way_out(refusal: InvalidRequest, structure: bytes) -> InvalidRequest:
-    """The broker's refusal of a description that is too large, with what its sender can do about a tree's."""
+    """The broker's refusal of a description that is too large, with a remedy if it is a tree's."""
     if not structure or refusal.reason not in ("TOO_LARGE", "TOO_MANY"):
         return refusal
     return InvalidRequest(f"{refusal.message}; {_WAY_OUT}", refusal.code, refusal.reason)
 
 
 class _Walk:
-    """A walk through a tree: the steps from its root to the part that is looked at, and after an error to what it is about.
-    A step is a key or an index, or a field's name in a tuple of its own."""
+    """A walk through a tree. It keeps the steps from the root to the current part, and after an error to the part that
+    failed. A step is a key or an index, or a field's name in a tuple of its own.
+    """
 
     too_deep = ""
 
@@ -121,16 +123,16 @@ class _Walk:
         self._steps: list[Any] = []
 
     def run(self, visit: Callable[[Any], Any], root: Any) -> Any:
-        """visit(root). Its error names the part that it is about."""
+        """visit(root). An error names the part that failed."""
         try:
             return visit(root)
         except BrokerError as error:
             if self._steps:
-                error.at("".join(map(_said, self._steps)))
+                error.at("".join(map(_step_text, self._steps)))
             raise
 
     def below(self, step: Any, visit: Callable[[Part], Any], part: Part) -> Any:
-        """visit(part), one step below what is looked at."""
+        """visit(part), one step below the current part."""
         if len(self._steps) >= DEPTH_MAX:
             raise InvalidRequest(self.too_deep)
         self._steps.append(step)
@@ -139,13 +141,13 @@ class _Walk:
         return made
 
 
-def _said(step: Any) -> str:
+def _step_text(step: Any) -> str:
     text = f".{step[0]}" if type(step) is tuple else f"[{step!r}]"
     return text if len(text) <= _STEP_MAX else f"{text[:_STEP_MAX]}..."
 
 
 class _Writer(_Walk):
-    """Makes the structure."""
+    """Writes the structure."""
 
     too_deep = f"a tree may be nested {DEPTH_MAX} deep"
 
@@ -166,7 +168,7 @@ class _Writer(_Walk):
             name, fields = records.fields_of(tree)
             return {"record": [name, [[field, self.below((field,), self.node, value)] for field, value in fields]]}
         if isinstance(tree, (dict, list, tuple)) and not is_sparse(kind):
-            raise InvalidRequest(f"{kind.__name__} would come back as another class: pass a dict, list or tuple")
+            raise InvalidRequest(f"{kind.__name__} would be read as another class: pass a dict, list or tuple")
         if isinstance(tree, Enum):
             return {"enum": [*records.member_of(tree), self._value(tree)]}
         if plain.is_plain(tree):
@@ -188,7 +190,7 @@ class _Writer(_Walk):
             node = self.below(("value",), self.node, value)
             if len(self.leaves) == before:
                 return node
-        raise InvalidRequest(f"the value of {member} is no plain value, so that a reader without its class could not have it")
+        raise InvalidRequest(f"the value of {member} is not a plain value: a reader without its class could not read it")
 
     def _leaf(self, leaf: Any) -> int:
         self.leaves.append(self._read(leaf))
@@ -197,14 +199,14 @@ class _Writer(_Walk):
 
 def _key(key: Any) -> Any:
     if type(key) not in _KEYS:
-        raise InvalidRequest(f"a key of a tree is a str, int, float, bool or None, not {type(key).__name__}")
+        raise InvalidRequest(f"a key of a tree must be a str, int, float, bool or None, not {type(key).__name__}")
     if type(key) is float and not math.isfinite(key):
-        raise InvalidRequest(f"a key of a tree is no {key}: JSON has no such number")
+        raise InvalidRequest(f"a key of a tree must not be {key}: JSON has no such number")
     return plain.encoded(key)["v"]
 
 
 class _Reader(_Walk):
-    """Makes the tree of a structure, which is the word of another process."""
+    """Makes the tree of a structure, which comes from another process."""
 
     too_deep = f"the share's structure is nested more than {DEPTH_MAX} deep"
 
@@ -220,19 +222,19 @@ class _Reader(_Walk):
         self._show = show
         self._assemble = assemble
         self._types = types
-        # A structure that named one array often would have its reader copy it as often.
+        # Otherwise a structure that names one array many times would make its reader copy it as often.
         self._seen: set[int] = set()
 
     def tree(self, node: Any) -> Any:
         if type(node) is int:
             return self._leaf(node)
         if type(node) is not dict or len(node) != 1:
-            raise InvalidRequest("the share's structure holds something that is no dict, list, tuple, array or plain value")
+            raise InvalidRequest("the share's structure contains a node that is not a dict, list, tuple, array or plain value")
         [(kind, body)] = node.items()
         if kind in plain.KINDS:
             return plain.decoded(kind, body)
         if type(body) is not list:
-            raise InvalidRequest("the share's structure holds a container without a list of children")
+            raise InvalidRequest("the share's structure contains a container without a list of children")
         if kind == "l":
             return self._trees(body)
         if kind == "t":
@@ -241,7 +243,7 @@ class _Reader(_Walk):
             return dict(self._item(child) for child in body)
         if kind in ("record", "enum", "sparse"):
             return getattr(self, f"_{kind}")(body)
-        raise InvalidRequest(f"the share's structure holds a container of the unknown kind {kind[:64]!r}")
+        raise InvalidRequest(f"the share's structure contains a container of the unknown kind {kind[:64]!r}")
 
     def _leaf(self, index: int) -> Any:
         if not 0 <= index < len(self._leaves):
@@ -256,35 +258,35 @@ class _Reader(_Walk):
 
     def _item(self, item: Any) -> tuple[Any, Any]:
         if type(item) is not list or len(item) != 2 or type(item[0]) not in _KEYS:
-            raise InvalidRequest("the share's structure holds a dict entry that is no [key, node]")
+            raise InvalidRequest("the share's structure contains a dict entry that is not [key, node]")
         return item[0], self.below(item[0], self.tree, item[1])
 
     def _field(self, item: Any) -> tuple[str, Any]:
         if type(item) is not list or len(item) != 2:
-            raise InvalidRequest("the share's structure holds a field that is no [name, node]")
+            raise InvalidRequest("the share's structure contains a field that is not [name, node]")
         name = records.check_field(item[0])
         return name, self.below((name,), self.tree, item[1])
 
     def _record(self, body: list[Any]) -> Any:
         if len(body) != 2 or type(body[0]) is not str or type(body[1]) is not list:
-            raise InvalidRequest("the share's structure holds a record that is no [class, fields]")
+            raise InvalidRequest("the share's structure contains a record that is not [class, fields]")
         return records.record(body[0], dict(self._field(item) for item in body[1]), self._types)
 
     def _enum(self, body: list[Any]) -> Any:
         if len(body) != 3 or type(body[0]) is not str or type(body[1]) is not list:
-            raise InvalidRequest("the share's structure holds an enum that is no [class, members, value]")
+            raise InvalidRequest("the share's structure contains an enum that is not [class, members, value]")
         name, members, value = body
         if not all(type(each) is str for each in members):
-            raise InvalidRequest("the share's structure holds an enum whose members are no names")
+            raise InvalidRequest("the share's structure contains an enum whose members are not names")
         return records.member(name, members, self.below(("value",), self.tree, value), self._types)
 
     def _sparse(self, body: list[Any]) -> Any:
         if len(body) != 2 or type(body[1]) is not list:
-            raise InvalidRequest("the share's structure holds a sparse array that is no [layout, parts]")
+            raise InvalidRequest("the share's structure contains a sparse array that is not [layout, parts]")
         layout = sparse_layout.read(body[0])
         names = layout.part_names
         if len(names) != len(body[1]) or not all(type(each) is int for each in body[1]):
-            raise InvalidRequest(f"the share's structure holds a sparse array without its {len(names)} parts")
+            raise InvalidRequest(f"the share's structure contains a sparse array without its {len(names)} parts")
         parts = [self.below((name,), self._leaf, part) for name, part in zip(names, body[1], strict=True)]
         return self._assemble(layout, parts)
 
@@ -316,7 +318,7 @@ class _Converter(_Walk):
         if records.is_record(tree):
             return self._copied(tree)
         if isinstance(tree, (dict, list, tuple)) and not is_sparse(kind):
-            raise InvalidRequest(f"{kind.__name__} is no tree: pass a dict, list, tuple, namedtuple or dataclass")
+            raise InvalidRequest(f"{kind.__name__} is not a tree: pass a dict, list, tuple, namedtuple or dataclass")
         apart = sparse.taken_apart(tree)
         self.arrays += 1
         if apart is None:
@@ -337,6 +339,6 @@ class _Converter(_Walk):
         for each in dataclasses.fields(record):
             if not hasattr(record, each.name):
                 raise InvalidRequest(f"the field {each.name} of {kind} has no value")
-            # As a frozen dataclass's own __init__ does; no other code has the copy yet.
+            # As the __init__ of a frozen dataclass does; no other code has the copy yet.
             object.__setattr__(made, each.name, self._child((each.name,), getattr(record, each.name)))
         return made

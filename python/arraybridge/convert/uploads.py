@@ -1,5 +1,5 @@
-"""Uploads are copies of host arrays into memory on GPUs that are made together: small ones share pinned memory, and all that
-go to one GPU wait once. The results exist before, so a tree is walked as if each of its arrays were copied by itself.
+"""Uploads are copies of host arrays to GPUs that are executed together: small ones share pinned memory, and all copies
+to one GPU need one wait. The results exist before the copies, so a tree is walked as if each array were copied alone.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class Uploads:
-    """Copies that are noted and not made yet. Not thread-safe: of one call."""
+    """Copies that are recorded and not yet executed. Used by one call; not thread-safe."""
 
     def __init__(self) -> None:
         self._sources: list[_core.View] = []
         self._rooms: list[_core.View] = []
 
     def add(self, source: _core.View, room: _core.View) -> None:
-        """Notes a copy of host memory into compact memory of a GPU, of the same shape and dtype."""
+        """Records a copy of host memory into compact memory of a GPU, of the same shape and dtype."""
         self._sources.append(source)
         self._rooms.append(room)
 
     def array(self, source: _core.View, target: MemoryAdapter, number: int) -> Any:
-        """An array of `target` on GPU `number` that will have these values: in memory that its framework allocates, if it
-        hands out any that can be written; else its framework's own copy, which is made here.
+        """An array of `target` on GPU `number` that will have these values: in memory that its framework allocates, if
+        that memory is writable; otherwise the framework's own copy, which is made at once.
         """
         found: Callable[[_core.View, int], Any] | None = getattr(target, "room", None)
         if source.device != devices.HOST or found is None:
@@ -38,10 +38,10 @@ class Uploads:
         return made
 
     def make(self) -> None:
-        """Makes the copies. Their results must not be read before.
+        """Executes the copies. Their results must not be read before.
 
         Raises:
-            BufferError: the driver failed, or a stream that they are ordered on is being captured into a graph.
+            BufferError: the driver failed, or a stream of the copies is being captured into a graph.
         """
         sources, rooms = self._sources, self._rooms
         self._sources, self._rooms = [], []

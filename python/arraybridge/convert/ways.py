@@ -1,12 +1,11 @@
-"""A way is how an array's bytes travel inside this process, where the caller chooses it:
+"""A way is the route of an array's bytes inside this process, if the caller chooses it:
 
-"dlpack": the memory itself is handed over, or copied on the device where it lies; no trip over the host.
+"dlpack": the memory is shared, or copied on its own device; not through the host.
 "host": the values are copied into memory of the host, and from there to the target.
 "serialize": the values become bytes (`to_bytes`), which keep shape and dtype, and an array is made of those.
 
-A tensor that requires grad and stays torch's is copied by torch alone, which keeps its gradient: "host" and "serialize" copy
-it, and the plan says how the copy is made. Pure. What cannot be done in the way that was asked for is refused
-with the reason.
+Only torch can copy a tensor that requires grad with its gradient: for such a tensor "host" and "serialize" let torch
+copy it, and the plan reports it. Pure functions. A way that is not possible is refused with the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from arraybridge.planner import ASKED_FOR, CODES, COPY_REQUESTED, DETACHED, OPAQ
 
 Way = Literal["dlpack", "host", "serialize"]
 WAYS: Final = get_args(Way)
-# Memory of the host that no framework owns: what bytes are made of.
+# Memory of the host without a framework, from which bytes are made.
 MEMORY: Final = Caps("bytes", "compact_c", 1, 64, "kept", False, frozenset(CODES), opaque=True, settled=True)
 _KEPT: Final = ("different_device: ", "dtype: narrowed")
 _OVER_THE_HOST: Final = ("d2h", "h2d", "d2h+h2d")
@@ -37,11 +36,11 @@ def check_way(via: object) -> None:
 
 
 def planned(via: Way | None, source: Description, target: Caps, copy: bool | None = None, **wishes: Any) -> Plan:
-    """planner.plan in this way; None: in the cheapest one.
+    """planner.plan with this way; None: with the cheapest one.
 
     Raises:
-        UnsupportedArray, UnsupportedDtype: this way does not lead there. ZeroCopyUnavailable: `copy=False`, and it copies.
-        What else planner.plan raises.
+        UnsupportedArray, UnsupportedDtype: the way is not possible. ZeroCopyUnavailable: `copy=False`, and the way
+            copies. Other errors of planner.plan.
     """
     if via is None:
         return planner.plan(source, target, copy=copy, **wishes)
@@ -51,11 +50,11 @@ def planned(via: Way | None, source: Description, target: Caps, copy: bool | Non
 def _by_dlpack(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
     chosen = planner.plan(source, target, copy=copy, **wishes)
     if chosen.via in _OVER_THE_HOST:
-        reason = f'the bytes would go over the host ({chosen.via}: {"; ".join(chosen.reasons)}): via="host" does that'
+        reason = f'the bytes would go through the host ({chosen.via}: {"; ".join(chosen.reasons)}): use via="host"'
         raise UnsupportedArray(source.framework, target.name, "dlpack", reason)
     if chosen.route != "identity" and (chosen.dtype in target.by_value or chosen.dtype.startswith(OPAQUE_PREFIXES)):
         name = "structured dtypes" if chosen.dtype.startswith("struct:") else chosen.dtype
-        reason = f'{target.name} is handed no {name} by DLPack: via="host" and via="serialize" are for them'
+        reason = f'DLPack cannot pass {name} to {target.name}: use via="host" or via="serialize"'
         raise UnsupportedDtype(source.framework, target.name, "dlpack", reason)
     return replace(chosen, via="dlpack")
 
@@ -65,12 +64,12 @@ def _by_host(source: Description, target: Caps, copy: bool | None, wishes: dict[
     if _keeps_gradient(source, target):
         return _by_its_framework("host", chosen, copy)
     if {source.device[0], devices.of(chosen.device)[0]} != {devices.CUDA}:
-        return _asked("host", chosen, copy, chosen.copies, chosen.copied_bytes)
+        return _with_way("host", chosen, copy, chosen.copies, chosen.copied_bytes)
     to_host = planner.plan(source, MEMORY, copy=True, device="cpu")
     # Narrowed on the host, then uploaded.
     more = 1 + (chosen.dtype != source.dtype)
     nbytes = to_host.copied_bytes + more * _nbytes(source, chosen.dtype)
-    return _asked("host", chosen, copy, to_host.copies + more, nbytes)
+    return _with_way("host", chosen, copy, to_host.copies + more, nbytes)
 
 
 def _by_bytes(source: Description, target: Caps, copy: bool | None, wishes: dict[str, Any]) -> Plan:
@@ -78,11 +77,11 @@ def _by_bytes(source: Description, target: Caps, copy: bool | None, wishes: dict
     if _keeps_gradient(source, target):
         return _by_its_framework("serialize", chosen, copy)
     to_host = planner.plan(source, MEMORY, device="cpu")
-    # Into the bytes; out of them, where a narrowing is the one copy on the host and one more on the way to a GPU.
+    # One copy into the bytes and one out of them; a narrowing is the copy on the host and needs another one to a GPU.
     narrowed_first = chosen.dtype != source.dtype and devices.of(chosen.device) != devices.HOST
     out = 1 + narrowed_first
     nbytes = to_host.copied_bytes + source.nbytes + out * _nbytes(source, chosen.dtype)
-    return _asked("serialize", chosen, copy, to_host.copies + 1 + out, nbytes)
+    return _with_way("serialize", chosen, copy, to_host.copies + 1 + out, nbytes)
 
 
 _PLANNERS: Final[dict[str, Callable[[Description, Caps, bool | None, dict[str, Any]], Plan]]] = {
@@ -92,26 +91,28 @@ _PLANNERS: Final[dict[str, Callable[[Description, Caps, bool | None, dict[str, A
 }
 
 
-def _asked(via: Way, chosen: Plan, copy: bool | None, copies: int, nbytes: int) -> Plan:
-    """The plan in this way, which copies.
+def _with_way(via: Way, chosen: Plan, copy: bool | None, copies: int, nbytes: int) -> Plan:
+    """The plan with this way, which copies.
 
     Raises:
-        ZeroCopyUnavailable: it must not.
+        ZeroCopyUnavailable: copying is forbidden.
     """
     reason = f'way: via="{via}" copies {ASKED_FOR}'
     return _copied(via, replace(chosen, via=via, copies=copies, copied_bytes=nbytes), copy, reason)
 
 
 def _keeps_gradient(source: Description, target: Caps) -> bool:
-    """Whether the source's framework makes the copy itself (`Source.duplicate`): no other copy has the gradient."""
+    """True if the source's framework makes the copy itself (`Source.duplicate`), because no other copy keeps the
+    gradient.
+    """
     return source.framework == target.name and DETACHED in source.notes
 
 
 def _by_its_framework(via: Way, chosen: Plan, copy: bool | None) -> Plan:
-    """The plan of a copy that the source's framework makes, where another way was asked for.
+    """The plan of a copy by the source's framework, although another way was requested.
 
     Raises:
-        ZeroCopyUnavailable: it must not copy.
+        ZeroCopyUnavailable: copying is forbidden.
     """
     return _copied(via, chosen, copy, f'way: {chosen.target} itself copies what requires grad, not via="{via}" {ASKED_FOR}')
 
@@ -120,9 +121,9 @@ def _copied(via: Way, chosen: Plan, copy: bool | None, reason: str) -> Plan:
     """The plan with the reason for its copy.
 
     Raises:
-        ZeroCopyUnavailable: it must not copy.
+        ZeroCopyUnavailable: copying is forbidden.
     """
-    # Why it could not have been shared is no question any more.
+    # The reasons against sharing no longer apply.
     why = tuple(each for each in chosen.reasons if each.startswith(_KEPT) or (copy and each == COPY_REQUESTED))
     made = replace(chosen, reasons=(*why, reason))
     if copy is False:

@@ -1,1 +1,1 @@
-"""What this package is to other libraries: a namespace of the array API standard, a capture of CUDA graphs."""
+"""Integrations with other libraries: a namespace of the array API standard, a capture of CUDA graphs."""

@@ -21,7 +21,7 @@ def array_namespace(*arrays: Any) -> Any:
 
     Raises:
         FrameworkNotAvailable: array-api-compat is not installed (the extra "array-api").
-        UnsupportedArray: (a TypeError) no array, arrays of several frameworks, or of one without such a namespace
+        UnsupportedArray: (a TypeError) not an array, arrays of several frameworks, or of one without such a namespace
             (TensorFlow, pyclesperanto).
     """
     compat = ensure_module("array_api_compat")
@@ -33,12 +33,12 @@ def array_namespace(*arrays: Any) -> Any:
 
 
 def namespace_of(array: Any, api_version: str | None = None) -> Any:
-    """The namespace of a View or a Share: NumPy's, whose functions take both by the array interface; as array-api-compat has
-    it if that is installed, so that they mix with arrays.
+    """The namespace of a View or a Share: NumPy's, whose functions read both by the array interface; the one of
+    array-api-compat if it is installed, so that they can be combined with arrays.
 
     Raises:
         UnsupportedArray: (a TypeError) memory of a GPU.
-        ValueError: NumPy does not know this version of the standard.
+        ValueError: NumPy does not support this version of the standard.
     """
     if array.device[0] != CPU:
         reason = f"memory of {named(array.device)} has no functions of its own: convert it to a framework's array first"
@@ -54,7 +54,7 @@ def namespace_of(array: Any, api_version: str | None = None) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def dtype_of(name: str) -> Any:
-    """NumPy's dtype of a logical name, by ml_dtypes where NumPy has none of its own; else the name itself."""
+    """NumPy's dtype of a logical name, or that of ml_dtypes if NumPy has none; otherwise the name itself."""
     if name not in CODES:
         return name
     try:

@@ -1,4 +1,6 @@
-"""capturing: a block during which a CUDA graph is captured, so that nothing asks the GPU what a capture must not be asked."""
+"""capturing: a block during which a CUDA graph is captured, without queries to the GPU that would invalidate the
+capture.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from arraybridge import autograph
 
 @contextmanager
 def capturing() -> Iterator[None]:
-    """Around the capture of a CUDA graph: `with arraybridge.capturing(), torch.cuda.graph(graph): ...`
+    """Use it around the capture of a CUDA graph: `with arraybridge.capturing(), torch.cuda.graph(graph): ...`
 
-    GPU memory is given back once everything that was queued on its GPU has ended. Asking for that while a graph is being
-    captured there would invalidate the capture (CUDA's rule for whatever waits for a whole context), and the driver tells
-    of captures elsewhere only if the default stream would have to wait for them; those of PyTorch it does not. Inside the
-    block nobody asks, in the whole process: what is dropped there is given back afterwards, and `Broker.flush` does not
-    wait for it. Blocks may nest and overlap, in any threads.
+    GPU memory is freed after all work that was queued on its GPU has ended. A query for that during a graph capture
+    would invalidate the capture (CUDA's rule for calls that wait for a whole context), and the driver reports captures
+    of other threads only if the default stream synchronises with them, which is not the case for PyTorch's. Inside the
+    block no thread of the process makes the query: memory that is dropped there is freed afterwards, and `Broker.flush`
+    does not wait for it. Blocks may nest and overlap, in any threads.
     """
     from arraybridge import _core  # loads the extension
 

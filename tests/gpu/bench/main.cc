@@ -1,5 +1,5 @@
 // GPU memory between two processes through a daemon: `gpu_bench --address DIRECTORY --driver PATH --sizes 4096,1048576
-// --rounds N`. Prints one JSON object a line.
+// --rounds N`. Prints one JSON object per line.
 #include <cstring>
 #include <sstream>
 #include <string>

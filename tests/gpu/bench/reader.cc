@@ -23,7 +23,7 @@ class Reader {
  public:
   explicit Reader(std::string driver) : driver_(std::move(driver)) {}
 
-  // "0 <value>", or "1 <why>".
+  // Returns "0 <value>", or "1 <reason>".
   std::string Do(const std::string& command) {
     std::istringstream words(command);
     std::string verb;
@@ -60,7 +60,7 @@ class Reader {
     kept_ = *std::move(acquired);
     return Ok();
   }
-  // What this process's stream does next comes after the bytes are there.
+  // Orders the next work of this process's stream after the bytes are complete.
   Status GetInOrder(const std::string& name) {
     AB_RETURN_IF_ERROR(Get(name));
     const auto inside = devices_->Enter(0);

@@ -1,4 +1,4 @@
-// The other side of the GPU benchmarks: a process that reads shares when it is told to, and says how long that took.
+// The other side of the GPU benchmarks: a process that reads shares on command, and answers with the time.
 //
 //   connect ADDRESS     context      what a first reader pays before any array
 //   get NAME            Acquire, dropped with the next one; the value: microseconds
@@ -10,7 +10,7 @@
 
 namespace arraybridge::bench {
 
-// Answers on descriptor 3 until nobody asks any more.
+// Answers on descriptor 3 until it is closed.
 int RunReader(const std::string& driver);
 
 }  // namespace arraybridge::bench

@@ -16,13 +16,13 @@ namespace {
 using experiments::Answer;
 using experiments::Peer;
 
-constexpr auto kPatience = std::chrono::seconds(300);  // with all sizes
+constexpr auto kPatience = std::chrono::seconds(300);  // for all sizes
 
 void Must(const Status& status, const std::string& what) {
   if (!status.ok()) Fail(what + ": " + status.ToString());
 }
 
-// What the reader answered, in microseconds.
+// The reader's answer, in microseconds.
 double Must(const Answer& answer, const std::string& what) {
   if (!answer.ok()) Fail(what + ": " + answer.ToString());
   return std::atof(answer.value.c_str());
@@ -64,7 +64,7 @@ class Writer {
       Must(driver.Check(driver.StreamSynchronize(*stream), "cuStreamSynchronize"), "floor");
     };
     const auto put = [&] { Put(*view, "frame", {}); };
-    for (int i = 0; i < 3; ++i) put();  // arenas exist, and are known to the reader
+    for (int i = 0; i < 3; ++i) put();  // arenas exist, and the reader has mapped them
     MeasureOpening(bytes);
     const auto hand_off = [&] {
       put();
@@ -115,7 +115,7 @@ class Writer {
     Must(placed.status(), "place");
     Must(broker_.Publish(*placed, {.name = name, .replace = true}).status(), "publish");
   }
-  // The first array of a fresh process that has its context.
+  // The first array of a new process that has its context.
   void MeasureOpening(uint64_t bytes) {
     std::vector<double> times(3);
     for (double& time : times) time = Must(Reader()->Do("get frame"), "cold get");

@@ -1,4 +1,4 @@
-// The writer's side of the GPU benchmarks: for each size, a copy on the device and what the broker adds to it.
+// The writer's side of the GPU benchmarks: for each size, a copy on the device and the additional cost of the broker.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ struct GpuWork {
   std::string driver;
   std::vector<uint64_t> sizes;  // bytes
   int rounds = 11;
-  uint64_t host_bytes_max = uint64_t{1} << 30;  // larger arrays do not go through host memory
+  uint64_t host_bytes_max = uint64_t{1} << 30;  // larger arrays are not measured through host memory
 };
 
-// One JSON line a figure: {id, bytes, us}. Exits with a message if one cannot be had.
+// Prints one JSON line per figure: {id, bytes, us}. Exits with a message if one cannot be measured.
 void MeasureGpu(const GpuWork& work);
 
 }  // namespace arraybridge::bench

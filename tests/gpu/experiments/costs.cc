@@ -1,4 +1,4 @@
-// E19, E24: what takes how long.
+// E19, E24: durations.
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// E3, E4, E16: what an exported descriptor is, and what is none.
+// E3, E4, E16: properties of an exported descriptor, and other descriptors in its place.
 #include <poll.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// E1, E2, E9, E26: what one process learns of a driver.
+// E1, E2, E9, E26: facts about a driver that one process can find.
 #include <cstdlib>
 
 #include "proto/boundary/result.h"
@@ -7,7 +7,7 @@
 namespace arraybridge::experiments {
 namespace {
 
-// "7=3, 10=1, ...": whether attribute `number` has `value`.
+// "7=3, 10=1, ...": true if attribute `number` has `value`.
 bool Has(const std::string& attributes, const std::string& number_and_value) {
   const std::string bounded = ", " + attributes + ",";
   return bounded.find(", " + number_and_value + ",") != std::string::npos;

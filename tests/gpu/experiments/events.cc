@@ -8,21 +8,21 @@
 namespace arraybridge::experiments {
 namespace {
 
-// A has a mapped block `name`, filled from `seed`.
+// Makes a mapped block `name` in A, filled from `seed`.
 bool Make(Scene& scene, Peer& a, const std::string& name, uint64_t bytes, int seed) {
   return scene.Needs("create " + name, a.Do(Concat("create ", name, " ", bytes))) &&
          scene.Needs("map " + name, a.Do("map " + name + " rw")) &&
          scene.Needs("fill " + name, a.Do(Concat("fill ", name, " ", seed)));
 }
 
-// B maps A's block of that name.
+// Maps A's block of that name in B.
 bool Share(Scene& scene, Peer& a, Peer& b, const std::string& name, uint64_t bytes) {
   const Answer exported = a.Do("export " + name);
   return scene.Needs("import " + name, b.Do(Concat("import ", name, " ", bytes), exported.descriptor.get())) &&
          scene.Needs("B maps " + name, b.Do("map " + name + " rw"));
 }
 
-// A has an event `name`; its handle.
+// Makes an event `name` in A; returns its handle.
 std::string Event(Scene& scene, Peer& a, const std::string& name) {
   scene.Needs("event", a.Do("event " + name));
   const Answer handle = a.Do("event_handle " + name);
@@ -54,7 +54,7 @@ void EventSemantics(Scene& scene) {
   scene.Needs("A records", a->Do("record made"));
   scene.Record("B asks at once", b->Do("query opened").ToString());
   scene.Needs("B waits", b->Do("wait opened"));
-  // Recorded again, behind more work: the wait above does not see it.
+  // Records again after more work: the wait above does not see it.
   scene.Record("A's work after the record", a->Do(Busy(scene, 1000)).ToString());
   scene.Needs("A records again", a->Do("record made"));
   scene.Expect("B reads new bytes only", b->Do("compare shared 1000").value == "0");

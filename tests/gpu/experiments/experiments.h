@@ -1,4 +1,4 @@
-// The experiments that cuda.md numbers, each a straight line of commands to peers. What is only to be recorded has no
+// The experiments that cuda.md numbers, each a straight line of commands to peers. Facts that are only recorded have no
 // expectation.
 #pragma once
 

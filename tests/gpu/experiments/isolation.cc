@@ -1,4 +1,4 @@
-// E10, E11, E15, E22, E25: what namespaces, users and masks let through.
+// E10, E11, E15, E22, E25: effects of namespaces, users and masks.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Command = std::vector<std::string>;
 
-// A's block by both mechanisms, read by B.
+// B reads A's block by both mechanisms.
 void Both(Scene& scene, const std::string& what, Peer& a, Peer& b, bool vmm_must) {
   constexpr uint64_t bytes = 2 * kMiB;
   if (scene.Needs(what + ": A creates", a.Do(Concat("create vmm ", bytes)))) {
@@ -33,7 +33,7 @@ void Both(Scene& scene, const std::string& what, Peer& a, Peer& b, bool vmm_must
                opened.ok() ? "differing " + b.Do("compare legacy 6").ToString() : Concat("error ", opened.code));
 }
 
-// Whether a command that runs another one can do so here.
+// True if a command that runs another one works here.
 bool Works(const Command& under) {
   std::string line;
   for (const std::string& word : under) line += " '" + word + "'";

@@ -7,7 +7,7 @@
 namespace arraybridge::experiments {
 namespace {
 
-// A makes a filled block; its handle.
+// Makes a filled block in A; returns its handle.
 std::optional<std::string> Shared(Scene& scene, Peer& a, uint64_t bytes) {
   if (!scene.Needs("A allocates", a.Do(Concat("alloc block ", bytes)))) return {};
   if (!scene.Needs("A fills", a.Do("fill block 1"))) return {};

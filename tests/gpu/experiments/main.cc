@@ -1,6 +1,6 @@
-// Runs one numbered experiment, every process of it exec'd: `gpu_experiments [--driver PATH] [--small] E3`, or lists
-// them: `--list`. Prints a JSON line for every driver call and one for the outcome. Exits 0 whatever the driver does:
-// an outcome is a fact, not a failure.
+// Runs one numbered experiment, with every process of it exec'd: `gpu_experiments [--driver PATH] [--small] E3`, or
+// lists them: `--list`. Prints a JSON line for every driver call and one for the outcome. Exits with 0 whatever the
+// driver does, because an outcome is a fact, not a failure.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// E17, E18, E20, E21: rights, sizes and old bytes of mapped memory.
+// E17, E18, E20, E21: rights, sizes and stale bytes of mapped memory.
 #include "proto/boundary/result.h"
 #include "tests/gpu/experiments/experiments.h"
 

@@ -1,5 +1,4 @@
-// A Message is what the director of an experiment and its peers say to each other: a line of words, and at most one
-// descriptor.
+// A Message is sent between the director of an experiment and its peers: a line of words, and at most one descriptor.
 #pragma once
 
 #include <chrono>
@@ -17,10 +16,10 @@ struct Message {
 
 inline constexpr size_t kMessageBytesMax = 16 * 1024;
 
-// False if nobody listens any more. The descriptor stays the caller's.
+// False if the other side has ended. The caller keeps the descriptor.
 bool Send(int socket, const std::string& text, int descriptor = -1);
 
-// Waits until `deadline`, or for ever without one. Nothing: the other side has gone, or the time is up (`late`).
+// Waits until `deadline`, or without a limit. nullopt: the other side has ended, or the time has expired (`late`).
 std::optional<Message> Receive(int socket, std::optional<std::chrono::steady_clock::time_point> deadline = {},
                                bool* late = nullptr);
 

@@ -25,7 +25,7 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
 }
 
 std::vector<std::string> EnvironmentWith(const std::vector<std::string>& more) {
-  std::vector<std::string> all = more;  // the first of a name counts
+  std::vector<std::string> all = more;  // the first value of a name counts
   for (char** each = environ; *each != nullptr; ++each) all.emplace_back(*each);
   return all;
 }
@@ -46,7 +46,7 @@ Peer::Peer(std::string name, const PeerOptions& options, std::chrono::steady_clo
   std::vector<std::string> words = options.under;
   const std::vector<std::string> program{"/proc/self/exe", "peer", options.experiment, name_, options.driver};
   words.insert(words.end(), program.begin(), program.end());
-  // Of this process, not of the command before it.
+  // The path of this process, not of the command that starts it.
   char own[4096];
   const ssize_t length = ::readlink("/proc/self/exe", own, sizeof own);
   words[options.under.size()].assign(own, static_cast<size_t>(std::max<ssize_t>(length, 0)));

@@ -1,5 +1,5 @@
-// A Peer is one of an experiment's processes, exec'd, seen from the director: it makes driver calls when it is told to
-// (peer_program.h lists the words) and may be killed at any time. A peer that does not answer in time ends the
+// A Peer is one process of an experiment, exec'd, as the director sees it: it makes driver calls on command
+// (peer_program.h lists the commands) and may be killed at any time. A peer that does not answer in time ends the
 // experiment.
 #pragma once
 
@@ -15,9 +15,9 @@
 namespace arraybridge::experiments {
 
 struct Answer {
-  bool died = false;  // the peer is no more
+  bool died = false;  // the peer has ended
   int code = -1;      // the CUresult of the call that failed, else 0
-  std::string value;  // what the command is asked for, may be empty
+  std::string value;  // the result of the command, may be empty
   UniqueFd descriptor;
 
   bool ok() const { return !died && code == 0; }
@@ -28,7 +28,7 @@ struct Answer {
 struct PeerOptions {
   std::string experiment;
   std::string driver;                      // path of the library
-  std::vector<std::string> under{};        // a command that runs what follows it: unshare, setpriv
+  std::vector<std::string> under{};        // a command that runs another one: unshare, setpriv
   std::vector<std::string> environment{};  // NAME=value
 };
 
@@ -36,18 +36,18 @@ class Peer {
  public:
   using Late = std::function<void(const std::string& what)>;
 
-  // `late` is called when the deadline passes unanswered, and does not return.
+  // `late` is called when the deadline passes without an answer, and does not return.
   Peer(std::string name, const PeerOptions& options, std::chrono::steady_clock::time_point deadline, Late late);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
   Answer Do(const std::string& command, int descriptor = -1);
-  // Do in two halves, for what takes its time.
+  // Do in two halves, for commands that take long.
   void Say(const std::string& command, int descriptor = -1);
   Answer Hear();
 
-  // SIGKILL, without waiting for the death.
+  // Sends SIGKILL, without waiting for the death.
   void Kill() const;
   // Lets it end by itself, and waits for that.
   void End();

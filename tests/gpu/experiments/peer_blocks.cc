@@ -1,4 +1,4 @@
-// Physical memory that crosses as a descriptor.
+// Physical memory that is shared by a descriptor.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ Reply Create(State& state, const Words& words) {
   return {state.Call("cuMemCreate", state.driver.MemCreate, &block.handle, block.bytes, &properties, 0)};
 }
 
-// export NAME: the answer brings the descriptor, which the peer closes with the next one.
+// export NAME: the answer contains the descriptor, which the peer closes with the next answer.
 Reply Export(State& state, const Words& words) {
   Block& block = state.blocks[words[0]];
   int descriptor = -1;
@@ -37,7 +37,7 @@ Reply Export(State& state, const Words& words) {
   return {result, (flags & FD_CLOEXEC) != 0 ? "close-on-exec" : "no close-on-exec", descriptor};
 }
 
-// import NAME BYTES: what came along, or what was kept.
+// import NAME BYTES: the descriptor of the message, or a kept one.
 Reply Import(State& state, const Words& words) {
   Block& block = state.blocks[words[0]];
   if (state.received.valid()) block.descriptor = std::move(state.received);
@@ -49,7 +49,7 @@ Reply Import(State& state, const Words& words) {
   return {result};
 }
 
-// describe NAME: of a kept descriptor, its flags, what /proc calls it, its size.
+// describe NAME: flags, target in /proc and size of a kept descriptor.
 Reply Describe(State& state, const Words& words) {
   const int descriptor = state.blocks[words[0]].descriptor.get();
   char target[256] = {};
@@ -76,7 +76,7 @@ Reply Map(State& state, const Words& words) {
   return {MapBlock(state, block, words.Number(2, block.bytes), words.Number(3), access)};
 }
 
-// compare NAME SEED: how many words differ.
+// compare NAME SEED: the number of words that differ.
 Reply Compare(State& state, const Words& words) {
   const Block& block = state.blocks[words[0]];
   const uint64_t seed = words.Number(1);
@@ -85,7 +85,7 @@ Reply Compare(State& state, const Words& words) {
   return {result, std::to_string(differing)};
 }
 
-// nonzero NAME: how many words are not 0.
+// nonzero NAME: the number of words that are not 0.
 Reply NonZero(State& state, const Words& words) {
   const Block& block = state.blocks[words[0]];
   uint64_t differing = 0;

@@ -1,4 +1,4 @@
-// What a graph capture in one thread forbids to another.
+// Calls that a graph capture in one thread forbids to another.
 #include <thread>
 
 #include "tests/gpu/experiments/peer_program.h"
@@ -8,7 +8,7 @@ namespace {
 
 using cuda::CUresult;
 
-// The call under test, on what was made before the capture began.
+// Makes the call under test, on objects that were made before the capture.
 CUresult Make(State& state, const std::string& call, Block& block) {
   if (call == "map") return MapBlock(state, block, block.bytes, 0, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   if (call == "alloc") return state.Call("cuMemAlloc", state.driver.MemAlloc, &block.address, block.bytes);
@@ -17,8 +17,8 @@ CUresult Make(State& state, const std::string& call, Block& block) {
   return state.Call("cuCtxRecordEvent", state.driver.CtxRecordEvent, state.context, state.events["capture"]);
 }
 
-// capture CALL plain|relaxed: makes the call in another thread while this one captures in GLOBAL mode. The value: what
-// ending the capture answered.
+// capture CALL plain|relaxed: makes the call in another thread while this one captures in GLOBAL mode. The value: the
+// result of ending the capture.
 Reply Capture(State& state, const Words& words) {
   using Begin = CUresult(cuda::CUstream, cuda::CUstreamCaptureMode);
   using End = CUresult(cuda::CUstream, void**);

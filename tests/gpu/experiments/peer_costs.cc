@@ -1,4 +1,4 @@
-// What each call costs: many runs of it, and one line with p50 and p99.
+// The cost of each call: many runs of it, and one line with p50 and p99.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ namespace {
 using cuda::CUresult;
 
 constexpr auto kDescriptor = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-constexpr double kBudgetUs = 400e3;  // of one command: fewer runs where calls are slow
+constexpr double kBudgetUs = 400e3;  // per command: fewer runs if calls are slow
 
 // Times of several steps, run by run, until one fails, `runs` are made or the budget is spent.
 class Costs {
@@ -80,7 +80,7 @@ Reply Owner(State& state, const Words& words) {
   return costs.Finish();
 }
 
-// costs_borrower NAME BYTES RUNS: imports the descriptor that came along again and again.
+// costs_borrower NAME BYTES RUNS: imports the attached descriptor repeatedly.
 Reply Borrower(State& state, const Words& words) {
   const uint64_t bytes = words.Number(1);
   Costs costs(state, bytes, words.Number(2));
@@ -126,7 +126,7 @@ Reply Events(State& state, const Words& words) {
   return costs.Finish();
 }
 
-// costs_copies BYTES RUNS: device to device, and from the host, pinned and pageable; each waited for.
+// costs_copies BYTES RUNS: device to device, and from the host, pinned and pageable; waits for each.
 Reply Copies(State& state, const Words& words) {
   const uint64_t bytes = words.Number(0);
   const cuda::Driver& driver = state.driver;

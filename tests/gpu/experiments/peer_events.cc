@@ -36,11 +36,11 @@ CUresult CopyHalf(const State& state, const Block& block) {
   return state.driver.MemcpyDtoDAsync(block.address + half, block.address, half, state.stream);
 }
 
-// busy NAME MILLISECONDS: queues about so much work on the stream; NAME's second half is its scratch. The value: how
-// many copies.
+// busy NAME MILLISECONDS: queues about this much work on the stream; NAME's second half is scratch memory. The value:
+// the number of copies.
 Reply Busy(State& state, const Words& words) {
   const Block& block = state.blocks[words[0]];
-  CUresult result = CopyHalf(state, block);  // the first one costs more
+  CUresult result = CopyHalf(state, block);  // the first copy costs more
   if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(state.stream);
   const auto begun = std::chrono::steady_clock::now();
   constexpr int measured = 8;
@@ -62,7 +62,7 @@ Reply Copy(State& state, const Words& words) {
                      state.stream)};
 }
 
-// await EVENT MILLISECONDS: asks until it is done, or the time is up.
+// await EVENT MILLISECONDS: queries it until it is done, or the time has expired.
 Reply Await(State& state, const Words& words) {
   const auto begun = std::chrono::steady_clock::now();
   CUresult result = cuda::CUDA_ERROR_NOT_READY;
@@ -92,7 +92,7 @@ Reply EventsUntilRefused(State& state, const Words& words) {
   return {cuda::CUDA_SUCCESS, Concat(made.size(), " events, then ", static_cast<uint32_t>(result))};
 }
 
-// write_value BLOCK FROM TO, wait_value BLOCK FROM TO: a counter at the block's start, one step after the other.
+// write_value BLOCK FROM TO, wait_value BLOCK FROM TO: a counter at the block's start, step by step.
 template <class Function>
 CUresult Steps(const State& state, const char* symbol, Function* function, const Words& words) {
   if (function == nullptr) return cuda::CUDA_ERROR_NOT_FOUND;
@@ -100,7 +100,7 @@ CUresult Steps(const State& state, const char* symbol, Function* function, const
   const auto begun = std::chrono::steady_clock::now();
   CUresult result = cuda::CUDA_SUCCESS;
   for (uint64_t i = words.Number(1); i <= words.Number(2) && result == cuda::CUDA_SUCCESS; ++i) {
-    result = function(state.stream, address, i, 0u);  // waiting: until it is at least that
+    result = function(state.stream, address, i, 0u);  // waiting: until it has at least that value
     if (result == cuda::CUDA_SUCCESS && i % 256 == 0) result = state.driver.StreamSynchronize(state.stream);
   }
   if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(state.stream);

@@ -1,4 +1,4 @@
-// Sealed host memory that a GPU is to read.
+// Sealed host memory for reading by a GPU.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ using cuda::CUresult;
 constexpr size_t kBytes = size_t{2} << 20;
 
 // host_block read|readonly|late: registers a sealed memfd's read-only map without the flag, with it, or a writable map
-// before F_SEAL_WRITE; the value says what sealing answered.
+// before F_SEAL_WRITE; the value: the result of sealing.
 Reply HostBlock(State& state, const Words& words) {
   const UniqueFd file(::memfd_create("block", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid() || ::ftruncate(file.get(), kBytes) != 0) return {cuda::CUDA_ERROR_OPERATING_SYSTEM};
@@ -28,7 +28,7 @@ Reply HostBlock(State& state, const Words& words) {
   const unsigned flags = words[0] == "readonly" ? cuda::kMemHostRegisterReadOnly : 0;
   const CUresult result = state.Call("cuMemHostRegister", state.driver.MemHostRegister, map, kBytes, flags);
   if (result != cuda::CUDA_SUCCESS || !late) return {result};
-  // The map may go; the pages stay pinned by the driver alone.
+  // The map is removed; then only the driver keeps the pages pinned.
   const int with_map = ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE) == 0 ? 0 : errno;
   const CUresult given_back = state.Call("cuMemHostUnregister", state.driver.MemHostUnregister, map);
   ::munmap(map, kBytes);
@@ -36,7 +36,7 @@ Reply HostBlock(State& state, const Words& words) {
   return {given_back, Concat("sealing while registered: errno ", with_map, "; afterwards: errno ", without)};
 }
 
-// What the device says of read-only registration.
+// The device's attribute for read-only registration.
 Reply ReadOnlySupported(State& state, const Words&) {
   int value = 0;
   const CUresult result = state.Call("cuDeviceGetAttribute", state.driver.DeviceGetAttribute, &value,

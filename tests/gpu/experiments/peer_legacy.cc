@@ -1,4 +1,4 @@
-// Memory that crosses as the 64 bytes of a cudaIpcMemHandle.
+// Memory that is shared by the 64 bytes of a cudaIpcMemHandle.
 #include <cstring>
 
 #include "tests/gpu/experiments/peer_program.h"
@@ -23,7 +23,7 @@ Reply HandleOf(State& state, const Words& words) {
   return {result, Hexadecimal(&handle, sizeof handle)};
 }
 
-// open NAME HANDLE BYTES: where it is.
+// open NAME HANDLE BYTES: the value: its address.
 Reply Open(State& state, const Words& words) {
   cuda::CUipcMemHandle handle{};
   FromHexadecimal(words[1], &handle, sizeof handle);
@@ -34,7 +34,7 @@ Reply Open(State& state, const Words& words) {
   return {result, std::to_string(block.address)};
 }
 
-// second_context: makes one beside the primary one, and current.
+// second_context: makes one beside the primary one, and makes it current.
 Reply SecondContext(State& state, const Words&) {
   using Make = CUresult(cuda::CUcontext*, unsigned int, cuda::CUdevice);
   auto* const make = reinterpret_cast<Make*>(state.Exported("cuCtxCreate_v2"));

@@ -1,5 +1,4 @@
-// What a driver is and says: its symbols, what it knows of a pointer, what it does with descriptors that are not its
-// own.
+// Properties of a driver: its symbols, the attributes of pointers, its treatment of foreign descriptors.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -29,8 +28,8 @@ std::string ExportedName(const std::string& base) {
   return base;
 }
 
-// symbols: those that either way of asking misses, those where both ways differ, and whether the names without _v2 are
-// another thing.
+// symbols: those that either way of lookup misses, those where both ways differ, and whether the names without _v2 are
+// different functions.
 Reply Symbols(State& state, const Words&) {
   using Find = CUresult(const char*, void**, int, uint64_t, cuda::CUdriverProcAddressQueryResult*);
   auto* const find = reinterpret_cast<Find*>(state.Exported("cuGetProcAddress_v2"));
@@ -77,7 +76,7 @@ constexpr std::array<Attribute, 11> kAttributes = {{{cuda::CU_POINTER_ATTRIBUTE_
                                                     {cuda::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, 8},
                                                     {cuda::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, 8}}};
 
-// Addresses say nothing on another day: only whether there is one, and whether it is the pointer.
+// Addresses differ between runs, so this only shows whether there is one, and whether it is the pointer.
 std::string Shown(const Attribute& attribute, uint64_t value, cuda::CUdeviceptr pointer) {
   const bool address = attribute.number == cuda::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
                        attribute.number == cuda::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE ||
@@ -156,7 +155,7 @@ int HostileDescriptor(const std::string& kind) {
   return 987;  // closed
 }
 
-// hostile KIND COUNT: imports it so often; the value: refusals, and descriptors more than before.
+// hostile KIND COUNT: imports it COUNT times; the value: refusals, and additional descriptors.
 Reply Hostile(State& state, const Words& words) {
   const int descriptor = HostileDescriptor(words[0]);
   if (descriptor < 0) return {cuda::CUDA_ERROR_NOT_FOUND, "there is none"};

@@ -34,7 +34,7 @@ Reply Context(State& state, const Words& words) {
   return {state.Call("cuStreamCreate", state.driver.StreamCreate, &state.stream, cuda::kStreamNonBlocking)};
 }
 
-// Whether the primary context of the first device exists.
+// True if the primary context of the first device exists.
 Reply Active(State& state, const Words&) {
   unsigned int flags = 0;
   int active = -1;
@@ -56,7 +56,7 @@ Reply Devices(State& state, const Words&) {
   return {result, std::to_string(count)};
 }
 
-// One of the settings that a hardened unit has; before load.
+// Applies one of the settings of a hardened unit; before load.
 Reply Harden(State&, const Words& words) {
   constexpr int set_mdwe = 65;  // PR_SET_MDWE of Linux 6.3
   const int failed = words[0] == "mdwe" ? ::prctl(set_mdwe, 1, 0, 0, 0) : ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -132,7 +132,7 @@ int RunPeer(const std::vector<std::string>& words) {
     if (!reply.value.empty()) answer += " " + reply.value;
     if (!Send(kDirector, answer, reply.descriptor)) break;
   }
-  // Nothing is taken apart: an experiment ends as a process does that is killed.
+  // Skips cleanup: an experiment ends like a killed process.
   std::_Exit(0);
 }
 

@@ -1,5 +1,5 @@
-// What runs inside a peer: commands, each a verb and words, each answered by "<CUresult> <value>". Things have names
-// that the director gives: `fill frame 7` writes into the block `frame`.
+// The program of a peer. Each command is a verb and words, and is answered by "<CUresult> <value>". The director names
+// the objects: `fill frame 7` writes into the block `frame`.
 //
 //   load · context · active · memory · devices · sync · harden no_new_privs|mdwe       peer_program.cc
 //   create · export · import · keep · give · drop · describe · poll · map · access ·
@@ -28,10 +28,10 @@ namespace arraybridge::experiments {
 struct Reply {
   cuda::CUresult result = cuda::CUDA_SUCCESS;
   std::string value{};
-  int descriptor = -1;  // goes along; stays the program's
+  int descriptor = -1;  // sent along; the program keeps it
 };
 
-// Physical memory, and where it is mapped; each part may be missing.
+// Physical memory, and its mapping; each part may be missing.
 struct Block {
   cuda::CUmemGenericAllocationHandle handle = 0;
   cuda::CUdeviceptr address = 0;
@@ -48,7 +48,7 @@ struct State {
   cuda::CUresult Call(const char* symbol, Function* function, Arguments... arguments) const {
     return recorder.Call(symbol, function, arguments...);
   }
-  // A call that the driver's table does not have, by the name that the library exports. Null: not there.
+  // A function outside of the driver's table, by its exported name. Null: it does not exist.
   void* Exported(const char* name) const;
 
   const Recorder recorder;
@@ -58,10 +58,10 @@ struct State {
   cuda::CUstream stream = nullptr;
   std::map<std::string, Block> blocks;
   std::map<std::string, cuda::CUevent> events;
-  UniqueFd received;  // came along with the command
+  UniqueFd received;  // arrived with the command
 };
 
-// Words of a command, verb excluded; absent ones are empty, or 0 as a number.
+// Words of a command without the verb; missing ones are empty, or 0 as a number.
 class Words {
  public:
   explicit Words(std::vector<std::string> words) : words_(std::move(words)) {}
@@ -82,7 +82,7 @@ void AddProbeVerbs(Verbs& verbs);
 void AddHostVerbs(Verbs& verbs);
 void AddCostVerbs(Verbs& verbs);
 
-// Until the director has gone. `words`: experiment, process, driver.
+// Runs until the director has ended. `words`: experiment, process, driver.
 int RunPeer(const std::vector<std::string>& words);
 
 // Shared by the verbs.
@@ -90,9 +90,9 @@ cuda::CUmemAllocationProp BlockProperties(bool exportable = true);
 cuda::CUresult MapBlock(const State& state, Block& block, uint64_t bytes, uint64_t offset,
                         cuda::CUmemAccess_flags access);
 cuda::CUresult UnmapBlock(const State& state, Block& block);
-// 64-bit counters from `seed`, copied in and waited for.
+// Copies 64-bit counters from `seed` to the range, and waits.
 cuda::CUresult FillRange(const State& state, cuda::CUdeviceptr address, uint64_t bytes, uint64_t seed);
-// How many of its 64-bit words are not the counters from `seed`; or not 0, without one.
+// Counts the 64-bit words that differ from the counters from `seed`, or from 0 without a seed.
 cuda::CUresult CountDiffering(const State& state, cuda::CUdeviceptr address, uint64_t bytes, const uint64_t* seed,
                               uint64_t* differing);
 std::string Hexadecimal(const void* bytes, size_t size);

@@ -1,4 +1,4 @@
-// A Record is what experiments leave behind: JSON objects on stdout, one a line, each written at once, so that lines of
+// A Record is the output of experiments: JSON objects on stdout, one per line, each written at once, so that lines of
 // several processes do not mix.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace arraybridge::experiments {
 
-// A JSON string with its quotes; bytes that are no text become '?'.
+// A JSON string with its quotes; bytes outside of text become '?'.
 std::string Quoted(std::string_view text);
 void PrintLine(const std::string& line);
 

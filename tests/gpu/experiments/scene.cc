@@ -20,7 +20,7 @@ std::unique_ptr<Peer> Scene::StartBare(const std::string& name, std::vector<std:
                             .driver = options_.driver,
                             .under = std::move(under),
                             .environment = std::move(environment)};
-  // Peers that still live end with this process: the other end of their socket closes.
+  // Living peers end with this process, because the other end of their socket closes.
   return std::make_unique<Peer>(name, options, begun_ + options_.limit, [this](const std::string& what) {
     Print(what);
     ::_exit(0);

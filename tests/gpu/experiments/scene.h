@@ -1,5 +1,5 @@
-// A Scene is one experiment while it runs: it starts peers, collects what was expected and what was seen, and prints
-// one line of outcome at the end, or when the watchdog ends it.
+// A Scene is one running experiment: it starts peers, collects expectations and observations, and prints one line of
+// outcome at the end, or when the watchdog ends it.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class Scene {
     std::string name;   // E3
     std::string title;  // the descriptor alone
     std::string driver;
-    bool small = false;                      // a machine of little memory, and little time
+    bool small = false;                      // a machine with little memory and little time
     std::chrono::milliseconds limit{20000};  // the watchdog
   };
   explicit Scene(Options options);
@@ -33,12 +33,12 @@ class Scene {
                               std::vector<std::string> environment = {});
 
   void Expect(const std::string& what, bool held);
-  // That a command succeeds; records what it said if not.
+  // Expects that a command succeeds; records its answer if not.
   bool Needs(const std::string& what, const Answer& answer);
   void Record(const std::string& what, const std::string& seen);
   void CannotRun(const std::string& why) { impossible_ = why; }
 
-  // `bytes`, or a small machine's share of it: at most 4 MiB.
+  // `bytes`, or at most 4 MiB on a small machine.
   uint64_t Bytes(uint64_t bytes) const { return options_.small && bytes > 4 * kMiB ? 4 * kMiB : bytes; }
   bool small() const { return options_.small; }
   void Wait(std::chrono::milliseconds time) const;  // a tenth of it on a small machine

@@ -1,4 +1,6 @@
-"""A process with CuPy arrays and a Broker: ``cupy_program.py ADDRESS``; each line of input a function, each answer a line."""
+"""A process with CuPy arrays and a Broker: ``cupy_program.py ADDRESS``; each input line is a function, each output line
+an answer.
+"""
 
 import sys
 

@@ -1,5 +1,6 @@
-"""A process with JAX arrays on the GPU and a Broker: ``jax_program.py ADDRESS``; each line of input a function, each answer
-a line."""
+"""A process with JAX arrays on the GPU and a Broker: ``jax_program.py ADDRESS``; each input line is a function, each
+output line an answer.
+"""
 
 import os
 import sys

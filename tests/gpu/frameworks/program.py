@@ -1,4 +1,5 @@
-"""A program that does what its input says: each line a function's name and its arguments, each answer a line."""
+"""A program controlled by its input: each line has a function's name and its arguments, each output line is an answer.
+"""
 
 import sys
 import traceback
@@ -6,7 +7,7 @@ from collections.abc import Callable
 
 
 def serve(*functions: Callable[..., str]) -> None:
-    """Answers until the input ends; what a function raised is its answer."""
+    """Answers until the input ends; the answer of a function that raises is its exception."""
     known = {function.__name__: function for function in functions}
     for line in sys.stdin:
         verb, *arguments = line.split()

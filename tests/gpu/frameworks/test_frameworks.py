@@ -1,7 +1,7 @@
-"""Real frameworks with arrays in a broker's GPU memory, between processes, on the card that is here.
+"""Real frameworks with arrays in a broker's GPU memory, between processes, on this machine's GPU.
 
-Started by tests/gpu/run, which names build folder and driver in the environment; what PyTorch does is the program of
-tests/simulated_cuda/frameworks, here with nothing preloaded.
+tests/gpu/run starts it and names the build folder and the driver in the environment. The program for PyTorch is that of
+tests/simulated_cuda/frameworks, here without preloaded libraries.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ Do = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The directory of a daemon that serves the card."""
+    """The directory of a daemon that serves the GPU."""
     if not DRIVER or not DAEMON:
         pytest.skip("started by tests/gpu/run alone")
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
@@ -43,7 +43,7 @@ def address() -> Iterator[str]:
 
 @contextlib.contextmanager
 def running(program: Path, address: str) -> Iterator[Do]:
-    """A program with a Broker, as a function that asks it for one thing."""
+    """A program with a Broker, as a function that sends one command."""
     process = subprocess.Popen([sys.executable, program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -65,7 +65,7 @@ def torch_here() -> None:
         pytest.skip("torch is not here, or sees no GPU")
 
 
-# One of each for all tests: importing PyTorch takes longer than they do.
+# One process of each for all tests, because importing PyTorch takes longer than they do.
 @pytest.fixture(scope="module")
 def writer(torch_here: None, address: str) -> Iterator[Do]:
     with running(SHARE_PROGRAM, address) as do:

@@ -1,4 +1,4 @@
-// program ADDRESS: gets what the C program put, by both headers.
+// program ADDRESS: gets the array that the C program put, using both headers.
 #include <arraybridge/arraybridge.h>
 #include <arraybridge/broker.h>
 

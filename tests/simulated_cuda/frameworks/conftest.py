@@ -1,6 +1,6 @@
 """Runs programs that use real frameworks on the simulated CUDA driver: as libcuda.so.1, with a small libcudart before it.
 
-A program is a process of its own, since what it preloads cannot be changed later.
+Each program runs in its own process, because its preloaded libraries cannot be changed later.
 """
 
 import os
@@ -33,7 +33,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environment(libraries: Path) -> Iterator[dict[str, str]]:
     """Environment variables of a process that sees one simulated GPU."""
-    # In memory, where drivers of several processes look for each other's events.
+    # In memory; the drivers of several processes look for each other's events here.
     shared = tempfile.mkdtemp(prefix="simulated_cuda_", dir="/dev/shm")
     yield os.environ | {
         "LD_LIBRARY_PATH": str(libraries),
@@ -46,7 +46,7 @@ def environment(libraries: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def program(environment: dict[str, str]) -> Program:
-    """Runs a file of this folder with arguments; gives the lines that it printed."""
+    """Runs a file of this folder with arguments; returns the lines that it printed."""
 
     def run(name: str, *words: str, preload: bool = True) -> list[str]:
         chosen = environment if preload else {key: value for key, value in environment.items() if key != "LD_PRELOAD"}

@@ -12,7 +12,7 @@ VALUES = np.arange(6, dtype="f4").reshape(2, 3)
 
 
 def to_the_gpu_and_back() -> None:
-    warnings.simplefilter("error")  # nothing falls back
+    warnings.simplefilter("error")  # no conversion falls back
     tensor = convert_memory(VALUES, "numpy", "torch")
     assert tensor.device == torch.device("cuda:0") and get_device_id(tensor, "torch") == 0
     assert convert_memory(tensor, "torch", "torch", 0) is tensor

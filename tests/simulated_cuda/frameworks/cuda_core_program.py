@@ -1,4 +1,4 @@
-"""What one process does with real cuda.core on the simulated driver."""
+"""Uses real cuda.core on the simulated driver in one process."""
 
 from cuda.core import Device, EventOptions, VirtualMemoryResource, VirtualMemoryResourceOptions
 from cuda.core.utils import StridedMemoryView

@@ -1,8 +1,8 @@
 """Layouts and dtypes between real PyTorch and Numba on the simulated GPU, in one process without a broker:
 ``layout_program.py NAME`` runs one function.
 
-Value, dtype and shape are exact; what a plan claims is proven by address. A strided array is read through the memory that
-it is a view of, since the simulated GPU runs no kernels.
+Values, dtypes and shapes are compared exactly; a plan's claims are verified by address. A strided array is read through the
+memory of its base, because the simulated GPU runs no kernels.
 """
 
 import sys
@@ -19,7 +19,7 @@ from numba import cuda
 DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128")
 BEYOND_NUMPY = ("bfloat16", "float8_e4m3fn", "complex32")
 SHAPE = (6, 8)
-# Views of an array of SHAPE, in words that NumPy, PyTorch and Numba share.
+# Views of an array of SHAPE, in expressions that NumPy, PyTorch and Numba share.
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "compact": lambda array: array[:],
     "offset": lambda array: array[2:5],
@@ -45,7 +45,7 @@ def address(array: Any) -> int:
 
 
 def read(array: Any, base: Any, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that shares the memory of `base`, which holds `values`: read from there by where it lies."""
+    """An array that shares the memory of `base`, which holds `values`; it is read from there by its address."""
     shape, strides = (
         (tuple(array.shape), array.stride()) if isinstance(array, torch.Tensor) else numba_shape(array)
     )
@@ -84,7 +84,7 @@ def numba_to_torch() -> None:
         assert (turned.T.cpu().numpy() == values.T).all(), dtype
         for name, view in LAYOUTS.items():
             if name == "transposed":
-                continue  # a kernel of Numba's
+                continue  # it would need a kernel of Numba
             source, expected = view(base), view(values)
             got, plan = HERE.convert(source, "torch", explain=True)
             assert plan.zero_copy and got.dtype == getattr(torch, dtype), (dtype, name, plan)
@@ -97,7 +97,7 @@ def numba_to_torch() -> None:
 
 
 def compact_arrays_reach_the_host() -> None:
-    warnings.simplefilter("error")  # nothing falls back
+    warnings.simplefilter("error")  # no conversion falls back
     for dtype in DTYPES:
         values = values_of(dtype)
         tensor = convert_memory(values, "numpy", "torch", 0)

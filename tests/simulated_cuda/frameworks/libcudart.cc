@@ -1,6 +1,6 @@
-// A small CUDA runtime over the simulated driver, preloaded in front of the real libcudart, which asks the driver for a
-// private table that nobody outside knows. Compiled against the headers of the runtime that the framework came with
-// (libcudart.py). It has what frameworks call to copy, to share and to order; a kernel launch fails loudly.
+// A small CUDA runtime over the simulated driver. It is preloaded before the real libcudart, which asks the driver for
+// an undocumented private table. It is compiled against the headers of the framework's runtime (libcudart.py). It has
+// the calls with which frameworks copy, share and order; a kernel launch fails loudly.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -23,7 +23,7 @@ thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 std::array<driver::CUcontext, kDevicesMax> contexts{};
 
-// Results and errors have the same numbers but for a few.
+// Results and errors have the same numbers, with few exceptions.
 cudaError_t Answer(CUresult result) {
   const auto error = static_cast<cudaError_t>(result);
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
@@ -47,7 +47,7 @@ CUresult Ready() {
   return driver::cuCtxSetCurrent(context);
 }
 
-// The answer of a driver call, made with a context current.
+// The result of a driver call that is made with a current context.
 template <class Function, class... Arguments>
 cudaError_t Call(Function function, Arguments... arguments) {
   const CUresult ready = Ready();
@@ -256,7 +256,7 @@ RUNTIME cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandl
   return Call(driver::cuIpcOpenEventHandle, Out(event), Bytes<driver::CUipcEventHandle>(handle));
 }
 
-// The driver's own calls, by name.
+// Looks up the driver's calls by name.
 RUNTIME cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, unsigned int version,
                                                      unsigned long long flags, cudaDriverEntryPointQueryResult* why) {
   driver::CUdriverProcAddressQueryResult result{};
@@ -265,8 +265,8 @@ RUNTIME cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** fo
   return Answer(answer);
 }
 
-// Kernels. Registering one is fine; a launch begins with this, and must leave an error behind: otherwise the caller
-// would go on with bytes that no kernel wrote.
+// Kernels. Registering one succeeds. A launch begins with this call, which must leave an error behind; otherwise the
+// caller would continue with bytes that no kernel has written.
 RUNTIME unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void*) {
   last_error = cudaErrorNotSupported;
   return cudaErrorNotSupported;

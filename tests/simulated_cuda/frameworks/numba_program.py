@@ -1,4 +1,4 @@
-"""What one process does with real numba.cuda on the simulated driver: the function named by the first argument."""
+"""Uses real numba.cuda on the simulated driver in one process: runs the function named by the first argument."""
 
 import ctypes
 import subprocess
@@ -20,10 +20,10 @@ def copies() -> None:
 
 
 def export() -> None:
-    """The 64 bytes of an array's handle go to a process that reads it."""
+    """Sends the 64 bytes of an array's handle to a process that reads the array."""
     array = cuda.to_device(np.arange(1000, dtype=np.float32))
     cuda.synchronize()
-    handle = array.get_ipc_handle()._ipc_handle  # pickling one wants an attribute that cuda-bindings 13.5 lacks
+    handle = array.get_ipc_handle()._ipc_handle  # pickling it would need an attribute that cuda-bindings 13.5 lacks
     sent = ctypes.string_at(handle.handle.getPtr(), 64)
     subprocess.run([sys.executable, __file__, "open_handle", sent.hex(), str(handle.offset)], check=True)
 

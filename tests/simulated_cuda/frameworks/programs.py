@@ -1,4 +1,4 @@
-"""Where the simulated driver is, and what runs a program on it."""
+"""The path of the simulated driver, and the environment that runs a program on it."""
 
 import os
 from collections.abc import Callable

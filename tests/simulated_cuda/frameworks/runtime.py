@@ -10,7 +10,7 @@ from programs import DRIVER, HERE, ROOT
 
 
 def headers() -> Path | None:
-    """The headers of the runtime that torch came with: the libcudart of ours must have its types."""
+    """The headers of torch's runtime: our libcudart must have the same types."""
     found = importlib.util.find_spec("nvidia.cu13")
     if found is None or not found.submodule_search_locations:
         return None

@@ -1,6 +1,6 @@
 """A process with arrays on the simulated GPU and a Broker: ``share_program.py ADDRESS``.
 
-Each line of standard input names a function and its arguments; the answer is one line, or what it raised.
+Each line of standard input names a function and its arguments; the answer is one line: its result or its exception.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ def put(name: str, start: str) -> str:
 
 
 def put_from_side_stream(name: str, start: str) -> str:
-    """What the current stream has to do comes before the put; nobody synchronises."""
+    """The put is ordered after the current stream's work; no call synchronises."""
     source = on_gpu(start)
     array = torch.empty_like(source)
     side = torch.cuda.Stream()
@@ -62,8 +62,8 @@ def put_in_place(name: str, start: str) -> str:
 
 
 def put_later(name: str, start: str) -> str:
-    """Its own stream says when the bytes are there: nobody waits, and the source may go at once."""
-    while broker.stats()["pending_fences"]:  # of an earlier one, whose reader has waited: told in a while
+    """The broker's stream orders the copy: no call waits, and the source may be freed at once."""
+    while broker.stats()["pending_fences"]:  # of an earlier share, whose reader has waited: the broker learns of it soon
         time.sleep(0.005)
     source, other = on_gpu(start), on_gpu("0")
     array = torch.empty_like(source)
@@ -119,7 +119,7 @@ def convert(start: str) -> str:
 
 
 def view(name: str, start: str) -> str:
-    """What a View of GPU memory says, and what it refuses."""
+    """The attributes of a View of GPU memory, and the requests that it refuses."""
     array = acquired(name)
     assert array.device == array.__dlpack_device__() == (2, 0)
     assert array.read_only
@@ -132,10 +132,10 @@ def view(name: str, start: str) -> str:
         assert torch.from_dlpack(Streamed(array, stream)).data_ptr() == array.address
     for refused in (lambda: array.__dlpack__(stream=0), lambda: array.__dlpack__(stream=-2)):
         assert isinstance(raised(refused), ValueError)
-    assert type(array.__dlpack__(stream=1, dl_device=(1, 0))).__name__ == "PyCapsule"  # a copy, there when it returns
+    assert type(array.__dlpack__(stream=1, dl_device=(1, 0))).__name__ == "PyCapsule"  # a copy, complete on return
     assert isinstance(raised(lambda: array.__dlpack__(dl_device=(1, 0), copy=False)), BufferError)
     assert isinstance(raised(lambda: array.__dlpack__(dl_device=(2, 1))), BufferError)
-    assert type(array.__dlpack__()).__name__ == "PyCapsule"  # a copy: the unversioned form cannot say read-only
+    assert type(array.__dlpack__()).__name__ == "PyCapsule"  # a copy, because the unversioned form cannot express read-only
     assert isinstance(raised(lambda: memoryview(array)), BufferError)
     assert isinstance(raised(lambda: np.asarray(array)), TypeError)
     on_host = np.from_dlpack(array, device="cpu")
@@ -144,7 +144,7 @@ def view(name: str, start: str) -> str:
 
 
 class Streamed:
-    """Asks for a stream of choice."""
+    """Reads with a chosen stream."""
 
     def __init__(self, array: _core.View, stream: int | None) -> None:
         self.array, self.stream = array, stream
@@ -161,7 +161,7 @@ def acquired(name: str) -> _core.View:
 
 
 def get_without_a_wait(name: str, start: str) -> str:
-    """What a consumer reads that asks for no order, on a stream of its own, and then what the ordinary one reads."""
+    """Reads without ordering on a separate stream, and then with the ordinary ordering."""
     array = acquired(name)
     unordered = torch.from_dlpack(Streamed(array, -1))
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -187,13 +187,13 @@ def numba(name: str, start: str) -> str:
 
 
 def put_on(name: str, start: str, number: str) -> str:
-    """On this GPU, whichever is current."""
+    """Runs on this GPU, whichever GPU is current."""
     share = broker.put(expected(start).to(f"cuda:{number}"), name)
     return str(share.device)
 
 
 def numba_elsewhere(name: str, start: str) -> str:
-    """A share of a GPU that is not Numba's current one, by all ways in which Numba's arrays are read and written."""
+    """Uses a share on a GPU that is not Numba's current one, in every way of reading and writing Numba's arrays."""
     from numba import cuda
 
     before = cuda.current_context().device.id
@@ -209,9 +209,9 @@ def numba_elsewhere(name: str, start: str) -> str:
     own.copy_to_device(right_values + 1)
     own[:500].copy_to_device(right_values[:500] + 2)  # __setitem__ launches a kernel, which the simulated GPU cannot run
     assert (own.copy_to_host() == right_values + 1 + (np.arange(COUNT) < 500)).all()
-    assert (array.copy_to_host() == right_values).all(), "the share stays as it is"
+    assert (array.copy_to_host() == right_values).all(), "the share must not change"
     assert (broker.get(broker.put(own)) == own.copy_to_host()).all()
-    assert cuda.current_context().device.id == before, "the caller's current GPU stays"
+    assert cuda.current_context().device.id == before, "the caller's current GPU must not change"
     assert (cuda.to_device(right_values).copy_to_host() == right_values).all(), "no context is poisoned"
     return f"{plan.device} from {before}"
 

@@ -12,7 +12,7 @@ from programs import DRIVER, HERE, ROOT
 
 BUILD = DRIVER.parents[2]
 DAEMON = BUILD / "daemon" / "arraybridged"
-# Without descriptors what is left is cudaIpcMemHandle.
+# Without descriptors only cudaIpcMemHandle remains.
 MACHINES = {"cuda_vmm": "", "cuda_ipc": ";off=103"}
 VIA = {"cuda_vmm": "zero-copy-vmm", "cuda_ipc": "zero-copy-ipc"}
 
@@ -21,7 +21,7 @@ Do = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def package() -> Iterator[str]:
-    """A folder to import arraybridge from: this tree's modules and the extension of its build."""
+    """A folder from which arraybridge is imported: this tree's modules and the extension of its build."""
     built = [*BUILD.glob("python/_core*.so"), *map(Path, filter(None, [os.environ.get("ARRAYBRIDGE_CORE")]))]
     if not built or not DAEMON.exists():
         pytest.skip("the daemon or the extension is not built")
@@ -58,12 +58,12 @@ def address(machine: dict[str, str]) -> Iterator[str]:
             assert pipe.readline() == b"ready\n"
         yield directory
         daemon.terminate()
-        assert daemon.wait() == 0, "it freed what somebody had open, or its driver found another violation"
+        assert daemon.wait() == 0, "it freed memory that a process had open, or its driver found another violation"
 
 
 @pytest.fixture
 def client(address: str, machine: dict[str, str], package: str) -> Iterator[Callable[[], Do]]:
-    """Starts a process with a Broker; gives a function that asks it for one thing."""
+    """Starts a process with a Broker; returns a function that sends it one command."""
     processes: list[subprocess.Popen[str]] = []
 
     def start() -> Do:
@@ -105,28 +105,28 @@ def test_a_put_comes_after_the_current_streams_work(client: Callable[[], Do], ki
     assert reader("get frame 6") == f"cuda:0 {VIA[kind]} 0 right"
 
 
-def test_nobody_waits_where_the_stream_is_the_frameworks_own(
+def test_no_process_waits_if_the_framework_provides_the_stream(
     address: str, machine: dict[str, str], package: str, client: Callable[[], Do], kind: str
 ) -> None:
-    machine["SIMULATED_CUDA"] += ";held"  # bytes come only because somebody waits for them
+    machine["SIMULATED_CUDA"] += ";held"  # bytes are written only if a process waits for them
     writer, reader = client(), client()
     assert writer("put_later frame 12") == "1"
     assert reader("get frame 12") == f"cuda:0 {VIA[kind]} 0 right"
     assert writer("put_later array 13") == "1"
-    assert reader("numba array 13").startswith("right"), "it has no stream for that: its reader waits"
+    assert reader("numba array 13").startswith("right"), "NumPy has no stream, so its reader waits"
 
 
-def test_who_does_not_wait_reads_what_was_there_before(
+def test_a_reader_that_does_not_wait_reads_old_bytes(
     machine: dict[str, str], client: Callable[[], Do], kind: str
 ) -> None:
-    """The mutation of every test above: without the consumer's wait they would see these values."""
+    """The counter-test of all tests above: without the consumer's wait they would see these values."""
     machine["SIMULATED_CUDA"] += ";held"
     writer, reader = client(), client()
     assert writer("put_later frame 14") == "1"
     assert reader("get_without_a_wait frame 14") == "wrong: [0.0, 0.0, 0.0], then right"
 
 
-def test_what_is_written_into_broker_memory_is_put_without_a_copy(client: Callable[[], Do], kind: str) -> None:
+def test_an_array_in_broker_memory_is_put_without_a_copy(client: Callable[[], Do], kind: str) -> None:
     writer, reader = client(), client()
     assert writer("put_in_place frame 7") == "ok"
     assert reader("get frame 7") == f"cuda:0 {VIA[kind]} 0 right"
@@ -139,7 +139,7 @@ def test_between_host_and_gpu(client: Callable[[], Do]) -> None:
     assert reader("convert 9") == "right"
 
 
-def test_what_a_view_says_and_refuses(client: Callable[[], Do]) -> None:
+def test_attributes_and_refusals_of_a_view(client: Callable[[], Do]) -> None:
     writer, reader = client(), client()
     writer("put frame 10")
     assert reader("view frame 10") == "right"
@@ -154,7 +154,7 @@ def test_numba_reads_and_puts(client: Callable[[], Do], kind: str) -> None:
 
 @pytest.fixture
 def two_gpus(machine: dict[str, str]) -> None:
-    """For the daemon and its clients. REQUIRES: asked for before `address`."""
+    """Applies to the daemon and its clients. REQUIRES: requested before `address`."""
     machine["SIMULATED_CUDA"] += ";devices=2"
 
 

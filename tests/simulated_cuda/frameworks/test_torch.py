@@ -1,4 +1,4 @@
-"""Real PyTorch on the simulated driver. What is enqueued happens late, so a forgotten wait shows as 0xCD bytes."""
+"""Real PyTorch on the simulated driver. Enqueued work runs late, so a forgotten wait shows as 0xCD bytes."""
 
 import pytest
 from programs import Program

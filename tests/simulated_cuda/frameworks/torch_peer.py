@@ -100,4 +100,4 @@ if __name__ == "__main__":
     else:
         read(sys.argv[1], int(sys.argv[2]))
     sys.stdout.flush()
-    os._exit(0)  # the block is given up with the process; PyTorch's own clean-up is not what is tested
+    os._exit(0)  # the block is freed with the process; PyTorch's own clean-up is not tested

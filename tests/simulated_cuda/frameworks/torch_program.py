@@ -1,4 +1,4 @@
-"""What one process does with real PyTorch on the simulated driver: the function named by the first argument."""
+"""Uses real PyTorch on the simulated driver in one process: runs the function named by the first argument."""
 
 import sys
 
@@ -65,7 +65,7 @@ def read_in_child(arrays: "multiprocessing.Queue[torch.Tensor]", answers: "multi
 
 
 def queues() -> None:
-    """torch.multiprocessing: legacy handles and interprocess events, by PyTorch's own hand."""
+    """torch.multiprocessing: PyTorch itself uses legacy handles and interprocess events."""
     context = multiprocessing.get_context("spawn")
     arrays, answers = context.Queue(), context.Queue()
     child = context.Process(target=read_in_child, args=(arrays, answers))

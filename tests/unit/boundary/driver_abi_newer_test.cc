@@ -1,4 +1,4 @@
-// The part of driver_abi_test.cc that needs <cuda.h> of 12.8 or later: names that it did not have before.
+// The part of driver_abi_test.cc that needs <cuda.h> of 12.8 or later, for names that earlier versions lack.
 #include <cstdint>
 #include <type_traits>
 
@@ -6,7 +6,7 @@
 
 #include "proto/boundary/driver.h"
 
-// After ours: its macros rename calls.
+// Included after our declarations, because its macros rename calls.
 #include <cuda.h>
 
 namespace ours = arraybridge::cuda;

@@ -1,5 +1,5 @@
-// Our copies of the driver's types against the toolkit's own: sizes, offsets, numbers, and the shape of every call.
-// Compiled only where the toolkit is found; driver_abi_newer_test.cc has what <cuda.h> names since 12.5.
+// Compares our copies of the driver's types with the toolkit's: sizes, offsets, numbers, and the signature of every
+// call. Compiled only if the toolkit is found; driver_abi_newer_test.cc covers names that <cuda.h> has since 12.5.
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -10,7 +10,7 @@
 
 #include "proto/boundary/driver.h"
 
-// After ours: its macros rename calls.
+// Included after our declarations, because its macros rename calls.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
@@ -156,12 +156,12 @@ static_assert(ours::kEventInterprocess == CU_EVENT_INTERPROCESS);
 static_assert(ours::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(ours::kMemHostRegisterReadOnly == CU_MEMHOSTREGISTER_READ_ONLY);
 
-TEST(DriverAbiTest, StreamsThatAreNoObjects) {
+TEST(DriverAbiTest, PredefinedStreamsHaveTheirValues) {
   EXPECT_EQ(ours::kStreamLegacy, reinterpret_cast<uintptr_t>(CU_STREAM_LEGACY));
   EXPECT_EQ(ours::kStreamPerThread, reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD));
 }
 
-// The number of parameters and the size of each; blind to what pointers point to.
+// Compares the number of parameters and the size of each; does not compare what pointers point to.
 template <class Result, class... Parameters>
 constexpr auto ShapeOf(Result (*)(Parameters...)) {
   return std::integer_sequence<size_t, sizeof(Result), sizeof(Parameters)...>();
@@ -177,7 +177,7 @@ static_assert(!kSameShape<int (*)(int, void*), int (*)(int, int)>, "the comparis
 #define COMPARE_kOptional(name, version)
 #define COMPARE(name, version, suffix, need, parameters) COMPARE_##need(name, version)
 
-TEST(DriverAbiTest, EveryCallHasTheShapeOfItsVersion) {
+TEST(DriverAbiTest, EveryCallHasTheSignatureOfItsVersion) {
   int compared = 0;
   AB_DRIVER_SYMBOLS(COMPARE)
   EXPECT_GT(compared, 50);

@@ -1,5 +1,5 @@
-// The Driver without a driver: what loading says of libraries that are none, and what results become.
-// tests/simulated_cuda/driver_load_test.cc loads one.
+// The Driver without a driver: errors of loading other libraries, and the conversion of results.
+// tests/simulated_cuda/driver_load_test.cc loads a driver.
 #include <gtest/gtest.h>
 
 #include "proto/boundary/driver.h"
@@ -7,7 +7,7 @@
 namespace arraybridge::cuda {
 namespace {
 
-TEST(DriverTest, AnAbsentLibraryIsNamedWithoutItsPath) {
+TEST(DriverTest, TheErrorForAnAbsentLibraryOmitsItsPath) {
   const auto driver = Driver::Load("/nonexistent/secret/libcuda.so.1");
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.status().code(), Code::kUnavailable);
@@ -16,7 +16,7 @@ TEST(DriverTest, AnAbsentLibraryIsNamedWithoutItsPath) {
   EXPECT_NE(driver.status().message().find("No such file"), std::string::npos) << driver.status().ToString();
 }
 
-TEST(DriverTest, ALibraryThatIsNoDriverIsRefused) {
+TEST(DriverTest, ALibraryThatIsNotADriverIsRefused) {
   const auto driver = Driver::Load("libm.so.6");
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.status().reason(), "CUDA_SYMBOL_MISSING");
@@ -70,7 +70,7 @@ TEST(DriverTest, EveryResultHasItsCode) {
   for (const Row& row : rows) EXPECT_EQ(driver.Check(row.result, "x").code(), row.code) << row.result;
 }
 
-TEST(DriverTest, ARefusedArgumentOfAnotherProcessIsThatProcessesMistake) {
+TEST(DriverTest, ARefusedArgumentOfAnotherProcessIsInvalidArgument) {
   const Driver driver;
   for (const CUresult result : {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_HANDLE}) {
     EXPECT_EQ(driver.CheckInput(result, "cuIpcOpenMemHandle").code(), Code::kInvalidArgument) << result;

@@ -15,14 +15,14 @@ TEST(EndpointTest, HostsAndPortsAreReadAndWritten) {
   EXPECT_EQ(ReadEndpoint("[fe80::1]:7")->host, "fe80::1");
 }
 
-TEST(EndpointTest, WhatIsNoneIsRefused) {
+TEST(EndpointTest, OtherTextsAreRefused) {
   for (const char* const text : {"", ":", ":9", "host", "host:", "host:x", "host:-1", "host:65536", "host:9 ", "::1:9",
                                  "[host]:9", "[]:9", "[::1]", "[::1]9", "a/b:9", "a@b:9"}) {
     EXPECT_EQ(ReadEndpoint(text).status().code(), Code::kInvalidArgument) << text;
   }
 }
 
-TEST(EndpointTest, TheKernelTakesNumbers) {
+TEST(EndpointTest, OnlyNumericAddressesAreAccepted) {
   const auto v4 = NumericAddress(*ReadEndpoint("127.0.0.1:258"));
   ASSERT_TRUE(v4.ok());
   EXPECT_EQ(v4->generic()->sa_family, AF_INET);
@@ -36,7 +36,7 @@ TEST(EndpointTest, TheKernelTakesNumbers) {
   }
 }
 
-TEST(EndpointTest, LoopbackIsKnown) {
+TEST(EndpointTest, LoopbackIsRecognised) {
   const auto is_loopback = [](const char* text) { return IsLoopback(*NumericAddress(*ReadEndpoint(text))); };
   for (const char* const here : {"127.0.0.1:1", "127.255.255.255:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
     EXPECT_TRUE(is_loopback(here)) << here;

@@ -7,7 +7,7 @@
 namespace arraybridge {
 namespace {
 
-TEST(EnvironmentTest, ARelativeRuntimeDirectoryIsNone) {
+TEST(EnvironmentTest, ARelativeRuntimeDirectoryIsIgnored) {
   ::setenv("XDG_RUNTIME_DIR", "/run/user/1000", 1);
   EXPECT_EQ(RuntimeDirectory(), "/run/user/1000");
   for (const char* const none : {"", "relative", "./here", "../run"}) {

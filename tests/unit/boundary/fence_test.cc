@@ -1,6 +1,6 @@
-// The fences of queues and roads, as they are compiled, on this machine: of two threads that each write a word and then
-// read the other's, one sees what the other has written. {hold,spsc_queue,road}_model_test show why that has to be;
-// this test, that the code does it.
+// The fences of queues and roads, as compiled, on this machine: two threads each write a word and then read the
+// other's; at least one of them must see the other's write. {hold,spsc_queue,road}_model_test show why the protocols
+// need that; this test shows that the code does it.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -17,7 +17,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kPlaces = 64;  // that two run through side by side
+constexpr size_t kPlaces = 64;  // that two threads process in parallel
 constexpr uint64_t kRounds = 4000;
 
 struct Place {
@@ -37,7 +37,7 @@ bool HasSeveralCpus() {
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
 }
 
-// Spins, for the two are to run at the same time; yields, for there may be more to run than processors.
+// Spins, so that both threads run at the same time; yields, because there may be more threads than processors.
 template <class Ready>
 void Await(Ready ready) {
   for (unsigned turn = 1; !ready(); ++turn) {
@@ -47,16 +47,16 @@ void Await(Ready ready) {
 
 class FenceTest : public ::testing::Test {
  protected:
-  // Each: writes its word of a place for this round, and whether it has not seen the other's.
+  // Each side writes its word of a place for this round, and returns whether it missed the other's write.
   using Side = std::function<bool(Place&, uint64_t round)>;
 
   void SetUp() override {
-    if (!HasSeveralCpus()) GTEST_SKIP() << "one processor reorders nothing between two threads";
+    if (!HasSeveralCpus()) GTEST_SKIP() << "a single processor does not reorder between two threads";
   }
 
-  // How often neither saw the other; until the first if `most` is 1.
+  // The number of rounds in which neither side saw the other; stops at the first if `most` is 1.
   uint64_t BothMissed(const Side& one, const Side& other, uint64_t most = UINT64_MAX) {
-    std::atomic<uint64_t> begun{0};  // rounds, by the one who sets up
+    std::atomic<uint64_t> begun{0};  // number of rounds that the first thread has begun
     std::atomic<uint64_t> ended{0};
     std::array<bool, kPlaces> missed{};
     std::thread second([&] {
@@ -87,7 +87,7 @@ class FenceTest : public ::testing::Test {
   const std::unique_ptr<std::array<Place, kPlaces>> places_ = std::make_unique<std::array<Place, kPlaces>>();
 };
 
-TEST_F(FenceTest, WithoutOneNeitherSeesTheOther) {
+TEST_F(FenceTest, WithoutAFenceBothSidesCanMiss) {
   const uint64_t missed = BothMissed(
       [](Place& at, uint64_t round) {
         Store(at.client.progress.head, round, std::memory_order_release);
@@ -98,7 +98,7 @@ TEST_F(FenceTest, WithoutOneNeitherSeesTheOther) {
         return Load(at.client.progress.head, std::memory_order_relaxed) != round;
       },
       1);
-  if (missed == 0) GTEST_SKIP() << "nothing was reordered this time: the other tests prove nothing here";
+  if (missed == 0) GTEST_SKIP() << "nothing was reordered this time, so the other tests prove nothing here";
 }
 
 TEST_F(FenceTest, AWriterSeesThatTheReaderSleepsOrTheReaderSeesTheEntry) {
@@ -121,8 +121,8 @@ TEST_F(FenceTest, AWriterSeesThatTheReaderSleepsOrTheReaderSeesTheEntry) {
             0u);
 }
 
-TEST_F(FenceTest, WhoPassesAnEntrySeesThatTheRoadEndsOrIsSeen) {
-  // A Sign is written once in its life; here each round is one, told by the entries that there are.
+TEST_F(FenceTest, ASenderSeesThatTheRoadEndsOrItsEntryIsSeen) {
+  // A Sign is written once; here each round stands for one Sign, identified by the number of entries.
   EXPECT_EQ(BothMissed(
                 [](Place& at, uint64_t round) {
                   const bool stands = road::Pass(at.sent.head, round, at.sign) == road::kStands;
@@ -137,7 +137,7 @@ TEST_F(FenceTest, WhoPassesAnEntrySeesThatTheRoadEndsOrIsSeen) {
             0u);
 }
 
-TEST_F(FenceTest, WhoPassesAnEntrySeesWhoFallsAsleepOrIsSeen) {
+TEST_F(FenceTest, ASenderSeesThatTheReceiverSleepsOrItsEntryIsSeen) {
   EXPECT_EQ(BothMissed(
                 [](Place& at, uint64_t round) {
                   road::Pass(at.sent.head, round, at.sign);

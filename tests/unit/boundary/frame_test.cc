@@ -30,7 +30,7 @@ class FrameTest : public testing::Test {
     return static_cast<size_t>(std::distance(begin(all), end(all)));
   }
 
-  // Sends `count` copies of one descriptor with a header, as no client of ours would.
+  // Sends `count` copies of one descriptor with a header, which our clients never do.
   void SendDescriptors(int count) {
     FrameHeader header{3, 0, 0, 9};
     iovec part{&header, sizeof header};
@@ -53,7 +53,7 @@ class FrameTest : public testing::Test {
   std::array<std::byte, kFrameBytesMax> buffer_{};
 };
 
-TEST_F(FrameTest, HeaderPayloadAndDescriptorArriveAsOneThing) {
+TEST_F(FrameTest, HeaderPayloadAndDescriptorArriveTogether) {
   const UniqueFd memory(::memfd_create("frame", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memory.get(), 12345), 0);
   const FrameHeader header{7, kFrameMemoryWanted, 5, 77};
@@ -67,7 +67,7 @@ TEST_F(FrameTest, HeaderPayloadAndDescriptorArriveAsOneThing) {
   EXPECT_EQ(::fcntl(frame.descriptor.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
-TEST_F(FrameTest, LargestPayloadPasses) {
+TEST_F(FrameTest, TheLargestPayloadArrives) {
   const std::string payload(kFrameBytesMax - sizeof(FrameHeader), 'x');
   ASSERT_EQ(SendFrame(left_.get(), FrameHeader{1, 0, 0, 1}, payload, -1, false), SendOutcome::kSent);
   Frame frame;
@@ -88,12 +88,12 @@ TEST_F(FrameTest, LongerThanTheBufferIsMalformed) {
   EXPECT_EQ(Receive(&frame), ReceiveOutcome::kMalformed);
 }
 
-TEST_F(FrameTest, NothingThereIsSaidAndNotWaitedFor) {
+TEST_F(FrameTest, AnEmptySocketReturnsAgainWithoutWaiting) {
   Frame frame;
   EXPECT_EQ(Receive(&frame), ReceiveOutcome::kAgain);
 }
 
-TEST_F(FrameTest, AGonePeerIsClosed) {
+TEST_F(FrameTest, ADisconnectedPeerIsClosed) {
   left_.reset();
   Frame frame;
   EXPECT_EQ(Receive(&frame), ReceiveOutcome::kClosed);
@@ -108,7 +108,7 @@ TEST_F(FrameTest, APeerThatDoesNotReadIsNotWaitedFor) {
   EXPECT_EQ(outcome, SendOutcome::kAgain);
 }
 
-TEST_F(FrameTest, SurplusDescriptorsAreOwnedApart) {
+TEST_F(FrameTest, SurplusDescriptorsAreReceivedSeparately) {
   const size_t before = OpenDescriptors();
   for (const int count : {2, 100, 253}) {
     SendDescriptors(count);

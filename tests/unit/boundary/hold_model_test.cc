@@ -1,9 +1,9 @@
-// Every run of one client that holds a share against a broker that withdraws it and writes another into its place
-// (reordering_machine.h). Each run that ends with a confirmed hold must have read the bytes of the share that it
+// Explores every run of a client that holds a share while the broker withdraws it and writes another one into its place
+// (reordering_machine.h). A run that ends with a confirmed hold must have read the bytes of the share that it
 // confirmed.
 //
-// The steps are those of proto/boundary/holds_layout.h and daemon/memory/catalogue.cc. Leaving one out that the
-// argument needs must show, or this would prove nothing.
+// The steps are those of proto/boundary/holds_layout.h and daemon/memory/catalogue.cc. Omitting a step that the
+// argument needs must lead to an error; otherwise the test would prove nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,10 +25,10 @@ using machine::Value;
 
 enum Place : uint8_t { kState, kHold, kFirstByte, kLastByte };
 enum Register : uint8_t { kSeen, kAgain, kFirst, kLast, kHeld };
-// Of the state: live with the first share, dead, writing, live with the second one.
+// Values of the state: live with the first share, dead, writing, live with the second share.
 enum : uint8_t { kLive1 = 1, kDead1, kWriting2, kLive2 };
 
-// What may be left out.
+// The steps that a test may omit.
 struct Client {
   bool holds = true;
   bool fence = true;
@@ -56,7 +56,7 @@ struct Broker {
     const auto unless_held = [](int value) -> Value {
       if (value == kWriting2) return [](const Registers& r) { return r[kHeld] == 1 ? kNoStore : int{kWriting2}; };
       if (value == kLive2) return [](const Registers& r) { return r[kHeld] == 1 ? kNoStore : int{kLive2}; };
-      return [](const Registers& r) { return r[kHeld] == 1 ? kNoStore : 2; };  // the second share's bytes
+      return [](const Registers& r) { return r[kHeld] == 1 ? kNoStore : 2; };  // bytes of the second share
     };
     Program steps{StoreTo(
         kState, [](const Registers&) { return int{kDead1}; }, Order::kRelaxed)};
@@ -72,9 +72,9 @@ struct Broker {
 };
 
 struct Outcome {
-  uint64_t runs = 0;       // different ends
-  uint64_t confirmed = 0;  // with a hold that was confirmed
-  uint64_t wrong = 0;      // and bytes that were not those of its share
+  uint64_t runs = 0;       // distinct final states
+  uint64_t confirmed = 0;  // final states with a confirmed hold
+  uint64_t wrong = 0;      // of these, final states with bytes of another share
 };
 
 Outcome Explore(const Client& client, const Broker& broker) {
@@ -101,15 +101,15 @@ TEST(HoldModelTest, NoRunReadsAnotherSharesBytes) {
   EXPECT_EQ(outcome.wrong, 0u);
   EXPECT_EQ(outcome.runs, 27u);
   EXPECT_GT(outcome.confirmed, 0u);
-  EXPECT_LT(outcome.confirmed, outcome.runs) << "some holds come too late, and are taken back";
+  EXPECT_LT(outcome.confirmed, outcome.runs) << "some holds come too late and are cleared";
 }
 
 TEST(HoldModelTest, EveryStepOfTheArgumentIsNeeded) {
   EXPECT_GT(Wrong({.holds = false}, {}), 0u) << "nothing is held";
-  EXPECT_GT(Wrong({.fence = false}, {}), 0u) << "the client looks again before its hold is seen";
-  EXPECT_GT(Wrong({}, {.fence = false}), 0u) << "the broker looks at holds before the record is seen dead";
+  EXPECT_GT(Wrong({.fence = false}, {}), 0u) << "the client checks the state before its hold is visible";
+  EXPECT_GT(Wrong({}, {.fence = false}), 0u) << "the broker checks holds before the dead state is visible";
   EXPECT_GT(Wrong({.release = Order::kRelaxed}, {}), 0u) << "bytes are read after the hold has ended";
-  EXPECT_GT(Wrong({}, {.publish = Order::kRelaxed}), 0u) << "the next share is seen before its bytes";
+  EXPECT_GT(Wrong({}, {.publish = Order::kRelaxed}), 0u) << "the next share is visible before its bytes";
 }
 
 }  // namespace

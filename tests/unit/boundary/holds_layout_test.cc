@@ -1,4 +1,4 @@
-// What the broker sees on a holds page: every word of it, wherever it stands, and nothing else.
+// The broker finds every hold on a hazard page, at every index, and nothing else.
 #include "proto/boundary/holds_layout.h"
 
 #include <gtest/gtest.h>
@@ -10,18 +10,18 @@ namespace {
 
 constexpr uint64_t kHold = WordOf(7, 9);
 
-TEST(HoldsLayoutTest, AHoldIsSeenAtEveryIndex) {
+TEST(HoldsLayoutTest, AHoldIsFoundAtEveryIndex) {
   for (uint32_t index = 0; index < kWords; ++index) {
     const auto page = std::make_unique<Page>();
     page->words[index] = kHold;
     page->high = index + 1;
     EXPECT_TRUE(Has(*page, kHold)) << index;
-    page->high = kWords + 1000;  // garbage is cut to what is there
+    page->high = kWords + 1000;  // an impossible value is limited to the page
     EXPECT_TRUE(Has(*page, kHold)) << index;
   }
 }
 
-TEST(HoldsLayoutTest, WordsThatDifferInOneBitAreOthers) {
+TEST(HoldsLayoutTest, AWordThatDiffersInOneBitIsNotTheHold) {
   const auto page = std::make_unique<Page>();
   page->high = kWords;
   for (uint32_t bit = 0; bit < 64; ++bit) {
@@ -32,7 +32,7 @@ TEST(HoldsLayoutTest, WordsThatDifferInOneBitAreOthers) {
   }
 }
 
-TEST(HoldsLayoutTest, WordsThatDifferInManyBitsAreOthers) {
+TEST(HoldsLayoutTest, AWordThatDiffersInManyBitsIsNotTheHold) {
   const auto page = std::make_unique<Page>();
   page->high = kWords;
   for (uint32_t shift = 0; shift < 64; ++shift) {
@@ -43,7 +43,7 @@ TEST(HoldsLayoutTest, WordsThatDifferInManyBitsAreOthers) {
   }
 }
 
-TEST(HoldsLayoutTest, TwoHalvesOfTwoWordsAreNoHold) {
+TEST(HoldsLayoutTest, HalvesOfTwoWordsAreNotAHold) {
   const auto page = std::make_unique<Page>();
   page->high = 2;
   page->words[0] = kHold << 32;

@@ -1,5 +1,5 @@
-// Every run of a few short programs on a machine that executes out of order and is multi-copy atomic: more reorderings
-// than x86 or ARMv8 allow. What a protocol of two processes claims is asked of each end.
+// Explores every run of a few short programs on a machine that executes out of order and is multi-copy atomic: it
+// allows more reorderings than x86 and ARMv8. A test checks the claims of a two-process protocol in each final state.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace arraybridge::machine {
 
-using Memory = std::array<uint8_t, 12>;     // by place, all 0 but for what a test says
-using Registers = std::array<uint8_t, 12>;  // of all programs
-// What a store writes, or that it does not happen: a branch of the program.
+using Memory = std::array<uint8_t, 12>;     // by place; 0 unless a test sets it
+using Registers = std::array<uint8_t, 12>;  // shared by all programs
+// The value of a store, or kNoStore if a branch of the program skips it.
 using Value = std::function<int(const Registers&)>;
 constexpr int kNoStore = -1;
 
@@ -23,11 +23,11 @@ enum class Order : uint8_t { kRelaxed, kAcquire, kRelease, kBoth };
 struct Step {
   Kind kind = Kind::kFence;
   uint8_t place = 0;
-  uint8_t into = 0;       // register of a load; of a swap: 1 if it happened
-  Value value = nullptr;  // of a store or swap
+  uint8_t into = 0;       // target register of a load; for a swap: 1 if it succeeded
+  Value value = nullptr;  // for a store or swap
   Order order = Order::kRelaxed;
-  std::vector<uint8_t> needs{};  // registers that the store's value or branch depends on
-  uint8_t expected = 0;          // of a swap: what has to be there
+  std::vector<uint8_t> needs{};  // registers on which the value or branch depends
+  uint8_t expected = 0;          // for a swap: the expected old value
 };
 using Program = std::vector<Step>;
 
@@ -39,17 +39,17 @@ inline Step StoreTo(uint8_t place, int value, Order order) {
   return StoreTo(
       place, [value](const Registers&) { return value; }, order);
 }
-// Compares and swaps, at once; does nothing if `if_ok` of the registers is kNoStore.
+// An atomic compare-and-swap; does nothing if `if_ok` returns kNoStore.
 inline Step SwapAt(uint8_t place, uint8_t expected, Value if_ok, uint8_t into, Order order,
                    std::vector<uint8_t> needs = {}) {
   return {Kind::kSwap, place, into, std::move(if_ok), order, std::move(needs), expected};
 }
 inline Step FullFence() { return {}; }
 
-// REQUIRES: programs of at most 16 steps.
+// REQUIRES: each program has at most 16 steps.
 class Machine {
  public:
-  // Asked once for each different end.
+  // Called once for each distinct final state.
   using Judge = std::function<void(const Memory&, const Registers&)>;
 
   Machine(std::vector<Program> programs, Judge judge) : programs_(std::move(programs)), judge_(std::move(judge)) {}
@@ -58,11 +58,11 @@ class Machine {
 
  private:
   struct Now {
-    std::array<uint16_t, 3> done{};  // of each program, a bit a step
+    std::array<uint16_t, 3> done{};  // for each program, one bit per step
     Memory memory{};
     Registers registers{};
 
-    friend auto operator<=>(const Now&, const Now&) = default;  // NOLINT(modernize-use-nullptr): its 0
+    friend auto operator<=>(const Now&, const Now&) = default;  // the literal 0 in its implementation
   };
 
   static bool Reads(const Step& step) { return step.kind == Kind::kLoad || step.kind == Kind::kSwap; }
@@ -74,7 +74,7 @@ class Machine {
     }
     return false;
   }
-  // Whether nothing that has not happened yet must happen before.
+  // Whether step `i` may happen now: every step that must happen before it is done.
   static bool MayHappen(const Program& program, uint16_t done, size_t i) {
     const Step& step = program[i];
     for (size_t j = 0; j < i; ++j) {

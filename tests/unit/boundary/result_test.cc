@@ -17,7 +17,7 @@ Status CheckEven(int number) {
   return Ok();
 }
 
-TEST(Result, CarriesAValueThatOnlyMoves) {
+TEST(Result, CarriesAMoveOnlyValue) {
   auto half = Half(8);
   ASSERT_TRUE(half.ok());
   EXPECT_EQ(**half, 4);
@@ -25,7 +25,7 @@ TEST(Result, CarriesAValueThatOnlyMoves) {
   EXPECT_EQ(*moved, 4);
 }
 
-TEST(Result, CarriesTheReasonWhyNot) {
+TEST(Result, CarriesTheError) {
   const auto half = Half(7);
   ASSERT_FALSE(half.ok());
   EXPECT_EQ(half.status().code(), Code::kInvalidArgument);
@@ -40,7 +40,7 @@ TEST(Result, ErrorsPassThroughTheGuard) {
   EXPECT_EQ(CheckEven(3).reason(), "ODD");
 }
 
-TEST(ResultDeathTest, ReadingWhatIsNotThereStops) { EXPECT_DEATH(*Half(1), "check failed"); }
+TEST(ResultDeathTest, ReadingAMissingValueStopsTheProcess) { EXPECT_DEATH(*Half(1), "check failed"); }
 
 TEST(Code, NamesAreGrpcs) {
   EXPECT_EQ(CodeName(Code::kOk), "OK");

@@ -1,9 +1,9 @@
-// Every run of a sender, a receiver and a broker that ends their road (reordering_machine.h): what was sent is received
-// once, on the road or through the broker's queue; and every run of who goes to sleep beside who has something for him,
-// which is how roads sleep.
+// Explores every run of a sender, a receiver and a broker that ends their road (reordering_machine.h): each sent entry
+// is received once, on the road or through the broker's queue. Also explores every run of a side that goes to sleep
+// while the other side has an entry for it.
 //
-// The steps are those of proto/boundary/road_layout.h. Leaving one out that the argument needs must show, or
-// this would prove nothing.
+// The steps are those of proto/boundary/road_layout.h. Omitting a step that the argument needs must lead to an error;
+// otherwise the test would prove nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -40,7 +40,7 @@ enum Register : uint8_t {
   kItsSeen
 };
 
-// What may be left out.
+// The steps that a test may omit.
 struct Steps {
   bool sender_fence = true;
   bool receiver_fence = true;
@@ -83,9 +83,9 @@ Program Broker(const Steps& steps) {
 }
 
 struct Outcome {
-  uint64_t on_road = 0;  // different ends in which it was received there,
-  uint64_t queued = 0;   // or by the broker
-  uint64_t unsent = 0;   // or its sender was told that it has to go by a call
+  uint64_t on_road = 0;  // distinct final states in which the entry was received on the road,
+  uint64_t queued = 0;   // through the broker's queue,
+  uint64_t unsent = 0;   // or its sender learned that it must send by a call
   uint64_t wrong = 0;
 };
 
@@ -108,7 +108,7 @@ Outcome Explore(const Steps& steps) {
   return outcome;
 }
 
-TEST(RoadModelTest, WhatIsSentComesOnceHoweverTheRoadEnds) {
+TEST(RoadModelTest, ASentEntryIsReceivedOnceHoweverTheRoadEnds) {
   const Outcome outcome = Explore({});
   EXPECT_EQ(outcome.wrong, 0u);
   EXPECT_GT(outcome.on_road, 0u);
@@ -117,14 +117,15 @@ TEST(RoadModelTest, WhatIsSentComesOnceHoweverTheRoadEnds) {
 }
 
 TEST(RoadModelTest, EveryStepOfTheArgumentIsNeeded) {
-  EXPECT_GT(Explore({.sender_fence = false}).wrong, 0u) << "the sender thinks that it counted";
-  EXPECT_GT(Explore({.receiver_fence = false}).wrong, 0u) << "it comes twice";
-  EXPECT_GT(Explore({.broker_fence = false}).wrong, 0u) << "the broker looks before anybody sees that the road ends";
-  EXPECT_GT(Explore({.head = Order::kRelaxed}).wrong, 0u) << "an entry is seen before it is written";
-  EXPECT_GT(Explore({.end = Order::kRelaxed}).wrong, 0u) << "an end hears that it ended before what counted";
+  EXPECT_GT(Explore({.sender_fence = false}).wrong, 0u) << "the sender assumes that its entry counted";
+  EXPECT_GT(Explore({.receiver_fence = false}).wrong, 0u) << "the entry is received twice";
+  EXPECT_GT(Explore({.broker_fence = false}).wrong, 0u)
+      << "the broker reads the counts before the ends see that the road has ended";
+  EXPECT_GT(Explore({.head = Order::kRelaxed}).wrong, 0u) << "an entry is visible before it is written";
+  EXPECT_GT(Explore({.end = Order::kRelaxed}).wrong, 0u) << "an end sees the end of the road before the counts";
 }
 
-// The sender writes a place, or the bytes of a slot, again once it has seen that they were read.
+// The sender rewrites a place, or the bytes of a slot, after it has seen that they were read.
 uint64_t ReadTooLate(Order let_go) {
   uint64_t wrong = 0;
   const auto if_seen = [](int value) {
@@ -141,16 +142,15 @@ uint64_t ReadTooLate(Order let_go) {
   return wrong;
 }
 
-TEST(RoadModelTest, WhatIsReadIsNotWrittenMeanwhile) {
+TEST(RoadModelTest, AnEntryIsNotRewrittenDuringARead) {
   EXPECT_EQ(ReadTooLate(Order::kRelease), 0u);
   EXPECT_GT(ReadTooLate(Order::kRelaxed), 0u);
 }
 
-// A receiver that says that it has taken the entry, and later that it has not. The sender carves its bytes anew when it
-// has seen the first; if the broker puts them into the queue all the same, whoever gets them sees what was written
-// since.
+// A receiver reports that it has taken the entry, and later that it has not. The sender reuses the entry's bytes after
+// the first report. If the broker put the entry into the queue nevertheless, its receiver would see the new bytes.
 struct Retold {
-  bool is_said = true;  // what the sender has seen
+  bool is_said = true;  // the count that the sender has seen
   bool sender_fence = true;
   bool broker_fence = true;
 };
@@ -177,14 +177,14 @@ uint64_t QueuedThoughCarvedAnew(const Retold& steps) {
   return wrong;
 }
 
-TEST(RoadModelTest, WhatIsCarvedAnewIsNotQueuedWhateverTheReceiverSaysLater) {
+TEST(RoadModelTest, AReusedEntryIsNotQueuedWhateverTheReceiverReportsLater) {
   EXPECT_EQ(QueuedThoughCarvedAnew({}), 0u);
-  EXPECT_GT(QueuedThoughCarvedAnew({.is_said = false}), 0u) << "the broker believes the receiver alone";
+  EXPECT_GT(QueuedThoughCarvedAnew({.is_said = false}), 0u) << "the broker relies only on the receiver";
   EXPECT_GT(QueuedThoughCarvedAnew({.sender_fence = false}), 0u);
   EXPECT_GT(QueuedThoughCarvedAnew({.broker_fence = false}), 0u);
 }
 
-// Runs in which one sleeps though there is something, and nobody wakes it.
+// The number of runs in which a side sleeps although there is an entry, and is not woken.
 uint64_t Overslept(bool waker_fence, bool sleeper_fence) {
   uint64_t wrong = 0;
   Program waker{StoreTo(kHead, 1, Order::kRelease)};
@@ -199,7 +199,7 @@ uint64_t Overslept(bool waker_fence, bool sleeper_fence) {
   return wrong;
 }
 
-TEST(SleepModelTest, NobodySleepsOverWhatIsThere) {
+TEST(SleepModelTest, NoSideSleepsWhileThereIsAnEntry) {
   EXPECT_EQ(Overslept(true, true), 0u);
   EXPECT_GT(Overslept(false, true), 0u) << "the fence of ring::Enter, of road::Pass";
   EXPECT_GT(Overslept(true, false), 0u) << "the fence of ring::FallAsleep, of road::FallAsleep";

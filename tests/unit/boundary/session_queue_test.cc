@@ -1,5 +1,5 @@
-// The queue as both sides use it, in one process: entries of every length, full and wrapping queues, counts and lengths
-// that cannot be, doorbells, and two threads that sleep and wake each other.
+// Both sides of the queue in one process: entries of every length, full and wrapping queues, impossible counts and
+// lengths, doorbells, and two threads that sleep and wake each other.
 #include "proto/boundary/layouts/session_queue.h"
 
 #include <gtest/gtest.h>
@@ -54,20 +54,20 @@ TEST_F(SessionQueueTest, AFullQueueRefusesUntilItsEntriesAreTaken) {
   while (Send(sent + 1, "12345678")) ++sent;
   EXPECT_EQ(sent, kSlots);
   EXPECT_EQ(Receive(1), "12345678");
-  EXPECT_FALSE(Send(0, std::string(Format::kPayloadBytesMax, 'x'))) << "one slot is free, that takes 32";
+  EXPECT_FALSE(Send(0, std::string(Format::kPayloadBytesMax, 'x'))) << "one slot is free, and the entry needs 32";
   EXPECT_TRUE(Send(sent + 1, "a"));
   EXPECT_FALSE(Send(sent + 2, "a"));
   EXPECT_FALSE(writer_.broken());
 }
 
-TEST_F(SessionQueueTest, AnEntryIsCopiedOnceAndStaysAsItWas) {
+TEST_F(SessionQueueTest, ACopiedEntryDoesNotChange) {
   ASSERT_TRUE(Send(1, "before"));
   ASSERT_NE(reader_.Copy(entry_), 0u);
   client_->slots[Format::kHeaderWords] = ~uint64_t{0};
   EXPECT_EQ(PayloadOf(entry_), "before");
 }
 
-TEST_F(SessionQueueTest, AHeadThatCannotBeBreaksTheReader) {
+TEST_F(SessionQueueTest, AnImpossibleHeadBreaksTheReader) {
   for (const uint64_t head : {kSlots + 1, ~uint64_t{0}, uint64_t{1} << 63}) {
     spsc::Reader<Format> reader(daemon_->progress, client_->progress, client_->slots);
     client_->progress.head = head;
@@ -78,7 +78,7 @@ TEST_F(SessionQueueTest, AHeadThatCannotBeBreaksTheReader) {
   }
 }
 
-TEST_F(SessionQueueTest, ALengthThatCannotBeBreaksTheReader) {
+TEST_F(SessionQueueTest, AnImpossibleLengthBreaksTheReader) {
   for (const uint64_t bytes : {uint64_t{Format::kPayloadBytesMax + 1}, uint64_t{0xFFFF}, uint64_t{200}}) {
     spsc::Reader<Format> reader(daemon_->progress, client_->progress, client_->slots);
     client_->progress.head = 1;  // one slot: 112 bytes of payload
@@ -88,7 +88,7 @@ TEST_F(SessionQueueTest, ALengthThatCannotBeBreaksTheReader) {
   }
 }
 
-TEST_F(SessionQueueTest, AReaderThatCountsWhatWasNeverFilledBreaksTheWriter) {
+TEST_F(SessionQueueTest, AnImpossibleTakenCountBreaksTheWriter) {
   uint64_t sent = 0;
   while (Send(sent + 1, "")) ++sent;
   daemon_->progress.taken = sent + 1;
@@ -99,13 +99,13 @@ TEST_F(SessionQueueTest, AReaderThatCountsWhatWasNeverFilledBreaksTheWriter) {
 }
 
 TEST_F(SessionQueueTest, ADoorbellIsDueOnceForEachSleep) {
-  daemon_->progress.asleep = 1;  // as a new page says
+  daemon_->progress.asleep = 1;  // the value in a new page
   spsc::Doorbell daemon(daemon_->progress, client_->progress);
   spsc::Doorbell client(client_->progress, daemon_->progress);
   EXPECT_TRUE(client.IsDue());
   EXPECT_FALSE(client.IsDue());
   client.Repeat();
-  EXPECT_TRUE(client.IsDue()) << "it could not be sent";
+  EXPECT_TRUE(client.IsDue()) << "the doorbell could not be sent";
   daemon.Wake();
   EXPECT_FALSE(client.IsDue());
   daemon.Announce();
@@ -113,8 +113,8 @@ TEST_F(SessionQueueTest, ADoorbellIsDueOnceForEachSleep) {
   EXPECT_FALSE(client.IsDue());
 }
 
-// Each side sleeps whenever it finds nothing. A lost doorbell would leave both asleep for ever.
-TEST_F(SessionQueueTest, TwoThreadsThatSleepAndWakeEachOtherLoseNothing) {
+// Each side sleeps when it finds no entry. A lost doorbell would leave both sides asleep forever.
+TEST_F(SessionQueueTest, TwoThreadsThatSleepAndWakeEachOtherLoseNoEntry) {
   constexpr uint64_t kRounds = 2000;
   daemon_->progress.asleep = client_->progress.asleep = 1;
   std::atomic<uint32_t> daemon_rung{0};

@@ -1,5 +1,5 @@
-// SipHash-2-4-128 against the reference vectors (https://github.com/veorq/SipHash, vectors_sip128): key 00 01 ... 0f,
-// input 00 01 ... of each length below 64.
+// Compares SipHash-2-4-128 with the reference vectors (https://github.com/veorq/SipHash, vectors_sip128): key 00 01 ...
+// 0f, input 00 01 ... of each length below 64.
 #include "proto/boundary/siphash.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ std::string Hex(const Hash128& hash) {
   return text;
 }
 
-TEST(SipHashTest, IsWhatItsAuthorsPublished) {
+TEST(SipHashTest, MatchesTheReferenceVectors) {
   std::string input;
   for (const char* vector : kVectors) {
     EXPECT_EQ(Hex(SipHash128(kKey, input)), vector) << input.size() << " bytes";

@@ -10,7 +10,7 @@ using std::chrono::microseconds;
 constexpr microseconds kShort{3};
 constexpr microseconds kLong{3000};
 
-// How many turns it backs off.
+// The number of turns for which it backs off.
 uint32_t Skip(SpinBackoff& backoff) {
   uint32_t turns = 0;
   while (backoff.SkipTurn()) ++turns;
@@ -21,7 +21,7 @@ void Short(SpinBackoff& backoff, uint32_t times) {
   for (uint32_t i = 0; i < times; ++i) backoff.Waited(kShort);
 }
 
-TEST(SpinBackoffTest, ALongWaitNowAndThenIsNoReasonToBackOff) {
+TEST(SpinBackoffTest, AnOccasionalLongWaitDoesNotCauseABackOff) {
   SpinBackoff backoff;
   for (int i = 0; i < 100; ++i) {
     backoff.Waited(kLong);
@@ -30,7 +30,7 @@ TEST(SpinBackoffTest, ALongWaitNowAndThenIsNoReasonToBackOff) {
   }
 }
 
-TEST(SpinBackoffTest, LongWaitsInARowBackOffLongerAndLonger) {
+TEST(SpinBackoffTest, ConsecutiveLongWaitsCauseLongerBackOffs) {
   SpinBackoff backoff;
   backoff.Waited(kLong);
   EXPECT_EQ(Skip(backoff), 0u);

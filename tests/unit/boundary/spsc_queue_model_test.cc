@@ -1,6 +1,7 @@
-// Every run of the steps of proto/boundary/layouts/spsc_queue.h on a machine that reorders more than x86 and ARMv8
-// (reordering_machine.h): no request and no answer is lost, torn or doubled, no slot is filled again before it was
-// copied, and no side sleeps while there is something for it. Leaving a step out that the argument needs must show.
+// Explores every run of the steps of proto/boundary/layouts/spsc_queue.h on a machine that reorders more than x86 and
+// ARMv8 (reordering_machine.h): no request and no completion is lost, torn or duplicated, no slot is refilled before it
+// was copied, and no side sleeps while there is an entry for it. Omitting a step that the argument needs must lead to
+// an error.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -26,8 +27,8 @@ Value ValueIf(uint8_t reg, int value) {
   return [=](const Registers& r) { return r[reg] != 0 ? value : kNoStore; };
 }
 
-// One request and its completion. The client submits, polls once, announces its sleep, polls again. The daemon polls
-// and serves, announces its sleep, polls and serves again.
+// One request and its completion. The client submits, polls once, announces its sleep and polls again. The daemon polls
+// and serves, announces its sleep, and polls and serves again.
 struct RoundTrip {
   Order head = Order::kRelease;
   Order poll = Order::kAcquire;
@@ -41,7 +42,7 @@ struct RoundTrip {
 
 struct Ends {
   uint64_t all = 0;
-  uint64_t by_doorbell = 0;  // the daemon, the client or both were woken
+  uint64_t by_doorbell = 0;  // final states in which a doorbell woke the daemon, the client or both
   uint64_t wrong = 0;
 };
 
@@ -125,7 +126,7 @@ TEST(SpscQueueModelTest, EachStepOfARoundTripIsNeeded) {
   EXPECT_GT(Explore({.daemon_counts_taken = false}).wrong, 0u);
 }
 
-// One slot with an entry: the reader copies it, the writer waits for room to fill it again, and may sleep meanwhile.
+// One slot with an entry: the reader copies it; the writer waits for room to refill it, and may sleep meanwhile.
 struct Room {
   bool copied_first = true;
   Order taken = Order::kRelease;
@@ -161,7 +162,7 @@ uint64_t WrongEnds(const Room& steps) {
   return wrong;
 }
 
-TEST(SpscQueueModelTest, ASlotIsFilledAgainOnceItWasCopied) {
+TEST(SpscQueueModelTest, ASlotIsRefilledOnlyAfterItWasCopied) {
   EXPECT_EQ(WrongEnds(Room{}), 0u);
   EXPECT_GT(WrongEnds({.copied_first = false}), 0u);
   EXPECT_GT(WrongEnds({.taken = Order::kRelaxed}), 0u);
@@ -169,7 +170,7 @@ TEST(SpscQueueModelTest, ASlotIsFilledAgainOnceItWasCopied) {
   EXPECT_GT(WrongEnds({.fence_before_writer_sleeps = false}), 0u);
 }
 
-// The completion of a failed unwaited request stands in its queue before `served` passes the request.
+// The completion of a failed unwaited request is in its queue before `served` passes the request.
 uint64_t WrongServed(Order served, Order poll) {
   enum Place : uint8_t { kFailure, kServed };
   enum Register : uint8_t { kSawServed, kSawFailure };
@@ -181,13 +182,13 @@ uint64_t WrongServed(Order served, Order poll) {
   return wrong;
 }
 
-TEST(SpscQueueModelTest, AFailureIsThereWhenItsRequestCountsAsServed) {
+TEST(SpscQueueModelTest, AFailureIsVisibleWhenItsRequestCountsAsServed) {
   EXPECT_EQ(WrongServed(Order::kRelease, Order::kAcquire), 0u);
   EXPECT_GT(WrongServed(Order::kRelaxed, Order::kAcquire), 0u);
   EXPECT_GT(WrongServed(Order::kRelease, Order::kRelaxed), 0u);
 }
 
-// Two threads of one client: one announces its sleep and polls a last time, the other reads the completion and hands it
+// Two threads of one client: one announces its sleep and polls a last time; the other reads the completion and hands it
 // over. Under one lock, reading and handing over are one step.
 uint64_t WrongThreads(bool under_lock) {
   enum Place : uint8_t { kCompletionHead, kAsleep, kTaken, kHandedOver };
@@ -213,10 +214,10 @@ TEST(SpscQueueModelTest, AThreadSleepsOnlyAfterALastPollUnderTheLock) {
   EXPECT_GT(WrongThreads(false), 0u);
 }
 
-// The reader is woken by a doorbell that it consumes early, and goes to sleep: the writer does not repeat the doorbell
+// The reader is woken by a doorbell that it consumes early, and goes to sleep. The writer does not repeat the doorbell
 // for the same sleep, so the reader must store asleep = 0 before it consumes anything.
 uint64_t WrongDoorbell(bool awake_first) {
-  enum Place : uint8_t { kHead, kAsleep };  // asleep is 1 at first: the reader sleeps, the writer has woken it once
+  enum Place : uint8_t { kHead, kAsleep };  // asleep starts at 1: the reader sleeps, and the writer has woken it once
   enum Register : uint8_t { kSawHead, kSawAsleep };
   Program reader;
   if (awake_first) reader = {StoreTo(kAsleep, 0, Order::kRelaxed), FullFence()};
@@ -231,7 +232,7 @@ uint64_t WrongDoorbell(bool awake_first) {
   Memory before{};
   before[kAsleep] = 1;
   Machine({reader, writer}, [&](const Memory&, const Registers& r) {
-    const bool woken = r[kSawAsleep] == 2;  // sleep 1 had its doorbell
+    const bool woken = r[kSawAsleep] == 2;  // the doorbell of sleep 1 has been sent
     wrong += r[kSawHead] == 0 && !woken ? 1 : 0;
   }).Explore(before);
   return wrong;

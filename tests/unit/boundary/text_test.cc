@@ -5,7 +5,7 @@
 namespace arraybridge {
 namespace {
 
-TEST(PrintableTest, WhatATerminalActsOnIsEscaped) {
+TEST(PrintableTest, TerminalControlCharactersAreEscaped) {
   EXPECT_EQ(Printable("frame"), "frame");
   EXPECT_EQ(Printable("größe 日本"), "größe 日本");
   EXPECT_EQ(Printable("\x1b[2J"), "\\x1b[2J");
@@ -17,8 +17,8 @@ TEST(PrintableTest, WhatATerminalActsOnIsEscaped) {
   EXPECT_EQ(Printable("\xc2\x9b"
                       "31m"),
             "\\x9b31m")
-      << "C1 is an escape sequence's beginning, too";
-  EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3") << "no UTF-8";
+      << "a C1 character also begins an escape sequence";
+  EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3") << "not UTF-8";
   EXPECT_EQ(Printable(""), "");
 }
 

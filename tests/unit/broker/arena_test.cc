@@ -1,9 +1,9 @@
 // What an arena believes of what a client says it carved.
-#include "daemon/broker/arena.h"
+#include "daemon/broker/arenas/arena.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/broker/share.h"
+#include "daemon/broker/shares/share.h"
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {

@@ -287,22 +287,5 @@ TEST_F(BacklogTest, AnOrphanThatWaitsMayBeWithdrawn) {
   EXPECT_EQ(Now().pinned_bytes, 0u);
 }
 
-TEST_F(BacklogTest, MuchHeapThatIsFreeIsGivenBackAndLittleIsNot) {
-  constexpr uint64_t kEnough = 8192;
-  config_.limits.shares_per_uid = kEnough;
-  const auto maker = Open();
-  PublishMany(maker, kEnough, true);
-  EXPECT_FALSE(Sweep().trim);
-  WithdrawMany(maker, 100);
-  EXPECT_FALSE(Sweep().trim);
-  for (uint64_t i = 100; i < kEnough; ++i) {
-    const std::string name = Concat("s", i);
-    ASSERT_TRUE(Withdraw(maker, {{.name = name}}).ok());
-  }
-  EXPECT_TRUE(broker().sweep_wanted());
-  EXPECT_TRUE(Sweep().trim);
-  EXPECT_FALSE(Sweep().trim) << "it is told once";
-}
-
 }  // namespace
 }  // namespace arraybridge

@@ -35,7 +35,7 @@ class ChannelTest : public BrokerTest {
     const Snapshot end = Now();
     EXPECT_EQ(end.channels + end.queued_shares + end.withdrawn_shares + end.leases + end.shares, 0u);
     EXPECT_EQ(end.arenas + end.dying_arenas + end.charged_bytes, 0u);
-    EXPECT_TRUE(broker().Namespaces().empty());
+    EXPECT_TRUE(broker().NamespaceRows().empty());
   }
 
   LeaseId last_lease_{};

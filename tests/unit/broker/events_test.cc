@@ -89,7 +89,7 @@ TEST_F(EventsTest, NobodyIsToldOfAnotherUsersDoings) {
   const SessionId other = Open(1001);
   const Handle arena = Arena(other);
   Publish(other, arena, "secret");
-  broker().TellRefusal(other, "Acquire", NotFound("no"));
+  broker().EmitRefusal(other, "Acquire", NotFound("no"));
   broker().EndSession(other);
   EXPECT_TRUE(Take(watcher, watch).empty());
 }
@@ -111,8 +111,8 @@ TEST_F(EventsTest, OnlyWhatWasAskedForIsTold) {
 TEST_F(EventsTest, ARefusalSaysWhatAndWhyAndALimitIsAKindOfItsOwn) {
   const SessionId session = Open();
   const WatcherId watch = Watch(session);
-  broker().TellRefusal(session, "Acquire", NotFound("share 'x' is not there").Because("SHARE_NOT_FOUND"));
-  broker().TellRefusal(session, "Allocate", ResourceExhausted(std::string(300, 'x')).Because("QUOTA_EXCEEDED"));
+  broker().EmitRefusal(session, "Acquire", NotFound("share 'x' is not there").Because("SHARE_NOT_FOUND"));
+  broker().EmitRefusal(session, "Allocate", ResourceExhausted(std::string(300, 'x')).Because("QUOTA_EXCEEDED"));
   const auto told = Take(session, watch);
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[0]->kind, EventKind::kRefusal);
@@ -174,7 +174,7 @@ TEST_F(EventsTest, AWatchIsItsSessionsAndEndsWithIt) {
 TEST_F(EventsTest, AnAnswerHasAsManyAsFitAndAtLeastOne) {
   const SessionId session = Open();
   const WatcherId watch = Watch(session);
-  for (int i = 0; i < 10; ++i) broker().TellRefusal(session, "List", NotFound(std::string(100, 'x')));
+  for (int i = 0; i < 10; ++i) broker().EmitRefusal(session, "List", NotFound(std::string(100, 'x')));
   EXPECT_EQ(broker().events().Take(session, watch, 1)->size(), 1u);
   const auto some = broker().events().Take(session, watch, 1000);
   EXPECT_GT(some->size(), 1u);

@@ -36,7 +36,8 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   std::optional<catalogue::Found> Find(std::string_view name) const {
-    return catalogue::Find(table_, SipHash128(table_.header().key, name));
+    const auto found = catalogue::Find(table_, SipHash128(table_.header().key, name));
+    return found ? std::optional(found) : std::nullopt;
   }
   catalogue::Facts FactsOf(std::string_view name) const { return catalogue::Read(table_.record(Find(name)->slot)); }
   bool Hold(std::string_view name, uint32_t index = 0) {

@@ -1,4 +1,4 @@
-#include "daemon/broker/namespace.h"
+#include "daemon/broker/quota/namespace.h"
 
 #include <gtest/gtest.h>
 

@@ -106,6 +106,32 @@ TEST_F(HoldTableTest, HoldsThatWereUsedAreUsedAgain) {
   EXPECT_EQ((*mapped)->page().high, 1u) << "the broker looks at no more than was needed";
 }
 
+// Threads take and end holds of the same few shares: they meet while one claims or clears the hold that another wants.
+TEST_F(HoldTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
+  constexpr uint64_t kTakes = 50000;
+  constexpr int kThreads = 4;
+  const CatalogueEntry entries[] = {Put("a", 0), Put("b", 1)};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (uint64_t i = 0; i < kTakes; ++i) {
+        const uint64_t share = i >> 3 & 1;
+        Hold hold = table_->Take(share == 0 ? "a" : "b");
+        ASSERT_TRUE(hold);
+        ASSERT_EQ(catalogue::Read(hold.record()).share, share);
+        ASSERT_TRUE(page_->Has(entries[share].hold()));
+        ASSERT_FALSE(hold.End()) << "it was not withdrawn";
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(page_->count(), 0u);
+  EXPECT_EQ(table_->taken(), kTakes * kThreads);
+  const auto file = page_->Export();
+  const auto mapped = WrittenHolds::Map(*file);
+  EXPECT_LE((*mapped)->page().high, uint32_t{2 * kThreads}) << "at most one for each thread and share";
+}
+
 TEST_F(HoldTableTest, AForkedChildDoesNotHaveThePage) {
   const auto file = page_->Export();
   const auto mapped = WrittenHolds::Map(*file);

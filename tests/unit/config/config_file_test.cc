@@ -95,7 +95,8 @@ TEST_F(ConfigFileTest, ErrorsNameFileLineAndColumn) {
   EXPECT_THAT(Refusal(), StartsWith(directory_ + "/conf.d/x.toml:2:"));
 }
 
-// Also of what is only seen once all is read: nobody looks for a flag that he never gave.
+// Errors that are found only after all sources are read must name their source too, so that an operator does not look
+// for a flag that was never given.
 TEST_F(ConfigFileTest, ErrorsOfPlacesNameFileLineAndColumn) {
   const auto refusal = [this](const std::string& text) {
     Write(text);
@@ -111,16 +112,16 @@ TEST_F(ConfigFileTest, ErrorsOfPlacesNameFileLineAndColumn) {
             path() + ":2:1: server.listen names the same socket '/run/x' as server.lifeline (" + path() + ":3:1)");
   EXPECT_EQ(refusal("[server]\ndirectory = '/run/x'\nlifeline = '/run/x/admin.sock'\n"),
             path() + ":3:1: server.lifeline names the same socket '/run/x/admin.sock' as server.admin (default)");
-  EXPECT_THAT(refusal("[http]\nlisten = 'nonsense'\n"), StartsWith(path() + ":2:1: 'nonsense' is no HOST:PORT"));
+  EXPECT_THAT(refusal("[http]\nlisten = 'nonsense'\n"), StartsWith(path() + ":2:1: 'nonsense' is not HOST:PORT"));
   EXPECT_THAT(refusal("[http]\nlisten = 'localhost:9464'\n"),
-              StartsWith(path() + ":2:1: 'localhost' is no address in numbers"));
+              StartsWith(path() + ":2:1: 'localhost' is not a numeric address"));
   EXPECT_THAT(refusal("[http]\nlisten = '127.0.0.1:70000'\n"), StartsWith(path() + ":2:1: "));
   EXPECT_EQ(refusal("[memory.host]\nhugepages = 'always'\n"), path() + ":2:1: 'always' is neither auto nor never");
   EXPECT_EQ(refusal("[memory.cuda]\nevents = 'always'\n"), path() + ":2:1: 'always' is neither auto nor never");
   EXPECT_EQ(refusal("[http]\nnamespaces = 'auto'\n"), path() + ":2:1: 'auto' is neither true nor false");
 }
 
-TEST_F(ConfigFileTest, APublicAddressIsRefusedWhereItStands) {
+TEST_F(ConfigFileTest, ARefusalOfAPublicAddressNamesItsOrigin) {
   Write("[http]\nlisten = '0.0.0.0:9464'\n");
   EXPECT_THAT(Refusal(), AllOf(StartsWith(path() + ":2:1: '0.0.0.0:9464'"), HasSubstr("http.public = true")));
   Write("[http]\nlisten = '0.0.0.0:9464'\npublic = true\n");
@@ -130,12 +131,12 @@ TEST_F(ConfigFileTest, APublicAddressIsRefusedWhereItStands) {
   EXPECT_EQ(Good({"--http-public"}).http_listen, "0.0.0.0:9464");
 }
 
-TEST_F(ConfigFileTest, ErrorsOfWhatDependsOnOtherThingsNameFileLineAndColumn) {
+TEST_F(ConfigFileTest, ErrorsOfDependentValuesNameFileLineAndColumn) {
   const auto refusal = [this](const std::string& text) {
     Write(text);
     return Refusal();
   };
-  EXPECT_THAT(refusal("[memory.host]\ncapacity = 0\n"), StartsWith(path() + ":2:1: no byte of host memory"));
+  EXPECT_THAT(refusal("[memory.host]\ncapacity = 0\n"), StartsWith(path() + ":2:1: the machine has no host memory"));
   EXPECT_EQ(refusal("[namespace.default]\nquota = '0%'\n"), path() + ":2:1: 0% would refuse everything");
   EXPECT_THAT(refusal("[namespace.a]\nquota = 1\n[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
               AllOf(StartsWith(path() + ":4:1: "), HasSubstr("limits.name_bytes_max 255")));
@@ -148,8 +149,8 @@ TEST_F(ConfigFileTest, ErrorsOfWhatDependsOnOtherThingsNameFileLineAndColumn) {
                 "(--backend) host");
 }
 
-// Of two that cannot both be, the one that was said over the other is named first.
-TEST_F(ConfigFileTest, OneSocketSaidInTwoPlacesIsNamedInBoth) {
+// If two settings contradict each other, the message first names the one from the stronger source.
+TEST_F(ConfigFileTest, AnErrorAboutOneSocketInTwoSettingsNamesBoth) {
   Write("[server]\nlifeline = '/run/x'\n");
   const auto by_flag = Load({"--config", path(), "--admin", "unix:///run/x"});
   EXPECT_EQ(by_flag.status().message(),
@@ -162,18 +163,18 @@ TEST_F(ConfigFileTest, OneSocketSaidInTwoPlacesIsNamedInBoth) {
                 ":2:1)");
 }
 
-TEST_F(ConfigFileTest, WhatIsNoFileOfItsOwnersIsRefused) {
+TEST_F(ConfigFileTest, AFileThatOtherUsersMayWriteIsRefused) {
   EXPECT_EQ(Load({"--config", path()}).status().code(), Code::kNotFound);
   Write("version = 1");
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
-  EXPECT_THAT(Refusal(), HasSubstr("everybody may write it"));
+  EXPECT_THAT(Refusal(), HasSubstr("other users may write it"));
   EXPECT_EQ(Load({"--config", directory_}).status().code(), Code::kInvalidArgument);
   const std::string pipe = directory_ + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(Load({"--config", pipe}).status().code(), Code::kInvalidArgument) << "and is not waited for";
+  EXPECT_EQ(Load({"--config", pipe}).status().code(), Code::kInvalidArgument) << "the daemon does not wait for a pipe";
 }
 
-TEST_F(ConfigFileTest, PrintedConfigurationIsAFileThatSaysTheSame) {
+TEST_F(ConfigFileTest, ThePrintedConfigurationIsAFileWithTheSameValues) {
   Write(
       "[memory.host]\ncache = '1MiB'\n[server]\ndirectory = '/run/with \"quotes\"'\nlisten = ['unix:///else.sock']\n");
   const auto printed = Load({"--config", path(), "--print-config", "--limit", "sessions=3"});
@@ -189,8 +190,8 @@ TEST_F(ConfigFileTest, PrintedConfigurationIsAFileThatSaysTheSame) {
   EXPECT_EQ(again->config.directory, "/run/with \"quotes\"");
 }
 
-// A default is written twice: as the value of a field, and as the text that operators read.
-TEST_F(ConfigFileTest, TheTableSaysTheDefaultsThatHold) {
+// A default exists twice: as the value of a field, and as the text for operators.
+TEST_F(ConfigFileTest, TheTableHasTheDefaultsOfConfig) {
   Draft read;
   for (const Setting& setting : Settings()) {
     if (setting.value.fallback.empty()) continue;
@@ -243,8 +244,9 @@ TEST_F(ConfigFileTest, TheExampleFileHasTheDefaults) {
   }
 }
 
-// A setting that follows from others is commented out in the example file; an operator may take the comment away.
-TEST_F(ConfigFileTest, ExamplesOfSettingsAreRight) {
+// A setting whose default depends on other settings is commented out in the example file; the line must be valid if an
+// operator removes the comment sign.
+TEST_F(ConfigFileTest, ExamplesOfSettingsAreValid) {
   size_t examples = 0;
   for (const Setting& setting : Settings()) {
     if (setting.value.example.empty()) continue;
@@ -256,8 +258,8 @@ TEST_F(ConfigFileTest, ExamplesOfSettingsAreRight) {
   EXPECT_GE(examples, 10u);
 }
 
-// Also where a stronger source replaces it.
-TEST_F(ConfigFileTest, ALimitOutOfItsRangeIsRefusedWhereItStands) {
+// A value is refused even if a stronger source replaces it.
+TEST_F(ConfigFileTest, ARefusalOfALimitOutOfItsRangeNamesItsOrigin) {
   Write("[limits]\nsessions = 0\n");
   EXPECT_EQ(Refusal({"--limit", "sessions=3"}), path() + ":2:1: limit sessions: must be more than 0");
   Write("[limits]\ncatalogue_shares = 67108863\n");
@@ -270,8 +272,8 @@ TEST_F(ConfigFileTest, ALimitOutOfItsRangeIsRefusedWhereItStands) {
   EXPECT_EQ(Good().limits.session_queues_per_uid, 0u);
 }
 
-// What people write down who know the settings by name, in the words that the table does not print.
-TEST_F(ConfigFileTest, OtherSpellingsOfTheDefaultsAreTaken) {
+// Spellings of defaults that the table does not print.
+TEST_F(ConfigFileTest, OtherSpellingsOfTheDefaultsAreAccepted) {
   Write(
       "[server]\nadmin = '/run/arraybridge/admin.sock'\ntls = { cert = '', key = '', client_ca = '' }\n"
       "[memory.cuda]\ndriver = 'libcuda.so.1'\n[namespace.default]\naccess = ['same_uid']\n"
@@ -303,21 +305,22 @@ TEST_F(ConfigFileTest, AGpuHasATableOfItsOwn) {
   expect(Good().gpus);
 }
 
-TEST_F(ConfigFileTest, WhatIsWrongInAGpusTableIsNamed) {
+TEST_F(ConfigFileTest, AnErrorInAGpusTableIsNamed) {
   const auto refusal = [this](const std::string& text) {
     Write("[memory.\"" + text);
     return Refusal();
   };
   EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncache = '1GiB'"), path() + ":2:1: memory." + kGpu + ".cache is unknown");
-  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncapacity = '1GiB'"), path() + ":2:1: '1GiB' is not 1% to 100%");
+  EXPECT_EQ(refusal(std::string(kGpu) + "\"]\ncapacity = '1GiB'"),
+            path() + ":2:1: '1GiB' is not a percentage from 1% to 100%");
   EXPECT_EQ(refusal(std::string(kGpu) + "\"]\nkinds = ['cuda_vmm', 'memfd']"),
             path() + ":2:1: 'memfd' is neither cuda_vmm nor cuda_ipc");
   EXPECT_THAT(refusal("GPU-5A5A5A5A-5a5a-5a5a-5a5a-5a5a5a5a5a00\"]\ncapacity = '1%'"),
-              AllOf(StartsWith(path() + ":2:1: 'GPU-5A5A5A5A"), HasSubstr("is no UUID of a GPU")));
+              AllOf(StartsWith(path() + ":2:1: 'GPU-5A5A5A5A"), HasSubstr("is not the UUID of a GPU")));
   EXPECT_THAT(refusal("gpu-5\"]\ncapacity = '1%'"), HasSubstr("memory.gpu-5.capacity is unknown"));
 }
 
-TEST_F(ConfigFileTest, AReloadKeepsWhatAGpusTableSaid) {
+TEST_F(ConfigFileTest, AReloadKeepsTheValuesOfAGpusTable) {
   const std::string table = std::string("[memory.\"") + kGpu + "\"]\n";
   Write(table + "capacity = '30%'\n");
   const std::string file = path();
@@ -376,7 +379,7 @@ TEST_F(ConfigFileTest, NamespacesHaveTables) {
   EXPECT_THAT(loaded->output, ::testing::Not(HasSubstr("0123456789abcdef")));
 }
 
-TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
+TEST_F(ConfigFileTest, AnErrorInANamespacesTableIsNamed) {
   const std::string token = path() + ".token";
   std::ofstream(token) << "short\n";
   ASSERT_EQ(::chmod(token.c_str(), 0600), 0);
@@ -392,23 +395,24 @@ TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
   EXPECT_THAT(refusal("[namespace.x]\nqouta = 1\n"), HasSubstr(":2:1: namespace.x.qouta is unknown"));
   EXPECT_THAT(refusal("[namespace.default]\naccess = [\"anyone\"]\n"), HasSubstr(":2:1: 'anyone' is not same_uid"));
   EXPECT_THAT(refusal("[namespace.x]\nquota = \"0%\"\n"), HasSubstr(":2:1: 0% would refuse everything"));
-  EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota is one value, no list"));
-  EXPECT_THAT(refusal("[server]\nadmin = [\"off\", \"off\"]\n"), HasSubstr("server.admin is one value, no list"));
+  EXPECT_THAT(refusal("[namespace.x]\nquota = [1, 2]\n"), HasSubstr("namespace.x.quota takes one value, not a list"));
+  EXPECT_THAT(refusal("[server]\nadmin = [\"off\", \"off\"]\n"), HasSubstr("server.admin takes one value, not a list"));
   EXPECT_THAT(refusal("[namespace.x]\non_publisher_exit = \"stay\"\n"),
               HasSubstr("'stay' is neither keep nor withdraw"));
-  EXPECT_THAT(refusal("[namespace.x]\naccess = []\n"), HasSubstr("names at least one"));
-  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"uid:1,uid:2\", \"uid:3\"]\n"), HasSubstr("neither text"));
-  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"same_uid\", \"uid:1\"]\n"), HasSubstr("same_uid stands alone"));
-  EXPECT_THAT(refusal("[namespace.\"\"]\nquota = 1\n"), HasSubstr("cannot be a namespace's name"));
-  EXPECT_THAT(refusal("[namespace.\"a\\n\"]\nquota = 1\n"), HasSubstr("cannot be a namespace's name"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = []\n"), HasSubstr("at least one entry"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"uid:1,uid:2\", \"uid:3\"]\n"), HasSubstr("neither a text"));
+  EXPECT_THAT(refusal("[namespace.x]\naccess = [\"same_uid\", \"uid:1\"]\n"),
+              HasSubstr("same_uid must be the only entry"));
+  EXPECT_THAT(refusal("[namespace.\"\"]\nquota = 1\n"), HasSubstr("a namespace cannot have this name"));
+  EXPECT_THAT(refusal("[namespace.\"a\\n\"]\nquota = 1\n"), HasSubstr("a namespace cannot have this name"));
   EXPECT_THAT(refusal("[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
               HasSubstr("limits.name_bytes_max 255"));
   EXPECT_THAT(refusal("[limits]\nnamespaces = 1\n[namespace.a]\nquota = 1\n[namespace.b]\nquota = 1\n"),
               HasSubstr("2 namespaces have tables (limits.namespaces 1)"));
   EXPECT_THAT(refusal("[access]\nunlisted = \"maybe\"\n"), HasSubstr("'maybe' is neither own nor refused"));
   EXPECT_THAT(of_access("same-uid"), HasSubstr("'same-uid' is neither same_uid"));
-  EXPECT_THAT(of_access("uid:me"), HasSubstr("'me' is no number"));
-  EXPECT_THAT(of_access("uid:4294967295"), HasSubstr("is no number of a user"));
+  EXPECT_THAT(of_access("uid:me"), HasSubstr("'me' is not the number"));
+  EXPECT_THAT(of_access("uid:4294967295"), HasSubstr("is not the number of a user"));
   EXPECT_THAT(of_access("@nobody-has-this-group"), HasSubstr("there is no group 'nobody-has-this-group'"));
   EXPECT_THAT(of_access("token:relative"), HasSubstr("not an absolute path"));
   EXPECT_THAT(of_access("token:" + token + ".not"), HasSubstr("No such file"));
@@ -416,10 +420,10 @@ TEST_F(ConfigFileTest, WhatNamespacesCannotBeIsNamed) {
   EXPECT_THAT(of_access("token:" + token), HasSubstr("16 to 256 bytes"));
   std::ofstream(token) << "0123456789abcdef\n";
   ASSERT_EQ(::chmod(token.c_str(), 0644), 0);
-  EXPECT_THAT(of_access("token:" + token), HasSubstr("everybody may read or write it (chmod o-rw)"));
+  EXPECT_THAT(of_access("token:" + token), HasSubstr("other users may read or write it (chmod o-rw)"));
 }
 
-TEST_F(ConfigFileTest, AReloadTakesNamespacesOver) {
+TEST_F(ConfigFileTest, AReloadAdoptsNamespaces) {
   const std::string token = path() + ".token";
   std::ofstream(token) << "0123456789abcdef";
   ASSERT_EQ(::chmod(token.c_str(), 0600), 0);
@@ -435,7 +439,7 @@ TEST_F(ConfigFileTest, AReloadTakesNamespacesOver) {
     return reloaded.ok() ? reloaded->changed : std::vector<std::string>();
   };
   EXPECT_THAT(changed(), ::testing::IsEmpty());
-  std::ofstream(token) << "another0another0";  // the file says the same, and it means something else
+  std::ofstream(token) << "another0another0";  // the text of the configuration stays the same, but its meaning changes
   EXPECT_THAT(changed(), ::testing::ElementsAre("namespace.a"));
   EXPECT_EQ(running->config.namespaces.at("a").access.at(0).secret, "another0another0");
   Write(with_token + "[namespace.default]\norphan_grace = \"1s\"\n[namespace.c]\nquota = 1\n");

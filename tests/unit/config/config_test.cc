@@ -76,7 +76,7 @@ TEST(ConfigTest, ASpinIsShort) {
   EXPECT_EQ(Refusal({"--spin-us", "1001"}), "--spin-us: '1001' is not 0 to 1000 microseconds");
 }
 
-TEST(ConfigTest, EmbeddedEndsWhenIdleUnlessToldOtherwise) {
+TEST(ConfigTest, AnEmbeddedDaemonExitsWhenIdleByDefault) {
   EXPECT_EQ(Good({"--embedded"}).exit_when_idle, milliseconds(10'000));
   EXPECT_EQ(Good({"--embedded=false"}).exit_when_idle, milliseconds(0));
   EXPECT_EQ(Good({"--embedded", "--exit-when-idle", "0s"}).exit_when_idle, milliseconds(0));
@@ -87,7 +87,7 @@ TEST(ConfigTest, AReloadKeepsTheCapacityThatTheDaemonHas) {
   const char* const arguments[] = {"arraybridged", "--host-capacity", "1%"};
   auto running = LoadConfig(3, arguments);
   ASSERT_TRUE(running.ok());
-  running->config.host_capacity_bytes = 400 << 20;  // when it started, 1 % was as much
+  running->config.host_capacity_bytes = 400 << 20;  // the value of 1 % when the daemon started
   ::setenv("ARRAYBRIDGED_NAMESPACE__DEFAULT__QUOTA", "25%", 1);
   const auto reloaded = ReloadConfig(3, arguments, &*running);
   ::unsetenv("ARRAYBRIDGED_NAMESPACE__DEFAULT__QUOTA");
@@ -108,12 +108,12 @@ TEST(ConfigTest, DevicesAreNamed) {
   for (const char* wrong : {"", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:GPU-7", "host,"}) {
     EXPECT_THAT(Refusal({"--device", wrong}), HasSubstr("is neither all nor host nor cuda:UUID")) << wrong;
   }
-  EXPECT_EQ(Refusal({"--device", "host", "--device", "host"}), "--device: 'host' stands there twice");
-  EXPECT_EQ(Refusal({"--device", "host", "--device", "all"}), "--device: 'all' stands alone");
-  EXPECT_EQ(Refusal({"--backend", "gpu"}), "--backend: 'gpu' is none of auto, cuda, host");
+  EXPECT_EQ(Refusal({"--device", "host", "--device", "host"}), "--device: 'host' is listed twice");
+  EXPECT_EQ(Refusal({"--device", "host", "--device", "all"}), "--device: 'all' must be the only device");
+  EXPECT_EQ(Refusal({"--backend", "gpu"}), "--backend: 'gpu' is not one of auto, cuda, host");
 }
 
-TEST(ConfigTest, AGpusNumberIsItsProcessesAlone) {
+TEST(ConfigTest, TheOrdinalOfAGpuIsAcceptedOnlyAsAFlag) {
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", "cuda:0"}}),
               AllOf(HasSubstr("ARRAYBRIDGED_MEMORY__DEVICES: "), HasSubstr("'cuda:0'"), HasSubstr("by its UUID")));
 }
@@ -122,15 +122,16 @@ TEST(ConfigTest, DevicesAndBackendAgree) {
   EXPECT_EQ(Refusal({"--backend", "host", "--device", kGpu}),
             std::string("--device: device ") + kGpu + " is not served with memory.backend (--backend) host");
   EXPECT_EQ(Refusal({"--backend", "cuda", "--device", "host"}),
-            "--device: none of the devices is a GPU, which memory.backend (--backend) cuda needs");
+            "--device: memory.backend (--backend) cuda needs a GPU, and memory.devices lists none");
   EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));
 }
 
-TEST(ConfigTest, WithoutHostMemoryNothingIsAPercentageOfIt) {
-  EXPECT_EQ(Good({"--device", "cuda:0", "--host-capacity", "1MiB"}).namespace_quota_bytes, 0u) << "of all devices";
+TEST(ConfigTest, WithoutHostMemoryAPercentageOfItIsRefused) {
+  EXPECT_EQ(Good({"--device", "cuda:0", "--host-capacity", "1MiB"}).namespace_quota_bytes, 0u)
+      << "the capacity of all devices";
   EXPECT_EQ(Good({"--device", "cuda:0", "--namespace-quota", "1GiB"}).namespace_quota_bytes, uint64_t{1} << 30);
   EXPECT_THAT(Refusal({"--device", "cuda:0", "--namespace-quota", "50%"}),
-              HasSubstr("50% is of host memory, which is not served"));
+              HasSubstr("50% is a share of host memory, which is not served"));
 }
 
 TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
@@ -140,15 +141,16 @@ TEST(ConfigTest, KindsOfGpuMemoryAreInOrder) {
   const auto said = [](const char* kinds) { return Variables{{"ARRAYBRIDGED_MEMORY__CUDA__KINDS", kinds}}; };
   EXPECT_THAT(Good({}, said("cuda_ipc, cuda_vmm")).gpus.others.kinds, ElementsAre(kCudaIpc, kCudaVmm));
   EXPECT_THAT(Good({}, said("cuda_ipc")).gpus.others.kinds, ElementsAre(kCudaIpc));
-  EXPECT_EQ(Refusal({}, said("cuda_ipc,cuda_ipc")), "ARRAYBRIDGED_MEMORY__CUDA__KINDS: 'cuda_ipc' stands there twice");
+  EXPECT_EQ(Refusal({}, said("cuda_ipc,cuda_ipc")), "ARRAYBRIDGED_MEMORY__CUDA__KINDS: 'cuda_ipc' is listed twice");
   EXPECT_THAT(Refusal({}, said("")), HasSubstr("'' is neither cuda_vmm nor cuda_ipc"));
   EXPECT_THAT(Refusal({}, said("memfd")), HasSubstr("'memfd' is neither cuda_vmm nor cuda_ipc"));
 }
 
-TEST(ConfigTest, LinesOfTheLogAreAtLeastOneASecond) {
+TEST(ConfigTest, TheLogsRateLimitIsAtLeastOneLinePerSecond) {
   EXPECT_EQ(Good({}).log_lines_per_second, 100u);
   for (const char* wrong : {"0", "many", "-1"}) {
-    EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LOG__RATE_LIMIT_PER_S", wrong}}), HasSubstr("is not 1 or more lines"));
+    EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_LOG__RATE_LIMIT_PER_S", wrong}}),
+                HasSubstr("is not 1 or more lines per second"));
   }
 }
 
@@ -179,7 +181,7 @@ TEST(ConfigTest, TheAdministrationsDoorCanBeElsewhereOrOff) {
             "--admin: server.admin names the same socket '/a' as server.listen (--listen)");
 }
 
-TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
+TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndConfiguredUsers) {
   const AccessList fallback = Good({}).admins;
   EXPECT_EQ(RightOf(fallback, {.uid = 0}), Right::kWrite);
   EXPECT_EQ(RightOf(fallback, {.uid = ::geteuid()}), Right::kWrite);
@@ -188,10 +190,11 @@ TEST(ConfigTest, AdministratorsAreRootTheDaemonsUserAndWhomTheOperatorNames) {
   EXPECT_EQ(RightOf(named, {.uid = 7}), Right::kWrite);
   EXPECT_EQ(RightOf(named, {.uid = 9, .gid = 8}), Right::kRead);
   EXPECT_EQ(RightOf(named, {.uid = 0}), Right::kNone);
-  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "same_uid"}}), HasSubstr("users and groups"));
+  EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_ACCESS__ADMINS", "same_uid"}}), HasSubstr("a user or a group"));
 }
 
-// The group is the package's, and an embedded broker or a container has none; any other name is a mistake to be told.
+// The package creates the group; for an embedded broker or in a container it may be missing. A missing group of any
+// other name is an error.
 TEST(ConfigTest, TheGroupOfAdministratorsNeedNotBeThere) {
   if (::getgrnam("arraybridge-admin") != nullptr) GTEST_SKIP() << "this host has the group";
   const auto said = [](const char* admins) { return Variables{{"ARRAYBRIDGED_ACCESS__ADMINS", admins}}; };
@@ -200,7 +203,7 @@ TEST(ConfigTest, TheGroupOfAdministratorsNeedNotBeThere) {
   EXPECT_EQ(RightOf(admins, {.uid = 0}), Right::kWrite);
   EXPECT_EQ(Good({}, said("@arraybridge-admin:ro,uid:7")).admins.size(), 1u);
   EXPECT_THAT(Refusal({}, said("@arraybridge-admin")), HasSubstr("there is no group 'arraybridge-admin'"))
-      << "nobody would be left, and nobody is not the default";
+      << "the list would be empty, and an empty list does not mean the default";
   EXPECT_THAT(Refusal({}, said("root,@arraybridge-admins")), HasSubstr("there is no group 'arraybridge-admins'"));
 }
 
@@ -222,25 +225,25 @@ TEST(ConfigTest, TheDefaultNamespaceIsEveryUsersOwn) {
               AllOf(HasSubstr("ACCESS: 'anyone'"), HasSubstr("same_uid"), HasSubstr("[namespace.NAME]")));
 }
 
-// Whoever reaches it reads it: metrics know no password.
-TEST(ConfigTest, HttpIsForThisHostAloneUnlessItIsSaidToBePublic) {
+// HTTP has no password, so every host that reaches the address can read the metrics.
+TEST(ConfigTest, HttpListensOnLoopbackUnlessItIsPublic) {
   for (const char* here : {"127.0.0.1:0", "127.8.9.10:9464", "[::1]:9464", "[::ffff:127.0.0.1]:1"}) {
     EXPECT_EQ(Good({"--http", here}).http_listen, here);
   }
   for (const char* wide : {"0.0.0.0:9464", "[::]:9464", "192.0.2.7:9464", "[::ffff:192.0.2.7]:9464", "128.0.0.1:1"}) {
     EXPECT_EQ(Refusal({"--http", wide}),
               std::string("--http: '") + wide +
-                  "' is not this host's loopback, and whoever reaches it reads metrics and the status page: say "
-                  "http.public = true (--http-public) if that is meant");
+                  "' is not a loopback address: every host that reaches it could read metrics and the status "
+                  "page; set http.public = true (--http-public) to allow that");
     EXPECT_EQ(Good({"--http", wide, "--http-public"}).http_listen, wide);
   }
   EXPECT_EQ(Good({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "true"}}).http_listen, "0.0.0.0:1");
   EXPECT_THAT(Refusal({"--http", "0.0.0.0:1"}, {{"ARRAYBRIDGED_HTTP__PUBLIC", "false"}}), HasSubstr("loopback"));
   EXPECT_THAT(Refusal({}, {{"ARRAYBRIDGED_HTTP__LISTEN", "0.0.0.0:1"}}), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: "));
-  EXPECT_EQ(Good({"--http-public"}).http_listen, Good({}).http_listen) << "alone it opens nothing";
+  EXPECT_EQ(Good({"--http-public"}).http_listen, Good({}).http_listen) << "http.public alone opens no address";
 }
 
-TEST(ConfigTest, NoAddressIsNoHttp) {
+TEST(ConfigTest, WithoutAnAddressHttpIsOff) {
   EXPECT_EQ(Good({"--directory", "/run/arraybridge"}).http_listen, "127.0.0.1:9464");
   EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", "off"}).http_listen, "");
   EXPECT_EQ(Good({"--directory", "/run/arraybridge", "--http", ""}).http_listen, "");
@@ -257,7 +260,7 @@ TEST(ConfigTest, ErrorsNameTheFlagAndItsValue) {
   EXPECT_THAT(Refusal({"--ready-fd", "-1"}), HasSubstr("-1"));
   EXPECT_EQ(Refusal({"--directory", "relative"}), "--directory: 'relative' is not an absolute path");
   EXPECT_EQ(Refusal({"--lifeline", "l.sock"}), "--lifeline: 'l.sock' is not an absolute path");
-  EXPECT_THAT(Refusal({"--http", "nonsense"}), HasSubstr("--http: 'nonsense' is no HOST:PORT"));
+  EXPECT_THAT(Refusal({"--http", "nonsense"}), HasSubstr("--http: 'nonsense' is not HOST:PORT"));
   EXPECT_EQ(Refusal({"--hugepages", "maybe"}), "--hugepages: 'maybe' is neither auto nor never");
   EXPECT_THAT(Refusal({"--no-such-flag"}), HasSubstr("no-such-flag"));
 }
@@ -284,7 +287,7 @@ TEST(ConfigTest, ErrorsOfPlacesNameTheVariable) {
             "ARRAYBRIDGED_SERVER__ADMIN: 'a.sock' is neither an absolute path nor unix:///path nor off");
   EXPECT_THAT(refusal("ARRAYBRIDGED_HTTP__LISTEN", "nonsense"), HasSubstr("ARRAYBRIDGED_HTTP__LISTEN: 'nonsense'"));
   EXPECT_THAT(refusal("ARRAYBRIDGED_MEMORY__HOST__CAPACITY", "0"),
-              HasSubstr("ARRAYBRIDGED_MEMORY__HOST__CAPACITY: no byte"));
+              HasSubstr("ARRAYBRIDGED_MEMORY__HOST__CAPACITY: the machine has no host memory"));
 }
 
 TEST(ConfigTest, UnknownVariablesAreErrorsThatNameThem) {

@@ -1,5 +1,5 @@
 // JsonLayout beside protobuf's own printer: the same characters for every message of the protocol.
-#include "client/ctl/json.h"
+#include "client/ctl/output/json.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -150,6 +150,19 @@ TEST(JsonLayout, WritesWhatProtobufWrites) {
   Compare<v1::Event>();
   Compare<v1::SessionEvent>();  // a oneof
   Compare<v1::PublishResponse>();
+}
+
+// A message is handed on in pieces of 512 characters: each kind of value begins at, ends at, or crosses the end of one.
+TEST(JsonLayout, WritesValuesOfEveryLength) {
+  v1::ShareInfo message;
+  message.set_leases(~uint64_t{0});
+  message.mutable_share()->mutable_handle()->mutable_device()->set_id(-2147483647 - 1);
+  for (size_t length = 0; length < 1100; ++length) {
+    message.mutable_share()->set_name(std::string(length, 'n'));
+    message.mutable_share()->set_metadata(std::string(length % 7, '\xff'));
+    ASSERT_EQ(Ours(message, false), Theirs(message, false));
+    ASSERT_EQ(Ours(message, true), Theirs(message, true));
+  }
 }
 
 TEST(JsonLayout, LeavesMapsAndProtobufsOwnTypesToProtobuf) {

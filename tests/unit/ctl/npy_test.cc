@@ -1,4 +1,4 @@
-#include "client/ctl/npy.h"
+#include "client/ctl/shares/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -93,31 +93,31 @@ TEST(ReadNpyHead, SaysWhatItCouldNotShareAsItIs) {
 }
 
 TEST(ReadNpyHead, SaysWhatIsWrong) {
-  EXPECT_THAT(WhyNot(""), HasSubstr("no .npy file"));
-  EXPECT_THAT(WhyNot("PK\x03\x04 is a zip"), HasSubstr("no .npy file"));
-  EXPECT_THAT(WhyNot(Head(Dictionary("'<f4'", "(3,)"), 4)), HasSubstr("version 4.0"));
+  EXPECT_THAT(WhyNot(""), HasSubstr("not a .npy file"));
+  EXPECT_THAT(WhyNot("PK\x03\x04 is a zip"), HasSubstr("not a .npy file"));
+  EXPECT_THAT(WhyNot(Head(Dictionary("'<f4'", "(3,)"), 4)), HasSubstr("format is 4.0"));
   std::string minor = Head(Dictionary("'<f4'", "(3,)"));
   minor[7] = 1;
-  EXPECT_THAT(WhyNot(minor), HasSubstr("version 1.1"));
-  EXPECT_THAT(WhyNot(Head(std::string(kNpyHeadBytesMax, ' '))), HasSubstr("10012 at most"));
-  EXPECT_THAT(WhyNot(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12)), HasSubstr("at most"));
+  EXPECT_THAT(WhyNot(minor), HasSubstr("format is 1.1"));
+  EXPECT_THAT(WhyNot(Head(std::string(kNpyHeadBytesMax, ' '))), HasSubstr("the limit is 10012"));
+  EXPECT_THAT(WhyNot(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12)), HasSubstr("the limit is"));
   for (const auto& [dictionary, why] : std::vector<std::pair<std::string, std::string>>{
-           {"", "no dictionary"},
-           {"[1]", "no dictionary"},
+           {"", "not a dictionary"},
+           {"[1]", "not a dictionary"},
            {"{'descr': '<f4'", "comma"},
-           {"{'descr': '<f4',", "no dictionary"},
-           {"{'descr': '<f4'}", "does not say all"},
-           {Dictionary("'<f4'", "(3,)") + "x", "behind its dictionary"},
-           {Dictionary("'<f4'", "(3,)") + '\0', "behind its dictionary"},
+           {"{'descr': '<f4',", "not a dictionary"},
+           {"{'descr': '<f4'}", "lacks one of"},
+           {Dictionary("'<f4'", "(3,)") + "x", "after its dictionary"},
+           {Dictionary("'<f4'", "(3,)") + '\0', "after its dictionary"},
            {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "once each"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'extra': 1}", "once each"},
-           {Dictionary("'<f4'", "(3)"), "no tuple"},
-           {Dictionary("'<f4'", "3"), "no tuple"},
+           {Dictionary("'<f4'", "(3)"), "not a tuple"},
+           {Dictionary("'<f4'", "3"), "not a tuple"},
            {Dictionary("'<f4'", "(3 4)"), "without a comma"},
            {Dictionary("'<f4'", "(3, -4)"), "negative dimension, -4"},
            {Dictionary("'<f4'", "(3.5,)"), "without a comma"},
-           {Dictionary("'<f4'", "(99999999999999999999,)"), "no number of 64 bits"},
-           {Dictionary("'<f8'", "(4611686018427387904, 4611686018427387904)"), "more elements than there can be"},
+           {Dictionary("'<f4'", "(99999999999999999999,)"), "not a 64-bit number"},
+           {Dictionary("'<f8'", "(4611686018427387904, 4611686018427387904)"), "too many elements"},
            {Dictionary("'<f4'", "(3,)", "0"), "neither True nor False"},
            {Dictionary("'f4'", "(3,)"), "byte order"},
            {Dictionary("'=f4'", "(3,)"), "byte order"},
@@ -125,8 +125,8 @@ TEST(ReadNpyHead, SaysWhatIsWrong) {
            {Dictionary("'<x4'", "(3,)"), "not known"},
            {Dictionary("'<'", "(3,)"), "not known"},
            {Dictionary("''", "(3,)"), "no type"},
-           {Dictionary("4", "(3,)"), "no text"},
-           {Dictionary("'<f4\\x27'", "(3,)"), "no text"}}) {
+           {Dictionary("4", "(3,)"), "not a string"},
+           {Dictionary("'<f4\\x27'", "(3,)"), "not a string"}}) {
     EXPECT_THAT(WhyNot(Head(dictionary)), HasSubstr(why)) << dictionary;
   }
   std::string endless = Head(Dictionary("'<f4'", "(3,)"));

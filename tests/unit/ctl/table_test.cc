@@ -1,4 +1,4 @@
-#include "client/ctl/table.h"
+#include "client/ctl/output/table.h"
 
 #include <gtest/gtest.h>
 

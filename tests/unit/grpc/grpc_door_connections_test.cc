@@ -29,7 +29,7 @@ Peer Of(uint32_t uid) {
   return peer;
 }
 
-TEST(GrpcDoorConnections, KnowsWhoIsAtTheOtherEnd) {
+TEST(GrpcDoorConnections, ReturnsThePeerOfAConnection) {
   GrpcDoorConnections connections(8);
   const Pair pair;
   ASSERT_TRUE(connections.Admit(pair.ours.get(), Of(1000)));
@@ -37,7 +37,7 @@ TEST(GrpcDoorConnections, KnowsWhoIsAtTheOtherEnd) {
   EXPECT_EQ(connections.PeerOf(pair.name())->uid, 1000u);
 }
 
-TEST(GrpcDoorConnections, KnowsNobodyElse) {
+TEST(GrpcDoorConnections, ReturnsNoPeerOfOtherNames) {
   GrpcDoorConnections connections(8);
   const Pair pair;
   ASSERT_TRUE(connections.Admit(pair.ours.get(), Of(1000)));
@@ -47,7 +47,7 @@ TEST(GrpcDoorConnections, KnowsNobodyElse) {
   }
 }
 
-TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsUsedAgain) {
+TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsReused) {
   GrpcDoorConnections connections(8);
   Pair first;
   ASSERT_TRUE(connections.Admit(first.ours.get(), Of(1000)));
@@ -62,7 +62,7 @@ TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsUsedAgain) 
   EXPECT_EQ(connections.PeerOf(name)->uid, 2000u);
 }
 
-TEST(GrpcDoorConnections, AUidHasSoManyAndEndedOnesDoNotCount) {
+TEST(GrpcDoorConnections, AUidHasALimitAndEndedConnectionsDoNotCount) {
   GrpcDoorConnections connections(2);
   std::vector<Pair> pairs(3);
   ASSERT_TRUE(connections.Admit(pairs[0].ours.get(), Of(1000)));

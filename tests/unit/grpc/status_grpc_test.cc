@@ -8,7 +8,7 @@
 namespace arraybridge {
 namespace {
 
-// The wire without a schema, so that the hand-written encoding is read by somebody else's decoder.
+// Decodes protobuf without a schema, so that the hand-written encoding is read by an independent decoder.
 class Decoded {
  public:
   explicit Decoded(const std::string& bytes) { EXPECT_TRUE(fields_.ParseFromString(bytes)); }
@@ -52,14 +52,14 @@ TEST(ToGrpc, AReasonBecomesAnErrorInfo) {
   EXPECT_EQ(info.bytes(1, 2), "arraybridge");
   const Decoded entry(info.bytes(2, 3));
   EXPECT_EQ(entry.bytes(0, 1), "quota_bytes");
-  EXPECT_EQ(entry.bytes(1, 2), std::string(200, '7'));  // a length of two bytes
+  EXPECT_EQ(entry.bytes(1, 2), std::string(200, '7'));  // its length takes two bytes
 }
 
 TEST(ToGrpc, TextsFitIntoATrailer) {
   std::string text = "x";
-  while (text.size() < 5000) text += "ü";  // two bytes each, at odd offsets
+  while (text.size() < 5000) text += "ü";  // two bytes per character, at odd offsets
   const auto status = ToGrpc(Status{Code::kInternal, text}.Because("R").With("k", text));
-  EXPECT_EQ(status.error_message().size(), 1023u);  // not in the middle of a letter
+  EXPECT_EQ(status.error_message().size(), 1023u);  // not cut within a character
   EXPECT_LT(status.error_message().size() + status.error_details().size(), 4096u);
 }
 

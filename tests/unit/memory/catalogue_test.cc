@@ -1,4 +1,4 @@
-// The broker's side of a catalogue: what its clients find, whatever was put, taken away and put again.
+// The broker's side of a catalogue: clients find the shares that were put, also after removals and new puts.
 #include "daemon/memory/catalogue.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array<uint8_t, 16> kBroker{1, 2, 3};
 
-// What a client sees.
+// The view of a client.
 class Reader {
  public:
   explicit Reader(const Catalogue& catalogue, uint64_t capacity) : bytes_(catalogue.bytes()) {
@@ -37,9 +37,10 @@ class Reader {
 
   const catalogue::Table& table() const { return table_; }
   std::optional<catalogue::Found> Find(std::string_view name) const {
-    return catalogue::Find(table_, SipHash128(table_.header().key, name));
+    const auto found = catalogue::Find(table_, SipHash128(table_.header().key, name));
+    return found ? std::optional(found) : std::nullopt;
   }
-  // 0: not there.
+  // 0 if the name is not found.
   uint64_t ShareOf(std::string_view name) const {
     const auto found = Find(name);
     return found ? catalogue::Read(table_.record(found->slot)).share : 0;
@@ -68,7 +69,7 @@ class CatalogueTest : public testing::Test {
   std::unique_ptr<Catalogue> catalogue_;
 };
 
-TEST_F(CatalogueTest, WhatIsPutIsFoundAsItWas) {
+TEST_F(CatalogueTest, ASharesValuesAreFoundAsTheyWerePut) {
   const Reader reader(*catalogue_, capacity_);
   EXPECT_EQ(reader.table().header().magic, catalogue::kMagic);
   EXPECT_EQ(reader.table().header().broker_id, kBroker);
@@ -98,20 +99,20 @@ TEST_F(CatalogueTest, WhatIsPutIsFoundAsItWas) {
   EXPECT_FALSE(reader.Find("b"));
 }
 
-TEST_F(CatalogueTest, ALongDescriptionStaysOut) {
+TEST_F(CatalogueTest, ALongDescriptionIsOmitted) {
   const Reader reader(*catalogue_, capacity_);
   const std::string description(catalogue::kDescriptionBytesMax + 1, 'd');
   ASSERT_TRUE(catalogue_->Put({.name = "a", .description = description}));
   EXPECT_FALSE(catalogue::Read(reader.table().record(reader.Find("a")->slot)).described);
 }
 
-TEST_F(CatalogueTest, ANameFindsTheLastThatWasPut) {
+TEST_F(CatalogueTest, ANameFindsTheLastSharePut) {
   const Reader reader(*catalogue_, capacity_);
   const auto first = Put("a", 1);
   const auto second = Put("a", 2);
   EXPECT_EQ(reader.ShareOf("a"), 2u);
   Drop(*first);
-  EXPECT_EQ(reader.ShareOf("a"), 2u) << "the end of the one before takes nothing from it";
+  EXPECT_EQ(reader.ShareOf("a"), 2u) << "retiring the previous share does not affect it";
   Drop(*second);
   EXPECT_EQ(reader.ShareOf("a"), 0u);
 }
@@ -123,7 +124,8 @@ TEST_F(CatalogueTest, ARetiredRecordStaysUntilItIsFree) {
   EXPECT_FALSE(reader.Find("a"));
   for (uint64_t i = 0; i < capacity_ - 1; ++i) ASSERT_TRUE(Put(std::to_string(i), 100 + i));
   EXPECT_FALSE(Put("one too many", 9));
-  EXPECT_EQ(catalogue::Read(reader.table().record(entry->slot)).share, 1u) << "who holds it reads on";
+  EXPECT_EQ(catalogue::Read(reader.table().record(entry->slot)).share, 1u)
+      << "a client that holds it can still read it";
   catalogue_->Free(*entry);
   const auto reused = Put("b", 2);
   ASSERT_TRUE(reused);
@@ -132,11 +134,11 @@ TEST_F(CatalogueTest, ARetiredRecordStaysUntilItIsFree) {
   EXPECT_NE(reused->hold(), entry->hold());
 }
 
-// The generation would begin anew, and a hold on the first share look like one on the last.
-TEST_F(CatalogueTest, ASlotWhoseGenerationsAreUsedUpIsNotUsedAgain) {
+// If the generation started again, a hold on the first share would look like a hold on the last one.
+TEST_F(CatalogueTest, ASlotWithoutGenerationsIsNotReused) {
   const auto entry = Put("a", 1);
   Drop(*entry);
-  // As if it had been used 2^38 - 2 times: only the broker's own mapping can write it.
+  // Simulates 2^38 - 2 uses; only the broker's own mapping can write this.
   std::ifstream maps("/proc/self/maps");
   uint64_t* state = nullptr;
   for (std::string line; std::getline(maps, line);) {
@@ -151,24 +153,25 @@ TEST_F(CatalogueTest, ASlotWhoseGenerationsAreUsedUpIsNotUsedAgain) {
   const auto last = Put("a", 2);
   ASSERT_EQ(last->slot, entry->slot);
   EXPECT_EQ(last->generation, catalogue::kGenerationMax);
-  EXPECT_EQ(last->hold() >> catalogue::kGenerationBits, last->slot + 1u) << "it does not spill into the slot";
+  EXPECT_EQ(last->hold() >> catalogue::kGenerationBits, last->slot + 1u)
+      << "the generation does not overflow into the slot";
   Drop(*last);
   EXPECT_NE(Put("a", 3)->slot, entry->slot);
 }
 
-TEST_F(CatalogueTest, NobodyElseCanWriteIt) {
+TEST_F(CatalogueTest, NoOtherMappingCanWriteIt) {
   const auto file = catalogue_->Export();
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0), MAP_FAILED);
   const std::string path = "/proc/self/fd/" + std::to_string(file->get());
-  const UniqueFd writable(::open(path.c_str(), O_RDWR));  // by the same user
+  const UniqueFd writable(::open(path.c_str(), O_RDWR));  // opened by the same user
   ASSERT_TRUE(writable.valid());
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, writable.get(), 0), MAP_FAILED);
   EXPECT_LT(::pwrite(writable.get(), "x", 1, 0), 0);
   EXPECT_NE(::ftruncate(writable.get(), 0), 0);
 }
 
-TEST_F(CatalogueTest, WhoMapsItSeesItsEnd) {
+TEST_F(CatalogueTest, AClientThatMapsItSeesThatItIsClosed) {
   const Reader reader(*catalogue_, capacity_);
   EXPECT_EQ(reader.table().header().closed, 0u);
   catalogue_.reset();
@@ -180,8 +183,8 @@ class LargeCatalogueTest : public CatalogueTest {
   LargeCatalogueTest() : CatalogueTest(20000) {}
 };
 
-// Grows through many indexes, with a model beside it.
-TEST_F(LargeCatalogueTest, WhateverIsPutAndDroppedIsFoundOrNot) {
+// Grows through many indexes and compares with a model.
+TEST_F(LargeCatalogueTest, LookupsMatchAModelAfterManyPutsAndRemovals) {
   const Reader reader(*catalogue_, capacity_);
   std::map<std::string, std::pair<CatalogueEntry, uint64_t>> model;
   std::mt19937_64 random(7);
@@ -207,7 +210,7 @@ TEST_F(LargeCatalogueTest, WhateverIsPutAndDroppedIsFoundOrNot) {
   EXPECT_EQ(catalogue_->live(), model.size());
 }
 
-TEST_F(LargeCatalogueTest, NamesThatComeAndGoWearNothingOut) {
+TEST_F(LargeCatalogueTest, AddingAndRemovingNamesUsesUpNoSpace) {
   const Reader reader(*catalogue_, capacity_);
   for (uint64_t i = 1; i <= 200000; ++i) {
     const auto entry = Put(std::to_string(i), i);
@@ -215,10 +218,10 @@ TEST_F(LargeCatalogueTest, NamesThatComeAndGoWearNothingOut) {
     ASSERT_EQ(reader.ShareOf(std::to_string(i)), i);
     Drop(*entry);
   }
-  EXPECT_EQ(reader.table().header().index_bits, catalogue::kIndexBitsMin) << "what was dropped takes no place";
+  EXPECT_EQ(reader.table().header().index_bits, catalogue::kIndexBitsMin) << "removed names occupy no place";
 }
 
-TEST(HoldsPageTest, ItsSessionWritesItAndNobodyElseCan) {
+TEST(HoldsPageTest, OnlyItsSessionCanWriteIt) {
   const auto page = *HoldsPage::Create();
   const auto file = page->Export();
   ASSERT_TRUE(file.ok());
@@ -232,14 +235,14 @@ TEST(HoldsPageTest, ItsSessionWritesItAndNobodyElseCan) {
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0), MAP_FAILED);
   EXPECT_NE(::fallocate(file->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
   own.words[3] = 77;
-  EXPECT_FALSE(page->Has(77)) << "above what it says to use";
+  EXPECT_FALSE(page->Has(77)) << "the word is above the range in use";
   own.high = 4;
   EXPECT_TRUE(page->Has(77));
   EXPECT_EQ(page->count(), 1u);
   ::munmap(base, sizeof(holds::Page));
 }
 
-TEST(HoldsPageTest, WhateverStandsThereIsOnlyCompared) {
+TEST(HoldsPageTest, ItsWordsAreOnlyCompared) {
   const auto page = *HoldsPage::Create();
   const auto file = page->Export();
   auto& own = *static_cast<holds::Page*>(

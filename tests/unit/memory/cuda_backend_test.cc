@@ -1,5 +1,5 @@
-// Both backends of GPU memory on the simulated driver. What a block's bytes look like to a borrower is the conformance
-// test's; here: sizes, limits, failures, and that nothing is left.
+// Both GPU backends on the simulated driver: sizes, limits, failures and leaks. The conformance test checks what a
+// borrower sees of a block.
 #include <gmock/gmock.h>
 
 #include "daemon/memory/cuda_ipc_backend.h"
@@ -39,10 +39,10 @@ void ExpectNothingLeft() {
   }
 }
 
-// Each body runs in a process of its own, because each has a machine of its own.
+// Each test body runs in its own process, because each has its own simulated machine.
 class CudaBackendTest : public cuda::FreshDriverTest, public ::testing::WithParamInterface<HandleKind> {};
 
-TEST_P(CudaBackendTest, BlocksAreWholeUnitsAndGoCompletely) {
+TEST_P(CudaBackendTest, BlocksAreWholeUnitsAndAreFreedCompletely) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     {
       const Made made = Make(GetParam(), "devices=2;memory=67108864");
@@ -81,9 +81,9 @@ TEST_P(CudaBackendTest, NoContextIsMadeBeforeTheFirstBlock) {
   });
 }
 
-TEST_P(CudaBackendTest, NoMoreIsHandedOutThanTheShareOfTheDevice) {
+TEST_P(CudaBackendTest, NoMoreIsHandedOutThanTheCapacityPercentage) {
   EXPECT_FINE_IN_FRESH_PROCESS({
-    const Made made = Make(GetParam(), "memory=20971520", 50);  // ten blocks, of which five
+    const Made made = Make(GetParam(), "memory=20971520", 50);  // ten blocks, of which five may be used
     const Device device = made.backend->devices()[0];
     std::vector<std::unique_ptr<MemoryBlock>> blocks;
     for (int i = 0; i < 5; ++i) {
@@ -99,7 +99,7 @@ TEST_P(CudaBackendTest, NoMoreIsHandedOutThanTheShareOfTheDevice) {
   });
 }
 
-// Whatever call fails: an error that names it, and nothing is left.
+// If any call fails, the error names it and nothing is leaked.
 TEST_P(CudaBackendTest, EveryCallMayFail) {
   const std::vector<std::string> vmm = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"};
   const std::vector<std::string> both = {"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuMemsetD8Async",
@@ -116,14 +116,14 @@ TEST_P(CudaBackendTest, EveryCallMayFail) {
         EXPECT_EQ(failed.status().code(), Code::kResourceExhausted) << failed.status().ToString();
         EXPECT_THAT(failed.status().message(), testing::HasSubstr(symbol));
         EXPECT_EQ(made.backend->usage(device).allocated_bytes, 0u);
-        EXPECT_TRUE(made.backend->Allocate(device, kBlock).ok()) << "the next one works";
+        EXPECT_TRUE(made.backend->Allocate(device, kBlock).ok()) << "the next allocation succeeds";
       }
       ExpectNothingLeft();
     });
   }
 }
 
-TEST_P(CudaBackendTest, AGpuThatFailedForGoodIsOutOfServiceAlone) {
+TEST_P(CudaBackendTest, OnlyAGpuThatFailedPermanentlyIsOutOfService) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const Made made = Make(GetParam(), "devices=2;fail=cuMemsetD8Async:1:700");
     const auto devices = made.backend->devices();
@@ -135,9 +135,9 @@ TEST_P(CudaBackendTest, AGpuThatFailedForGoodIsOutOfServiceAlone) {
   });
 }
 
-// Who has opened a handle may live longer than this process.
-TEST_P(CudaBackendTest, WhenTheProcessEndsWhatOthersMayHaveOpenIsNotFreed) {
-  const long kept = GetParam() == HandleKind::kCudaIpc ? 1 : 0;  // a descriptor keeps its memory by itself
+// A process that has opened a handle may outlive this process.
+TEST_P(CudaBackendTest, MemoryThatOthersMayHaveOpenIsNotFreedAtExit) {
+  const long kept = GetParam() == HandleKind::kCudaIpc ? 1 : 0;  // a descriptor keeps its own memory
   EXPECT_FINE_IN_FRESH_PROCESS({
     {
       const Made made = Make(GetParam(), "");
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CudaBackendTest, ::testing::Values(HandleKind::k
 
 class CudaGpuTest : public cuda::FreshDriverTest {};
 
-TEST_F(CudaGpuTest, WhatADeviceCannotDoIsSaidAndNotServed) {
+TEST_F(CudaGpuTest, AKindThatADeviceLacksIsRefusedWithAReason) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const Made made = Make(HandleKind::kCudaVmm, "off=103");
     EXPECT_THAT(made.gpus[0]->refusals().vmm, testing::HasSubstr("descriptors"));
@@ -172,11 +172,11 @@ TEST_F(CudaGpuTest, WhatADeviceCannotDoIsSaidAndNotServed) {
   });
 }
 
-TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedByDescriptorsAlone) {
+TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedOnlyByDescriptors) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const Made made = Make(HandleKind::kCudaIpc, "devices=2;integrated=1");
     EXPECT_EQ(made.gpus[0]->refusals().ipc, "");
-    EXPECT_EQ(made.gpus[1]->refusals().ipc, "an integrated GPU has no cudaIpcMemHandle");
+    EXPECT_EQ(made.gpus[1]->refusals().ipc, "an integrated GPU does not support cudaIpcMemHandle");
     EXPECT_EQ(made.gpus[1]->refusals().vmm, "");
     ASSERT_EQ(made.backend->devices().size(), 1u);
     EXPECT_EQ(made.backend->devices()[0].id, 0);
@@ -184,30 +184,30 @@ TEST_F(CudaGpuTest, AnIntegratedGpuIsSharedByDescriptorsAlone) {
   });
 }
 
-TEST_F(CudaGpuTest, ATegraIsKnownByItsDeviceTree) {
+TEST_F(CudaGpuTest, ATegraIsRecognisedByItsDeviceTree) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "", 1);
     const std::string machine("nvidia,p3768-0000+p3767-0005\0nvidia,tegra234", 44);
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.148-tegra", machine});
     ASSERT_TRUE(gpus.ok());
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
-    EXPECT_EQ(gpus->all[0]->refusals().ipc, "an integrated GPU has no cudaIpcMemHandle");
+    EXPECT_EQ(gpus->all[0]->refusals().ipc, "an integrated GPU does not support cudaIpcMemHandle");
   });
 }
 
-TEST_F(CudaGpuTest, UnderWsl2NothingOfAGpuIsShared) {
+TEST_F(CudaGpuTest, UnderWsl2GpuMemoryIsNotShared) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "off=103", 1);
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.153.1-microsoft-standard-WSL2"});
     ASSERT_TRUE(gpus.ok());
-    EXPECT_EQ(gpus->all[0]->refusals().vmm, "the driver exports no descriptors (WSL2 does not)");
-    EXPECT_EQ(gpus->all[0]->refusals().ipc, "under WSL2 a cudaIpcMemHandle cannot be relied on");
+    EXPECT_EQ(gpus->all[0]->refusals().vmm, "the driver exports no descriptors (as under WSL2)");
+    EXPECT_EQ(gpus->all[0]->refusals().ipc, "cudaIpcMemHandle is not reliable under WSL2");
     EXPECT_TRUE(MakeCudaIpcBackend(gpus->all)->devices().empty());
     EXPECT_TRUE(MakeCudaVmmBackend(gpus->all)->devices().empty());
   });
 }
 
-TEST_F(CudaGpuTest, ATableSaysOtherThingsOfOneGpu) {
+TEST_F(CudaGpuTest, ATableHoldsForOneGpu) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "devices=2;memory=67108864", 1);
     GpuTable terms;
@@ -217,12 +217,12 @@ TEST_F(CudaGpuTest, ATableSaysOtherThingsOfOneGpu) {
     EXPECT_EQ(gpus->all[0]->capacity()->bytes(), 53687091u) << "80 %";
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
     EXPECT_EQ(gpus->all[1]->capacity()->bytes(), 33554432u);
-    EXPECT_EQ(gpus->all[1]->refusals().vmm, "memory.cuda.kinds, or the table of this GPU, leaves it out");
+    EXPECT_EQ(gpus->all[1]->refusals().vmm, "memory.cuda.kinds, or this GPU's own table, does not list it");
     EXPECT_EQ(gpus->all[1]->refusals().ipc, "");
   });
 }
 
-TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuIsKnownByItsOwnUuid) {
+TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuHasItsOwnUuid) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const Made made = Make(HandleKind::kCudaVmm, "devices=2;mig=0,1;uuid=1:00112233445566778899aabbccddeeff");
     ASSERT_EQ(made.backend->devices().size(), 2u);
@@ -231,22 +231,22 @@ TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuIsKnownByItsOwnUuid) {
   });
 }
 
-TEST_F(CudaGpuTest, OneThatIsBrokenIsNamedAndItsNeighboursServe) {
+TEST_F(CudaGpuTest, ABrokenGpuIsReportedAndTheOthersServe) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "devices=3;fail=cuDeviceTotalMem:2:999", 1);
     const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90));
     ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
     ASSERT_EQ(gpus->all.size(), 2u);
     EXPECT_EQ(gpus->all[0]->device().id, 0);
-    EXPECT_EQ(gpus->all[1]->device().id, 2) << "it keeps its number";
+    EXPECT_EQ(gpus->all[1]->device().id, 2) << "it keeps its ordinal";
     ASSERT_EQ(gpus->broken.size(), 1u);
     EXPECT_EQ(gpus->broken[0].device.id, 1);
-    EXPECT_TRUE(gpus->broken[0].device.uuid.starts_with("GPU-")) << "so far the driver told";
+    EXPECT_TRUE(gpus->broken[0].device.uuid.starts_with("GPU-")) << "the driver reported the UUID";
     EXPECT_TRUE(gpus->broken[0].why.message().starts_with("cuDeviceTotalMem")) << gpus->broken[0].why.ToString();
   });
 }
 
-TEST_F(CudaGpuTest, WithoutADriverThereIsAReasonAndNoGpu) {
+TEST_F(CudaGpuTest, WithoutADriverTheErrorHasAReason) {
   const auto absent = FindCudaGpus("/nowhere/libcuda.so.1", Percent(90));
   EXPECT_EQ(absent.status().code(), Code::kUnavailable);
   EXPECT_EQ(absent.status().reason(), "CUDA_LIBRARY_ABSENT");

@@ -1,5 +1,4 @@
-// The host backend on its own: capacity, footprints, failures. What every backend must do is
-// conformance/memory_test.cc.
+// The host backend: capacity, footprints, failures. conformance/memory_test.cc has the requirements on every backend.
 #include "daemon/memory/host_backend.h"
 
 #include <fcntl.h>
@@ -25,7 +24,7 @@ namespace {
 const Device kHost{kDeviceCpu, 0, {}};
 constexpr uint64_t kMiB = 1ull << 20;
 
-TEST(HostBackend, RefusesWhatDoesNotFitAndNamesTheNumbers) {
+TEST(HostBackend, RefusesABlockThatDoesNotFitAndNamesTheNumbers) {
   const auto backend = MakeHostBackend({.capacity_bytes = 2 * kMiB, .huge_pages = false});
   const auto first = backend->Allocate(kHost, kMiB);
   ASSERT_TRUE(first.ok()) << first.status().ToString();
@@ -37,7 +36,7 @@ TEST(HostBackend, RefusesWhatDoesNotFitAndNamesTheNumbers) {
   EXPECT_EQ(backend->usage(kHost).allocated_bytes, kMiB);
 }
 
-TEST(HostBackend, GivesBackWhatAFailedAllocationReserved) {
+TEST(HostBackend, AFailedAllocationReturnsItsReservation) {
   const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
   for (const char* step : {"memfd_create:error", "memfd_reopen:error"}) {
     ASSERT_EQ(::setenv("ARRAYBRIDGE_FAILPOINT", step, 1), 0);
@@ -62,7 +61,7 @@ TEST(HostBackend, FootprintsArePagesAndNeverWrap) {
   EXPECT_EQ(backend->Footprint(kHost, UINT64_MAX - 4096), UINT64_MAX - 4095);
 }
 
-TEST(HostBackend, RefusesAFileThatTheKernelCannotHave) {
+TEST(HostBackend, RefusesAFileThatTheKernelCannotCreate) {
   const auto backend = MakeHostBackend({.capacity_bytes = UINT64_MAX, .huge_pages = false});
   const auto refused = backend->Allocate(kHost, 1ull << 63);
   ASSERT_FALSE(refused.ok());
@@ -78,7 +77,7 @@ TEST(HostBackend, ABlockMayOutliveItsBackend) {
   EXPECT_TRUE((*block)->Export(Access::kRead).ok());
 }
 
-TEST(HostBackend, EveryPageIsThereBeforeItIsPromised) {
+TEST(HostBackend, EveryPageIsPopulatedBeforeTheBlockIsReturned) {
   const auto backend = MakeHostBackend({.capacity_bytes = 8 * kMiB});
   const auto block = backend->Allocate(kHost, 5 * kMiB);
   ASSERT_TRUE(block.ok()) << block.status().ToString();
@@ -91,11 +90,11 @@ TEST(HostBackend, EveryPageIsThereBeforeItIsPromised) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-TEST(HostBackend, ABlockKeepsItsSizeFromTheStart) {
+TEST(HostBackend, ABlockCannotBeResized) {
   const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
   const auto block = backend->Allocate(kHost, 8192);
   ASSERT_TRUE(block.ok());
-  const auto handle = (*block)->Export(Access::kWrite);  // not sealed yet: its producer is about to map it
+  const auto handle = (*block)->Export(Access::kWrite);  // not sealed yet; its producer is about to map it
   ASSERT_TRUE(handle.ok());
   const int fd = handle->descriptor.get();
   for (const off_t size : {0, 4096, 1 << 20}) EXPECT_EQ(::ftruncate(fd, size), -1) << size;
@@ -115,11 +114,11 @@ TEST(HostBackend, AnArenaWithHolesIsNotSealed) {
   ASSERT_TRUE(handle.ok());
   ASSERT_EQ(::fallocate(handle->descriptor.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096), 0);
   EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);
-  EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);  // asking again does not help
+  EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);  // another call returns the same error
 }
 
-// Its producer takes away every further seal: that will never be another, so it must not look like "later".
-TEST(HostBackend, AnArenaWhoseProducerForbidsSealsSaysSo) {
+// Its producer forbids further seals. That is permanent, so the result must not look like "later".
+TEST(HostBackend, SealReportsThatTheProducerForbidsSeals) {
   const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
   const auto block = backend->Allocate(kHost, 8192);
   ASSERT_TRUE(block.ok());
@@ -130,7 +129,7 @@ TEST(HostBackend, AnArenaWhoseProducerForbidsSealsSaysSo) {
   EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);
 }
 
-TEST(Memfd, ASealThatComesTooEarlyIsOnlyBusy) {
+TEST(Memfd, ASealThatComesTooEarlyReturnsBusy) {
   const auto fd = CreateMemfd(4096);
   ASSERT_TRUE(fd.ok());
   void* const map = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd->get(), 0);
@@ -140,13 +139,13 @@ TEST(Memfd, ASealThatComesTooEarlyIsOnlyBusy) {
   EXPECT_EQ(AddMemfdSeals(fd->get(), F_SEAL_WRITE), 0);
 }
 
-TEST(Memfd, IsNotAloneWhileAnyDescriptionOrMapIsLeft) {
+TEST(Memfd, IsNotAloneWhileAnotherDescriptionOrMappingExists) {
   auto fd = CreateMemfd(4096);
   ASSERT_TRUE(fd.ok());
   const auto keep = ReopenMemfd(fd->get(), O_RDONLY);
   auto other = ReopenMemfd(fd->get(), O_RDWR);
   ASSERT_TRUE(keep.ok() && other.ok());
-  fd->reset();  // the kernel does not count the first description: nobody may keep that one
+  fd->reset();  // the kernel does not count the first description, so it must be closed
   EXPECT_FALSE(HasMemfdAlone(keep->get()));
   void* const map = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, other->get(), 0);
   ASSERT_NE(map, MAP_FAILED);
@@ -154,10 +153,10 @@ TEST(Memfd, IsNotAloneWhileAnyDescriptionOrMapIsLeft) {
   EXPECT_FALSE(HasMemfdAlone(keep->get()));
   ::munmap(map, 4096);
   EXPECT_TRUE(HasMemfdAlone(keep->get()));
-  EXPECT_TRUE(HasMemfdAlone(keep->get()));  // asking leaves no trace
+  EXPECT_TRUE(HasMemfdAlone(keep->get()));  // the check has no side effect
 }
 
-// Kilobytes of this process's mapping at `address` that the kernel maps as whole huge pages.
+// The kilobytes of this process's mapping at `address` that the kernel maps as huge pages.
 uint64_t HugeKilobytes(const void* address) {
   char begin[32];
   std::snprintf(begin, sizeof begin, "%lx-", reinterpret_cast<unsigned long>(address));
@@ -171,7 +170,7 @@ uint64_t HugeKilobytes(const void* address) {
   return 0;
 }
 
-// Whether this kernel makes huge pages of shared memory for who asks in so many words, whatever our code does.
+// Whether this kernel makes huge pages of shared memory on request, independently of our code.
 bool KernelMakesHugePages() {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE
   const UniqueFd fd(::memfd_create("huge", MFD_CLOEXEC));
@@ -209,7 +208,7 @@ TEST(HostBackend, BlocksOfHugePagesAreMappedWholeAtOneFaultEach) {
   }
 }
 
-TEST(HostBackend, SmallPagesIfSoConfigured) {
+TEST(HostBackend, UsesSmallPagesIfConfigured) {
   const auto backend = MakeHostBackend({.capacity_bytes = 8 * kMiB, .huge_pages = false});
   auto block = backend->Allocate(kHost, 4 * kMiB);
   ASSERT_TRUE(block.ok());
@@ -222,7 +221,7 @@ TEST(HostBackend, SmallPagesIfSoConfigured) {
   ::munmap(bytes, 4 * kMiB);
 }
 
-TEST(MapFile, LeavesNothingBesideWhatWasAskedFor) {
+TEST(MapFile, LeavesNoMappingBeyondTheRequestedRange) {
   const auto fd = CreateMemfd(4 * kMiB);
   ASSERT_TRUE(fd.ok());
   const auto size_kb = [] {

@@ -1,4 +1,4 @@
-// The budget is read from trees that look like /proc and /sys.
+// The budget is read from directories that look like /proc and /sys.
 #include "daemon/memory/memory_budget.h"
 
 #include <gtest/gtest.h>
@@ -33,9 +33,9 @@ class MemoryBudgetTest : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(MemoryBudgetTest, IsZeroWhereNothingCanBeRead) { EXPECT_EQ(Budget(50), 0u); }
+TEST_F(MemoryBudgetTest, IsZeroIfNothingCanBeRead) { EXPECT_EQ(Budget(50), 0u); }
 
-TEST_F(MemoryBudgetTest, IsAShareOfWhatIsAvailable) {
+TEST_F(MemoryBudgetTest, IsAPercentageOfTheAvailableMemory) {
   HasAvailable(1000);
   EXPECT_EQ(Budget(50), 512'000u);
   EXPECT_EQ(Budget(100), 1'024'000u);
@@ -64,7 +64,7 @@ TEST_F(MemoryBudgetTest, VersionOneTakesTheMemoryHierarchy) {
   Write("proc/self/cgroup", "3:cpu,cpuacct:/elsewhere\n5:hugetlb,memory:/job\n1:name=systemd:/init.scope\n");
   Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   Write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "800000\n");
-  Write("sys/fs/cgroup/memory/elsewhere/memory.limit_in_bytes", "8\n");  // not this process's
+  Write("sys/fs/cgroup/memory/elsewhere/memory.limit_in_bytes", "8\n");  // another process's group
   EXPECT_EQ(Budget(50), 400'000u);
 }
 

@@ -1,4 +1,4 @@
-// A session's side of its queue, which writes what it likes.
+// The session's side of a queue; it can write anything.
 #pragma once
 
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ class QueueClient {
   QueueClient(const QueueClient&) = delete;
   QueueClient& operator=(const QueueClient&) = delete;
 
-  // False: there is no room.
+  // False if there is no room.
   bool Submit(Verb verb, std::string_view payload, uint64_t id, uint8_t flags = 0) {
     session_queue::Entry entry;
     const uint64_t words = session_queue::Encode(
@@ -51,7 +51,7 @@ class QueueClient {
   }
   void Announce() { doorbell_.Announce(); }
 
-  uint64_t submitted() const { return writer_.filled(); }  // slots
+  uint64_t submitted() const { return writer_.filled(); }  // in slots
   uint64_t taken() const { return Load(theirs_->progress.taken, std::memory_order_acquire); }
   uint64_t served() const { return Load(theirs_->progress.served, std::memory_order_acquire); }
   bool daemon_sleeps() const { return Load(theirs_->progress.asleep, std::memory_order_relaxed) != 0; }

@@ -1,4 +1,4 @@
-// The daemon's side of a session queue: what a session may write there, honest or not, and what it is told.
+// The daemon's side of a session queue: what a session may write, whether honest or not, and how the daemon reacts.
 #include "daemon/memory/session_queue.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ class DaemonQueueTest : public ::testing::Test {
       return AlreadyExists("it is there").Because("NAME_TAKEN");
     });
   }
-  // The id of the request that is taken; 0: none.
+  // The id of the request that is taken; 0 if there is none.
   uint64_t Take() {
     const auto taken = queue_->Take(entry_);
     return taken.ok() && *taken ? session_queue::HeaderOf(entry_).id : 0;
@@ -54,7 +54,7 @@ class DaemonQueueTest : public ::testing::Test {
   int doorbells_ = 0;
 };
 
-TEST_F(DaemonQueueTest, RequestsComeOnceInOrderAndTheirCompletionsGoBack) {
+TEST_F(DaemonQueueTest, RequestsAreTakenOnceInOrderAndCompletionsAreRead) {
   EXPECT_FALSE(queue_->HasRequest());
   EXPECT_EQ(client_.theirs().preamble.major, session_queue::kMajor);
   EXPECT_EQ(client_.theirs().preamble.nonce, 7u);
@@ -85,7 +85,7 @@ TEST_F(DaemonQueueTest, PublishesAreServedInOrderAFewAtATime) {
   EXPECT_EQ(*Serve(64), 0u);
   ASSERT_EQ(published_.size(), 100u);
   for (uint64_t id = 1; id <= 100; ++id) EXPECT_EQ(published_[id - 1], std::to_string(id));
-  EXPECT_FALSE(client_.Reap()) << "success is not answered";
+  EXPECT_FALSE(client_.Reap()) << "success has no completion";
 }
 
 TEST_F(DaemonQueueTest, AFailedPublishHasACompletionOfOneSlotBeforeServedPassesIt) {
@@ -103,7 +103,7 @@ TEST_F(DaemonQueueTest, AFailedPublishHasACompletionOfOneSlotBeforeServedPassesI
   EXPECT_FALSE(client_.Reap());
 }
 
-TEST_F(DaemonQueueTest, AReasonIsCutToWhatOneSlotHolds) {
+TEST_F(DaemonQueueTest, AReasonIsTruncatedToOneSlot) {
   client_.Publish("x", 1);
   const std::string reason(1000, 'R');
   ASSERT_TRUE(queue_->ServePublishes(1, Others::kStop, [&](auto) { return Internal("").Because(reason); }).ok());
@@ -120,10 +120,10 @@ TEST_F(DaemonQueueTest, ThePublishesOfOneThreadPassTheWaitedRequestsOfOthers) {
   EXPECT_EQ(*Serve(kAll, Others::kStop), 0u);
   EXPECT_EQ(*Serve(kAll, Others::kDefer), 2u);
   EXPECT_EQ(published_, (std::vector<std::string>{"a", "b"}));
-  EXPECT_TRUE(queue_->HasRequest()) << "those that were met between";
-  EXPECT_EQ(client_.served(), 0u) << "they are not dealt with";
+  EXPECT_TRUE(queue_->HasRequest()) << "deferred requests remain";
+  EXPECT_EQ(client_.served(), 0u) << "they have not been served";
   client_.Publish("c", 5);
-  EXPECT_EQ(*Serve(kAll, Others::kStop), 0u) << "the others are first";
+  EXPECT_EQ(*Serve(kAll, Others::kStop), 0u) << "the deferred requests come first";
   EXPECT_EQ(Take(), 1u);
   EXPECT_EQ(Take(), 3u);
   EXPECT_EQ(session_queue::PayloadOf(entry_), "waited");
@@ -137,7 +137,7 @@ TEST_F(DaemonQueueTest, WaitedRequestsAreDeferredUpToALimit) {
   EXPECT_EQ(*Serve(kAll, Others::kDefer), 0u);
   for (uint64_t id = kAll + 1; id <= 2 * kAll; ++id) ASSERT_TRUE(client_.Submit(Verb::kList, "", id));
   EXPECT_EQ(*Serve(kAll, Others::kDefer), 0u);
-  EXPECT_FALSE(client_.Submit(Verb::kList, "", 0)) << "no more is taken";
+  EXPECT_FALSE(client_.Submit(Verb::kList, "", 0)) << "no further request is taken";
   for (uint64_t id = 1; id <= 2 * kAll; ++id) ASSERT_EQ(Take(), id);
 }
 
@@ -146,7 +146,7 @@ TEST_F(DaemonQueueTest, ACompletionThatDoesNotFitIsNotWrittenAndLeavesRoomForAFa
   while (Complete(++id) != Written::kNo) continue;
   EXPECT_EQ(id, kAll) << "one slot is left";
   client_.Publish("refused", 1000);
-  EXPECT_FALSE(queue_->HasRequest()) << "there is no room for what becomes of it";
+  EXPECT_FALSE(queue_->HasRequest()) << "there is no room for its completion";
   EXPECT_EQ(*Serve(), 0u);
   EXPECT_EQ(Take(), 0u);
   ASSERT_EQ(client_.Reap()->header.id, 1u);
@@ -157,7 +157,7 @@ TEST_F(DaemonQueueTest, ACompletionThatDoesNotFitIsNotWrittenAndLeavesRoomForAFa
   EXPECT_EQ(Complete(1, std::string(Format::kPayloadBytesMax + 1, 'x')), Written::kNo);
 }
 
-TEST_F(DaemonQueueTest, AHeadThatCannotBeEndsIt) {
+TEST_F(DaemonQueueTest, AnImpossibleHeadEndsIt) {
   for (const uint64_t head : {kAll + 1, ~uint64_t{0}, uint64_t{1} << 63}) {
     const auto queue = *SessionQueue::Create(1);
     QueueClient client(*queue->ExportRequests(), *queue->ExportCompletions());
@@ -165,20 +165,20 @@ TEST_F(DaemonQueueTest, AHeadThatCannotBeEndsIt) {
     Store(client.own().progress.head, head, std::memory_order_release);
     session_queue::Entry entry;
     EXPECT_EQ(queue->Take(entry).status().code(), Code::kInvalidArgument);
-    EXPECT_FALSE(queue->HasRequest()) << "nothing is taken from it any more";
+    EXPECT_FALSE(queue->HasRequest()) << "no further request is taken";
     EXPECT_EQ(*queue->ServePublishes(kAll, Others::kDefer, [](auto) { return Ok(); }), 0u);
   }
 }
 
-TEST_F(DaemonQueueTest, ALengthThatCannotBeEndsIt) {
+TEST_F(DaemonQueueTest, AnImpossibleLengthEndsIt) {
   client_.Publish("", 1);
   Store(client_.own().slots[0], uint64_t{200} << 16, std::memory_order_relaxed);  // one slot holds 112 bytes
   EXPECT_EQ(Serve().status().code(), Code::kInvalidArgument);
   EXPECT_FALSE(queue_->HasRequest());
 }
 
-// Whatever changes while it is copied: the copy has the length that was checked.
-TEST(HostileQueueTest, ASessionThatWritesWhileItIsReadSpoilsItsOwnRequestsAlone) {
+// If an entry changes while it is copied, the copy still has the length that was checked.
+TEST(HostileQueueTest, ASessionThatWritesDuringAReadCorruptsOnlyItsOwnRequests) {
   uint64_t taken = 0, refused = 0;
   for (uint64_t round = 0; round < 100; ++round) {
     const auto queue = *SessionQueue::Create(1);
@@ -212,8 +212,8 @@ TEST(HostileQueueTest, ASessionThatWritesWhileItIsReadSpoilsItsOwnRequestsAlone)
   EXPECT_GT(refused, 0u);
 }
 
-TEST_F(DaemonQueueTest, NoRequestIsSleptOver) {
-  EXPECT_TRUE(client_.daemon_sleeps()) << "as a new page says";
+TEST_F(DaemonQueueTest, TheDaemonDoesNotSleepWhileThereIsARequest) {
+  EXPECT_TRUE(client_.daemon_sleeps()) << "a new page states it";
   client_.Submit(Verb::kList, "", 1);
   EXPECT_TRUE(client_.DoorbellIsDue());
   EXPECT_FALSE(client_.DoorbellIsDue()) << "once for each sleep";
@@ -221,7 +221,7 @@ TEST_F(DaemonQueueTest, NoRequestIsSleptOver) {
   client_.Submit(Verb::kList, "", 2);
   EXPECT_FALSE(client_.DoorbellIsDue());
   queue_->Announce();
-  EXPECT_TRUE(queue_->HasRequest()) << "then it does not sleep";
+  EXPECT_TRUE(queue_->HasRequest()) << "so the daemon does not sleep";
   queue_->Wake();
   EXPECT_EQ(Take(), 1u);
   EXPECT_EQ(Take(), 2u);
@@ -238,30 +238,30 @@ TEST_F(DaemonQueueTest, AClientThatSleepsIsWokenOnceForEachSleep) {
   client_.Announce();
   client_.Publish("a", 3);
   EXPECT_EQ(*Serve(), 1u);
-  EXPECT_EQ(doorbells_, 1) << "it may wait until that is served";
+  EXPECT_EQ(doorbells_, 1) << "the client may wait until the request is served";
   client_.Announce();
   client_.Submit(Verb::kList, "", 4);
   EXPECT_EQ(Take(), 4u);
   EXPECT_EQ(doorbells_, 1);
   queue_->Finish();
-  EXPECT_EQ(doorbells_, 2) << "it may wait for room";
+  EXPECT_EQ(doorbells_, 2) << "the client may wait for room";
   client_.Announce();
   client_.Publish("refused", 5);
   EXPECT_EQ(*Serve(), 1u);
-  EXPECT_EQ(doorbells_, 3) << "a client that sleeps reads its completion";
+  EXPECT_EQ(doorbells_, 3) << "a sleeping client must read its completion";
 }
 
-TEST_F(DaemonQueueTest, NothingIsTakenAfterItHasStopped) {
+TEST_F(DaemonQueueTest, NoRequestIsTakenAfterStop) {
   client_.Submit(Verb::kList, "", 1);
   client_.Publish("a", 2);
   queue_->Stop();
   EXPECT_EQ(Take(), 0u);
   EXPECT_EQ(*Serve(kAll, Others::kDefer), 0u);
-  EXPECT_EQ(client_.taken(), 0u) << "so the client knows that neither is served";
+  EXPECT_EQ(client_.taken(), 0u) << "so the client knows that neither request will be served";
   EXPECT_EQ(Complete(1), Written::kNo);
 }
 
-TEST_F(DaemonQueueTest, OnceItIsMappedNoOtherProcessGetsIt) {
+TEST_F(DaemonQueueTest, AfterItIsMappedNoOtherProcessCanGetIt) {
   EXPECT_EQ(queue_->ExportRequests().status().code(), Code::kFailedPrecondition);
   EXPECT_EQ(queue_->ExportCompletions().status().code(), Code::kFailedPrecondition);
   EXPECT_TRUE(queue_->Seal({}).ok()) << "again";
@@ -269,10 +269,10 @@ TEST_F(DaemonQueueTest, OnceItIsMappedNoOtherProcessGetsIt) {
   client_.Announce();
   EXPECT_EQ(Take(), 1u);
   queue_->Finish();
-  EXPECT_EQ(doorbells_, 1) << "the first one's";
+  EXPECT_EQ(doorbells_, 1) << "only the first session's";
 }
 
-TEST(UnsealedQueueTest, NothingIsTakenBeforeTheSessionHasMappedItAndItsMemoryStays) {
+TEST(UnsealedQueueTest, NoRequestIsTakenBeforeTheSealAndTheMemoryStays) {
   const auto queue = *SessionQueue::Create(1);
   const UniqueFd requests = *queue->ExportRequests();
   const UniqueFd completions = *queue->ExportCompletions();
@@ -288,10 +288,10 @@ TEST(UnsealedQueueTest, NothingIsTakenBeforeTheSessionHasMappedItAndItsMemorySta
   EXPECT_EQ(::fallocate(requests.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), -1);
   EXPECT_EQ(errno, EPERM);
   EXPECT_EQ(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, requests.get(), 0), MAP_FAILED);
-  EXPECT_FALSE(queue->HasRequest()) << "its session has punched out what it wrote before";
+  EXPECT_FALSE(queue->HasRequest()) << "the session punched out what it had written before";
 }
 
-// A thread that looks for a name waits for the one that is publishing it.
+// A thread that looks for a name waits for the thread that is publishing it.
 TEST_F(DaemonQueueTest, TwoThreadsServeEachPublishOnceAndInOrder) {
   constexpr uint64_t kRounds = 20'000;
   std::atomic<uint64_t> next{1};

@@ -1,4 +1,4 @@
-// Pages that the daemon shares with a client: what is there, what is sealed, and what they cost once they are mapped.
+// Pages that the daemon shares with a client: their memory, their seals, and their cost after they are mapped.
 #include "daemon/memory/shared_pages.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ int64_t Descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return std::distance(begin(all), end(all));
 }
-// Of this process, with this name.
+// The number of this process's mappings with this name.
 int64_t Mappings(const std::string& name) {
   std::ifstream maps("/proc/self/maps");
   int64_t count = 0;
@@ -42,7 +42,7 @@ bool MapsWritable(const UniqueFd& file) {
   return base != MAP_FAILED;
 }
 
-TEST(SharedPagesTest, MemoryForAllOfThemIsThere) {
+TEST(SharedPagesTest, AllPagesHaveMemory) {
   const auto pages = Make();
   const auto file = *pages->Export(true);
   EXPECT_TRUE(IsWhole(file));
@@ -50,19 +50,19 @@ TEST(SharedPagesTest, MemoryForAllOfThemIsThere) {
   ASSERT_TRUE(pages->Write(4096, &said, sizeof said).ok());
   EXPECT_EQ(static_cast<const uint64_t*>(pages->base())[512], said);
   ASSERT_EQ(::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0)
-      << "it is its client's yet";
+      << "its client still has it";
   ASSERT_TRUE(pages->Seal().ok());
-  EXPECT_TRUE(IsWhole(file)) << "or reading it would be a SIGBUS";
+  EXPECT_TRUE(IsWhole(file)) << "otherwise reading it would raise SIGBUS";
 }
 
-TEST(SharedPagesTest, WhatIsSealedIsWrittenByWhoHasMappedIt) {
+TEST(SharedPagesTest, AfterTheSealExistingMappingsStayWritable) {
   const auto pages = Make();
   const auto early = *pages->Export(true);
   auto* const written = static_cast<char*>(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, early.get(), 0));
   ASSERT_NE(static_cast<void*>(written), MAP_FAILED);
   ASSERT_FALSE(pages->sealed());
   ASSERT_TRUE(pages->Seal().ok());
-  ASSERT_TRUE(pages->Seal().ok()) << "as often as one likes";
+  ASSERT_TRUE(pages->Seal().ok()) << "a second seal succeeds";
   EXPECT_TRUE(pages->sealed());
   written[0] = 'w';
   EXPECT_EQ(*static_cast<const char*>(pages->base()), 'w');
@@ -71,10 +71,10 @@ TEST(SharedPagesTest, WhatIsSealedIsWrittenByWhoHasMappedIt) {
   EXPECT_EQ(::fallocate(early.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), -1);
   EXPECT_EQ(::ftruncate(early.get(), 0), -1);
   EXPECT_EQ(::fcntl(early.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);
-  EXPECT_EQ(errno, EPERM) << "nobody adds a seal of his own";
+  EXPECT_EQ(errno, EPERM) << "no process can add a seal";
 }
 
-TEST(SharedPagesTest, ADescriptionIsItsReadersOwnAndWritableBeforeTheSealAlone) {
+TEST(SharedPagesTest, ADescriptionIsIndependentAndWritableOnlyBeforeTheSeal) {
   const auto pages = Make();
   const auto mode = [](const UniqueFd& file) { return ::fcntl(file.get(), F_GETFL) & O_ACCMODE; };
   EXPECT_EQ(mode(*pages->Export(true)), O_RDWR);
@@ -82,11 +82,11 @@ TEST(SharedPagesTest, ADescriptionIsItsReadersOwnAndWritableBeforeTheSealAlone) 
   ASSERT_TRUE(pages->Seal().ok());
   const Status refused = pages->Export(true).status();
   EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
-  EXPECT_EQ(refused.message(), "a thing is mapped already");
+  EXPECT_EQ(refused.message(), "a thing is already mapped");
   EXPECT_EQ(mode(*pages->Export(false)), O_RDONLY);
 }
 
-TEST(SharedPagesTest, CostNoDescriptorOnceTheirFileIsClosedAndNoMemoryOnceTheyHaveGone) {
+TEST(SharedPagesTest, NeedNoDescriptorAfterCloseFileAndNoMemoryAfterDestruction) {
   const int64_t before = Descriptors();
   auto pages = Make();
   EXPECT_EQ(Descriptors(), before + 1);
@@ -98,7 +98,7 @@ TEST(SharedPagesTest, CostNoDescriptorOnceTheirFileIsClosedAndNoMemoryOnceTheyHa
   EXPECT_EQ(Mappings("arraybridge-test"), 0);
 }
 
-TEST(SharedPagesTest, ASessionQueueAndAPageOfHoldsCloseTheirFilesWhenTheyAreMapped) {
+TEST(SharedPagesTest, ASessionQueueAndAHazardPageCloseTheirFilesWhenMapped) {
   const int64_t before = Descriptors();
   const auto queue = *SessionQueue::Create(1);
   const auto holds = *HoldsPage::Create();
@@ -110,7 +110,7 @@ TEST(SharedPagesTest, ASessionQueueAndAPageOfHoldsCloseTheirFilesWhenTheyAreMapp
   EXPECT_EQ(holds->page().version, holds::kVersion);
 }
 
-TEST(SharedPagesTest, APageOfHoldsIsSealedWhenItIsMapped) {
+TEST(SharedPagesTest, AHazardPageIsSealedWhenItIsMapped) {
   const auto holds = *HoldsPage::Create();
   const auto file = *holds->Export();
   ASSERT_TRUE(holds->Seal().ok());

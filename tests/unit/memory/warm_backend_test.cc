@@ -42,20 +42,20 @@ TEST_F(WarmBackendTest, HandsOutACachedBlockOfTheSameFootprint) {
   const auto block = warm_->Allocate(kHost, 2 * kMiB - 1);
   ASSERT_TRUE(block.ok());
   EXPECT_EQ(cached(), 0u);
-  EXPECT_EQ(allocated(), 2 * kMiB);  // no second one was made
+  EXPECT_EQ(allocated(), 2 * kMiB);  // no second block was created
   const auto other = warm_->Allocate(kHost, kMiB);
   ASSERT_TRUE(other.ok());
   EXPECT_EQ((*other)->size(), kMiB);
 }
 
-TEST_F(WarmBackendTest, KeepsTheSizesAskedForLatelyWithinTheLimit) {
+TEST_F(WarmBackendTest, KeepsRecentlyRequestedSizesWithinTheLimit) {
   Make(64 * kMiB, {.cache_bytes = 6 * kMiB});
   ASSERT_TRUE(warm_->Allocate(kHost, 4 * kMiB).ok());
-  EXPECT_EQ(warm_->Refill(), 6 * kMiB);  // 4, and the 2 of the start
+  EXPECT_EQ(warm_->Refill(), 6 * kMiB);  // 4, and the 2 from the start
   ASSERT_TRUE(warm_->Allocate(kHost, 5 * kMiB).ok());
-  EXPECT_EQ(warm_->Refill(), 5 * kMiB);  // the latest first: nothing else fits beside it
+  EXPECT_EQ(warm_->Refill(), 5 * kMiB);  // the latest first; no other size fits in addition
   EXPECT_EQ(cached(), 5 * kMiB);
-  ASSERT_TRUE(warm_->Allocate(kHost, 7 * kMiB).ok());  // larger than the whole cache: never kept
+  ASSERT_TRUE(warm_->Allocate(kHost, 7 * kMiB).ok());  // larger than the whole cache, so never kept
   EXPECT_EQ(warm_->Refill(), 0u);
   EXPECT_EQ(cached(), 5 * kMiB);
 }
@@ -67,7 +67,7 @@ TEST_F(WarmBackendTest, KeepsNothingWithoutACache) {
   EXPECT_EQ(allocated(), 0u);
 }
 
-TEST_F(WarmBackendTest, TheCacheGoesBeforeARealRequestIsRefused) {
+TEST_F(WarmBackendTest, TheCacheIsFreedBeforeARequestIsRefused) {
   Make(8 * kMiB, {.cache_bytes = 8 * kMiB});
   warm_->Refill();
   EXPECT_EQ(cached(), 2 * kMiB);
@@ -77,10 +77,10 @@ TEST_F(WarmBackendTest, TheCacheGoesBeforeARealRequestIsRefused) {
   const auto refused = warm_->Allocate(kHost, 2 * kMiB);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().reason(), "DEVICE_FULL");
-  EXPECT_EQ(warm_->Refill(), 0u);  // no room, and no harm
+  EXPECT_EQ(warm_->Refill(), 0u);  // no room, which is not an error
 }
 
-TEST_F(WarmBackendTest, TrimDropsAllAndSaysHowMuch) {
+TEST_F(WarmBackendTest, TrimFreesAllAndReturnsTheBytes) {
   Make(64 * kMiB, {.cache_bytes = 16 * kMiB});
   warm_->Refill();
   EXPECT_EQ(warm_->Trim(), 2 * kMiB);
@@ -88,15 +88,15 @@ TEST_F(WarmBackendTest, TrimDropsAllAndSaysHowMuch) {
   EXPECT_EQ(allocated(), 0u);
 }
 
-TEST_F(WarmBackendTest, RefusesNothingButSizesThatCannotBe) {
+TEST_F(WarmBackendTest, RefusesOnlyImpossibleSizes) {
   Make(64 * kMiB, {.cache_bytes = 16 * kMiB});
   EXPECT_FALSE(warm_->Allocate(kHost, 0).ok());
   EXPECT_FALSE(warm_->Allocate(kHost, UINT64_MAX).ok());
-  EXPECT_EQ(warm_->Refill(), 2 * kMiB);  // they left no wish behind
+  EXPECT_EQ(warm_->Refill(), 2 * kMiB);  // refused sizes are not remembered
 }
 
-// While one thread refills, a request for all the memory there is must still be served.
-TEST_F(WarmBackendTest, ARefillUnderWayMakesNobodyFail) {
+// While one thread refills, a request for all available memory must still be served.
+TEST_F(WarmBackendTest, ARefillDoesNotMakeAnAllocationFail) {
   Make(8 * kMiB, {.cache_bytes = 4 * kMiB});
   std::thread refiller([&] {
     for (int round = 0; round < 50; ++round) warm_->Refill();

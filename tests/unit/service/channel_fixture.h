@@ -20,7 +20,7 @@ class VerbsChannelTest : public VerbsTest {
     request.set_name("frames");
     request.set_role(role);
     request.set_capacity(capacity);
-    const auto opened = verbs().OpenChannel(caller, request);
+    const auto opened = verbs().channels.OpenChannel(caller, request);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return opened.ok() ? opened->message.channel() : 0;
   }
@@ -29,8 +29,8 @@ class VerbsChannelTest : public VerbsTest {
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::PublishResponse>>();
-    awaited->waiter = verbs().Send(caller, Asked(request),
-                                   [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().channels.Send(
+        caller, Asked(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   Received Receive(const Caller& caller, uint64_t end, uint64_t timeout_ms = 0) {
@@ -38,8 +38,8 @@ class VerbsChannelTest : public VerbsTest {
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter =
-        verbs().Receive(caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().channels.Receive(
+        caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   template <class Message>
@@ -54,7 +54,7 @@ class VerbsChannelTest : public VerbsTest {
   void Close(const Caller& caller, uint64_t end) {
     v1::CloseChannelRequest request;
     request.set_channel(end);
-    EXPECT_TRUE(verbs().CloseChannel(caller, request).ok());
+    EXPECT_TRUE(verbs().channels.CloseChannel(caller, request).ok());
   }
 };
 

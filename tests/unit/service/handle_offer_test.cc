@@ -95,11 +95,12 @@ TEST(HandleOffer, WhatItsDriverIsTooOldForIsRefusedWithTheReason) {
   Peer peer = Neighbour();
   OfferHandles(capabilities, kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaIpc));
-  EXPECT_THAT(peer.refused, HasSubstr("cuda_vmm is refused: its driver is one of CUDA 10.1, before 10.2"));
+  EXPECT_THAT(peer.refused,
+              HasSubstr("cuda_vmm is refused: its driver supports CUDA 10.1; this kind needs CUDA 10.2 or later"));
   capabilities.set_boot_id("other");
   OfferHandles(capabilities, kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
-  EXPECT_THAT(peer.refused, HasSubstr("10.2 none opens it; cuda_ipc is refused: it runs under another kernel"));
+  EXPECT_THAT(peer.refused, HasSubstr("10.2 or later; cuda_ipc is refused: it runs under another kernel"));
   capabilities = All();
   capabilities.set_cuda_driver_version(10020);
   OfferHandles(capabilities, kHere, peer);

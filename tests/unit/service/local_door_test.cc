@@ -89,7 +89,7 @@ TEST_F(LocalDoorTest, AHelloOpensASessionWhoseEndIsTheSockets) {
 TEST_F(LocalDoorTest, WhatWaitsIsInFlightUntilItIsAnsweredOrItsClientIsGone) {
   LifelineClient witness = Greeted();
   const auto in_flight = [this] {
-    for (const Traffic::Row& row : verbs().traffic().Rows()) {
+    for (const Traffic::Row& row : verbs().counts().traffic.Rows()) {
       if (row.verb == "Acquire") return row.in_flight;
     }
     return uint64_t{0};
@@ -119,7 +119,7 @@ TEST_F(LocalDoorTest, WhatWaitsIsInFlightUntilItIsAnsweredOrItsClientIsGone) {
 
 TEST_F(LocalDoorTest, DescriptorsThatWentOutAreCounted) {
   LifelineClient client = Greeted();
-  const Traffic& traffic = verbs().traffic();
+  const Traffic& traffic = verbs().counts().traffic;
   v1::AllocateRequest allocate;
   allocate.mutable_device()->set_type(kDeviceCpu);
   allocate.set_size(4096);
@@ -287,7 +287,7 @@ TEST_F(LocalDoorTest, AJoinedLifelineOnlyRedeems) {
   Peer peer;
   peer.uid = 1000;
   peer.door = Door::kGrpc;
-  const auto opened = verbs().OpenSession(hello, peer);
+  const auto opened = verbs().sessions.OpenSession(hello, peer);
   ASSERT_TRUE(opened.ok());
   hello.set_join(opened->token());
 
@@ -304,7 +304,7 @@ TEST_F(LocalDoorTest, AJoinedLifelineOnlyRedeems) {
 
   const SessionId session{opened->session()};
   std::promise<v1::Ticket> ticket;
-  verbs().Allocate({session, Door::kGrpc}, allocate, [&](auto answer) {
+  verbs().arenas.Allocate({session, Door::kGrpc}, allocate, [&](auto answer) {
     ASSERT_TRUE(answer.ok());
     EXPECT_FALSE(answer->descriptor.valid());
     ticket.set_value(answer->message.ticket());

@@ -58,7 +58,7 @@ TEST_F(LogTest, AReaderThatDoesNotKeepUpLosesLinesAndHearsHowMany) {
   const auto taken = static_cast<size_t>(std::count(first.begin(), first.end(), '\n'));
   ASSERT_LT(taken, 10000u);
   log::Warn("the last");
-  const std::string dropped = "\"" + std::to_string(10000 - taken) + " lines were dropped: nobody read the log\"}\n";
+  const std::string dropped = "\"" + std::to_string(10000 - taken) + " lines were dropped: the log was not read\"}\n";
   EXPECT_THAT(Read(), AllOf(HasSubstr(dropped), HasSubstr("the last")));
   log::Warn("in peace");
   EXPECT_THAT(Read(), AllOf(HasSubstr("in peace"), Not(HasSubstr("dropped"))));

@@ -60,11 +60,11 @@ TEST(MessageLimitsTest, EachSizeOfAPublishHasItsLimit) {
   ExpectRefused(CheckPublish(kLimits, Asked(request)), "spec_bytes_max");
   request = GoodPublish();
   request.mutable_fence()->set_opaque("f");
-  ExpectRefused(CheckPublish(kLimits, Asked(request)), "the fence has 1 bytes where its kind has 0");
+  ExpectRefused(CheckPublish(kLimits, Asked(request)), "the fence has 1 bytes; its kind has 0");
   request.mutable_fence()->set_kind(v1::Fence::EVENT);
   for (const size_t bytes : {size_t{0}, size_t{63}, size_t{65}}) {
     request.mutable_fence()->set_opaque(std::string(bytes, 'f'));
-    ExpectRefused(CheckPublish(kLimits, Asked(request)), "bytes where its kind has 64");
+    ExpectRefused(CheckPublish(kLimits, Asked(request)), "bytes; its kind has 64");
   }
   request.mutable_fence()->set_opaque(std::string(64, 'f'));
   EXPECT_TRUE(CheckPublish(kLimits, Asked(request)).ok());
@@ -135,7 +135,7 @@ TEST(MessageLimitsTest, WhatShapeAndStridesComeToLiesInsideTheShare) {
         check(8, {kHuge, 1024}, {0, 1}), check(8, {2}, {-kMost - 1})}) {
     ExpectRefused(lie, "array 0");
   }
-  ExpectRefused(check(8, {kHuge, kHuge}, {}), "array 0 has more elements than 64 bits count");
+  ExpectRefused(check(8, {kHuge, kHuge}, {}), "array 0 has more elements than fit into 64 bits");
   ExpectRefused(check(8, {3841}, {}), "3841 elements, each of 8 bits, from byte 256 of a share of 4096 bytes");
   ExpectRefused(check(7, {8}, {}), "elements of 7 bits");
 }

@@ -113,7 +113,7 @@ void ExpectNone(const std::string& bytes, const std::string& what = "PublishRequ
   const auto asked = ReadPublish(bytes);
   ASSERT_FALSE(asked.ok());
   EXPECT_EQ(asked.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(asked.status().message(), HasSubstr("these bytes are no " + what));
+  EXPECT_THAT(asked.status().message(), HasSubstr("these bytes are not a valid " + what));
 }
 
 TEST(PublishWireTest, WhatIsNoMessageIsRefused) {

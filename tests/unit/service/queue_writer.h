@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "tests/unit/memory/queue_client.h"
 
 namespace arraybridge {
@@ -16,12 +16,12 @@ class QueueWriter {
     v1::BrowseRequest request;
     request.set_namespace_(ns);
     request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-    const auto requests = verbs.Browse(caller, request);
+    const auto requests = verbs.arenas.Browse(caller, request);
     request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-    const auto completions = verbs.Browse(caller, request);
+    const auto completions = verbs.arenas.Browse(caller, request);
     AB_CHECK(requests.ok() && completions.ok());
     client_.emplace(UniqueFd(::dup(requests->descriptor.get())), UniqueFd(::dup(completions->descriptor.get())));
-    AB_CHECK(verbs.FindQueue(caller.session)->queue->Seal([] {}).ok());
+    AB_CHECK(verbs.publishes.FindQueue(caller.session)->queue->Seal([] {}).ok());
   }
 
   // Publishes without waiting. The first is number 0.

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/road_layout.h"
 
 namespace arraybridge {
@@ -18,7 +18,7 @@ class RoadPartOf {
     v1::BrowseRequest request;
     request.set_channel(end);
     request.set_part(part);
-    const auto answer = verbs.Browse(caller, request);
+    const auto answer = verbs.arenas.Browse(caller, request);
     AB_CHECK(answer.ok());
     base_ = ::mmap(nullptr, bytes, how, MAP_SHARED, answer->descriptor.get(), 0);
     AB_CHECK(base_ != MAP_FAILED);
@@ -83,7 +83,7 @@ class RoadEnds {
   static void Map(Verbs& verbs, const Caller& caller, uint64_t end) {
     v1::MappedRequest mapped;
     mapped.set_road_of(end);
-    AB_CHECK(verbs.Mapped(caller, mapped).ok());
+    AB_CHECK(verbs.arenas.Mapped(caller, mapped).ok());
   }
 
   const uint64_t capacity_;

@@ -30,7 +30,7 @@ class VerbsRoadTest : public VerbsChannelTest {
     v1::BrowseRequest request;
     request.set_channel(end);
     request.set_part(part);
-    return verbs().Browse(caller, request).status();
+    return verbs().arenas.Browse(caller, request).status();
   }
   std::string ReasonOf(Received received) { return received->Get().status().reason(); }
   Received Leave() {
@@ -38,7 +38,8 @@ class VerbsRoadTest : public VerbsChannelTest {
     request.set_channel(receiving_);
     request.set_off_road(true);
     auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    verbs().Receive(receiver_, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    verbs().channels.Receive(receiver_, request,
+                             [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   void CloseBoth() {

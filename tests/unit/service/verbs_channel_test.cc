@@ -20,7 +20,7 @@ TEST_F(VerbsChannelTest, WhoWaitsForAShareIsServedInTurn) {
   const uint64_t receives_two = End(two, v1::OpenChannelRequest::RECEIVER);
   auto second = Receive(two, receives_two, kLong);
   EXPECT_FALSE(IsAnswered(first));
-  EXPECT_EQ(verbs().Stats().waiting(), 2u);
+  EXPECT_EQ(verbs().lists.Stats().waiting(), 2u);
   EXPECT_TRUE(Send(maker, sends, arena, 0)->Get().ok());
   EXPECT_TRUE(IsAnswered(first));
   EXPECT_FALSE(IsAnswered(second));
@@ -33,7 +33,7 @@ TEST_F(VerbsChannelTest, WhoWaitsForAShareIsServedInTurn) {
   ASSERT_TRUE(ticket.ok());
   EXPECT_EQ(ticket->message.shares(0).share().handle().offset(), 4096u);
   EXPECT_EQ(ticket->message.tickets_size(), 1);
-  EXPECT_EQ(verbs().Stats().waiting(), 0u);
+  EXPECT_EQ(verbs().lists.Stats().waiting(), 0u);
 }
 
 TEST_F(VerbsChannelTest, WhoWaitsForRoomIsServedInTurn) {
@@ -99,7 +99,7 @@ TEST_F(VerbsChannelTest, EndsAnswerWhoWaits) {
   const uint64_t sends_again = End(maker, v1::OpenChannelRequest::SENDER);
   EXPECT_TRUE(Send(maker, sends_again, arena, 0)->Get().ok());
   auto blocked = Send(maker, sends_again, arena, 1, kLong);
-  verbs().EndSession(reader.session);
+  verbs().sessions.EndSession(reader.session);
   EXPECT_EQ(blocked->Get().status().reason(), "NO_RECEIVER");
 
   const uint64_t own = End(maker, v1::OpenChannelRequest::RECEIVER);
@@ -113,7 +113,7 @@ TEST_F(VerbsChannelTest, ADeadSenderIsToldToWhoWaits) {
   const Caller reader = Open();
   End(maker, v1::OpenChannelRequest::SENDER);
   auto waits = Receive(reader, End(reader, v1::OpenChannelRequest::RECEIVER), kLong);
-  verbs().EndSession(maker.session);
+  verbs().sessions.EndSession(maker.session);
   const auto told = waits->Get();
   EXPECT_EQ(told.status().code(), Code::kAborted);
   EXPECT_EQ(told.status().reason(), "SENDER_DIED");
@@ -132,7 +132,7 @@ TEST_F(VerbsChannelTest, ADrainAnswersWhoWaitsAndRefusesNewWork) {
   v1::OpenChannelRequest request;
   request.set_name("other");
   request.set_role(v1::OpenChannelRequest::SENDER);
-  EXPECT_EQ(verbs().OpenChannel(maker, request).status().reason(), "DRAINING");
+  EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().reason(), "DRAINING");
   Close(maker, sends);
 }
 
@@ -159,7 +159,7 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
     request.set_channel(sends);
     change(request);
     Status refused;
-    verbs().Send(maker, Asked(request), [&](auto answer) { refused = answer.status(); });
+    verbs().channels.Send(maker, Asked(request), [&](auto answer) { refused = answer.status(); });
     return refused.code();
   };
   EXPECT_EQ(refusal([](auto& request) { request.set_name("a"); }), Code::kInvalidArgument);
@@ -169,10 +169,10 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
   EXPECT_EQ(refusal([](auto& request) { request.set_size(1 << 30); }), Code::kInvalidArgument);
   v1::OpenChannelRequest request;
   request.set_name("frames");
-  EXPECT_EQ(verbs().OpenChannel(maker, request).status().code(), Code::kInvalidArgument);  // no role
+  EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().code(), Code::kInvalidArgument);  // no role
   request.set_role(v1::OpenChannelRequest::SENDER);
   request.set_name(std::string(300, 'n'));
-  EXPECT_EQ(verbs().OpenChannel(maker, request).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().code(), Code::kInvalidArgument);
   // An answer that nobody wants cannot bring anything.
   Caller deaf = maker;
   deaf.hears = false;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "daemon/memory/host_backend.h"
-#include "daemon/service/verbs.h"
+#include "daemon/service/verbs/verbs.h"
 #include "tests/unit/broker/fake_backend.h"
 #include "tests/unit/service/asked.h"
 
@@ -40,7 +40,7 @@ class VerbsTest : public ::testing::Test {
     Peer peer;
     peer.uid = uid;
     peer.door = door;
-    const auto opened = verbs().OpenSession(hello, peer);
+    const auto opened = verbs().sessions.OpenSession(hello, peer);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return {SessionId{opened.ok() ? opened->session() : 0}, door};
   }
@@ -59,8 +59,8 @@ class VerbsTest : public ::testing::Test {
     request.set_size(size);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::AllocateResponse>>();
-    awaited->waiter = verbs().Allocate(caller, request,
-                                       [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().arenas.Allocate(
+        caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   // An arena as its producer has it: mapped, sealed, its descriptor closed. The mapping dies at once.
@@ -71,14 +71,14 @@ class VerbsTest : public ::testing::Test {
     answer->descriptor.reset();
     v1::MappedRequest mapped;
     mapped.set_arena(answer->message.handle().arena());
-    EXPECT_TRUE(verbs().Mapped(caller, mapped).ok());
+    EXPECT_TRUE(verbs().arenas.Mapped(caller, mapped).ok());
     return answer->message.handle();
   }
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const v1::Handle& arena, const std::string& name,
                                               uint64_t offset = 0, uint64_t size = 4096, size_t metadata = 0) {
     v1::PublishRequest request = PublishOf(arena, name, false, offset, size);
     request.set_metadata(std::string(metadata, 'm'));
-    return verbs().Publish(caller, Asked(request));
+    return verbs().publishes.Publish(caller, Asked(request));
   }
   static v1::PublishRequest PublishOf(const v1::Handle& arena, const std::string& name, bool sealed,
                                       uint64_t offset = 0, uint64_t size = 4096) {
@@ -104,14 +104,14 @@ class VerbsTest : public ::testing::Test {
     for (const std::string& name : names) request.add_shares()->set_name(name);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter = verbs().Acquire(caller, AskedFor(request),
-                                      [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().shares.Acquire(
+        caller, AskedFor(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   void Withdraw(const Caller& caller, const std::string& name) {
     v1::WithdrawRequest request;
     request.add_shares()->set_name(name);
-    EXPECT_TRUE(verbs().Withdraw(caller, request).ok());
+    EXPECT_TRUE(verbs().shares.Withdraw(caller, request).ok());
   }
 
   // Memory without bytes. REQUIRES: no verbs yet.

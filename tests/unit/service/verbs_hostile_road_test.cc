@@ -17,7 +17,7 @@ TEST_F(VerbsRoadTest, ATailThatCannotBeIsBelievedInNothing) {
   Build();
   ends_->Send(arena_, 0);
   ends_->taken().tail = 2;
-  EXPECT_EQ(verbs().Stats().queued_shares(), 0u);
+  EXPECT_EQ(verbs().lists.Stats().queued_shares(), 0u);
   EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
   Close(sender_, sending_);
   EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "SENDER_DIED");
@@ -25,7 +25,7 @@ TEST_F(VerbsRoadTest, ATailThatCannotBeIsBelievedInNothing) {
 
 TEST_F(VerbsRoadTest, WhatATailThatCannotBeSaysOfTheSendersMemoryIsNotBelieved) {
   for (const uint64_t tail : {uint64_t{0}, uint64_t{7}, UINT64_MAX}) {
-    if (ends_) CloseBoth(), ends_.reset(), verbs().EndSession(sender_.session);
+    if (ends_) CloseBoth(), ends_.reset(), verbs().sessions.EndSession(sender_.session);
     Build();
     for (uint64_t page = 0; page < kCapacity; ++page) ends_->Send(arena_, page), ends_->Take();
     ends_->Send(arena_, 4);
@@ -40,7 +40,7 @@ TEST_F(VerbsRoadTest, NothingIsTakenFromBeforeTheFirst) {
   Build();
   ends_->Send(arena_, 0);
   ends_->taken().tail = UINT64_MAX;  // two before the head, if one counts on beyond the last number
-  EXPECT_EQ(verbs().Stats().queued_shares(), 0u);
+  EXPECT_EQ(verbs().lists.Stats().queued_shares(), 0u);
   EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
   EXPECT_EQ(ends_->sign().taken, 1u);
 }

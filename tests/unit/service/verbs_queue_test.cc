@@ -22,9 +22,9 @@ class VerbsQueueTest : public VerbsTest {
   v1::PublishRequest Small(const v1::Handle& arena, const std::string& name, uint64_t offset) {
     return PublishOf(arena, name, false, offset, 256);
   }
-  void DrainOwn(const QueueWriter& writer) { Serve(*verbs().FindQueue(writer.caller.session)); }
+  void DrainOwn(const QueueWriter& writer) { Serve(*verbs().publishes.FindQueue(writer.caller.session)); }
   void Serve(const OpenQueue& queue) {
-    verbs().ServePublishes(queue, session_queue::Format::kSlots, SessionQueue::Others::kStop);
+    verbs().publishes.ServePublishes(queue, session_queue::Format::kSlots, SessionQueue::Others::kStop);
   }
   // Who was cut, and why.
   std::vector<std::pair<SessionId, std::string>> Cut() {
@@ -32,7 +32,7 @@ class VerbsQueueTest : public VerbsTest {
     return cut_;
   }
   void NoteCuts() {
-    verbs().SetCut(Door::kLifeline, [this](SessionId session, std::string_view why) {
+    verbs().cuts().Set(Door::kLifeline, [this](SessionId session, std::string_view why) {
       const std::lock_guard lock(mutex_);
       cut_.emplace_back(session, why);
     });
@@ -69,7 +69,7 @@ TEST_F(VerbsQueueTest, AnEntryIsAPublish) {
   EXPECT_EQ(writer.ReasonOf(6), "ARENA_NOT_FOUND");
   EXPECT_EQ(writer.CodeOf(7), Code::kInvalidArgument);
   EXPECT_EQ(broker_->TakeSnapshot().publishes_total, 1u);
-  EXPECT_EQ(verbs().Stats().refusals_total(), 7u);
+  EXPECT_EQ(verbs().lists.Stats().refusals_total(), 7u);
 }
 
 TEST_F(VerbsQueueTest, ItsNamespaceIsTheQueues) {
@@ -77,7 +77,7 @@ TEST_F(VerbsQueueTest, ItsNamespaceIsTheQueues) {
   const v1::Handle arena = StartAllocate(maker, kMiB, 0, "mine")->Get()->message.handle();
   v1::MappedRequest mapped;
   mapped.set_arena(arena.arena());
-  ASSERT_TRUE(verbs().Mapped(maker, mapped).ok());
+  ASSERT_TRUE(verbs().arenas.Mapped(maker, mapped).ok());
   QueueWriter writer(verbs(), maker, "mine");
   writer.Enter(Small(arena, "a", 0));
   auto elsewhere = Small(arena, "b", 256);
@@ -86,8 +86,8 @@ TEST_F(VerbsQueueTest, ItsNamespaceIsTheQueues) {
   DrainOwn(writer);
   EXPECT_EQ(writer.CodeOf(0), Code::kOk);
   EXPECT_EQ(writer.CodeOf(1), Code::kOk);
-  EXPECT_EQ(broker_->Namespaces().size(), 1u);
-  EXPECT_EQ(broker_->Namespaces().front().shares, 2u);
+  EXPECT_EQ(broker_->NamespaceRows().size(), 1u);
+  EXPECT_EQ(broker_->NamespaceRows().front().shares, 2u);
 }
 
 TEST_F(VerbsQueueTest, APublishThatMaySleepOrWaitNeedsAWaitedRequest) {
@@ -116,7 +116,7 @@ TEST_F(VerbsQueueTest, ARequestThatLooksForANameFindsItInAQueue) {
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("at once");
   std::string answer;
-  EXPECT_TRUE(verbs().AcquireAtOnce(other, AskedFor(acquire), &answer).ok());
+  EXPECT_TRUE(verbs().shares.TryAcquire(other, AskedFor(acquire), &answer).ok());
   writer.Enter(Small(arena, "by grpc", 512));
   EXPECT_TRUE(StartAcquire(Open(Door::kGrpc), {"by grpc"})->Get().ok());
   writer.Enter(Small(arena, "withdrawn", 768));
@@ -127,7 +127,7 @@ TEST_F(VerbsQueueTest, ARequestThatLooksForANameFindsItInAQueue) {
     v1::ListRequest list;
     list.set_namespace_(ns);
     list.set_name_prefix("listed");
-    EXPECT_EQ(verbs().List(other, list)->message.shares_size(), ns[0] == 0 ? 2 : 3);
+    EXPECT_EQ(verbs().lists.List(other, list)->message.shares_size(), ns[0] == 0 ? 2 : 3);
   }
   writer.Enter(Small(arena, "taken", 1792));
   EXPECT_EQ(Publish(other, Arena(other, kMiB), "taken").status().reason(), "NAME_TAKEN");
@@ -197,14 +197,14 @@ TEST_F(VerbsQueueTest, ASessionHasOneQueue) {
   QueueWriter writer(verbs(), maker);
   v1::BrowseRequest request;
   request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-  EXPECT_EQ(verbs().Browse(maker, request).status().reason(), "QUEUE_TAKEN");
+  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
   request.set_namespace_("other");
-  EXPECT_EQ(verbs().Browse(maker, request).status().reason(), "QUEUE_TAKEN");
+  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
   request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-  EXPECT_EQ(verbs().Browse(maker, request).status().code(), Code::kFailedPrecondition) << "it is mapped";
+  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().code(), Code::kFailedPrecondition) << "it is mapped";
   const Caller without = Open();
-  EXPECT_EQ(verbs().Browse(without, request).status().reason(), "NO_QUEUE");
-  EXPECT_FALSE(verbs().FindQueue(without.session));
+  EXPECT_EQ(verbs().arenas.Browse(without, request).status().reason(), "NO_QUEUE");
+  EXPECT_FALSE(verbs().publishes.FindQueue(without.session));
 }
 
 TEST_F(VerbsQueueTest, AUserHasSoManyQueues) {
@@ -215,10 +215,10 @@ TEST_F(VerbsQueueTest, AUserHasSoManyQueues) {
   const Caller third = Open();
   v1::BrowseRequest request;
   request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-  EXPECT_EQ(verbs().Browse(third, request).status().reason(), "TOO_MANY_QUEUES");
+  EXPECT_EQ(verbs().arenas.Browse(third, request).status().reason(), "TOO_MANY_QUEUES");
   const QueueWriter strangers(verbs(), Open(Door::kLifeline, 1001));
-  verbs().EndSession(ends.session);
-  EXPECT_TRUE(verbs().Browse(third, request).ok());
+  verbs().sessions.EndSession(ends.session);
+  EXPECT_TRUE(verbs().arenas.Browse(third, request).ok());
 }
 
 TEST_F(VerbsQueueTest, ASessionThatWritesWhatCannotBeIsCutAloneAndARequestThatIsNoneIsRefused) {
@@ -255,7 +255,7 @@ TEST_F(VerbsQueueTest, APublishIsFoundBehindWaitedRequests) {
   writer.Enter(Small(arena, "a", 0));
   EXPECT_TRUE(StartAcquire(Open(Door::kGrpc), {"a"})->Get().ok());
   session_queue::Entry entry;
-  const auto queue = verbs().FindQueue(maker.session)->queue;
+  const auto queue = verbs().publishes.FindQueue(maker.session)->queue;
   ASSERT_TRUE(*queue->Take(entry));
   EXPECT_EQ(session_queue::HeaderOf(entry).id, 100u);
   EXPECT_FALSE(*queue->Take(entry));
@@ -275,12 +275,12 @@ TEST_F(VerbsQueueTest, AQueueGoesWithItsSession) {
   const Caller maker = Open();
   const v1::Handle arena = Arena(maker, kMiB);
   QueueWriter writer(verbs(), maker);
-  const auto queue = verbs().FindQueue(maker.session);
+  const auto queue = verbs().publishes.FindQueue(maker.session);
   writer.Enter(Small(arena, "a", 0));
   EXPECT_TRUE(broker_->has_queues());
-  verbs().EndSession(maker.session);
+  verbs().sessions.EndSession(maker.session);
   EXPECT_FALSE(broker_->has_queues());
-  EXPECT_FALSE(verbs().FindQueue(maker.session));
+  EXPECT_FALSE(verbs().publishes.FindQueue(maker.session));
   EXPECT_FALSE(StartAcquire(Open(), {"a"})->Get().ok());
   EXPECT_EQ(writer.served(), 0u);
   // Another thread may have been serving it when it went.

@@ -15,9 +15,9 @@ TEST_F(VerbsRoadTest, SoManyOfAUserAndNoMore) {
   v1::OpenChannelRequest request;
   request.set_name("another");
   request.set_role(kSender);
-  const auto sends = verbs().OpenChannel(sender_, request);
+  const auto sends = verbs().channels.OpenChannel(sender_, request);
   request.set_role(kReceiver);
-  ASSERT_TRUE(verbs().OpenChannel(receiver_, request).ok());
+  ASSERT_TRUE(verbs().channels.OpenChannel(receiver_, request).ok());
   const Status refused = RefusedPart(sender_, sends->message.channel());
   EXPECT_EQ(refused.reason(), "TOO_MANY_ROADS");
   CloseBoth();
@@ -25,7 +25,7 @@ TEST_F(VerbsRoadTest, SoManyOfAUserAndNoMore) {
       << "its sender may wait for what was received there";
   v1::ReleaseRequest release;
   release.add_roads(ends_->sign().number);
-  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
   EXPECT_TRUE(RefusedPart(sender_, sends->message.channel()).ok());
 }
 
@@ -52,7 +52,7 @@ class VerbsRoadOfTwoUsersTest : public VerbsRoadTest {
     request.set_name(channel);
     request.set_role(role);
     request.set_capacity(kCapacity);
-    const auto opened = verbs().OpenChannel(caller, request);
+    const auto opened = verbs().channels.OpenChannel(caller, request);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return opened.ok() ? opened->message.channel() : 0;
   }
@@ -81,20 +81,20 @@ TEST_F(VerbsRoadOfTwoUsersTest, ThatHasEndedIsItsSendersWhoMayWaitForWhatWasRece
   EXPECT_EQ(RefusalBetween(sender_, sender_), "TOO_MANY_ROADS");
   v1::ReleaseRequest release;
   release.add_roads(ends_->sign().number);
-  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
   EXPECT_EQ(RefusalBetween(sender_, sender_), "");
 }
 
 TEST_F(VerbsRoadOfTwoUsersTest, WhoseSessionEndsLeavesNothingToPayFor) {
-  verbs().EndSession(sender_.session);
+  verbs().sessions.EndSession(sender_.session);
   const Caller senders = Open(Door::kLifeline, kSends);
   EXPECT_EQ(RefusalBetween(senders, senders), "");
   EXPECT_EQ(RefusalBetween(receiver_, receiver_), "");
 }
 
 TEST_F(VerbsRoadOfTwoUsersTest, ThatNobodyHasUsedIsNobodysOnceItHasEnded) {
-  verbs().EndSession(sender_.session);
-  verbs().EndSession(receiver_.session);
+  verbs().sessions.EndSession(sender_.session);
+  verbs().sessions.EndSession(receiver_.session);
   const Caller sends = Open(Door::kLifeline, kSends);
   const Caller receives = Open(Door::kLifeline, kReceives);
   EXPECT_EQ(RefusalBetween(sends, receives), "") << "asked for, mapped by nobody";
@@ -116,14 +116,14 @@ TEST_F(VerbsRoadTest, TheOneThatIsNamedIsForgotten) {
   v1::OpenChannelRequest request;
   request.set_name("another");
   request.set_role(kSender);
-  const uint64_t another = verbs().OpenChannel(sender_, request)->message.channel();
+  const uint64_t another = verbs().channels.OpenChannel(sender_, request)->message.channel();
   request.set_role(kReceiver);
-  ASSERT_TRUE(verbs().OpenChannel(receiver_, request).ok());
+  ASSERT_TRUE(verbs().channels.OpenChannel(receiver_, request).ok());
   EXPECT_EQ(RefusedPart(sender_, another).reason(), "TOO_MANY_ROADS") << "two that have ended, and one that stands";
   const auto forget = [&](const Caller& caller, const RoadEnds& road) {
     v1::ReleaseRequest release;
     release.add_roads(road.sign().number);
-    EXPECT_TRUE(verbs().Release(caller, release).ok());
+    EXPECT_TRUE(verbs().shares.Release(caller, release).ok());
   };
   const RoadEnds& first = *ends_;
   const RoadEnds& second = *roads[0];
@@ -134,7 +134,7 @@ TEST_F(VerbsRoadTest, TheOneThatIsNamedIsForgotten) {
   forget(sender_, second);
   EXPECT_TRUE(RefusedPart(sender_, another).ok());
   forget(sender_, second);
-  verbs().EndSession(receiver_.session);
+  verbs().sessions.EndSession(receiver_.session);
   EXPECT_EQ(standing.sign().gone, 1u);
   EXPECT_EQ(first.sign().gone, 1u) << "nobody said that it may be forgotten";
   EXPECT_EQ(second.sign().gone, 0u);
@@ -145,9 +145,9 @@ TEST_F(VerbsRoadTest, AStandingRoadIsNotForgotten) {
   Build();
   v1::ReleaseRequest release;
   release.add_roads(ends_->sign().number);
-  EXPECT_TRUE(verbs().Release(sender_, release).ok());
+  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
   ends_->Send(arena_, 3);
-  verbs().EndSession(sender_.session);
+  verbs().sessions.EndSession(sender_.session);
   EXPECT_EQ(ends_->sign().revoked, road::kEnded);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 3u);
 }

@@ -45,7 +45,7 @@ TEST_F(VerbsRoadTest, IsForOneSenderAndOneReceiverOnLifelines) {
   EXPECT_EQ(RefusedPart(another, anothers, v1::BrowseRequest::ROAD_BELL).reason(), "NO_ROAD");
   v1::MappedRequest mapped;
   mapped.set_road_of(anothers);
-  EXPECT_EQ(verbs().Mapped(another, mapped).status().reason(), "NO_ROAD");
+  EXPECT_EQ(verbs().arenas.Mapped(another, mapped).status().reason(), "NO_ROAD");
 }
 
 TEST_F(VerbsRoadTest, WhoJoinsEndsItAndWhatStandsThereIsQueued) {
@@ -54,7 +54,7 @@ TEST_F(VerbsRoadTest, WhoJoinsEndsItAndWhatStandsThereIsQueued) {
   ends_->Send(arena_, 1);
   ends_->Send(arena_, 2);
   ends_->Take();
-  EXPECT_EQ(verbs().Stats().queued_shares(), 2u);
+  EXPECT_EQ(verbs().lists.Stats().queued_shares(), 2u);
   const Caller third = Open(Door::kGrpc);
   End(third, kReceiver);
   EXPECT_EQ(ends_->sign().revoked, road::kEnded);
@@ -108,12 +108,12 @@ TEST_F(VerbsRoadTest, WhoReceivedAndHasGoneReadsNothing) {
   ends_->Take();
   EXPECT_EQ(ends_->sign().gone, 0u);
   ends_->Send(arena_, 1);
-  verbs().EndSession(receiver_.session);
+  verbs().sessions.EndSession(receiver_.session);
   EXPECT_EQ(ends_->sign().gone, 1u);
   EXPECT_EQ(ends_->sign().taken, 1u);
   EXPECT_EQ(Send(sender_, sending_, arena_, 2)->Get().status().reason(), "NO_RECEIVER");
   v1::ReleaseRequest none;
-  const auto told = verbs().Release(sender_, none);
+  const auto told = verbs().shares.Release(sender_, none);
   ASSERT_TRUE(told.ok());
   ASSERT_EQ(told->message.returned_size(), 1) << "what the broker took and nobody receives";
   EXPECT_EQ(told->message.returned(0).offset(), 4096u);
@@ -138,22 +138,22 @@ TEST_F(VerbsRoadTest, TheReceiverIsGivenTheSendersArenasAndNoOthers) {
   v1::ExportRequest request;
   request.set_arena(arena_.arena());
   request.set_arena_generation(arena_.generation());
-  EXPECT_EQ(verbs().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND");
+  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND");
   request.set_road_of(receiving_);
-  const auto exported = verbs().Export(receiver_, request);
+  const auto exported = verbs().arenas.Export(receiver_, request);
   ASSERT_TRUE(exported.ok()) << exported.status().ToString();
   EXPECT_TRUE(exported->descriptor.valid());
-  EXPECT_EQ(verbs().Export(Open(), request).status().reason(), "ARENA_NOT_FOUND") << "not its end";
+  EXPECT_EQ(verbs().arenas.Export(Open(), request).status().reason(), "ARENA_NOT_FOUND") << "not its end";
   const Caller other = Open();
   const auto others = Arena(other, kMiB);
   request.set_arena(others.arena());
   request.set_arena_generation(others.generation());
-  EXPECT_EQ(verbs().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not the sender's";
+  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not the sender's";
   const auto fresh = StartAllocate(sender_, kMiB)->Get();
   ASSERT_TRUE(fresh.ok());
   request.set_arena(fresh->message.handle().arena());
   request.set_arena_generation(fresh->message.handle().generation());
-  EXPECT_EQ(verbs().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not sealed yet";
+  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not sealed yet";
 }
 
 TEST_F(VerbsRoadTest, WhoeverEndsItWhatStandsThereIsQueuedOnce) {
@@ -180,7 +180,7 @@ TEST_F(VerbsRoadTest, TheBellRingsWhenItEnds) {
   v1::BrowseRequest request;
   request.set_channel(receiving_);
   request.set_part(v1::BrowseRequest::ROAD_BELL);
-  const auto bell = verbs().Browse(receiver_, request);
+  const auto bell = verbs().arenas.Browse(receiver_, request);
   ASSERT_TRUE(bell.ok());
   char byte = 0;
   EXPECT_EQ(::read(bell->descriptor.get(), &byte, 1), -1);

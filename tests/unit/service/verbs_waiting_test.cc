@@ -27,7 +27,7 @@ TEST_F(VerbsWaitingTest, ANameThatComesLaterAnswersWhoWaits) {
   const v1::Handle arena = Arena(maker, kMiB);
   ASSERT_TRUE(Publish(maker, arena, "x").ok());
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
-  EXPECT_EQ(verbs().GetStats(maker, {})->message.waiting(), 1u) << "all or none";
+  EXPECT_EQ(verbs().lists.GetStats(maker, {})->message.waiting(), 1u) << "all or none";
   ASSERT_TRUE(Publish(maker, arena, "y", 4096).ok());
   EXPECT_EQ(waits->Get()->message.shares_size(), 2);
 }
@@ -44,7 +44,7 @@ TEST_F(VerbsWaitingTest, WhoAsksForAnIdThatIsGoneDoesNotWait) {
   request.add_shares()->set_id(99);
   request.set_timeout_ms(60'000);
   std::optional<Code> heard;
-  verbs().Acquire(Open(), AskedFor(request), [&](auto answer) { heard = answer.status().code(); });
+  verbs().shares.Acquire(Open(), AskedFor(request), [&](auto answer) { heard = answer.status().code(); });
   EXPECT_EQ(heard, Code::kNotFound);
 }
 
@@ -84,7 +84,7 @@ TEST_F(VerbsWaitingTest, TheEndOfASessionFeedsWhoWaitsInOrder) {
   const Caller two = Open();
   auto first = StartAllocate(one, 32 * kMiB, 60'000);
   auto second = StartAllocate(two, 32 * kMiB, 60'000);
-  verbs().EndSession(hog.session);
+  verbs().sessions.EndSession(hog.session);
   const auto first_arena = first->Get();
   const auto second_arena = second->Get();
   ASSERT_TRUE(first_arena.ok() && second_arena.ok());
@@ -97,7 +97,7 @@ TEST_F(VerbsWaitingTest, MemoryThatSomebodyStillMapsIsReclaimedOnceHeLetsGo) {
   auto arena = StartAllocate(hog, 64 * kMiB)->Get();
   ASSERT_TRUE(arena.ok());
   auto waits = StartAllocate(Open(), kMiB, 60'000);
-  verbs().EndSession(hog.session);
+  verbs().sessions.EndSession(hog.session);
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
   EXPECT_TRUE(verbs().memory_wanted(1000)) << "its descriptor is open: the bytes are not gone";
   arena->descriptor.reset();
@@ -136,7 +136,7 @@ class VerbsFenceTest : public VerbsWaitingTest {
     capabilities.set_shm_device(8);
     Peer peer;
     peer.uid = 1000;
-    const auto opened = verbs().OpenSession(hello, std::move(peer));
+    const auto opened = verbs().sessions.OpenSession(hello, std::move(peer));
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return {SessionId{opened->session()}, Door::kLifeline};
   }
@@ -145,16 +145,16 @@ class VerbsFenceTest : public VerbsWaitingTest {
     allocate.mutable_device()->set_type(kDeviceCuda);
     allocate.set_size(4096);
     Awaited<v1::AllocateResponse> allocated;
-    verbs().Allocate(maker, allocate, [&](auto answer) { allocated.promise.set_value(std::move(answer)); });
+    verbs().arenas.Allocate(maker, allocate, [&](auto answer) { allocated.promise.set_value(std::move(answer)); });
     const auto arena = allocated.Get();
     EXPECT_TRUE(arena.ok()) << arena.status().ToString();
     v1::MappedRequest mapped;
     mapped.set_arena(arena->message.handle().arena());
-    EXPECT_TRUE(verbs().Mapped(maker, mapped).ok());
+    EXPECT_TRUE(verbs().arenas.Mapped(maker, mapped).ok());
     v1::PublishRequest request = PublishOf(arena->message.handle(), "late", false, 0, 256);
     request.mutable_fence()->set_kind(v1::Fence::EVENT);
     request.mutable_fence()->set_opaque(std::string(64, 'e'));
-    const auto published = verbs().Publish(maker, Asked(request));
+    const auto published = verbs().publishes.Publish(maker, Asked(request));
     EXPECT_TRUE(published.ok()) << published.status().ToString();
     return published->message.share();
   }
@@ -165,8 +165,8 @@ class VerbsFenceTest : public VerbsWaitingTest {
     request.set_fence_timeout_ms(fence_timeout_ms);
     request.set_timeout_ms(timeout_ms);
     auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter = verbs().Acquire(caller, AskedFor(request),
-                                      [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().shares.Acquire(
+        caller, AskedFor(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
 };
@@ -202,7 +202,7 @@ TEST_F(VerbsFenceTest, WhoSaysNothingOrALongTimeWaitsAsLongAsEverybody) {
   }
   v1::ReleaseRequest release;
   release.add_done(share);
-  ASSERT_TRUE(verbs().Release(maker, release).ok());
+  ASSERT_TRUE(verbs().shares.Release(maker, release).ok());
   for (auto* const waiting : {&silent, &patient, &named}) EXPECT_TRUE((*waiting)->Get().ok());
 }
 
@@ -223,10 +223,10 @@ TEST_F(VerbsWaitingTest, NobodyWaitsInASessionThatEnds) {
   request.set_size(kMiB);
   request.set_timeout_ms(60'000);
   // The reply of a waiter that is dropped dies: at that very moment somebody else of the session asks.
-  std::shared_ptr<void> dropped(nullptr, [&](void*) { late = verbs().Allocate(caller, request, [](auto) {}); });
-  verbs().Allocate(caller, request, [last = std::move(dropped)](auto) {});
+  std::shared_ptr<void> dropped(nullptr, [&](void*) { late = verbs().arenas.Allocate(caller, request, [](auto) {}); });
+  verbs().arenas.Allocate(caller, request, [last = std::move(dropped)](auto) {});
   verbs().WaitIdle(Clock::time_point::max());
-  verbs().EndSession(caller.session);
+  verbs().sessions.EndSession(caller.session);
   ASSERT_TRUE(late.has_value());
   EXPECT_EQ(*late, WaiterId{}) << "it waits on, though nobody is there to hear the answer";
 }
@@ -261,7 +261,7 @@ TEST_F(VerbsWaitingTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   world->held = true;
   v1::ReleaseRequest release;
   release.add_arenas(arena.arena());
-  ASSERT_TRUE(verbs().Release(caller, release).ok());
+  ASSERT_TRUE(verbs().shares.Release(caller, release).ok());
   const auto begun = Clock::now();
   EXPECT_EQ(StartAllocate(caller, kMiB, 200)->Get().status().code(), Code::kResourceExhausted);
   const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(50));
@@ -335,8 +335,8 @@ TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
   const v1::Handle arena = Arena(caller, kMiB);
   const v1::Handle other = Arena(caller, kMiB);
   Awaited<v1::PublishResponse> published;
-  verbs().PublishSealed(caller, Asked(PublishOf(arena, "sealed", true)),
-                        [&](auto answer) { published.promise.set_value(std::move(answer)); });
+  verbs().publishes.PublishSealed(caller, Asked(PublishOf(arena, "sealed", true)),
+                                  [&](auto answer) { published.promise.set_value(std::move(answer)); });
   sealing.get_future().wait();
   EXPECT_TRUE(StartAllocate(caller, kMiB)->Get().ok());
   EXPECT_TRUE(Publish(caller, other, "not sealed").ok());

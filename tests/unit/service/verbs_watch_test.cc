@@ -15,8 +15,8 @@ class VerbsWatchTest : public VerbsTest {
 
   Watched Ask(const Caller& caller, const v1::WatchRequest& request) {
     auto awaited = std::make_unique<Awaited<v1::WatchResponse>>();
-    awaited->waiter =
-        verbs().Watch(caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
+    awaited->waiter = verbs().watches.Watch(
+        caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
   Watched Next(const Caller& caller, uint64_t watch, uint64_t timeout_ms = 0) {
@@ -61,7 +61,7 @@ TEST_F(VerbsWatchTest, WhoWaitsIsAnsweredWhenTheBrokerDrainsAndNotWhenItsSession
   const Caller watcher = Open();
   const Caller ends = Open();
   const auto dropped = Next(ends, Watch(ends), kLong);
-  verbs().EndSession(ends.session);
+  verbs().sessions.EndSession(ends.session);
   const auto waits = Next(watcher, Watch(watcher), kLong);
   verbs().Drain();
   const auto drained = waits->Get();
@@ -115,16 +115,16 @@ TEST_F(VerbsWatchTest, ANoteIsAShortTextOrRefused) {
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
   publish.set_note(std::string(65, 'x'));
-  const auto refused = verbs().Publish(caller, Asked(publish));
+  const auto refused = verbs().publishes.Publish(caller, Asked(publish));
   EXPECT_NE(refused.status().message().find("limits.note_bytes_max 64"), std::string::npos)
       << refused.status().message();
   publish.set_note(std::string(64, 'x'));
-  EXPECT_TRUE(verbs().Publish(caller, Asked(publish)).ok());
+  EXPECT_TRUE(verbs().publishes.Publish(caller, Asked(publish)).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   acquire.set_note(std::string(65, 'x'));
   std::string response;
-  EXPECT_EQ(verbs().AcquireAtOnce(caller, AskedFor(acquire), &response).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(verbs().shares.TryAcquire(caller, AskedFor(acquire), &response).status().code(), Code::kInvalidArgument);
 }
 
 // Nobody may hear that it was refused, and then what is given back beside it would stay.
@@ -132,11 +132,11 @@ TEST_F(VerbsWatchTest, NotesThatCannotBeDoNotKeepAReleaseFromItsWork) {
   const Caller caller = Open();
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
-  ASSERT_TRUE(verbs().Publish(caller, Asked(publish)).ok());
+  ASSERT_TRUE(verbs().publishes.Publish(caller, Asked(publish)).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   std::string response;
-  ASSERT_TRUE(verbs().AcquireAtOnce(caller, AskedFor(acquire), &response).ok());
+  ASSERT_TRUE(verbs().shares.TryAcquire(caller, AskedFor(acquire), &response).ok());
   v1::AcquireResponse acquired;
   ASSERT_TRUE(acquired.ParseFromString(response));
   v1::ReleaseRequest release;
@@ -144,7 +144,7 @@ TEST_F(VerbsWatchTest, NotesThatCannotBeDoNotKeepAReleaseFromItsWork) {
   release.add_notes()->set_note("line\nline");
   release.add_notes()->set_note(std::string(65, 'x'));
   for (uint64_t i = 0; i < config_.limits.names_per_request; ++i) release.add_notes();
-  const auto released = verbs().Release(caller, release);
+  const auto released = verbs().shares.Release(caller, release);
   ASSERT_TRUE(released.ok()) << released.status().ToString();
   EXPECT_EQ(released->message.released(), 1u);
 }
@@ -155,15 +155,15 @@ TEST_F(VerbsWatchTest, WhatIsInspectedSaysHowItWasRead) {
   const v1::Handle arena = Arena(maker, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
   publish.set_note("numpy place");
-  ASSERT_TRUE(verbs().Publish(maker, Asked(publish)).ok());
+  ASSERT_TRUE(verbs().publishes.Publish(maker, Asked(publish)).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   acquire.set_note("torch hand_over");
   std::string response;
-  ASSERT_TRUE(verbs().AcquireAtOnce(reader, AskedFor(acquire), &response).ok());
+  ASSERT_TRUE(verbs().shares.TryAcquire(reader, AskedFor(acquire), &response).ok());
   v1::InspectRequest request;
   request.mutable_share()->set_name("a");
-  auto found = verbs().Inspect(maker, request);
+  auto found = verbs().lists.Inspect(maker, request);
   ASSERT_TRUE(found.ok()) << found.status().ToString();
   EXPECT_EQ(found->message.share().share().name(), "a");
   EXPECT_EQ(found->message.maker().note(), "numpy place");
@@ -177,13 +177,13 @@ TEST_F(VerbsWatchTest, WhatIsInspectedSaysHowItWasRead) {
   v1::ShareNote* note = release.add_notes();
   note->set_share(found->message.share().share().id());
   note->set_note("torch place: dtype");
-  ASSERT_TRUE(verbs().Release(reader, release).ok());
-  EXPECT_EQ(verbs().Inspect(maker, request)->message.readers(0).note(), "torch place: dtype");
+  ASSERT_TRUE(verbs().shares.Release(reader, release).ok());
+  EXPECT_EQ(verbs().lists.Inspect(maker, request)->message.readers(0).note(), "torch place: dtype");
 
   request.mutable_share()->set_name("b");
-  EXPECT_EQ(verbs().Inspect(maker, request).status().reason(), "SHARE_NOT_FOUND");
+  EXPECT_EQ(verbs().lists.Inspect(maker, request).status().reason(), "SHARE_NOT_FOUND");
   request.clear_share();
-  EXPECT_EQ(verbs().Inspect(maker, request).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(verbs().lists.Inspect(maker, request).status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(VerbsWatchTest, OffersThatDoNotFitIntoTheAnswerAreCounted) {
@@ -193,7 +193,7 @@ TEST_F(VerbsWatchTest, OffersThatDoNotFitIntoTheAnswerAreCounted) {
   ASSERT_TRUE(Publish(maker, Arena(maker, kMiB), "a").ok());
   v1::InspectRequest request;
   request.mutable_share()->set_name("a");
-  const auto found = verbs().Inspect(maker, request);
+  const auto found = verbs().lists.Inspect(maker, request);
   ASSERT_TRUE(found.ok());
   EXPECT_GT(found->message.offers_left_out(), 0u);
   EXPECT_EQ(found->message.offers_left_out() + found->message.offers_size(), 121u);

@@ -1,4 +1,4 @@
-// The generated readers and writers against libprotobuf's, for every message of array.proto and broker.proto.
+// Compares the generated readers and writers with libprotobuf, for every message of array.proto and broker.proto.
 #include "proto/wire/messages.h"
 
 #include <google/protobuf/descriptor.pb.h>
@@ -69,7 +69,7 @@ class Filler {
   std::mt19937_64 random_;
 };
 
-// A Reader keeps the bytes of lazy fields, whatever they are; libprotobuf reads them.
+// A Reader keeps the bytes of lazy fields unparsed; libprotobuf parses them.
 bool HoldsLazyFields(const Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
@@ -117,7 +117,7 @@ constexpr int kMessages = Count(static_cast<AllMessages*>(nullptr));
 TYPED_TEST_SUITE(WireTest, AllMessages);
 
 TYPED_TEST(WireTest, WhatLibprotobufWritesIsReadAndWrittenAlike) {
-  // libprotobuf writes the empty texts of a map, too.
+  // libprotobuf also writes the empty texts of a map.
   const bool has_map = std::is_same_v<typename TestFixture::Ours, wire::Error>;
   for (int turn = 0; turn < 200; ++turn) {
     typename TestFixture::Theirs message;

@@ -1,4 +1,4 @@
-// What a Reader refuses, and what it says then.
+// The messages that a Reader refuses, and its errors.
 #include "proto/wire/reader.h"
 
 #include <gtest/gtest.h>
@@ -20,32 +20,32 @@ std::string Refusal(std::string_view bytes) {
   return read.status().message();
 }
 
-TEST(WireReaderTest, SaysWhichFieldOfWhichMessageIsMalformed) {
-  EXPECT_EQ(Refusal<wire::Range>("\x08"), "these bytes are no Range: field 1 of Range is malformed");
+TEST(WireReaderTest, ErrorsNameTheMalformedFieldAndItsMessage) {
+  EXPECT_EQ(Refusal<wire::Range>("\x08"), "these bytes are not a valid Range: field 1 of Range is malformed");
   EXPECT_EQ(Refusal<wire::AcquireRequest>("\x12\x03\x0a\x01\xff"),
-            "these bytes are no AcquireRequest: field 1 of ShareRef is malformed");
+            "these bytes are not a valid AcquireRequest: field 1 of ShareRef is malformed");
 }
 
-TEST(WireReaderTest, RefusesWhatLibprotobufRefuses) {
+TEST(WireReaderTest, RefusesMessagesThatLibprotobufRefuses) {
   const std::string six("\x83\x80\x80\x80\x80\x00", 6);                             // 3 in six bytes
   const std::string wide = "\x83\x80\x80\x80\x10";                                  // 3, and a bit beyond 32
   for (const std::string& bytes : {std::string("\x00\x01", 2),                      // field 0
                                    "\x0a" + six + "abc", "\x0a" + wide + "abc",     // the length of a text
-                                   "\x7a" + six + "abc", "\x7a" + wide + "abc",     // and of a field that is not known
+                                   "\x7a" + six + "abc", "\x7a" + wide + "abc",     // the length of an unknown field
                                    std::string("\xf8\x80\x80\x80\x80\x00\x01", 7),  // a tag of six bytes
-                                   std::string("\x18") + std::string(10, '\xff'),   // a number without an end
+                                   std::string("\x18") + std::string(10, '\xff'),   // an unterminated number
                                    std::string("\x79\x01\x02"), std::string("\x7d\x01"), std::string("\x0a\x01\xff")}) {
     EXPECT_FALSE(v1::AcquireRequest().ParseFromString(bytes));
     Refusal<wire::AcquireRequest>(bytes);
   }
 }
 
-TEST(WireReaderTest, RefusesGroupsAndALazyFieldThatIsThereTwice) {
+TEST(WireReaderTest, RefusesGroupsAndARepeatedLazyField) {
   Refusal<wire::Range>("\x7b\x7c");
   const std::string share = "\x12\x02\x08\x01";
   EXPECT_TRUE(wire::Decode<wire::LeasedShare>(share).ok());
   EXPECT_EQ(Refusal<wire::LeasedShare>(share + share),
-            "these bytes are no LeasedShare: field 2 of LeasedShare is malformed");
+            "these bytes are not a valid LeasedShare: field 2 of LeasedShare is malformed");
 }
 
 TEST(WireReaderTest, SkipsUnknownFieldsAndKnownOnesOfAnotherType) {
@@ -57,8 +57,8 @@ TEST(WireReaderTest, SkipsUnknownFieldsAndKnownOnesOfAnotherType) {
   EXPECT_EQ(range->offset, 7u);
 }
 
-TEST(WireReaderTest, NumbersThatAreNotPackedAreRead) {
-  // Fields 5 and 6, each a varint of its own, as protobuf 2 wrote them; the second extent is -1.
+TEST(WireReaderTest, UnpackedNumbersAreRead) {
+  // Fields 5 and 6, each a separate varint as in protobuf 2; the second extent is -1.
   const std::string bytes = "\x28\x02\x28" + std::string(9, '\xff') + "\x01\x30\x01";
   const auto spec = wire::Decode<wire::ArraySpec>(bytes);
   ASSERT_TRUE(spec.ok()) << spec.status().ToString();
@@ -66,7 +66,7 @@ TEST(WireReaderTest, NumbersThatAreNotPackedAreRead) {
   EXPECT_EQ(spec->strides, std::vector<int64_t>{1});
 }
 
-TEST(WireReaderTest, OfAOneofTheLastHolds) {
+TEST(WireReaderTest, TheLastMemberOfAOneofCounts) {
   const auto id_last = wire::Decode<wire::ShareRef>("\x0a\x01x\x10\x07");
   EXPECT_EQ(id_last->id, 7u);
   EXPECT_EQ(id_last->name, std::nullopt);
@@ -75,8 +75,8 @@ TEST(WireReaderTest, OfAOneofTheLastHolds) {
   EXPECT_EQ(name_last->name, "x");
 }
 
-TEST(WireReaderTest, NoMessageIsLargerThanLibprotobufTakes) {
-  const std::string_view large("", wire::kMessageBytesMax + 1);  // refused before a byte is read
+TEST(WireReaderTest, AMessageAboveLibprotobufsLimitIsRefused) {
+  const std::string_view large("", wire::kMessageBytesMax + 1);  // it is refused before a byte is read
   EXPECT_EQ(Refusal<wire::Range>(large), "a message has more than 2147483647 bytes");
 }
 

@@ -1,0 +1,174 @@
+#include "client/ctl/admin/admin.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <ostream>
+#include <string_view>
+#include <utility>
+
+#include "client/ctl/output/print.h"
+#include "client/ctl/output/table.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+using std::to_string;
+
+void Fill(v1::NamespaceRef* of, const std::string& ns, const AdminOptions& asked) {
+  of->set_namespace_(ns);
+  if (asked.uid) of->set_uid(*asked.uid);
+}
+
+// "4096", "64KiB", "2MiB", "8GiB", "1TiB".
+Result<uint64_t> ReadSize(std::string_view text) {
+  constexpr std::pair<std::string_view, int> kUnits[] = {{"", 0},     {"B", 0},    {"KiB", 10},
+                                                         {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  for (const auto& [name, shift] : kUnits) {
+    if (error != std::errc() || unit != name) continue;
+    if (number > std::numeric_limits<uint64_t>::max() >> shift) break;
+    return number << shift;
+  }
+  return InvalidArgument("'", text, "' is not a size: use 4096, 64KiB, 2MiB, 8GiB, 1TiB, or default");
+}
+
+Status Print(const v1::NamespaceQuota& quota, const Options& options, std::ostream& out) {
+  if (IsJson(options)) return PrintJson(quota, options, out);
+  Table table({"NAMESPACE", "UID", "QUOTA", "CHARGED", "SET"}, StyleOf(options));
+  table.Add({quota.of().namespace_(), quota.of().has_uid() ? to_string(quota.of().uid()) : "shared",
+             table.Size(quota.quota_bytes()), table.Size(quota.charged_bytes()), quota.set() ? "yes" : "configured"});
+  table.Print(out, options.header);
+  return Ok();
+}
+
+// Prints the result of a command that has no answer beyond success.
+template <class Answer>
+Status Done(const Answer& answer, const Options& options, std::string_view text, std::ostream& out) {
+  if (IsJson(options)) return PrintJson(answer, options, out);
+  out << text << '\n';
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AdminConnection>> AdminConnection::To(const std::string& path,
+                                                             std::chrono::milliseconds timeout) {
+  auto channel = ChannelTo(path);
+  if (!channel.ok()) return channel.status();
+  return std::unique_ptr<AdminConnection>(
+      new AdminConnection(*std::move(channel), std::chrono::system_clock::now() + timeout));
+}
+
+Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
+  const auto path = FindBroker(options.address, "admin.sock");
+  if (!path.ok()) return Status(path.status()).Because(kUsageReason);
+  if (IsRemote(*path)) {
+    return InvalidArgument("address '", *path,
+                           "': administration is not served over TCP; use admin.sock on the broker's host")
+        .Because(kUsageReason);
+  }
+  return AdminConnection::To(*path, options.timeout);
+}
+
+Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::GetQuotaRequest request;
+  Fill(request.mutable_of(), asked.subject, asked);
+  v1::NamespaceQuota quota;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetQuota, request, &quota));
+  return Print(quota, options, out);
+}
+
+Status SetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::SetQuotaRequest request;
+  Fill(request.mutable_of(), asked.subject, asked);
+  if (asked.bytes != "default") {
+    const auto bytes = ReadSize(asked.bytes);
+    if (!bytes.ok()) return bytes.status();
+    request.set_bytes(*bytes);
+  }
+  v1::NamespaceQuota quota;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::SetQuota, request, &quota));
+  return Print(quota, options, out);
+}
+
+Status EndSession(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::EndSessionRequest request;
+  request.set_session(asked.session);
+  v1::EndSessionResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::EndSession, request, &answer));
+  return Done(answer, options, "ended", out);
+}
+
+Status Withdraw(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::AdminWithdrawRequest request;
+  Fill(request.mutable_of(), options.ns, asked);
+  request.add_shares()->set_name(asked.subject);
+  v1::AdminWithdrawResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Withdraw, request, &answer));
+  return Done(answer, options, "withdrawn", out);
+}
+
+Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::TrimRequest request;
+  if (!asked.device.empty()) {
+    v1::ListRequest devices;
+    devices.set_kind(v1::ListRequest::DEVICES);
+    v1::ListResponse listed;
+    AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::List, devices, &listed));
+    const auto found =
+        std::ranges::find_if(listed.devices(), [&](const auto& one) { return IsDevice(one.device(), asked.device); });
+    if (found == listed.devices().end())
+      return NotFound("this broker serves no device '", asked.device, "'; see arraybridgectl ls devices");
+    *request.mutable_device() = found->device();
+  }
+  v1::TrimResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Trim, request, &answer));
+  return Done(answer, options, Concat(answer.freed_bytes(), " bytes given back"), out);
+}
+
+Status Reload(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
+  v1::ReloadResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Reload, v1::ReloadRequest(), &answer));
+  if (IsJson(options)) return PrintJson(answer, options, out);
+  for (const std::string& key : answer.changed()) out << "changed " << key << '\n';
+  for (const std::string& key : answer.kept()) out << "kept until a restart: " << key << '\n';
+  if (answer.changed().empty() && answer.kept().empty()) out << "nothing changed\n";
+  return Ok();
+}
+
+Status Drain(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
+  v1::DrainResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Drain, v1::DrainRequest(), &answer));
+  return Done(answer, options, "draining", out);
+}
+
+Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  v1::ShutdownRequest request;
+  request.set_now(asked.now);
+  v1::ShutdownResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Shutdown, request, &answer));
+  return Done(answer, options, "shutting down", out);
+}
+
+Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
+  v1::GetConfigResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetConfig, v1::GetConfigRequest(), &answer));
+  if (options.output == Output::kJsonl) return PrintJsonLines(answer.values(), out);
+  if (IsJson(options)) return PrintJson(answer, options, out);
+  Table table({"KEY", "VALUE", "ORIGIN"}, StyleOf(options));
+  for (const v1::ConfigValue& value : answer.values()) table.Add({value.key(), value.value(), value.origin()});
+  table.Print(out, options.header);
+  return Ok();
+}
+
+Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+  const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) {
+    return connection.Ask(&v1::Admin::Stub::List, request, page);
+  };
+  return PrintListed(asked.listed, options, ask, out);
+}
+
+}  // namespace arraybridge::ctl

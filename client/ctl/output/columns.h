@@ -1,0 +1,76 @@
+// A Column is a named value of a row, shown and sorted by. A Kind is one kind of list: its columns, and the values by
+// which its rows can be selected and grouped.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "client/ctl/output/table.h"
+
+namespace arraybridge::ctl {
+
+struct Cell {
+  enum class Is : uint8_t { kText, kNumber, kSize, kAge };
+  std::string text;  // if kText
+  uint64_t number = 0;
+  Is is = Is::kText;
+
+  static Cell Text(std::string text) { return {std::move(text), 0, Is::kText}; }
+  static Cell Number(uint64_t number) { return {{}, number, Is::kNumber}; }
+  static Cell Size(uint64_t bytes) { return {{}, bytes, Is::kSize}; }
+  static Cell Age(uint64_t milliseconds) { return {{}, milliseconds, Is::kAge}; }
+
+  std::string In(const Table& table) const;
+  friend auto operator<=>(const Cell& one, const Cell& other) {
+    if (const auto order = one.number <=> other.number; std::is_neq(order)) return order;
+    return one.text <=> other.text;
+  }
+};
+
+template <class Row>
+struct Column {
+  std::string name;   // as in the header
+  bool wide = false;  // shown in wide tables, CSV and JSON only
+  std::function<Cell(const Row& row, bool wide)> cell;
+};
+
+template <class Row>
+struct Kind {
+  v1::ListRequest::Kind kind{};
+  std::function<google::protobuf::RepeatedPtrField<Row>*(v1::ListResponse* answer)> rows;
+  std::vector<Column<Row>> columns;
+  // Empty: the rows of this kind have no such value.
+  std::function<std::optional<uint32_t>(const Row& row)> owner = {};
+  std::function<uint64_t(const Row& row)> process_id = {};
+  std::function<const v1::Device&(const Row& row)> device = {};
+  std::function<uint64_t(const Row& row)> age_ms = {};
+  // The values by which rows can be grouped, and the bytes that are added up in a group.
+  std::function<Cell(const Row& row)> session = {};
+  std::function<std::string(const Row& row)> ns = {};
+  std::function<uint64_t(const Row& row)> bytes = {};
+};
+
+Kind<v1::ShareInfo> ShareKind();
+Kind<v1::SessionInfo> SessionKind();
+Kind<v1::LeaseInfo> LeaseKind();
+Kind<v1::NamespaceInfo> NamespaceKind();
+Kind<v1::DeviceInfo> DeviceKind();
+Kind<v1::ChannelInfo> ChannelKind();
+
+// Calls `act` with the kind called `what`, or with shares for any other word.
+template <class Act>
+auto WithKind(const std::string& what, const Act& act) {
+  if (what == "sessions") return act(SessionKind());
+  if (what == "leases") return act(LeaseKind());
+  if (what == "namespaces") return act(NamespaceKind());
+  if (what == "devices") return act(DeviceKind());
+  if (what == "channels") return act(ChannelKind());
+  return act(ShareKind());
+}
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,17 @@
+// A Finding is one line of doctor: whether host, process and broker can share memory in one respect, and the remedy.
+#pragma once
+
+#include <string>
+
+namespace arraybridge::ctl {
+
+enum class Health { kOk, kNote, kProblem };
+
+struct Finding {
+  std::string what;
+  Health health = Health::kOk;
+  std::string text;
+  std::string mend;  // a command that helps, or else what to read; empty: nothing is wrong
+};
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,280 @@
+#include "client/ctl/output/listing.h"
+
+#include <google/protobuf/arena.h>
+#include <google/protobuf/struct.pb.h>
+#include <pwd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <ostream>
+#include <set>
+#include <utility>
+
+#include "client/ctl/output/columns.h"
+#include "client/ctl/output/print.h"
+#include "proto/boundary/handle.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+// The sums of one group of rows.
+struct Group {
+  Cell key;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+};
+
+// The form on the command line: "expires-in" for "EXPIRES IN".
+std::string Spoken(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+    if (c == ' ') return '-';
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  return name;
+}
+
+std::string Loud(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
+  return word;
+}
+
+Result<uint32_t> UserOf(const std::string& text) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  std::array<char, 16384> room{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwnam_r(text.c_str(), &entry, room.data(), room.size(), &found) != 0 || found == nullptr) {
+    return InvalidArgument("--owner: there is no user '", text, "'");
+  }
+  return found->pw_uid;
+}
+
+std::vector<Column<Group>> GroupColumns(const std::string& what, const std::string& by) {
+  return {{Loud(by), false, [](const Group& group, bool) { return group.key; }},
+          {Loud(what), false, [](const Group& group, bool) { return Cell::Number(group.rows); }},
+          {"SIZE", false, [](const Group& group, bool) { return Cell::Size(group.bytes); }}};
+}
+
+template <class Row>
+const Column<Row>* ColumnCalled(const std::vector<Column<Row>>& columns, const std::string& name) {
+  const auto found =
+      std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return Spoken(column.name) == name; });
+  return found == columns.end() ? nullptr : &*found;
+}
+
+template <class Row>
+Status CheckSort(const std::vector<Column<Row>>& columns, const std::string& sort) {
+  if (sort.empty() || ColumnCalled(columns, sort) != nullptr) return Ok();
+  std::string names;
+  for (const auto& column : columns) names += (names.empty() ? "" : ", ") + Spoken(column.name);
+  return InvalidArgument("--sort ", sort, ": there is no such column; choose one of ", names);
+}
+
+template <class Row>
+Status CheckAgainst(const Kind<Row>& kind, const Selection& selection) {
+  const auto has = [&](bool said, bool there, std::string_view option) {
+    if (!said || there) return Ok();
+    return InvalidArgument(selection.what, " cannot be selected by ", option);
+  };
+  AB_RETURN_IF_ERROR(has(!selection.owner.empty(), kind.owner != nullptr, "--owner"));
+  AB_RETURN_IF_ERROR(has(selection.process_id.has_value(), kind.process_id != nullptr, "--pid"));
+  AB_RETURN_IF_ERROR(has(!selection.device.empty(), kind.device != nullptr, "--device"));
+  AB_RETURN_IF_ERROR(has(selection.older_than_ms.has_value(), kind.age_ms != nullptr, "--older-than"));
+  AB_RETURN_IF_ERROR(has(!selection.group_by.empty(), kind.bytes != nullptr, "--group-by"));
+  if (!selection.owner.empty()) {
+    if (const auto user = UserOf(selection.owner); !user.ok()) return user.status();
+  }
+  if (!selection.group_by.empty()) return CheckSort(GroupColumns(selection.what, selection.group_by), selection.sort);
+  return CheckSort(kind.columns, selection.sort);
+}
+
+// REQUIRES: CheckAgainst returned OK.
+template <class Row>
+bool IsSelected(const Kind<Row>& kind, const Selection& selection, std::optional<uint32_t> owner, const Row& row) {
+  if (owner && kind.owner(row) != owner) return false;
+  if (selection.process_id && kind.process_id(row) != *selection.process_id) return false;
+  if (!selection.device.empty() && !IsDevice(kind.device(row), selection.device)) return false;
+  return !selection.older_than_ms || kind.age_ms(row) > *selection.older_than_ms;
+}
+
+template <class Row>
+void Sort(const std::vector<Column<Row>>& columns, const Selection& selection, std::vector<Row>* rows) {
+  if (const auto* const column = ColumnCalled(columns, selection.sort); column != nullptr) {
+    std::stable_sort(rows->begin(), rows->end(), [&](const Row& one, const Row& other) {
+      return column->cell(one, true) < column->cell(other, true);
+    });
+  }
+  if (selection.reverse) std::reverse(rows->begin(), rows->end());
+}
+
+template <class Row>
+void PrintRows(const std::vector<Column<Row>>& columns, const std::vector<Row>& rows, const Options& options,
+               std::ostream& out) {
+  const Style style = StyleOf(options);
+  const bool wide = style.wide || style.form == Form::kCsv;
+  std::vector<std::string> header;
+  for (const auto& column : columns) {
+    if (wide || !column.wide) header.push_back(column.name);
+  }
+  Table table(header, style);
+  for (const Row& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& column : columns) {
+      if (wide || !column.wide) cells.push_back(column.cell(row, wide).In(table));
+    }
+    table.Add(std::move(cells));
+  }
+  table.Print(out, options.header);
+}
+
+template <class Row>
+Cell KeyOf(const Kind<Row>& kind, const std::string& by, const Row& row) {
+  if (by == "session") return kind.session(row);
+  if (by == "device") return Cell::Text(DeviceName(kind.device(row)));
+  return Cell::Text(kind.ns(row));
+}
+
+// The protocol has no message for groups, so the objects are our own, with numbers as strings as protobuf writes them.
+Status PrintGroupsAsJson(const std::vector<Column<Group>>& columns, const std::vector<Group>& groups,
+                         const Options& options, std::ostream& out) {
+  google::protobuf::ListValue list;
+  const Table plain({}, {.form = Form::kCsv});
+  for (const Group& group : groups) {
+    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
+    for (const auto& column : columns) fields[Spoken(column.name)].set_string_value(column.cell(group, true).In(plain));
+  }
+  if (options.output == Output::kJsonl) return PrintJsonLines(list.values(), out);
+  return PrintJson(list, options, out);
+}
+
+template <class Row>
+Status PrintGroups(const Kind<Row>& kind, const Selection& selection, const std::vector<Row>& rows,
+                   const Options& options, std::ostream& out) {
+  std::map<Cell, Group> sums;
+  for (const Row& row : rows) {
+    const Cell key = KeyOf(kind, selection.group_by, row);
+    Group& group = sums[key];
+    group.key = key;
+    group.rows += 1;
+    group.bytes += kind.bytes(row);
+  }
+  std::vector<Group> groups;
+  groups.reserve(sums.size());
+  for (auto& [key, group] : sums) groups.push_back(std::move(group));
+  const auto columns = GroupColumns(selection.what, selection.group_by);
+  Sort(columns, selection, &groups);
+  if (IsJson(options)) return PrintGroupsAsJson(columns, groups, options, out);
+  PrintRows(columns, groups, options, out);
+  return Ok();
+}
+
+// REQUIRES: `rows` are selected.
+template <class Row>
+Status PrintSelected(const Kind<Row>& kind, const Selection& selection, std::vector<Row> rows, const Options& options,
+                     std::ostream& out) {
+  if (!selection.group_by.empty()) return PrintGroups(kind, selection, rows, options, out);
+  Sort(kind.columns, selection, &rows);
+  if (!IsJson(options)) {
+    PrintRows(kind.columns, rows, options, out);
+    return Ok();
+  }
+  if (options.output == Output::kJsonl) return PrintJsonLines(rows, out);
+  v1::ListResponse answer;
+  auto* const all = kind.rows(&answer);
+  all->Reserve(static_cast<int>(rows.size()));
+  for (Row& row : rows) *all->Add() = std::move(row);
+  return PrintJson(answer, options, out);
+}
+
+// True if rows can be printed page by page: no row's place or text depends on later rows.
+bool IsStreamed(const Selection& selection, const Options& options) {
+  return options.output == Output::kJsonl && selection.sort.empty() && !selection.reverse && selection.group_by.empty();
+}
+
+// REQUIRES: CheckAgainst returned OK.
+template <class Row>
+Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Options& options, const AskPage& ask,
+                  std::ostream& out) {
+  std::optional<uint32_t> owner;
+  if (!selection.owner.empty()) {
+    const auto user = UserOf(selection.owner);
+    if (!user.ok()) return user.status();
+    owner = *user;
+  }
+  v1::ListRequest request;
+  request.set_kind(kind.kind);
+  request.set_namespace_(options.ns);
+  std::vector<Row> rows;
+  do {
+    // Rows that stay would have to be copied out of an arena.
+    google::protobuf::Arena arena;
+    v1::ListResponse kept;
+    auto* const streamed = google::protobuf::Arena::CreateMessage<v1::ListResponse>(&arena);
+    v1::ListResponse& page = IsStreamed(selection, options) ? *streamed : kept;
+    AB_RETURN_IF_ERROR(ask(request, &page));
+    request.set_page_token(page.next_page_token());
+    auto& listed = *kind.rows(&page);
+    const auto unselected = [&](const Row& row) { return !IsSelected(kind, selection, owner, row); };
+    listed.erase(std::remove_if(listed.begin(), listed.end(), unselected), listed.end());
+    if (IsStreamed(selection, options)) {
+      AB_RETURN_IF_ERROR(PrintJsonLines(listed, out));
+    } else {
+      std::move(listed.begin(), listed.end(), std::back_inserter(rows));
+    }
+  } while (!request.page_token().empty());
+  if (IsStreamed(selection, options)) return Ok();
+  return PrintSelected(kind, selection, std::move(rows), options, out);
+}
+
+}  // namespace
+
+const std::vector<std::string>& ListedKinds() {
+  static const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices", "channels"};
+  return kinds;
+}
+
+const std::vector<std::string>& Groupings() {
+  static const std::vector<std::string> groupings = {"session", "device", "namespace"};
+  return groupings;
+}
+
+std::vector<std::string> SortColumns() {
+  std::set<std::string> names;
+  for (const std::string& what : ListedKinds()) {
+    WithKind(what, [&names](const auto& kind) {
+      for (const auto& column : kind.columns) names.insert(Spoken(column.name));
+    });
+  }
+  return {names.begin(), names.end()};
+}
+
+bool IsDevice(const v1::Device& device, const std::string& text) {
+  if (text == DeviceName(device) || (!device.uuid().empty() && text == device.uuid())) return true;
+  return device.type() == kDeviceCuda && text == Concat("cuda:", device.id());
+}
+
+Status CheckSelection(const Selection& selection) {
+  return WithKind(selection.what, [&](const auto& kind) { return CheckAgainst(kind, selection); });
+}
+
+Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out) {
+  return WithKind(selection.what, [&](const auto& kind) -> Status {
+    AB_RETURN_IF_ERROR(CheckAgainst(kind, selection));
+    return PrintPages(kind, selection, options, ask, out);
+  });
+}
+
+Status Ls(Connection& connection, const Options& options, const Selection& selection, std::ostream& out) {
+  const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) {
+    return connection.ListPage(request, page);
+  };
+  return PrintListed(selection, options, ask, out);
+}
+
+}  // namespace arraybridge::ctl

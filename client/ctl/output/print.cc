@@ -1,0 +1,189 @@
+#include "client/ctl/output/print.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "client/ctl/output/table.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+#include "proto/boundary/text.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+using std::to_string;
+
+// Empty for a device in service.
+std::string OutOfService(const v1::DeviceInfo& device) {
+  if (!device.out_of_service()) return {};
+  const std::string why = WhyOutOfService(device);
+  return Concat(", out of service", why.empty() ? "" : ": ", why);
+}
+
+std::string_view HealthName(Health health) {
+  return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "problem";
+}
+
+}  // namespace
+
+std::string ArrayName(const v1::ArraySpec& spec) {
+  std::string text = spec.dtype() + "[";
+  for (int i = 0; i < spec.shape_size(); ++i) text += (i == 0 ? "" : ",") + to_string(spec.shape(i));
+  return text + "]";
+}
+
+std::string TimeText(uint64_t time_ns, const Style& style) {
+  if (style.form == Form::kCsv) return to_string(time_ns);
+  constexpr uint64_t kSecond = 1'000'000'000;
+  const auto seconds = static_cast<std::time_t>(time_ns / kSecond);
+  std::tm day{};
+  ::localtime_r(&seconds, &day);
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%02d:%02d:%02d.%03d", day.tm_hour, day.tm_min, day.tm_sec,
+                static_cast<int>(time_ns % kSecond / 1'000'000));
+  return text.data();
+}
+
+std::string DeviceName(const v1::Device& device) {
+  if (device.type() == kDeviceCpu) return "cpu";
+  const std::string kind = device.type() == kDeviceCuda ? "cuda" : Concat("device", device.type());
+  return device.uuid().empty() ? Concat(kind, ":", device.id()) : Concat(kind, ":", device.uuid());
+}
+
+std::string WhyOutOfService(const v1::DeviceInfo& device) {
+  for (const v1::RefusedKind& refused : device.refused()) {
+    if (refused.cause() == v1::REFUSAL_CAUSE_FAILED) return refused.why();
+  }
+  return {};
+}
+
+std::string KindName(int kind) {
+  std::string name = v1::HandleKind_Name(static_cast<v1::HandleKind>(kind));
+  if (name.empty()) return std::to_string(kind);  // of a broker newer than this program
+  name.erase(0, std::string_view("HANDLE_KIND_").size());
+  for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return name;
+}
+
+std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
+  std::string names;
+  for (const int kind : kinds) names += (names.empty() ? "" : ",") + KindName(kind);
+  return names;
+}
+
+void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "HEALTH", "FINDING", "MENDED BY"}, style);
+  for (const Finding& finding : findings)
+    table.Add({finding.what, std::string(HealthName(finding.health)), finding.text, finding.mend});
+  table.Print(out, with_header);
+}
+
+void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::ostream& out) {
+  google::protobuf::ListValue list;
+  for (const Finding& finding : findings) {
+    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
+    fields["what"].set_string_value(finding.what);
+    fields["health"].set_string_value(std::string(HealthName(finding.health)));
+    fields["finding"].set_string_value(finding.text);
+    fields["mend"].set_string_value(finding.mend);
+  }
+  const auto print = [&out](const google::protobuf::Message& message) {
+    std::string json;
+    if (google::protobuf::util::MessageToJsonString(message, &json).ok()) out << PrintableJson(json) << '\n';
+  };
+  if (!lines) return print(list);
+  for (const auto& value : list.values()) print(value);
+}
+
+void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "VALUE"}, style);
+  std::string capabilities;
+  for (const auto& name : info.capabilities()) capabilities += (capabilities.empty() ? "" : ",") + name;
+  const auto& limits = info.limits();
+  table.Add({"version", info.version()});
+  table.Add({"protocol", Concat(info.protocol_min(), " to ", info.protocol_max())});
+  table.Add({"state", info.draining() ? "draining" : "serving"});
+  table.Add({"uptime", table.Age(info.uptime_ms())});
+  table.Add({"boot id", info.boot_id()});
+  table.Add({"capabilities", capabilities});
+  for (const auto& device : info.devices()) {
+    table.Add({"device " + DeviceName(device.device()),
+               Concat(table.Size(device.allocated_bytes()), " of ", table.Size(device.capacity_bytes()), " allocated, ",
+                      table.Size(device.cached_bytes()), " of it cached, ",
+                      device.kinds().empty() ? "shared as nothing" : KindNames(device.kinds()), OutOfService(device))});
+  }
+  table.Add({"limit: frame", table.Size(limits.frame_bytes_max())});
+  table.Add({"limit: name", Concat(limits.name_bytes_max(), " bytes")});
+  table.Add({"limit: arrays per share", to_string(limits.arrays_per_share_max())});
+  table.Add({"limit: rank", to_string(limits.rank_max())});
+  table.Add({"limit: metadata", table.Size(limits.metadata_bytes_max())});
+  table.Add({"limit: leases per session", to_string(limits.leases_per_session_max())});
+  table.Add({"limit: names per request", to_string(limits.names_per_request_max())});
+  table.Add({"limit: shares per namespace", to_string(limits.shares_per_namespace_max())});
+  table.Add({"limit: wait", table.Age(limits.request_timeout_max_ms())});
+  table.Add({"limit: ticket lifetime", table.Age(limits.ticket_lifetime_ms())});
+  table.Print(out, with_header);
+}
+
+void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostream& out, bool with_header) {
+  Table table({"WHAT", "VALUE"}, style);
+  const auto add = [&](const char* what, uint64_t value) { table.Add({what, to_string(value)}); };
+  add("sessions", stats.sessions());
+  add("leases", stats.leases());
+  add("shares", stats.shares());
+  add("shares without a name", stats.withdrawn_shares());
+  add("arenas", stats.arenas());
+  add("arenas in quarantine", stats.dying_arenas());
+  table.Add({"charged", table.Size(stats.charged_bytes())});
+  add("tickets", stats.tickets());
+  add("waiting requests", stats.waiting());
+  add("holds", stats.holds());
+  table.Add({"withdrawn, kept by holds", table.Size(stats.pinned_bytes())});
+  add("pending fences", stats.pending_fences());
+  add("lost fences, total", stats.lost_fences_total());
+  add("sessions, total", stats.sessions_total());
+  add("publishes, total", stats.publishes_total());
+  add("acquires, total", stats.acquires_total());
+  add("refusals, total", stats.refusals_total());
+  add("sessions cut, total", stats.sessions_cut_total());
+  for (const auto& device : stats.devices()) {
+    table.Add({"device " + DeviceName(device.device()),
+               Concat(table.Size(device.allocated_bytes()), " of ", table.Size(device.capacity_bytes()), " allocated, ",
+                      table.Size(device.quarantined_bytes()), " of it in quarantine", OutOfService(device))});
+  }
+  table.Print(out, with_header);
+}
+
+void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
+              std::chrono::milliseconds interval, const Style& style, std::ostream& out) {
+  const auto per_second = [&](uint64_t now, uint64_t then) -> std::string {
+    if (earlier.sessions_total() == 0 || interval.count() <= 0 || now < then)
+      return style.form == Form::kCsv ? "" : "-";
+    return to_string((now - then) * 1000 / static_cast<uint64_t>(interval.count()));
+  };
+  uint64_t capacity = 0;
+  uint64_t allocated = 0;
+  for (const auto& device : stats.devices()) {
+    capacity += device.capacity_bytes();
+    allocated += device.allocated_bytes() - device.cached_bytes();
+  }
+  Table table({"SESSIONS", "SHARES", "LEASES", "HOLDS", "WAITING", "CHARGED", "IN USE", "CAPACITY", "PUBLISHES/S",
+               "ACQUIRES/S", "REFUSALS/S"},
+              style);
+  table.Add({to_string(stats.sessions()), to_string(stats.shares()), to_string(stats.leases()),
+             to_string(stats.holds()), to_string(stats.waiting()), table.Size(stats.charged_bytes()),
+             table.Size(allocated), table.Size(capacity),
+             per_second(stats.publishes_total(), earlier.publishes_total()),
+             per_second(stats.acquires_total(), earlier.acquires_total()),
+             per_second(stats.refusals_total(), earlier.refusals_total())});
+  // In a stream of rows, only the first table has a header.
+  table.Print(out, style.form == Form::kPeople || earlier.sessions_total() == 0);
+}
+
+}  // namespace arraybridge::ctl

@@ -1,0 +1,51 @@
+// A Table is rows of text under a header: aligned columns for people, CSV for programs. This header also formats sizes
+// and ages.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace arraybridge::ctl {
+
+enum class Form : uint8_t { kPeople, kCsv };
+// The unit of sizes in tables. kFitting: the unit with the fewest digits.
+enum class Unit : uint8_t { kFitting, kB, kKiB, kMiB, kGiB };
+
+struct Style {
+  Form form = Form::kPeople;
+  Unit unit = Unit::kFitting;
+  bool wide = false;  // includes the columns that are rarely needed
+};
+
+class Table {
+ public:
+  // `widths`: minimum widths of the columns; columns without an entry have 0.
+  explicit Table(std::vector<std::string> header, Style style = {}, std::vector<size_t> widths = {})
+      : header_(std::move(header)), style_(style), widths_(std::move(widths)) {}
+
+  // Cells in the form of the style: CSV has bytes and milliseconds.
+  std::string Size(uint64_t bytes) const;
+  std::string Age(uint64_t milliseconds) const;
+
+  // REQUIRES: as many cells as the header has. Control characters are shown as '?', because names come from other
+  // users.
+  void Add(std::vector<std::string> cells);
+  void Print(std::ostream& out, bool with_header) const;
+
+ private:
+  std::vector<std::string> header_;
+  Style style_;
+  std::vector<size_t> widths_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "512 B", "1.5 KiB", "64 MiB": at most one decimal, none above 10. With an explicit unit: always one decimal, except
+// for bytes.
+std::string HumanSize(uint64_t bytes, Unit unit = Unit::kFitting);
+// "350 ms", "12 s", "5 min", "3 h", "9 d".
+std::string HumanAge(uint64_t milliseconds);
+
+}  // namespace arraybridge::ctl

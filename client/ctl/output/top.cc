@@ -1,0 +1,53 @@
+// The live view: totals, rates, and the rows of `ls` below them.
+#include <unistd.h>
+
+#include <chrono>
+#include <ostream>
+#include <thread>
+#include <utility>
+
+#include "client/ctl/commands.h"
+#include "client/ctl/output/listing.h"
+#include "client/ctl/output/print.h"
+
+namespace arraybridge::ctl {
+namespace {
+
+// Prints one round. `interval`: time since `before`, which is then set to the statistics of this round.
+Status ShowRound(Connection& connection, const Options& options, std::chrono::milliseconds interval,
+                 v1::GetStatsResponse* before, std::ostream& out) {
+  const auto stats = connection.GetStats();
+  if (!stats.ok()) return stats.status();
+  const v1::GetStatsResponse earlier = std::exchange(*before, *stats);
+  if (IsJson(options)) return PrintJson(*stats, true, out);
+  PrintTop(*stats, earlier, interval, StyleOf(options), out);
+  if (options.output == Output::kCsv) return Ok();
+  for (const char* const what : {"namespaces", "sessions"}) {
+    out << '\n';
+    AB_RETURN_IF_ERROR(Ls(connection, options, {.what = what}, out));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {
+  constexpr char kClear[] = "\x1b[H\x1b[2J";
+  const bool people = options.output == Output::kTable || options.output == Output::kWide;
+  const bool clear = rounds.clear && people && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
+  v1::GetStatsResponse before;
+  auto asked = std::chrono::steady_clock::now();
+  for (uint64_t round = 0; out.good() && (rounds.count == 0 || round < rounds.count); ++round) {
+    if (round > 0) std::this_thread::sleep_for(rounds.interval);
+    const auto now = std::chrono::steady_clock::now();
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(asked, now));
+    if (clear) out << kClear;
+    const auto connection = Connect(options);
+    if (!connection.ok()) return connection.status();
+    AB_RETURN_IF_ERROR(ShowRound(**connection, options, since, &before, out));
+    out.flush();
+  }
+  return Ok();
+}
+
+}  // namespace arraybridge::ctl

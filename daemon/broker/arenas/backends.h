@@ -1,0 +1,48 @@
+// Backends are the memory backends of the broker in order of preference: each device is served by the first that has
+// it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "daemon/broker/sessions/peer.h"
+#include "daemon/broker/snapshot.h"
+#include "daemon/memory/memory_backend.h"
+#include "proto/boundary/handle.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class Backends {
+ public:
+  explicit Backends(std::vector<MemoryBackend*> all) : all_(std::move(all)) {}
+
+  // The backend that serves a device to a peer, and the device's full name.
+  struct Served {
+    MemoryBackend* backend = nullptr;
+    Device device;
+  };
+  // INVALID_ARGUMENT: no such device. FAILED_PRECONDITION: the peer opens none of the handles of the device.
+  Result<Served> For(const Peer& peer, const Device& device) const;
+  // Of all devices; one that several backends serve is counted once.
+  uint64_t CapacityBytes() const;
+  // REQUIRES: a backend serves the device.
+  uint64_t CapacityBytes(const Device& device) const;
+  std::vector<DeviceFacts> Facts() const;
+  // Bytes of cached memory that went back to the system. `only`: of this device; NOT_FOUND: there is none. Slow.
+  Result<uint64_t> Trim(const std::optional<Device>& only) const;
+
+  std::span<MemoryBackend* const> all() const { return all_; }
+
+ private:
+  const std::vector<MemoryBackend*> all_;
+};
+
+// The row of a device in `facts`; it is added if there is none.
+DeviceFacts& FactsOf(const Device& device, std::vector<DeviceFacts>& facts);
+
+}  // namespace arraybridge

@@ -1,0 +1,153 @@
+// What the verbs of the Broker take and answer: plain values.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/broker/channels/channel.h"
+#include "daemon/broker/ids.h"
+#include "daemon/broker/shares/history.h"
+#include "daemon/broker/snapshot.h"
+#include "proto/boundary/fence.h"
+#include "proto/boundary/handle.h"
+
+namespace arraybridge {
+
+using Token = std::array<uint8_t, 16>;
+using Clock = std::chrono::steady_clock;
+
+// As deadlines in frames count.
+inline int64_t InMilliseconds(Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+
+inline constexpr std::string_view kDefaultNamespace = "default";
+inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
+
+struct OpenedSession {
+  SessionId session{};
+  Token token{};
+};
+
+struct RangeOfArena {
+  ArenaId arena{};
+  uint64_t offset = 0;
+  uint64_t size = 0;
+};
+
+struct AllocateCall {
+  std::string_view ns;
+  Device device;
+  uint64_t size = 0;
+  std::function<void()> progress{};  // called as populating gets further; empty: nobody asks
+};
+
+struct AllocatedArena {
+  Handle handle;  // the whole arena; descriptor: writable
+};
+
+struct PublishCall {
+  std::string_view ns;
+  std::string_view name;  // empty: the broker chooses
+  ArenaId arena{};
+  uint64_t arena_generation = 0;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  std::string description;  // opaque here: checked at the door, read by clients
+  Fence fence;
+  bool replace = false;
+  bool sealed = false;
+  std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
+  // The session's sending end of a channel: the share is queued there and has no name, now or later.
+  ChannelEndId channel{};
+  bool from_road = false;  // it stood on the channel's road, which ends
+  std::string note;        // how the bytes came, for who traces
+};
+
+struct PublishedShare {
+  ShareId share{};
+  std::string name;
+  uint64_t generation = 0;
+  Immutability immutability{};
+  std::optional<Clock::time_point> sweep_at;  // it expires then, before all others: sweep
+};
+
+struct ShareKey {
+  std::string_view name;  // if `id` is 0
+  ShareId id{};
+  uint64_t generation = 0;  // 0: the newest
+};
+
+// What an Acquire answers about one share. Strings are shared with the broker, not copied.
+struct LeasedShare {
+  LeaseId lease{};
+  std::shared_ptr<const ShareFacts> facts;
+  Handle handle;  // without a descriptor
+  Immutability immutability{};
+  Fence fence;
+};
+
+struct AcquiredShares {
+  std::vector<LeasedShare> shares;
+  std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
+};
+
+// A namespace as an administrator names it: of one that users share, without a user or with kSharedByUsers.
+struct NamespaceOf {
+  std::string_view ns;
+  std::optional<uint32_t> uid;
+};
+
+struct NamespaceQuota {
+  uint64_t quota_bytes = 0;
+  uint64_t charged_bytes = 0;
+  bool set = false;  // by SetQuota
+};
+
+struct OpenChannelCall {
+  std::string_view ns;
+  std::string_view name;
+  ChannelRole role{};
+  uint64_t capacity = 0;  // shares; 0: whatever it is
+};
+
+struct OpenedChannel {
+  ChannelEndId end{};
+  ChannelId channel{};
+  uint64_t capacity = 0;
+};
+
+// What a session would get that acquires a share now.
+struct OfferRow {
+  Visitor who;
+  std::string why_not;       // empty: the share's kind
+  bool waits = false;        // for bytes that are being made: it cannot open the event
+  bool gpus_unsaid = false;  // the share lies on a GPU, and the session has not said which it sees
+};
+
+struct Inspected {
+  ShareRow row;
+  Visit maker;  // count 0
+  std::vector<Visit> readers;
+  uint64_t forgotten = 0;
+  std::vector<OfferRow> offers;
+  DeviceFacts device;
+};
+
+struct ReleasedLeases {
+  uint32_t released = 0;
+};
+
+struct EndedFences {
+  std::vector<uint64_t> awaited;                            // somebody may still wait for the event of these shares
+  std::vector<std::shared_ptr<const ShareFacts>> finished;  // those that were pending until now
+};
+
+}  // namespace arraybridge

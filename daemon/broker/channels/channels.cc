@@ -1,0 +1,107 @@
+#include "daemon/broker/channels/channels.h"
+
+#include <memory>
+#include <string>
+
+#include "daemon/at_limit.h"
+
+namespace arraybridge {
+
+Status ChannelNotOpen() { return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN"); }
+
+Channel* Channels::Find(ChannelId id) const {
+  const auto found = all_.find(id);
+  return found == all_.end() ? nullptr : found->second;
+}
+
+Result<Channel*> Channels::FindOrMake(Namespace& ns, std::string_view name) {
+  if (const auto known = ns.channels.find(name); known != ns.channels.end()) return known->second.get();
+  if (ns.channels.size() >= config_.limits.channels_per_namespace) {
+    return AtLimit("TOO_MANY_CHANNELS", "channels_per_namespace", config_.limits.channels_per_namespace);
+  }
+  const ChannelId id{++last_};
+  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, std::string(name));
+  Channel* const made = fresh.get();
+  all_.emplace(id, made);
+  ns.channels.emplace(std::string(name), std::move(fresh));
+  return made;
+}
+
+Status Channels::CheckRoom(const Session& session) const {
+  const Limits& limits = config_.limits;
+  if (session.ends.size() >= limits.channel_ends_per_session) {
+    return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_session", limits.channel_ends_per_session);
+  }
+  if (session.account->channel_ends < limits.channel_ends_per_uid) return Ok();
+  return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_uid", limits.channel_ends_per_uid);
+}
+
+ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role) {
+  const ChannelEndId end{++last_end_};
+  channel.Open({session.id, end, role});
+  if (channel.lingers_until) lingering_.erase({*std::exchange(channel.lingers_until, std::nullopt), &channel});
+  session.ends.emplace(end, ChannelEnd{&channel, role});
+  ++session.account->channel_ends;
+  return end;
+}
+
+Result<ChannelEnd> Channels::EndOf(const Session& session, ChannelEndId id, ChannelRole role) {
+  const auto found = session.ends.find(id);
+  if (found == session.ends.end()) return ChannelNotOpen();
+  if (found->second.role == role) return found->second;
+  return FailedPrecondition("this end of channel '", found->second.channel->name(), "' ",
+                            role == ChannelRole::kSender ? "receives" : "sends")
+      .Because("WRONG_END");
+}
+
+void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now) {
+  Channel& channel = *end.channel;
+  --session.account->channel_ends;
+  channel.road = nullptr;  // of a session that ends: it was ended before
+  channel.Close(id, complete);
+  if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
+  if (!channel.members().empty()) return;
+  if (!channel.awaits_first_receiver()) return Drop(channel);
+  channel.lingers_until = now + rights_.PolicyOf(channel.ns()->name()).orphan_grace;
+  lingering_.emplace(*channel.lingers_until, &channel);
+  flags_.sweep_wanted.store(true);
+}
+
+// A few shares at once, the rest in slices.
+void Channels::DropQueued(Channel& channel) {
+  constexpr int kAtOnce = 8;
+  for (int i = 0; i < kAtOnce && channel.queued() > 0; ++i) {
+    Share& share = channel.front();
+    channel.Pop();
+    shares_.Settle(share);
+  }
+  if (channel.queued() == 0) return;
+  unqueued_.push_back(channel.TakeQueue());
+  flags_.sweep_wanted.store(true);
+}
+
+void Channels::Drop(Channel& channel) {
+  DropQueued(channel);
+  flags_.sweep_wanted.store(true);  // of a namespace that may be unused now
+  if (channel.lingers_until) lingering_.erase({*channel.lingers_until, &channel});
+  all_.erase(channel.id());
+  auto& its = channel.ns()->channels;
+  its.erase(its.find(channel.name()));
+}
+
+void Channels::ClearQueues(uint64_t* steps) {
+  while (!unqueued_.empty() && TakeStep(steps)) {
+    std::deque<Share*>& queue = unqueued_.front();
+    Share& share = *queue.front();
+    queue.pop_front();
+    if (queue.empty()) unqueued_.pop_front();
+    --share.queued;
+    shares_.Settle(share);
+  }
+}
+
+void Channels::DropLingering(Clock::time_point now, uint64_t* steps) {
+  while (!lingering_.empty() && lingering_.begin()->first <= now && TakeStep(steps)) Drop(*lingering_.begin()->second);
+}
+
+}  // namespace arraybridge

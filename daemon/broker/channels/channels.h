@@ -1,0 +1,69 @@
+// Channels are all channels by number, those that linger until a first receiver comes, and the queues of those that no
+// session receives from any more.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "daemon/broker/calls.h"
+#include "daemon/broker/channels/channel.h"
+#include "daemon/broker/flags.h"
+#include "daemon/broker/ids.h"
+#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/quota/rights.h"
+#include "daemon/broker/sessions/session.h"
+#include "daemon/broker/shares/shares.h"
+#include "daemon/config/config.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+Status ChannelNotOpen();
+
+// Not thread-safe: the broker's lock guards it.
+class Channels {
+ public:
+  // All outlive it.
+  Channels(const Config& config, const Rights& rights, Shares& shares, Flags& flags)
+      : config_(config), rights_(rights), shares_(shares), flags_(flags) {}
+
+  Channel* Find(ChannelId id) const;  // null: it is not there
+  // RESOURCE_EXHAUSTED: limits.channels_per_namespace.
+  Result<Channel*> FindOrMake(Namespace& ns, std::string_view name);
+  // Whether the session may open one more end. RESOURCE_EXHAUSTED: limits.channel_ends_per_session,
+  // limits.channel_ends_per_uid.
+  Status CheckRoom(const Session& session) const;
+  ChannelEndId Open(Session& session, Channel& channel, ChannelRole role);
+  // Of the session, in this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
+  static Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role);
+  // REQUIRES: the session does not have the end any more. `complete`: nothing is missing from what this end sent. The
+  // channel may be gone after this.
+  void Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now);
+
+  // Each takes its steps off `steps`.
+  void ClearQueues(uint64_t* steps);
+  void DropLingering(Clock::time_point now, uint64_t* steps);
+  bool has_lingering() const { return !lingering_.empty(); }
+
+ private:
+  void DropQueued(Channel& channel);
+  void Drop(Channel& channel);
+
+  const Config& config_;
+  const Rights& rights_;
+  Shares& shares_;
+  Flags& flags_;
+  std::unordered_map<ChannelId, Channel*> all_;
+  // No session has them open, and none could receive yet: until when they wait for that.
+  std::set<std::pair<Clock::time_point, Channel*>> lingering_;
+  // Queues of channels that no session receives from any more; their shares count as queued.
+  std::deque<std::deque<Share*>> unqueued_;
+  uint64_t last_ = 0;
+  uint64_t last_end_ = 0;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,59 @@
+// How much the broker has, for statistics.
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+
+std::vector<DeviceFacts> Broker::Devices() const {
+  std::vector<DeviceFacts> facts = state_->backends.Facts();
+  const MutexLock lock(state_->mutex);
+  for (const auto& arena : state_->arenas.dying()) {
+    FactsOf(arena->device(), facts).quarantined_bytes += arena->footprint();
+  }
+  return facts;
+}
+
+Snapshot Broker::TakeSnapshot() const {
+  const State& state = *state_;
+  Snapshot snapshot;
+  std::vector<std::shared_ptr<HoldsPage>> pages;
+  state.Count(&snapshot, &pages);
+  for (const auto& page : pages) snapshot.holds += page->count();  // a page a session and namespace: not under the lock
+  return snapshot;
+}
+
+void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const {
+  Snapshot& snapshot = *counted;
+  const MutexLock lock(mutex);
+  snapshot.sessions = sessions.all().size();
+  snapshot.leases = leases.size();
+  for (const auto& [key, ns] : namespaces.all()) {
+    snapshot.shares += ns->named();
+    snapshot.withdrawn_shares += ns->shares().size() - ns->named();
+    snapshot.channels += ns->channels.size();
+    snapshot.queued_shares += ns->queued_shares;
+    snapshot.charged_bytes += ns->quota().used();
+    snapshot.pinned_bytes += ns->holding.pinned_bytes();
+    for (const Holding::Page& page : ns->holding.pages()) pages->push_back(page.holds);
+  }
+  snapshot.withdrawn_shares -= snapshot.queued_shares;
+  snapshot.queued_shares += roads.standing();
+  for (const auto& [id, session] : sessions.all()) snapshot.tickets += session->tickets.size();
+  snapshot.arenas = arenas.size();
+  snapshot.dying_arenas = arenas.dying_count();
+  snapshot.sessions_total = sessions.total();
+  snapshot.publishes_total = shares.publishes_total;
+  snapshot.acquires_total = shares.acquires_total;
+  snapshot.withdrawals_total = shares.withdrawals_total;
+  snapshot.tickets_redeemed_total = sessions.tickets.redeemed;
+  snapshot.tickets_expired_total = sessions.tickets.expired;
+  snapshot.tickets_refused_total = sessions.tickets.refused;
+  snapshot.pending_fences = leases.pending_fences();
+  snapshot.lost_fences_total = leases.lost_fences_total();
+  snapshot.watchers = events.watchers();
+  snapshot.events_dropped_total = events.dropped_total();
+  snapshot.flows = arenas.flows.rows();
+}
+
+}  // namespace arraybridge

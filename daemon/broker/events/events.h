@@ -1,0 +1,97 @@
+// Events keeps, for each who watches, what happened and was not read yet. It costs one relaxed load while nobody
+// watches. Each watcher has a bounded queue: whoever reads too slowly is cut, and told how many it lost, so that nobody
+// waits for a watcher and no watcher believes that it saw everything.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/broker/events/event.h"
+#include "daemon/broker/ids.h"
+#include "daemon/config/config.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+class Arena;
+struct Session;
+struct Share;
+
+// Thread-safe. Its mutex is the innermost: taken with the broker's held, never the other way round.
+class Events {
+ public:
+  using Taken = std::vector<std::shared_ptr<const Event>>;
+
+  explicit Events(const Limits& limits) : limits_(limits) {}
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
+
+  // Whether there is anybody to be told. Who asks makes no event otherwise.
+  bool watched() const { return watchers_open_.load(std::memory_order_relaxed) > 0; }
+  void Emit(Event event) AB_EXCLUDES(mutex_);
+  // Makes an event, if a watcher is there to read it. The broker's lock guards the sessions, shares and arenas. `who`:
+  // null for the broker's own doing. `text`: the cause of a withdrawal, else the note.
+  void Emit(EventKind kind, const Session* who, const Share& share, std::string_view text) AB_EXCLUDES(mutex_);
+  void EmitSession(EventKind kind, const Session& session) AB_EXCLUDES(mutex_);
+  void EmitAllocate(const Session& session, const Arena& arena) AB_EXCLUDES(mutex_);
+  // The lease is about to end. No event if the session has no such lease.
+  void EmitRelease(const Session& session, LeaseId lease) AB_EXCLUDES(mutex_);
+
+  // Of this user's namespaces, and of these that users share. RESOURCE_EXHAUSTED: limits.watchers,
+  // limits.watchers_per_uid.
+  Result<WatcherId> Open(SessionId session, uint32_t uid, std::set<std::string> shared, EventFilter filter)
+      AB_EXCLUDES(mutex_);
+  // The oldest ones that fit into so many bytes of a message, at least one if there is any. NOT_FOUND,
+  // WATCH_NOT_OPEN; RESOURCE_EXHAUSTED, WATCH_CUT, once, after the last event that it did not lose: it is closed then.
+  Result<Taken> Take(SessionId session, WatcherId watcher, size_t bytes_max) AB_EXCLUDES(mutex_);
+  // False: it is not open.
+  bool Close(SessionId session, WatcherId watcher) AB_EXCLUDES(mutex_);
+  void CloseAll(SessionId session) AB_EXCLUDES(mutex_);
+
+  // Watchers that found nothing when they asked last, and for whom something has come. Waits for one; empty: Stop was
+  // called.
+  std::vector<WatcherId> WaitForNews() AB_EXCLUDES(mutex_);
+  void Stop() AB_EXCLUDES(mutex_);
+
+  uint64_t watchers() const { return watchers_open_.load(std::memory_order_relaxed); }
+  uint64_t dropped_total() const { return dropped_total_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Watcher {
+    SessionId session{};
+    uint32_t uid = 0;
+    std::set<std::string> shared;
+    EventFilter filter;
+    std::deque<std::shared_ptr<const Event>> queue;
+    uint64_t lost = 0;   // not 0: it is cut
+    bool asked = false;  // it was told that there is nothing, and nothing came since
+
+    bool Sees(const Event& event) const;
+  };
+  using Watchers = std::unordered_map<WatcherId, Watcher>;
+
+  void Deliver(WatcherId id, Watcher& watcher, const std::shared_ptr<const Event>& event) AB_REQUIRES(mutex_);
+  void Forget(Watchers::iterator watcher) AB_REQUIRES(mutex_);
+
+  const Limits& limits_;
+  std::atomic<uint64_t> watchers_open_{0};
+  std::atomic<uint64_t> dropped_total_{0};
+  mutable Mutex mutex_;
+  ConditionVariable news_came_;
+  Watchers watchers_ AB_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, uint64_t> of_uid_ AB_GUARDED_BY(mutex_);
+  std::vector<WatcherId> news_ AB_GUARDED_BY(mutex_);
+  uint64_t last_watcher_ AB_GUARDED_BY(mutex_) = 0;
+  bool stopped_ AB_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,47 @@
+#include "daemon/broker/quota/accounts.h"
+
+#include <sys/resource.h>
+
+#include "daemon/at_limit.h"
+#include "daemon/broker/sessions/session.h"
+
+namespace arraybridge {
+namespace {
+
+// One user may take a quarter of the process's descriptors, unless the operator says otherwise.
+constexpr uint64_t kPartOfDescriptors = 4;
+
+// An embedded daemon has one user.
+uint64_t DescriptorsMax(const Config& config) {
+  rlimit limit{};
+  if (config.embedded || ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return limit.rlim_cur / kPartOfDescriptors;
+}
+
+}  // namespace
+
+Accounts::Accounts(const Config& config, const RoadTable& roads)
+    : config_(config), roads_(roads), descriptors_max_(DescriptorsMax(config)) {}
+
+const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
+  std::shared_ptr<Account>& account = accounts_[uid];
+  if (account == nullptr) account = std::make_shared<Account>();
+  return account;
+}
+
+void Accounts::DropUnused() {
+  std::erase_if(accounts_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->unused(); });
+}
+
+Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {
+  const Account& account = *session.account;
+  const uint64_t open = kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
+                        kDescriptorsOfRoad * roads_.CountOf(session.peer.uid) + account.unmapped_hold_pages +
+                        account.catalogues;
+  const uint64_t chosen = config_.limits.descriptors_per_uid;
+  const uint64_t most = chosen != 0 ? chosen : descriptors_max_;
+  if (open + more <= most) return Ok();
+  return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,38 @@
+// Accounts are what each user has of everything that a limit bounds by user.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "daemon/broker/channels/road_table.h"
+#include "daemon/broker/quota/account.h"
+#include "daemon/config/config.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+struct Session;
+
+// Not thread-safe: the broker's lock guards it.
+class Accounts {
+ public:
+  // All outlive it.
+  Accounts(const Config& config, const RoadTable& roads);
+
+  // The user's account; it is made if there is none.
+  const std::shared_ptr<Account>& Of(uint32_t uid);
+  // REQUIRES: the user has an account.
+  Account& At(uint32_t uid) const { return *accounts_.at(uid); }
+  // RESOURCE_EXHAUSTED: limits.descriptors_per_uid leaves the session's user no room for so many more.
+  Status CheckDescriptors(const Session& session, uint64_t more) const;
+  void DropUnused();
+
+ private:
+  const Config& config_;
+  const RoadTable& roads_;
+  const uint64_t descriptors_max_;
+  std::unordered_map<uint32_t, std::shared_ptr<Account>> accounts_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,106 @@
+#include "daemon/broker/quota/namespaces.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "daemon/at_limit.h"
+
+namespace arraybridge {
+
+Namespaces::Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts,
+                       Hazards& hazards, Flags& flags, DeferredRelease& released)
+    : config_(config),
+      backends_(backends),
+      rights_(rights),
+      accounts_(accounts),
+      hazards_(hazards),
+      flags_(flags),
+      released_(released) {}
+
+Namespace* Namespaces::Find(const NamespaceKey& key) const {
+  const auto found = all_.find(key);
+  return found == all_.end() ? nullptr : found->second.get();
+}
+
+// Shared namespaces are as many as the operator wrote down, and no user's own can take their place.
+Status Namespaces::CheckRoom(const NamespaceKey& key, uint32_t maker_uid) const {
+  const Limits& limits = config_.limits;
+  if (key.uid == kSharedByUsers) return Ok();
+  const auto first = all_.lower_bound({maker_uid, {}});
+  const auto last = std::find_if(first, all_.end(), [&](const auto& each) { return each.first.uid != maker_uid; });
+  if (static_cast<uint64_t>(std::distance(first, last)) >= limits.namespaces_per_uid) {
+    return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
+  }
+  const auto shared = std::distance(all_.lower_bound({kSharedByUsers, {}}), all_.end());
+  if (all_.size() - static_cast<uint64_t>(shared) < limits.namespaces) return Ok();
+  return AtLimit("TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
+}
+
+Result<Namespace*> Namespaces::FindOrMake(const NamespaceKey& key, uint32_t maker_uid) {
+  if (Namespace* const found = Find(key); found != nullptr) return found;
+  const size_t before = all_.size();
+  DropUnused();
+  if (all_.size() < before) flags_.sweep_wanted.store(true);  // a sweep releases them
+  AB_RETURN_IF_ERROR(CheckRoom(key, maker_uid));
+  auto fresh = std::make_unique<Namespace>(key.uid, std::string(key.name), QuotaBytes(key));
+  // A shared namespace has a budget of its own, since its users have none in common.
+  const bool shared = key.uid == kSharedByUsers;
+  fresh->holding.budget = shared ? std::make_shared<LookBudget>() : accounts_.Of(key.uid)->looks;
+  const NamespaceKey its{fresh->uid(), fresh->name()};
+  return all_.emplace(its, std::move(fresh)).first->second.get();
+}
+
+void Namespaces::DropUnused() {
+  for (auto next = all_.begin(); next != all_.end();) {
+    if (!next->second->unused()) {
+      ++next;
+      continue;
+    }
+    hazards_.DropPages(*next->second);
+    released_.Add(std::move(next->second));
+    next = all_.erase(next);  // its key views the name of a namespace that is released later
+  }
+}
+
+Result<NamespaceKey> Namespaces::MeantBy(const NamespaceOf& of) const {
+  const std::string_view name = NamespaceNameOf(of.ns);
+  AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config_.limits.name_bytes_max));
+  if (rights_.PolicyOf(name).shared()) {
+    if (!of.uid || *of.uid == kSharedByUsers) return NamespaceKey{kSharedByUsers, name};
+    return InvalidArgument("namespace '", name, "' is shared by its users: it is no single one's");
+  }
+  if (of.uid && *of.uid != kSharedByUsers) return NamespaceKey{*of.uid, name};
+  return InvalidArgument("every user has a namespace '", name, "' to himself: say whose is meant");
+}
+
+NamespaceQuota Namespaces::QuotaAt(const NamespaceKey& key) const {
+  const Namespace* const found = Find(key);
+  return {QuotaBytes(key), found == nullptr ? 0 : found->quota().used(),
+          set_quotas_.contains({key.uid, std::string(key.name)})};
+}
+
+Result<NamespaceQuota> Namespaces::SetQuota(const NamespaceKey& key, std::optional<uint64_t> bytes) {
+  const std::pair its{key.uid, std::string(key.name)};
+  if (bytes && !set_quotas_.contains(its) && set_quotas_.size() >= config_.limits.namespaces) {
+    return AtLimit("TOO_MANY_NAMESPACES", "namespaces", config_.limits.namespaces);
+  }
+  if (bytes) set_quotas_[its] = *bytes;
+  if (!bytes) set_quotas_.erase(its);
+  if (Namespace* const found = Find(key); found != nullptr) found->ChangeQuota(QuotaBytes(key));
+  return QuotaAt(key);
+}
+
+uint64_t Namespaces::QuotaBytes(const NamespaceKey& key) const {
+  if (!set_quotas_.empty()) {
+    const auto found = set_quotas_.find({key.uid, std::string(key.name)});
+    if (found != set_quotas_.end()) return found->second;
+  }
+  const uint64_t configured = rights_.PolicyOf(key.name).quota_bytes;
+  return configured != 0 ? configured : backends_.CapacityBytes();
+}
+
+void Namespaces::AdoptQuotas() {
+  for (const auto& [key, ns] : all_) ns->ChangeQuota(QuotaBytes(key));
+}
+
+}  // namespace arraybridge

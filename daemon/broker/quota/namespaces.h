@@ -1,0 +1,62 @@
+// Namespaces are all namespaces that hold something or pay for something, and the quotas that administrators set.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "daemon/broker/arenas/backends.h"
+#include "daemon/broker/calls.h"
+#include "daemon/broker/deferred_release.h"
+#include "daemon/broker/flags.h"
+#include "daemon/broker/quota/accounts.h"
+#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/quota/rights.h"
+#include "daemon/broker/shares/hazards.h"
+#include "daemon/config/config.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Not thread-safe: the broker's lock guards it.
+class Namespaces {
+ public:
+  using Table = std::map<NamespaceKey, std::unique_ptr<Namespace>>;  // keys view their own names
+
+  // All outlive it. Namespaces that are dropped go to `released`.
+  Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts, Hazards& hazards,
+             Flags& flags, DeferredRelease& released);
+
+  Namespace* Find(const NamespaceKey& key) const;  // null: there is none
+  // Makes it for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces, limits.namespaces_per_uid.
+  Result<Namespace*> FindOrMake(const NamespaceKey& key, uint32_t maker_uid);
+  const Table& all() const { return all_; }
+  void DropUnused();
+
+  // The namespace that an administrator names. INVALID_ARGUMENT: there are several, or none.
+  Result<NamespaceKey> MeantBy(const NamespaceOf& of) const;
+  NamespaceQuota QuotaAt(const NamespaceKey& key) const;
+  // Nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
+  Result<NamespaceQuota> SetQuota(const NamespaceKey& key, std::optional<uint64_t> bytes);
+  uint64_t QuotaBytes(const NamespaceKey& key) const;
+  // The configured quotas have changed.
+  void AdoptQuotas();
+
+ private:
+  Status CheckRoom(const NamespaceKey& key, uint32_t maker_uid) const;
+
+  const Config& config_;
+  const Backends& backends_;
+  const Rights& rights_;
+  Accounts& accounts_;
+  Hazards& hazards_;
+  Flags& flags_;
+  DeferredRelease& released_;
+  std::map<std::pair<uint32_t, std::string>, uint64_t> set_quotas_;  // at most limits.namespaces
+  Table all_;
+};
+
+}  // namespace arraybridge

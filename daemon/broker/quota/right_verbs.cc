@@ -1,0 +1,73 @@
+// The Broker's verbs on rights: what a session may use, and what changes when the operator writes down something else.
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+bool UsesOnlyWhatItMay(const Session& session, const Rights& rights, const Sessions& sessions) {
+  const Peer& peer = session.peer;
+  if (!rights.MayCome(peer)) return false;
+  const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
+  for (const OpenQueue& open : sessions.queues()) {
+    if (open.session == session.id && open.owner && !rights.MayUse(peer, {*open.owner, open.ns}, Right::kWrite))
+      return false;
+  }
+  for (const auto& [id, made] : session.arenas) {
+    if (!rights.MayUse(peer, key_of(*made->ns()), Right::kWrite)) return false;
+  }
+  for (const auto& [arena, use] : session.uses) {
+    if (!rights.MayUse(peer, key_of(*arena->ns()), Right::kRead)) return false;
+  }
+  for (const Namespace* const held_in : session.holds_in) {
+    if (!rights.MayUse(peer, key_of(*held_in), Right::kRead)) return false;
+  }
+  for (const auto& [id, end] : session.ends) {
+    if (!rights.MayUse(peer, key_of(*end.channel->ns()), Right::kWrite)) return false;
+  }
+  for (const std::string& watched : session.watches) {
+    if (!rights.MayUse(peer, {kSharedByUsers, watched}, Right::kRead)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Broker::Adopted Broker::AdoptNamespaces() {
+  State& state = *state_;
+  Adopted adopted;
+  const MutexLock lock(state.mutex);
+  state.rights.Adopt();
+  state.namespaces.AdoptQuotas();
+  std::vector<Share*> stranded;
+  for (const auto& [key, ns] : state.namespaces.all()) {
+    if (!state.rights.IsStranded(key)) continue;
+    for (const auto& [id, share] : ns->shares()) {
+      if (!share->withdrawn) stranded.push_back(share.get());
+    }
+  }
+  state.arenas.because = FreeCause::kAdmin;
+  for (Share* const share : stranded) state.shares.Withdraw(*share, nullptr, "reload");
+  state.arenas.because = FreeCause::kRelease;
+  adopted.withdrawn = stranded.size();
+  for (const auto& [id, session] : state.sessions.all()) {
+    if (!UsesOnlyWhatItMay(*session, state.rights, state.sessions)) adopted.without_right.push_back(id);
+  }
+  return adopted;
+}
+
+Status Broker::CheckMayCome(const Peer& peer) const {
+  const MutexLock lock(state_->mutex);
+  return state_->rights.CheckMayCome(peer);
+}
+
+Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right right) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const auto key = state.rights.KeyOf(found->peer, ns, right);
+  if (!key.ok()) return key.status();
+  return key->uid;
+}
+
+}  // namespace arraybridge

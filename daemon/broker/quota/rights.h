@@ -1,0 +1,48 @@
+// Rights say which namespace a name means to a peer and what the peer may do there, and the policy of each name, as the
+// operator wrote them down.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "daemon/broker/calls.h"
+#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/sessions/peer.h"
+#include "daemon/config/config.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Not thread-safe: the broker's lock guards it.
+class Rights {
+ public:
+  explicit Rights(const Config& config) : config_(config) { Adopt(); }
+
+  // Reads the configured namespaces again. Limits are read each time.
+  void Adopt();
+
+  const NamespacePolicy& PolicyOf(std::string_view name) const;
+  const NamespacePolicies& policies() const { return policies_; }
+
+  struct Place {
+    uint32_t owner = 0;
+    Right right = Right::kNone;
+  };
+  Place PlaceOf(const Peer& peer, std::string_view name) const;
+  // PERMISSION_DENIED, the same whether the namespace exists or not. The key views `ns`.
+  Result<NamespaceKey> KeyOf(const Peer& peer, std::string_view ns, Right right) const;
+  // PERMISSION_DENIED, NO_RIGHTS: it came over TCP, and no namespace's access list names it.
+  Status CheckMayCome(const Peer& peer) const;
+  bool MayCome(const Peer& peer) const;
+  bool MayList(const Peer& peer, const NamespaceKey& key) const;
+  bool MayUse(const Peer& peer, const NamespaceKey& key, Right right) const;
+  // No peer can name it any more: it was one user's own and its name is shared now, or the reverse.
+  bool IsStranded(const NamespaceKey& key) const;
+
+ private:
+  const Config& config_;
+  NamespacePolicies policies_;
+  NamespacePolicy default_policy_;
+};
+
+}  // namespace arraybridge

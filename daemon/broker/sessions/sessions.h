@@ -1,0 +1,65 @@
+// Sessions are all sessions that live, by their number and by their token, and the queues of those that have one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "daemon/broker/calls.h"
+#include "daemon/broker/deferred_release.h"
+#include "daemon/broker/flags.h"
+#include "daemon/broker/ids.h"
+#include "daemon/broker/sessions/open_queue.h"
+#include "daemon/broker/sessions/session.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+Status NoSession();
+
+// Not thread-safe: the broker's lock guards it.
+class Sessions {
+ public:
+  using Table = std::map<SessionId, std::unique_ptr<Session>>;
+
+  // Both outlive it. Queues that are dropped go to `released`.
+  Sessions(Flags& flags, DeferredRelease& released) : flags_(flags), released_(released) {}
+
+  Session* Find(SessionId id) const;  // null: it has ended, or never was
+  std::optional<SessionId> Of(std::span<const uint8_t> token) const;
+  // Gives it its number; its account counts it. REQUIRES: it has a token.
+  OpenedSession Add(std::unique_ptr<Session> session);
+  // Null: there is none. The account does not count it any more.
+  std::unique_ptr<Session> Remove(SessionId id);
+
+  // REQUIRES: the session has no queue.
+  void AddQueue(Session& session, OpenQueue open);
+  void DropQueue(Session& session);
+  std::optional<OpenQueue> FindQueue(SessionId session) const;
+  const std::vector<OpenQueue>& queues() const { return queues_; }
+
+  const Table& all() const { return all_; }
+  uint64_t total() const { return last_; }
+
+  void DropLateTickets(Session& session, Clock::time_point now) { tickets.expired += session.tickets.DropLate(now); }
+  // Of all sessions, so far.
+  struct TicketCounts {
+    uint64_t redeemed = 0;
+    uint64_t expired = 0;  // or gone with their session
+    uint64_t refused = 0;
+  };
+  TicketCounts tickets;
+
+ private:
+  Flags& flags_;
+  DeferredRelease& released_;
+  Table all_;
+  std::map<Token, SessionId> tokens_;
+  std::vector<OpenQueue> queues_;
+  uint64_t last_ = 0;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,122 @@
+// The Broker's verbs on reading without calls: catalogues, hazard pages, and looks through them.
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+Status NoNamespace(std::string_view ns) {
+  return NotFound("namespace '", NamespaceNameOf(ns), "' is not there").Because("NAMESPACE_NOT_FOUND");
+}
+
+}  // namespace
+
+Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns) {
+  State& state = *state_;
+  std::shared_ptr<Catalogue> catalogue;
+  std::shared_ptr<Catalogue> fresh;  // dies after the lock if another came first
+  for (bool again = true;; again = false) {
+    {
+      const MutexLock lock(state.mutex);
+      const Session* const found = state.sessions.Find(session);
+      if (found == nullptr) return NoSession();
+      const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+      if (!key.ok()) return key.status();
+      Namespace* const owner = state.namespaces.Find(*key);
+      if (owner == nullptr) return NoNamespace(ns);
+      if (owner->holding.catalogue == nullptr) {
+        AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1));
+        if (fresh != nullptr) ++state.accounts.Of(key->uid)->catalogues;
+        owner->holding.catalogue = std::exchange(fresh, nullptr);
+      }
+      catalogue = owner->holding.catalogue;
+    }
+    if (catalogue != nullptr) return catalogue->Export();
+    AB_CHECK(again);
+    auto made = Catalogue::Create(state.config.limits.catalogue_shares, state.broker_id);
+    if (!made.ok()) return made.status();
+    fresh = *std::move(made);
+  }
+}
+
+// One page a session and namespace, however often it is asked for.
+Result<UniqueFd> Broker::ExportHolds(SessionId session, std::string_view ns) {
+  State& state = *state_;
+  std::shared_ptr<HoldsPage> page;
+  std::shared_ptr<HoldsPage> fresh;  // dies after the lock if another came first
+  for (bool again = true;; again = false) {
+    {
+      const MutexLock lock(state.mutex);
+      Session* const found = state.sessions.Find(session);
+      if (found == nullptr) return NoSession();
+      const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+      if (!key.ok()) return key.status();
+      Namespace* const owner = state.namespaces.Find(*key);
+      if (owner == nullptr || owner->holding.catalogue == nullptr) return NoNamespace(ns);
+      page = owner->holding.PageOf(*found);
+      if (page == nullptr) AB_RETURN_IF_ERROR(state.hazards.CheckPage(*found));
+      if (page == nullptr && fresh != nullptr) {
+        page = std::exchange(fresh, nullptr);
+        state.hazards.AddPage(*owner, *found, page);
+      }
+    }
+    if (page != nullptr) return page->Export();
+    AB_CHECK(again);
+    auto made = HoldsPage::Create();
+    if (!made.ok()) return made.status();
+    fresh = *std::move(made);
+  }
+}
+
+Status Broker::HoldsMapped(SessionId session, std::string_view ns) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+  if (!key.ok()) return key.status();
+  const Namespace* const owner = state.namespaces.Find(*key);
+  const std::shared_ptr<HoldsPage> page = owner == nullptr ? nullptr : owner->holding.PageOf(*found);
+  if (page == nullptr) return NoNamespace(ns);
+  if (page->sealed()) return Ok();
+  AB_RETURN_IF_ERROR(page->Seal());
+  --found->account->unmapped_hold_pages;
+  return Ok();
+}
+
+bool Broker::holds_waiting() const { return state_->flags.holds_waiting.load(std::memory_order_relaxed); }
+
+Broker::Looked Broker::LookAtHolds() {
+  {
+    const MutexLock lock(state_->mutex);
+    state_->hazards.WantLooks();
+  }
+  return LookOn();
+}
+
+Broker::Looked Broker::LookOn() {
+  State& state = *state_;
+  Looked looked;
+  const MutexLock lock(state.mutex);
+  looked.freed = state.shares.LookFor(kLookNs);
+  looked.over_limit = state.hazards.TakeOverLimit();
+  looked.more = state.hazards.wants_look();
+  return looked;
+}
+
+bool Broker::HoldEnded(SessionId session) {
+  State& state = *state_;
+  if (!holds_waiting()) return false;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  bool any = false;
+  for (Namespace* const ns : found == nullptr ? std::vector<Namespace*>{} : found->holds_in) {
+    if (!ns->holding.waits()) continue;
+    state.hazards.WantLook(*ns);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace arraybridge

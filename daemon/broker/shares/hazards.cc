@@ -1,0 +1,158 @@
+#include "daemon/broker/shares/hazards.h"
+
+#include <algorithm>
+
+#include "daemon/at_limit.h"
+#include "daemon/broker/arenas/arena.h"
+#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/sessions/session.h"
+#include "daemon/broker/shares/share.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t kPartOfCapacity = 2;  // one session may pin half of a device, unless the operator says otherwise
+
+void Uncount(const Holding::Page& page) {
+  Account& account = *page.session->account;
+  --account.hold_pages;
+  if (!page.holds->sealed()) --account.unmapped_hold_pages;
+}
+
+}  // namespace
+
+Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags,
+                 DeferredRelease& released)
+    : config_(config), backends_(backends), accounts_(accounts), flags_(flags), released_(released) {}
+
+Status Hazards::CheckPage(const Session& session) const {
+  const uint64_t most = config_.limits.hold_pages_per_uid;
+  if (session.account->hold_pages >= most) return AtLimit("TOO_MANY_HOLD_PAGES", "hold_pages_per_uid", most);
+  return accounts_.CheckDescriptors(session, 1);
+}
+
+void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<HoldsPage>& page) {
+  ++session.account->hold_pages;
+  ++session.account->unmapped_hold_pages;
+  ns.holding.Add(session, page);
+  session.holds_in.push_back(&ns);
+}
+
+void Hazards::DropPages(Session& session) {
+  for (Namespace* const ns : std::exchange(session.holds_in, {})) {
+    Holding::Page page = ns->holding.Drop(session);
+    Uncount(page);
+    released_.Add(std::move(page.holds));
+    if (ns->holding.waits()) WantLook(*ns);
+  }
+}
+
+void Hazards::DropPages(Namespace& ns) {
+  for (const Holding::Page& page : ns.holding.pages()) {
+    std::erase(page.session->holds_in, &ns);
+    for (const PinnedBytes& was : page.pinned) AddPinned(page.session->pinned, was.device, -was.bytes);
+    Uncount(page);
+  }
+  if (ns.holding.catalogue != nullptr) {
+    --accounts_.Of(ns.uid())->catalogues;
+    ns.holding.catalogue->Close();
+  }
+  to_look_at_.erase({ns.uid(), &ns});
+}
+
+// A share that alone has more bytes than a session may pin is acquired by calls: a hold on it would cut its reader as
+// soon as it is withdrawn.
+void Hazards::Insert(Share& share) const {
+  Holding& holding = share.ns->holding;
+  if (holding.catalogue == nullptr || share.entry.has_value()) return;
+  if (share.size <= PinnedBytesMax(share.arena->device())) holding.Insert(share);
+}
+
+void Hazards::MarkEnforced(const Arena& arena) {
+  for (const auto& [offset, share] : arena.shares()) {
+    if (share->entry.has_value() && !share->retired) share->ns->holding.catalogue->SetEnforced(*share->entry);
+  }
+}
+
+void Hazards::Await(Share& share) {
+  share.ns->holding.Await(share);
+  waited_in_.insert(share.ns);
+  flags_.holds_waiting.store(true, std::memory_order_relaxed);
+}
+
+void Hazards::Unwait(Share& share) {
+  if (!share.ns->holding.Unwait(share) || share.ns->holding.waits()) return;
+  waited_in_.erase(share.ns);
+  if (waited_in_.empty()) flags_.holds_waiting.store(false, std::memory_order_relaxed);
+}
+
+void Hazards::WantLook(Namespace& ns) {
+  if (!to_look_at_.emplace(ns.uid(), &ns).second) ns.holding.again = true;
+}
+
+void Hazards::WantLooks() {
+  for (Namespace* const ns : waited_in_) WantLook(*ns);
+}
+
+std::optional<Holding::Slice> Hazards::Look(uint64_t cost_max_ns) {
+  Namespace* const ns = Next();
+  if (ns == nullptr) return std::nullopt;
+  Holding::Slice slice = ns->holding.Look(std::min(kLookTurnNs, cost_max_ns));
+  ns->holding.budget->Spend(slice.cost_ns);
+  if (slice.round_ended) EndRound(*ns);
+  return slice;
+}
+
+// The next user in turn whose budget has something left, and one of that user's namespaces.
+Namespace* Hazards::Next() {
+  uint64_t uid = looked_at_;
+  for (bool wrapped = false; !to_look_at_.empty();) {
+    auto next = to_look_at_.lower_bound({uid + 1, nullptr});
+    if (next == to_look_at_.end()) {
+      if (std::exchange(wrapped, true)) return nullptr;
+      next = to_look_at_.begin();
+    }
+    uid = next->first;
+    if (Namespace* const ns = NextOf(static_cast<uint32_t>(uid)); ns != nullptr) {
+      looked_at_ = uid;
+      return ns;
+    }
+  }
+  return nullptr;
+}
+
+// The namespace behind the last one, so that none waits for another whose rounds never end. Null: the budget is spent.
+Namespace* Hazards::NextOf(uint32_t uid) {
+  Namespace*& last = accounts_.Of(uid)->looked_at;
+  const auto begin = to_look_at_.lower_bound({uid, nullptr});
+  const auto behind = to_look_at_.upper_bound({uid, last});
+  const auto end = to_look_at_.lower_bound({uint64_t{uid} + 1, nullptr});
+  const auto may_cost = [](const auto& entry) { return entry.second->holding.budget->has_some(); };
+  auto found = std::find_if(behind, end, may_cost);
+  if (found == end) found = std::find_if(begin, behind, may_cost);
+  if (found == end || (found == behind && !may_cost(*behind))) return nullptr;
+  last = found->second;
+  return last;
+}
+
+// The round has seen every page of the namespace: what each session pins there is known.
+void Hazards::EndRound(Namespace& ns) {
+  if (!ns.holding.again) to_look_at_.erase({ns.uid(), &ns});
+  for (Holding::Page& page : ns.holding.pages()) {
+    if (page.counting.empty() && page.pinned.empty()) continue;
+    Pins& pinned = page.session->pinned;
+    for (const PinnedBytes& before : page.pinned) AddPinned(pinned, before.device, -before.bytes);  // wraps round
+    for (const PinnedBytes& now : page.counting) AddPinned(pinned, now.device, now.bytes);
+    page.pinned = std::exchange(page.counting, {});
+    const bool over =
+        std::ranges::any_of(pinned, [&](const PinnedBytes& of) { return of.bytes > PinnedBytesMax(of.device); });
+    if (over) over_limit_.push_back(page.session->id);
+  }
+}
+
+uint64_t Hazards::PinnedBytesMax(const Device& device) const {
+  const uint64_t chosen = config_.limits.pinned_bytes_per_session;
+  return chosen != 0 ? chosen : backends_.CapacityBytes(device) / kPartOfCapacity;
+}
+
+}  // namespace arraybridge

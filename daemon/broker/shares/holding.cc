@@ -1,0 +1,174 @@
+#include "daemon/broker/shares/holding.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/broker/arenas/arena.h"
+#include "daemon/broker/shares/share.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kSoughtMax = 2048;  // shares in one pass
+
+// About what it costs, on a processor of 3 GHz.
+constexpr uint64_t kPageNs = 20;
+constexpr uint64_t kWordsPerNs = 2;  // compared with one hold
+constexpr uint64_t kSeekNs = 60;     // one share put into a pass
+constexpr uint64_t kFindNs = 10;     // one hold looked up in a pass
+constexpr uint64_t kTellNs = 1000;   // one share, and what its caller does with it
+
+uint64_t HighOf(const holds::Page& page) { return std::min(Load(page.high, std::memory_order_relaxed), holds::kWords); }
+
+}  // namespace
+
+void AddPinned(Pins& pins, const Device& device, uint64_t bytes) {
+  const auto found = std::ranges::find(pins, device, &PinnedBytes::device);
+  if (found != pins.end()) {
+    found->bytes += bytes;
+  } else {
+    pins.push_back({device, bytes});
+  }
+}
+
+std::shared_ptr<HoldsPage> Holding::PageOf(const Session& session) const {
+  const auto found = std::ranges::find(pages_, &session, &Page::session);
+  return found == pages_.end() ? nullptr : found->holds;
+}
+
+void Holding::Add(Session& session, std::shared_ptr<HoldsPage> page) {
+  const holds::Page* const words = &page->page();
+  pages_.push_back({&session, std::move(page), words, {}, {}});
+}
+
+// The last page takes its place, but none that was not looked at yet takes the place of one that was.
+Holding::Page Holding::Drop(const Session& session) {
+  auto at = std::ranges::find(pages_, &session, &Page::session);
+  AB_CHECK(at != pages_.end());
+  Page dropped = std::move(*at);
+  const auto next = pages_.begin() + static_cast<std::ptrdiff_t>(std::min(next_page_, pages_.size()));
+  if (at < next) {
+    const auto last_looked_at = std::prev(next);
+    if (at != last_looked_at) *at = std::move(*last_looked_at);
+    at = last_looked_at;
+    --next_page_;
+  }
+  if (at != std::prev(pages_.end())) *at = std::move(pages_.back());
+  pages_.pop_back();
+  return dropped;
+}
+
+void Holding::Insert(Share& share) {
+  if (catalogue == nullptr || share.entry.has_value() || share.withdrawn || !share.fence.done()) return;
+  const ShareFacts& facts = *share.facts;
+  share.entry = catalogue->Put({.name = facts.name,
+                                .arena = Number(share.arena->id()),
+                                .offset = share.offset,
+                                .size = share.size,
+                                .share = Number(facts.id),
+                                .generation = facts.generation,
+                                .enforced = share.arena->immutability == Immutability::kEnforced,
+                                .unnamed = facts.unnamed,
+                                .description = facts.description});
+}
+
+void Holding::Retire(Share& share) {
+  if (!share.entry.has_value() || share.retired) return;
+  catalogue->Retire(*share.entry);
+  share.retired = true;
+}
+
+void Holding::Free(Share& share) {
+  if (!share.entry.has_value()) return;
+  catalogue->Free(*share.entry);
+  share.entry.reset();
+}
+
+bool Holding::IsKnownUnheld(const Share& share) const {
+  if (!share.entry.has_value() || pages_.empty()) return true;
+  if (budget != nullptr && !budget->has_some()) return false;
+  const uint64_t hold = share.entry->hold();
+  uint64_t cost_ns = 0;
+  const bool held = std::ranges::any_of(pages_, [&](const Page& page) {
+    cost_ns += kPageNs + HighOf(*page.words) / kWordsPerNs;
+    return holds::Has(*page.words, hold);
+  });
+  if (budget != nullptr) budget->Spend(cost_ns);
+  return !held;
+}
+
+void Holding::Await(Share& share) {
+  Wait& wait = waiting_[share.facts->id];
+  wait.share = &share;
+  pinned_bytes_ -= std::exchange(wait.pinned, share.withdrawn ? share.size : 0);
+  pinned_bytes_ += wait.pinned;
+  sought_.erase(share.entry->hold());
+}
+
+bool Holding::Unwait(const Share& share) {
+  const auto found = waiting_.find(share.facts->id);
+  if (found == waiting_.end()) return false;
+  pinned_bytes_ -= found->second.pinned;
+  waiting_.erase(found);
+  sought_.erase(share.entry->hold());
+  return true;
+}
+
+// The next few of the round. What it costs.
+uint64_t Holding::Gather() {
+  auto next = waiting_.upper_bound(gathered_);
+  while (next != waiting_.end() && next->first <= last_ && sought_.size() < kSoughtMax) {
+    sought_.emplace(next->second.share->entry->hold(), Sought{next->second.share, nullptr});
+    gathered_ = (next++)->first;
+  }
+  next_page_ = 0;
+  return sought_.size() * kSeekNs;
+}
+
+// Each hold there is compared, never used as an index or a length.
+uint64_t Holding::LookInto(Page& page) {
+  uint64_t holds = 0;
+  page.holds->ForEach([&](uint64_t hold) {
+    ++holds;
+    const auto found = sought_.find(hold);
+    if (found == sought_.end() || found->second.seen_in == page.holds.get()) return;
+    found->second.seen_in = page.holds.get();
+    const Share& share = *found->second.share;
+    if (share.withdrawn) AddPinned(page.counting, share.arena->device(), share.size);
+  });
+  return kPageNs + HighOf(*page.words) / kWordsPerNs + holds * kFindNs;
+}
+
+Holding::Slice Holding::Look(uint64_t cost_max_ns) {
+  Slice slice;
+  while (slice.cost_ns < cost_max_ns && !slice.round_ended) {
+    if (stage_ == Stage::kNone) {
+      last_ = waiting_.empty() ? ShareId{} : waiting_.rbegin()->first;
+      gathered_ = {};
+      again = false;
+      stage_ = Stage::kGathers;
+    }
+    if (stage_ == Stage::kGathers) {
+      slice.cost_ns += Gather();
+      slice.round_ended = sought_.empty();
+      stage_ = slice.round_ended ? Stage::kNone : Stage::kLooks;
+    } else if (stage_ == Stage::kLooks) {
+      if (next_page_ < pages_.size()) {
+        slice.cost_ns += LookInto(pages_[next_page_++]);
+      } else {
+        stage_ = Stage::kTells;
+      }
+    } else if (sought_.empty()) {
+      stage_ = Stage::kGathers;
+    } else {
+      const auto first = sought_.begin();
+      const Sought sought = first->second;
+      if (sought.seen_in == nullptr) slice.unheld.push_back(sought.share);
+      slice.cost_ns += sought.seen_in == nullptr ? kTellNs : kFindNs;
+      sought_.erase(first);
+    }
+  }
+  return slice;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,182 @@
+#include "daemon/broker/shares/leases.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "daemon/at_limit.h"
+#include "daemon/broker/arenas/arena.h"
+
+namespace arraybridge {
+namespace {
+
+// What the share waits for, and for which maker: other users' processes are not named.
+Status FencePending(const Session& session, const Share& share) {
+  const std::string& name = share.facts->name;
+  const std::string& device = share.arena->device().uuid;
+  const bool sees_maker = session.peer.uid == share.maker_uid;
+  const std::string maker = sees_maker ? Concat(" (session ", Number(share.maker), ", process ", share.maker_process_id,
+                                                ", user ", share.maker_uid, ")")
+                                       : ", another user's process,";
+  Status pending = NotFound("share '", name, "' is there, the work that makes its bytes has not ended: its maker",
+                            maker, " has not said that its event on ", device, " has happened")
+                       .Because("FENCE_PENDING")
+                       .With("share", name)
+                       .With("device", device)
+                       .With("fence", "event");
+  if (!sees_maker) return pending;
+  return std::move(pending)
+      .With("maker_session", std::to_string(Number(share.maker)))
+      .With("maker_process_id", std::to_string(share.maker_process_id))
+      .With("maker_uid", std::to_string(share.maker_uid));
+}
+
+}  // namespace
+
+Visitor VisitorOf(const Session& session) {
+  return {session.id, session.client, session.peer.process_id, session.peer.uid};
+}
+
+Leases::Leases(const Config& config, Events& events, const Sessions& sessions, Accounts& accounts, Hazards& hazards,
+               Arenas& arenas, Shares& shares)
+    : config_(config),
+      events_(events),
+      sessions_(sessions),
+      accounts_(accounts),
+      hazards_(hazards),
+      arenas_(arenas),
+      shares_(shares) {}
+
+Status Leases::CheckRoom(const Session& session, uint64_t more) const {
+  const Limits& limits = config_.limits;
+  if (session.leases.size() + more > limits.leases_per_session) {
+    return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
+  }
+  if (session.account->leases + more <= limits.leases_per_uid) return Ok();
+  return AtLimit("TOO_MANY_LEASES", "leases_per_uid", limits.leases_per_uid);
+}
+
+LeasedShare Leases::Grant(Session& session, Share& share) {
+  const LeaseId id{++last_};
+  session.leases.emplace_hint(session.leases.end(), id, &share);
+  ++session.uses[share.arena].leases;
+  ++session.account->leases;
+  ++share.leases;
+  ++count_;
+  LeasedShare leased{id,
+                     share.facts,
+                     share.arena->Describe(share.offset, share.size),
+                     share.arena->immutability.value_or(Immutability::kByContract),
+                     {}};
+  if (share.arena->opaque.empty()) return leased;
+  leased.handle.opaque = share.arena->opaque;
+  arenas_.AddReader(session, *share.arena);
+  return leased;
+}
+
+bool Leases::End(Session& session, LeaseId lease) {
+  const auto found = session.leases.find(lease);
+  if (found == session.leases.end()) return false;
+  Share& share = *found->second;
+  session.leases.erase(found);
+  if (session.awaiting.erase(lease) > 0) --share.awaiting;
+  const auto use = session.uses.find(share.arena);
+  if (--use->second.leases == 0 && !use->second.given) session.uses.erase(use);
+  --share.leases;
+  --count_;
+  --session.account->leases;
+  if (share.orphan_until.has_value() && !share.withdrawn) shares_.AwaitOrphan(share);
+  shares_.Settle(share);
+  return true;
+}
+
+void Leases::Undo(Session& session, const std::vector<LeasedShare>& leased) {
+  for (const LeasedShare& one : leased) {
+    events_.EmitRelease(session, one.lease);
+    End(session, one.lease);
+  }
+}
+
+Status Leases::CheckFence(const Session& session, const Share& share, bool final_only) const {
+  if (share.fence.done()) return Ok();
+  const Session* const maker = sessions_.Find(share.maker);
+  // What a client says of itself counts between processes of one user.
+  const bool opens = maker != nullptr && maker->peer.uid == session.peer.uid && !session.peer.events.empty() &&
+                     session.peer.events == maker->peer.events;
+  if (opens && !final_only) return Ok();
+  return FencePending(session, share);
+}
+
+void Leases::PassFence(Session& session, Share& share, LeasedShare* leased) {
+  if (share.fence.done()) return;
+  leased->fence = share.fence;
+  session.awaiting.insert(leased->lease);
+  ++share.awaiting;
+}
+
+void Leases::AddFence(Session& maker, Share& share) {
+  if (share.fence.done()) return;
+  maker.fenced.emplace(share.facts->id, &share);
+  share.fenced_by = &maker;
+  ++pending_fences_;
+}
+
+void Leases::EndFence(Session& maker, ShareId id, bool lost, EndedFences* ended) {
+  const auto found = maker.fenced.find(id);
+  if (found == maker.fenced.end()) return;  // said before, or gone
+  Share& share = *found->second;
+  if (share.awaiting > 0) {
+    ended->awaited.push_back(Number(id));
+  } else {
+    maker.fenced.erase(found);
+    share.fenced_by = nullptr;
+  }
+  if (share.fence.done()) return;
+  ended->finished.push_back(share.facts);
+  if (lost) return LoseFence(share);
+  FinishFence(share);
+}
+
+void Leases::LoseFence(Share& share) {
+  ++lost_fences_total_;
+  shares_.Lose(share, sessions_.Find(share.maker));
+  FinishFence(share);
+}
+
+// The share may be gone after this.
+void Leases::FinishFence(Share& share) {
+  --pending_fences_;
+  share.fence = {};
+  hazards_.Insert(share);
+  shares_.Settle(share);
+}
+
+uint64_t Leases::HistoryRoom(const Share& share) const {
+  const uint64_t has = accounts_.At(share.maker_uid).description_bytes;
+  const uint64_t own = share.history == nullptr ? 0 : share.history->bytes();
+  const uint64_t of_uid = config_.limits.description_bytes_per_uid / 2;  // descriptions and notes have the other half
+  const uint64_t left = of_uid - std::min(of_uid, has - std::min(has, own));
+  return std::min<uint64_t>(config_.limits.history_bytes_per_share, left);
+}
+
+void Leases::ChargeHistory(const Share& share, uint64_t before) {
+  const uint64_t after = share.history->bytes();
+  if (after != before) accounts_.At(share.maker_uid).description_bytes += after - before;  // wraps round if it is less
+}
+
+void Leases::NoteReader(const Session& session, Share& share, std::string_view note) {
+  if (share.withdrawn) return;  // no session can inspect it
+  if (share.history == nullptr) share.history = std::make_unique<History>();
+  const uint64_t before = share.history->bytes();
+  share.history->Read(VisitorOf(session), note, NowNs(), HistoryRoom(share));
+  ChargeHistory(share, before);
+}
+
+void Leases::Renote(SessionId session, Share& share, std::string_view note) {
+  const uint64_t before = share.history->bytes();
+  share.history->Renote(session, note, HistoryRoom(share));
+  ChargeHistory(share, before);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,169 @@
+// The Broker's verb that publishes a range of an arena.
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "daemon/broker/state.h"
+#include "proto/boundary/failpoint.h"
+
+namespace arraybridge {
+namespace {
+
+std::string InventName() {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "unnamed-%016llx",
+                static_cast<unsigned long long>(RandomBytes<uint64_t>()));  // NOLINT(google-runtime-int): printf's type
+  return name.data();
+}
+
+Status NameTaken(std::string_view ns, std::string_view name) {
+  return AlreadyExists("namespace '", ns, "' has a share '", name, "' already").Because("NAME_TAKEN");
+}
+
+Status OtherNamespace(ArenaId arena, const Namespace& ns) {
+  return FailedPrecondition("arena ", Number(arena), " belongs to namespace '", ns.name(), "'")
+      .Because("OTHER_NAMESPACE");
+}
+
+}  // namespace
+
+// Everything but the seal. REQUIRES: `name` is valid.
+Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
+                                   uint64_t description_bytes) const {
+  const Limits& limits = config.limits;
+  const auto key = rights.KeyOf(session.peer, call.ns, Right::kWrite);
+  if (!key.ok()) return key.status();
+  const Arena* const arena = arenas.FindWritable(session, call.arena);
+  if (arena == nullptr) return NoArena(call.arena);
+  const bool stale = arena->generation() != call.arena_generation;
+  if (stale && !Failpoint("arena_generation")) return NoArena(call.arena);
+  const Namespace& ns = *arena->ns();
+  if (namespaces.Find(*key) != &ns) return OtherNamespace(call.arena, ns);
+  AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
+  if (!call.fence.done() &&
+      (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
+    return FailedPrecondition("arena ", Number(call.arena), ": no events are offered there; publish what is done")
+        .Because("FENCE_NOT_OFFERED");
+  }
+  const Share* const old = call.channel == ChannelEndId{} ? ns.FindByName(name) : nullptr;
+  if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
+  // It was sent before these limits applied to it and must not be lost for them: the channel bounds it.
+  if (call.from_road) return Ok();
+  const bool makes_room = old != nullptr && old->leases == 0;  // or will, once no session holds it
+  if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
+    return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
+  }
+  const Account& has = *session.account;
+  const bool own = makes_room && old->maker_uid == session.peer.uid;
+  if (has.shares - (own ? 1 : 0) >= limits.shares_per_uid) {
+    return AtLimit("TOO_MANY_SHARES", "shares_per_uid", limits.shares_per_uid);
+  }
+  const uint64_t room_made = own ? DescriptionBytes(*old) : 0;
+  if (has.description_bytes - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
+  return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
+}
+
+// Scans the arena's pages, so not under the lock.
+Status Broker::State::SealForEver(SessionId session, const PublishCall& call, std::string_view name) {
+  std::shared_ptr<MemoryBlock> block;
+  {
+    const MutexLock lock(mutex);
+    const Session* const found = sessions.Find(session);
+    if (found == nullptr) return NoSession();
+    AB_RETURN_IF_ERROR(CheckPublish(*found, call, name, call.description.size() + call.note.size()));
+    const Arena* const arena = arenas.Find(call.arena);
+    if (arena->immutability == Immutability::kEnforced) return Ok();
+    if (!arena->block()->MayBeEnforced()) {
+      return FailedPrecondition("arena ", Number(call.arena), " is device memory, which cannot be sealed")
+          .Because("CANNOT_BE_SEALED");
+    }
+    block = arena->block();
+  }
+  auto sealed = block->Seal();
+  if (sealed.ok() && *sealed == Immutability::kByContract) sealed = block->Seal();
+  if (!sealed.ok()) return sealed.status();
+  {
+    const MutexLock lock(mutex);
+    Arena* const arena = arenas.Find(call.arena);
+    if (arena != nullptr && *sealed == Immutability::kEnforced) Arenas::MarkEnforced(*arena);
+    if (arena != nullptr && arena->immutability != Immutability::kEnforced) arena->immutability = *sealed;
+  }
+  if (*sealed == Immutability::kEnforced) return Ok();
+  return FailedPrecondition("arena ", Number(call.arena),
+                            " cannot be sealed: somebody still maps it writable (a forked child counts too)")
+      .Because("ARENA_STILL_WRITABLE");
+}
+
+Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
+  State& state = *state_;
+  const Limits& limits = state.config.limits;
+  const bool sent = call.channel != ChannelEndId{};
+  const bool unnamed = call.name.empty();
+  const std::string name = unnamed && !sent ? InventName() : std::string(call.name);
+  if (!unnamed) AB_RETURN_IF_ERROR(CheckName("the share's name", name, limits.name_bytes_max));
+  if (call.sealed) AB_RETURN_IF_ERROR(state.SealForEver(session, call, name));
+
+  auto facts = std::make_shared<ShareFacts>();
+  facts->ns = std::string(NamespaceNameOf(call.ns));
+  facts->name = name;
+  facts->description = std::move(call.description);
+  facts->unnamed = unnamed;
+  auto share = std::make_unique<Share>();
+  share->offset = call.offset;
+  share->size = call.size;
+  share->maker = session;
+  share->born = Clock::now();
+  share->note = std::move(call.note);
+
+  const MutexLock lock(state.mutex);
+  Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const uint64_t said = facts->description.size() + share->note.size();
+  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, said));
+  Arena& arena = *state.arenas.Find(call.arena);
+  if (!arena.immutability.has_value()) {
+    return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: say Mapped first")
+        .Because("ARENA_NOT_SEALED");
+  }
+  Namespace& ns = *arena.ns();
+  Channel* channel = nullptr;
+  if (sent) {
+    const auto end = Channels::EndOf(*found, call.channel, ChannelRole::kSender);
+    if (!end.ok()) return end.status();
+    channel = end->channel;
+    if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
+    const bool on_road = channel->road != nullptr && channel->road->open && !call.from_road;
+    if (on_road && channel->road->road->standing() > 0) return OnRoad(*channel);
+    AB_RETURN_IF_ERROR(channel->CheckSend(call.from_road));
+    facts->name = channel->name();
+    share->channel = channel->id();
+    share->withdrawn = true;
+  }
+  Share* const old = sent ? nullptr : ns.FindByName(name);
+  found->account->description_bytes += said;
+  ++found->account->shares;
+  facts->id = state.shares.NextId();
+  facts->generation = state.shares.NextGeneration();
+  share->facts = std::move(facts);
+  share->ns = &ns;
+  share->arena = &arena;
+  share->maker_uid = found->peer.uid;
+  share->maker_process_id = found->peer.process_id;
+  share->maker_client = found->client;
+  share->fence = std::move(call.fence);
+  state.hazards.Insert(*share);  // before the old one goes, so that a reader always finds one of the two
+  if (old != nullptr) state.shares.Withdraw(*old, found, "replaced");
+  Share* const added = ns.Add(std::move(share));
+  const bool ends_first = !sent && state.shares.Limit(*added, call.lifetime);
+  arena.Carve(added->offset, added);
+  if (channel != nullptr) channel->Push(*added);
+  if (channel != nullptr && channel->road != nullptr && channel->road->open) channel->road->road->AddCall();
+  state.leases.AddFence(*found, *added);
+  ++state.shares.publishes_total;
+  state.events.Emit(EventKind::kPublish, found, *added, added->note);
+  PublishedShare published{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability, {}};
+  if (ends_first) published.sweep_at = added->expires;
+  return published;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,46 @@
+// ServiceCounts are what the doors and the verbs count: traffic, refusals, and sessions that were cut.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "daemon/broker/broker.h"
+#include "daemon/service/tallies.h"
+#include "daemon/service/traffic.h"
+#include "proto/boundary/frame.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class ServiceCounts {
+ public:
+  explicit ServiceCounts(Broker& broker) : broker_(broker) {}  // which outlives it
+
+  // A door has answered with an error. Watchers see it as an event.
+  void CountRefusal(SessionId session, Verb verb, const Status& refusal) {
+    CountRefusal();
+    tallies.CountRefusal(verb, refusal);
+    broker_.EmitRefusal(session, NameOf(verb), refusal);
+  }
+  void CountRefusal(const Peer& peer, Verb verb, const Status& refusal) {
+    CountRefusal();
+    tallies.CountRefusal(verb, refusal);
+    broker_.EmitRefusal(peer, NameOf(verb), refusal);
+  }
+  void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
+  void CountCut() { cuts_.fetch_add(1, std::memory_order_relaxed); }
+
+  uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
+  uint64_t cuts() const { return cuts_.load(std::memory_order_relaxed); }
+
+  Traffic traffic;
+  Tallies tallies;
+
+ private:
+  Broker& broker_;
+  std::atomic<uint64_t> refusals_{0};
+  std::atomic<uint64_t> cuts_{0};
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,52 @@
+// Admission decides whether a request is served while the broker drains, and how long it may wait.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/verbs/caller.h"
+#include "daemon/service/waiting_line.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class Admission {
+ public:
+  // Both outlive it.
+  Admission(const Config& config, const Broker& broker) : config_(config), broker_(broker) {}
+
+  void Drain() { draining_.store(true); }
+  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+  // UNAVAILABLE, DRAINING.
+  Status CheckNotDraining() const {
+    if (!draining()) return Ok();
+    return Unavailable("the broker is draining").Because("DRAINING");
+  }
+
+  // Of a request that may wait: its session and user, and the bytes that it keeps in memory until then.
+  Result<Waiter> WaiterOf(const Caller& caller, uint64_t bytes) const {
+    const auto uid = broker_.UidOf(caller.session);
+    if (!uid.ok()) return uid.status();
+    Waiter waiter;
+    waiter.session = caller.session;
+    waiter.uid = *uid;
+    waiter.bytes = bytes;
+    return waiter;
+  }
+  Clock::time_point DeadlineOf(uint64_t timeout_ms) const {
+    const auto most = static_cast<uint64_t>(config_.limits.request_timeout_max.get().count());
+    return Clock::now() + std::chrono::milliseconds(std::min(timeout_ms, most));
+  }
+
+ private:
+  const Config& config_;
+  const Broker& broker_;
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace arraybridge

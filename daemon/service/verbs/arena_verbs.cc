@@ -1,0 +1,287 @@
+#include "daemon/service/verbs/arena_verbs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/service/message_limits.h"
+#include "daemon/service/messages.h"
+
+namespace arraybridge {
+namespace {
+
+// Arenas of clients grow to this size. Populating so much takes tens of milliseconds; a larger one has a lane of its
+// own.
+constexpr uint64_t kShortBytesMax = 64ull << 20;
+
+// So often a client is told that its memory is being populated: less than any timeout that makes sense.
+constexpr std::chrono::milliseconds kProgressEvery{100};
+
+// The device or the system has no memory left: programs that are no clients of the broker may give it back, and do not
+// say so.
+bool IsMachines(const Status& refusal) {
+  return refusal.reason() == "SYSTEM_MEMORY" || refusal.reason() == "CUDA_ERROR_OUT_OF_MEMORY";
+}
+
+// Whether others could give back what is missing. A file that may not be so large may not later either.
+bool MayBeRoom(const Status& refusal) {
+  return refusal.code() == Code::kResourceExhausted && refusal.reason() != "FILE_SIZE_LIMIT";
+}
+
+std::span<const uint8_t> Octets(std::string_view bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
+Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
+
+}  // namespace
+
+// An Allocate from its arrival to its answer. Only its lane's thread tries it; the thread for deadlines expires it.
+class ArenaVerbs::Pending {
+ public:
+  Pending(ArenaVerbs& verbs, const Caller& caller, const v1::AllocateRequest& request,
+          Reply<v1::AllocateResponse> reply)
+      : verbs_(verbs),
+        caller_(caller),
+        request_(request),
+        device_(FromMessage(request.device())),
+        reply_(std::move(reply)) {}
+
+  // Bytes of its own that came back go before fresh ones: they are populated. Those too small are kept for the answer,
+  // whatever it is: each is handed out once.
+  Deliver Try(bool first) {
+    if (verbs_.admission_.draining()) return nullptr;
+    verbs_.reclaimer_.LookAtHolds(Sweeper::Look::kAll);
+    verbs_.handover_.AddReturned(caller_, response_.mutable_returned());
+    const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
+    if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) {
+      return [this] { AnswerReturned(); };
+    }
+    if (!first) return nullptr;
+    auto arena = Allocate();
+    if (arena.ok()) return Delivery(Granted(*std::move(arena)));
+    if (!MayBeRoom(arena.status())) return Delivery(arena.status());
+    refusal_ = arena.status();
+    if (request_.timeout_ms() > 0 && IsMachines(refusal_)) verbs_.reclaimer_.ServeMemoryLater(LaneOf(request_));
+    return nullptr;
+  }
+
+  // Its own quota is nothing that other users could give back.
+  Lack lack() const {
+    const bool shared = refusal_.reason() == "DEVICE_FULL" || IsMachines(refusal_);
+    const auto owner = verbs_.broker_.OwnerOf(caller_.session, request_.namespace_(), Right::kWrite);
+    return shared || (owner.ok() && *owner == kSharedByUsers) ? Lack::kShared : Lack::kOwn;
+  }
+
+  void Expire() {
+    if (response_.returned_size() > 0) {
+      AnswerReturned();  // whether they are enough once joined with their neighbours, only the client knows
+      return;
+    }
+    if (const Status draining = verbs_.admission_.CheckNotDraining(); !draining.ok()) return reply_(draining);
+    if (!refusal_.ok()) return reply_(refusal_);
+    reply_(ResourceExhausted("no room for ", request_.size(),
+                             " bytes came while others of the namespace waited before it: ", Numbers())
+               .Because("WAITED_IN_VAIN"));
+  }
+
+ private:
+  // The numbers for a request that was never the first in line.
+  std::string Numbers() const {
+    std::string text = Concat(verbs_.line_.waiting(), " requests wait");
+    ListFilter of_namespace;
+    of_namespace.ns = NamespaceNameOf(request_.namespace_());
+    of_namespace.page_size = 1;
+    const auto page = verbs_.broker_.ListNamespaces(caller_.session, of_namespace);
+    if (page.ok() && !page->rows.empty()) {
+      const NamespaceRow& row = page->rows.front();
+      text += Concat(", namespace '", row.ns, "' has ", row.charged_bytes, " of ", row.quota_bytes, " bytes in use");
+    }
+    for (const DeviceFacts& facts : verbs_.broker_.Devices()) {
+      if (facts.device.type != device_.type || facts.device.id != device_.id) continue;
+      text += Concat(", the device ", facts.allocated_bytes, " of ", facts.capacity_bytes);
+    }
+    return text;
+  }
+
+  // Called for every few megabytes.
+  void TellProgress() {
+    const auto now = Clock::now();
+    if (!caller_.progress || now - told_ < kProgressEvery) return;
+    told_ = now;
+    caller_.progress();
+  }
+
+  Result<AllocatedArena> Allocate() {
+    told_ = Clock::now();
+    const AllocateCall call{request_.namespace_(), device_, request_.size(), [this] { TellProgress(); }};
+    auto arena = verbs_.broker_.Allocate(caller_.session, call);
+    if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
+    if (verbs_.reclaimer_.sweeper().SweepNow().freed_bytes == 0) return arena;
+    arena = verbs_.broker_.Allocate(caller_.session, call);
+    verbs_.reclaimer_.ServeMemorySoon(Other(LaneOf(request_)));  // it may have been refused while this one swept
+    return arena;
+  }
+
+  // A descriptor cannot be copied, a std::function can: hence the shared result.
+  Deliver Delivery(Result<Answer<v1::AllocateResponse>> result) {
+    return [this, result = std::make_shared<Result<Answer<v1::AllocateResponse>>>(std::move(result))] {
+      const bool allocated = result->ok();
+      reply_(std::move(*result));
+      if (allocated && verbs_.allocated_) verbs_.allocated_();
+    };
+  }
+
+  Result<Answer<v1::AllocateResponse>> Granted(AllocatedArena arena) {
+    Answer<v1::AllocateResponse> answer;
+    answer.message = std::move(response_);
+    Fill(answer.message.mutable_handle(), arena.handle);
+    auto handed = verbs_.handover_.HandOver(caller_, arena.handle, Access::kWrite);
+    if (!handed.ok()) {
+      // Without a ticket no process can ever map it.
+      static_cast<void>(verbs_.broker_.Release(caller_.session, {}, std::span(&arena.handle.arena, 1), {}));
+      verbs_.reclaimer_.sweeper().Soon();
+      return handed.status();
+    }
+    if (handed->ticket) *answer.message.mutable_ticket() = *std::move(handed->ticket);
+    answer.descriptor = std::move(handed->descriptor);
+    return answer;
+  }
+
+  void AnswerReturned() {
+    Answer<v1::AllocateResponse> answer;
+    answer.message = std::move(response_);
+    reply_(std::move(answer));
+  }
+
+  ArenaVerbs& verbs_;
+  const Caller caller_;
+  const v1::AllocateRequest request_;
+  const Device device_;
+  const Reply<v1::AllocateResponse> reply_;
+  v1::AllocateResponse response_;  // collects returned ranges
+  Status refusal_;
+  Clock::time_point told_{};  // of progress, or that there will be some
+};
+
+WaiterId ArenaVerbs::Allocate(const Caller& caller, const v1::AllocateRequest& request,
+                              const Reply<v1::AllocateResponse>& reply) {
+  const auto check = [&]() -> Status {
+    AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+    AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
+    return broker_.CheckAllocate(caller.session, {request.namespace_(), FromMessage(request.device()), request.size()});
+  };
+  const Status checked = check();
+  auto waits = checked.ok() ? admission_.WaiterOf(caller, request.ByteSizeLong()) : Result<Waiter>(checked);
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+
+  auto pending = std::make_shared<Pending>(*this, caller, request, reply);
+  Waiter waiter = *std::move(waits);
+  const uint32_t uid = waiter.uid;
+  waiter.lane = LaneOf(request);
+  if (request.timeout_ms() > 0) waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
+  waiter.retry = [pending](bool first) { return pending->Try(first); };
+  waiter.lack = [pending] { return pending->lack(); };
+  waiter.expire = [pending] { pending->Expire(); };
+  const auto place = line_.WaitForMemory(uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  // It may have ended since its uid was asked for, and its waiters been dropped.
+  if (const auto lives = broker_.UidOf(caller.session); !lives.ok()) {
+    line_.Cancel(*place);
+    return WaiterId{};
+  }
+  reclaimer_.ServeMemorySoon(LaneOf(request));
+  return *place;
+}
+
+void ArenaVerbs::TakeBack(const Caller& caller, const v1::AllocateResponse& granted) {
+  std::vector<RangeOfArena> returned;
+  for (const v1::Range& range : granted.returned()) {
+    returned.push_back({ArenaId{range.arena()}, range.offset(), range.size()});
+  }
+  broker_.KeepReturned(caller.session, returned);
+  if (!granted.has_handle()) return;
+  const uint64_t arena = granted.handle().arena();
+  static_cast<void>(broker_.Release(caller.session, {}, {&arena, 1}, {}));
+  reclaimer_.sweeper().Soon();
+}
+
+Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
+  if (request.road_of() != 0) return channels_.RoadMapped(caller, ChannelEndId{request.road_of()});
+  const auto seal = [&] {
+    if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
+    if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
+    return broker_.Mapped(caller.session, ArenaId{});
+  };
+  AB_RETURN_IF_ERROR(seal());
+  return Answer<v1::MappedResponse>{};
+}
+
+Result<Answer<v1::ExportResponse>> ArenaVerbs::Export(const Caller& caller, const v1::ExportRequest& request) {
+  auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation(),
+                               ChannelEndId{request.road_of()});
+  if (!handle.ok()) return handle.status();
+  Answer<v1::ExportResponse> answer;
+  Fill(answer.message.mutable_handle(), *handle);
+  auto handed = handover_.HandOver(caller, *handle, Access::kRead);
+  if (!handed.ok()) return handed.status();
+  if (handed->ticket) *answer.message.mutable_ticket() = *std::move(handed->ticket);
+  answer.descriptor = std::move(handed->descriptor);
+  return answer;
+}
+
+Result<Answer<v1::RedeemResponse>> ArenaVerbs::Redeem(const Caller& caller, const v1::RedeemRequest& request) {
+  auto redeemed = broker_.Redeem(caller.session, Octets(request.token()));
+  if (!redeemed.ok()) return redeemed.status();
+  Answer<v1::RedeemResponse> answer;
+  Fill(answer.message.mutable_handle(), redeemed->handle);
+  answer.message.set_writable(redeemed->writable);
+  answer.descriptor = PassedFd(std::move(redeemed->handle.descriptor), redeemed->handle.kind);
+  return answer;
+}
+
+Result<Answer<v1::BrowseResponse>> ArenaVerbs::Browse(const Caller& caller, const v1::BrowseRequest& request) {
+  if (!caller.hears) return Answer<v1::BrowseResponse>{};
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
+  auto descriptor = ExportPages(caller, request);
+  if (!descriptor.ok()) return descriptor.status();
+  Answer<v1::BrowseResponse> answer;
+  answer.descriptor = PassedFd(*std::move(descriptor), FdKind::kPages);
+  return answer;
+}
+
+Result<UniqueFd> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseRequest& request) {
+  switch (request.part()) {
+    case v1::BrowseRequest::HOLDS:
+      return broker_.ExportHolds(caller.session, request.namespace_());
+    case v1::BrowseRequest::QUEUE_REQUESTS:
+      return broker_.OpenQueueOf(caller.session, request.namespace_());
+    case v1::BrowseRequest::QUEUE_COMPLETIONS:
+      return broker_.ExportCompletions(caller.session);
+    case v1::BrowseRequest::ROAD_OWN:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOwn);
+    case v1::BrowseRequest::ROAD_OTHER:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOther);
+    case v1::BrowseRequest::ROAD_SIGN:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kSign);
+    case v1::BrowseRequest::ROAD_BELL:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kBell);
+    case v1::BrowseRequest::ROAD_OTHER_BELL:
+      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOtherBell);
+    default:
+      return broker_.ExportCatalogue(caller.session, request.namespace_());
+  }
+}
+
+void ArenaVerbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {
+  const uint64_t arena = granted.handle().arena();
+  static_cast<void>(broker_.Release(caller.session, {}, {}, {&arena, 1}));
+}
+
+}  // namespace arraybridge

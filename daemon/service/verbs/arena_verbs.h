@@ -1,0 +1,58 @@
+// ArenaVerbs allocate arenas and hand out descriptors of them and of the broker's own pages: Allocate, Mapped, Export,
+// Redeem, Browse. Allocate may wait for memory, on the threads for slow work.
+#pragma once
+
+#include <functional>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/reclaimer.h"
+#include "daemon/service/verbs/admission.h"
+#include "daemon/service/verbs/caller.h"
+#include "daemon/service/verbs/channel_verbs.h"
+#include "daemon/service/verbs/handover.h"
+#include "daemon/service/waiting_line.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class ArenaVerbs {
+ public:
+  // All outlive it. `allocated` runs after an arena was given out, and must not block.
+  ArenaVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line, Reclaimer& reclaimer,
+             Handover& handover, ChannelVerbs& channels, std::function<void()> allocated)
+      : config_(config),
+        broker_(broker),
+        admission_(admission),
+        line_(line),
+        reclaimer_(reclaimer),
+        handover_(handover),
+        channels_(channels),
+        allocated_(std::move(allocated)) {}
+
+  WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, const Reply<v1::AllocateResponse>& reply);
+  Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
+  Result<Answer<v1::ExportResponse>> Export(const Caller& caller, const v1::ExportRequest& request);
+  Result<Answer<v1::RedeemResponse>> Redeem(const Caller& caller, const v1::RedeemRequest& request);
+  // The descriptor is sent along: for lifelines only.
+  Result<Answer<v1::BrowseResponse>> Browse(const Caller& caller, const v1::BrowseRequest& request);
+  // Its caller will never hear of it. What has gone meanwhile is no failure.
+  void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
+  void TakeBack(const Caller& caller, const v1::ExportResponse& granted);
+
+ private:
+  class Pending;  // an Allocate on its way
+  Result<UniqueFd> ExportPages(const Caller& caller, const v1::BrowseRequest& request);
+
+  const Config& config_;
+  Broker& broker_;
+  const Admission& admission_;
+  WaitingLine& line_;
+  Reclaimer& reclaimer_;
+  Handover& handover_;
+  ChannelVerbs& channels_;
+  const std::function<void()> allocated_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,186 @@
+#include "daemon/service/verbs/channel_verbs.h"
+
+#include <utility>
+
+#include "daemon/service/message_limits.h"
+#include "daemon/service/share_wire.h"
+#include "daemon/service/verbs/channel_turns.h"
+
+namespace arraybridge {
+namespace {
+
+bool IsFull(const Status& refusal) { return refusal.reason() == "CHANNEL_FULL"; }
+bool IsEmpty(const Status& refusal) { return refusal.reason() == "CHANNEL_EMPTY"; }
+
+// Until it was the request's own turn once.
+Status OthersWait() { return ResourceExhausted("others wait to send into the channel").Because("CHANNEL_FULL"); }
+
+// The final answer where the broker refuses now what it may grant later.
+Status InTime(const Status& refusal) {
+  if (!IsFull(refusal) && !IsEmpty(refusal)) return refusal;
+  return DeadlineExceeded(refusal.message()).Because(refusal.reason());
+}
+
+}  // namespace
+
+Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& caller,
+                                                                  const v1::OpenChannelRequest& request) {
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckOpenChannel(config_.limits, request));
+  const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
+  const OpenChannelCall call{request.namespace_(), request.name(), role, request.capacity()};
+  auto opened = broker_.OpenChannel(caller.session, call);
+  while (!opened.ok() && IsOnRoad(opened.status())) {
+    EndRoad(broker_.RoadIn(caller.session, call.ns, call.name));
+    opened = broker_.OpenChannel(caller.session, call);
+  }
+  if (!opened.ok()) return opened.status();
+  ServeChannel(line_, opened->channel);  // it may have more room now
+  Answer<v1::OpenChannelResponse> answer;
+  answer.message.set_channel(Number(opened->end));
+  answer.message.set_capacity(opened->capacity);
+  return answer;
+}
+
+Result<Answer<v1::CloseChannelResponse>> ChannelVerbs::CloseChannel(const Caller& caller,
+                                                                    const v1::CloseChannelRequest& request) {
+  const ChannelEndId end{request.channel()};
+  auto closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
+  while (!closed.ok() && IsOnRoad(closed.status())) {
+    EndRoad(broker_.RoadOf(caller.session, end));
+    closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
+  }
+  if (!closed.ok()) return closed.status();
+  ServeChannel(line_, *closed);
+  reclaimer_.Reclaim();
+  return Answer<v1::CloseChannelResponse>{};
+}
+
+WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply) {
+  const auto check = [&]() -> Result<ChannelId> {
+    AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
+    AB_RETURN_IF_ERROR(CheckSend(asked));
+    return broker_.ChannelOf(caller.session, ChannelEndId{asked.channel}, ChannelRole::kSender);
+  };
+  const auto channel = check();
+  if (!channel.ok()) return reply(channel.status()), WaiterId{};
+
+  struct Wait {
+    std::string ns;
+    PublishCall call;
+    Reply<v1::PublishResponse> reply;
+    Status full;
+  };
+  const auto wait = std::make_shared<Wait>(Wait{std::string(asked.ns), CallOf(asked), reply, OthersWait()});
+  wait->call.ns = wait->ns;
+  wait->call.name = {};
+  const auto attempt = [this, caller, wait, channel = *channel]() -> Result<Answer<v1::PublishResponse>> {
+    auto published = PublishInto(caller, wait->call);
+    if (!published.ok()) return published.status();
+    ServeChannel(line_, channel);
+    return handover_.AnswerOf(caller, *std::move(published));
+  };
+  const uint64_t queue = QueueOf(*channel, ChannelRole::kSender);
+  if (!line_.waits_in(queue)) {
+    auto sent = attempt();
+    if (sent.ok() || !IsFull(sent.status()) || asked.timeout_ms == 0) {
+      if (sent.ok()) return reply(std::move(sent)), WaiterId{};
+      return reply(InTime(sent.status())), WaiterId{};
+    }
+    wait->full = sent.status();
+  }
+  auto waits = admission_.WaiterOf(caller, asked.bytes.size());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  Waiter waiter = *std::move(waits);
+  waiter.deadline = admission_.DeadlineOf(asked.timeout_ms);
+  waiter.retry = [this, caller, wait](bool) -> Deliver {
+    if (admission_.draining()) return nullptr;
+    auto published = PublishInto(caller, wait->call);
+    if (!published.ok() && IsFull(published.status())) {
+      wait->full = published.status();
+      return nullptr;
+    }
+    const auto result = std::make_shared<Result<PublishedShare>>(std::move(published));
+    return [this, caller, wait, result] {
+      if (!result->ok()) return wait->reply(result->status());
+      wait->reply(handover_.AnswerOf(caller, std::move(**result)));
+    };
+  };
+  waiter.expire = [this, wait] {
+    const Status draining = admission_.CheckNotDraining();
+    wait->reply(draining.ok() ? InTime(wait->full) : draining);
+  };
+  const auto place = line_.WaitInQueue(queue, std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  ServeChannel(line_, *channel);
+  return *place;
+}
+
+Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::ReceiveRequest& request,
+                                          std::string* response) {
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  if (!caller.hears) return InvalidArgument("who receives wants an answer");
+  const ChannelEndId end{request.channel()};
+  const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
+  if (!channel.ok()) return channel.status();
+  if (request.off_road()) EndRoad(broker_.RoadOf(caller.session, end));
+  const bool waits = request.timeout_ms() > 0;
+  if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
+    const Status others = NotFound("others wait for what the channel brings").Because("CHANNEL_EMPTY");
+    return waits ? others : InTime(others);
+  }
+  auto received = broker_.Receive(caller.session, end, caller.door == Door::kLifeline);
+  if (!received.ok()) return waits ? received.status() : InTime(received.status());
+  ServeChannel(line_, *channel);
+  return handover_.EncodeLeases(caller, *std::move(received), response);
+}
+
+bool ChannelVerbs::MayArrive(const Status& refusal) { return refusal.code() == Code::kNotFound && IsEmpty(refusal); }
+
+Result<Answer<v1::AcquireResponse>> ChannelVerbs::ReceiveMessage(const Caller& caller,
+                                                                 const v1::ReceiveRequest& request) {
+  auto received = broker_.Receive(caller.session, ChannelEndId{request.channel()}, caller.door == Door::kLifeline);
+  if (!received.ok()) return received.status();
+  std::string bytes;
+  auto descriptor = handover_.EncodeLeases(caller, *std::move(received), &bytes);
+  if (!descriptor.ok()) return descriptor.status();
+  return handover_.DecodeLeases(caller, bytes, *std::move(descriptor));
+}
+
+WaiterId ChannelVerbs::Receive(const Caller& caller, const v1::ReceiveRequest& request,
+                               const Reply<v1::AcquireResponse>& reply) {
+  std::string bytes;
+  auto received = TryReceive(caller, request, &bytes);
+  if (received.ok()) return reply(handover_.DecodeLeases(caller, bytes, *std::move(received))), WaiterId{};
+  if (!MayArrive(received.status())) return reply(received.status()), WaiterId{};
+  return ReceiveLater(caller, request, reply);
+}
+
+WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
+                                    const Reply<v1::AcquireResponse>& reply) {
+  const auto channel = broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kReceiver);
+  if (!channel.ok()) return reply(channel.status()), WaiterId{};
+  auto waits = admission_.WaiterOf(caller, request.ByteSizeLong());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  Waiter waiter = *std::move(waits);
+  waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
+  waiter.retry = [this, caller, request, reply](bool) -> Deliver {
+    if (admission_.draining()) return nullptr;
+    auto received = ReceiveMessage(caller, request);
+    if (!received.ok() && IsEmpty(received.status())) return nullptr;
+    const auto result = std::make_shared<Result<Answer<v1::AcquireResponse>>>(std::move(received));
+    return [reply, result] { reply(std::move(*result)); };
+  };
+  waiter.expire = [this, reply] {
+    const Status draining = admission_.CheckNotDraining();
+    reply(draining.ok() ? DeadlineExceeded("nothing was sent into the channel in time").Because("CHANNEL_EMPTY")
+                        : draining);
+  };
+  const auto place = line_.WaitInQueue(QueueOf(*channel, ChannelRole::kReceiver), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  ServeChannel(line_, *channel);
+  return *place;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,67 @@
+// ChannelVerbs: OpenChannel, CloseChannel, Publish into a channel, Receive, and how a road ends.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/publish_wire.h"
+#include "daemon/service/reclaimer.h"
+#include "daemon/service/service_counts.h"
+#include "daemon/service/verbs/admission.h"
+#include "daemon/service/verbs/caller.h"
+#include "daemon/service/verbs/handover.h"
+#include "daemon/service/waiting_line.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class ChannelVerbs {
+ public:
+  // All outlive it.
+  ChannelVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
+               Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts)
+      : config_(config),
+        broker_(broker),
+        admission_(admission),
+        line_(line),
+        reclaimer_(reclaimer),
+        handover_(handover),
+        counts_(counts) {}
+
+  Result<Answer<v1::OpenChannelResponse>> OpenChannel(const Caller& caller, const v1::OpenChannelRequest& request);
+  Result<Answer<v1::CloseChannelResponse>> CloseChannel(const Caller& caller, const v1::CloseChannelRequest& request);
+  // A Publish that names a channel.
+  WaiterId Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
+  WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
+  // As TryAcquire. Not if others wait there: then it is not this caller's turn.
+  Result<PassedFd> TryReceive(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
+  static bool MayArrive(const Status& refusal);
+  WaiterId ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
+                        const Reply<v1::AcquireResponse>& reply);
+
+  // Sending without calls (channel_roads.cc). Null: there is none. When it returns the road has ended, and what stood
+  // there is queued.
+  void EndRoad(const std::shared_ptr<const ChannelRoad>& of);
+  Result<Answer<v1::MappedResponse>> RoadMapped(const Caller& caller, ChannelEndId end);
+
+ private:
+  Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
+  // The channel is on its road: that has to end first, or to be looked at.
+  static bool IsOnRoad(const Status& refusal);
+  bool Enter(const ChannelRoad& of, const road::Message& entry);
+  Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
+
+  const Config& config_;
+  Broker& broker_;
+  const Admission& admission_;
+  WaitingLine& line_;
+  Reclaimer& reclaimer_;
+  Handover& handover_;
+  ServiceCounts& counts_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,65 @@
+// ListVerbs tell of the broker, of what it has, and of how much it does: GetServerInfo, List, GetStats, Inspect.
+#pragma once
+
+#include <string>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/handle_offer.h"
+#include "daemon/service/service_counts.h"
+#include "daemon/service/verbs/admission.h"
+#include "daemon/service/verbs/caller.h"
+#include "daemon/service/verbs/publish_verbs.h"
+#include "daemon/service/waiting_line.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Why the daemon serves no GPU. Empty: it serves some.
+struct NoGpu {
+  std::string why;
+  RefusalCause cause{};
+};
+
+// Thread-safe.
+class ListVerbs {
+ public:
+  // All outlive it.
+  ListVerbs(const Config& config, Broker& broker, const RunsAt& here, NoGpu no_gpu, const Admission& admission,
+            const WaitingLine& line, PublishVerbs& publishes, const ServiceCounts& counts)
+      : config_(config),
+        broker_(broker),
+        here_(here),
+        no_gpu_(std::move(no_gpu)),
+        admission_(admission),
+        line_(line),
+        publishes_(publishes),
+        counts_(counts) {}
+
+  v1::GetServerInfoResponse GetServerInfo() const;
+  Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
+  // The same of all users, for an administrator.
+  Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request);
+  Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
+  // The numbers alone.
+  v1::GetStatsResponse Stats() const { return Stats(broker_.TakeSnapshot()); }
+  v1::GetStatsResponse Stats(const Snapshot& snapshot) const;
+  Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);
+  Clock::time_point started() const { return started_; }
+
+ private:
+  Result<v1::ListResponse> ListPage(SessionId session, bool everybody, const v1::ListRequest& request);
+
+  const Config& config_;
+  Broker& broker_;
+  const RunsAt& here_;
+  const NoGpu no_gpu_;
+  const Admission& admission_;
+  const WaitingLine& line_;
+  PublishVerbs& publishes_;
+  const ServiceCounts& counts_;
+  const Clock::time_point started_ = Clock::now();
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,131 @@
+#include "daemon/service/verbs/publish_verbs.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "daemon/service/message_limits.h"
+#include "daemon/service/share_wire.h"
+#include "proto/boundary/failpoint.h"
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr std::chrono::milliseconds kLateAnswer{4000};  // of the failpoint: longer than its test's clients wait
+
+// A publish that may sleep, or wait, is not served while other threads wait for the queue.
+Status CheckUnwaited(const PublishAsked& asked) {
+  if (!asked.sealed && asked.channel == 0) return Ok();
+  return InvalidArgument("a share that is sealed, or sent into a channel, is published by a waited request")
+      .Because("NEEDS_A_CALL");
+}
+
+}  // namespace
+
+PublishVerbs::PublishVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
+                           Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts, SessionCuts& cuts)
+    : config_(config),
+      broker_(broker),
+      admission_(admission),
+      line_(line),
+      reclaimer_(reclaimer),
+      handover_(handover),
+      counts_(counts),
+      cuts_(cuts),
+      to_seal_(config.limits),
+      sealer_("ab-seal") {}
+
+void PublishVerbs::Stop() {
+  sealer_.Stop();
+  to_seal_.Stop();
+}
+
+Result<PublishedShare> PublishVerbs::Record(SessionId session, const PublishAsked& asked) {
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
+  auto published = broker_.Publish(session, CallOf(asked));
+  if (published.ok() && published->sweep_at) reclaimer_.sweeper().At(*published->sweep_at);
+  return published;
+}
+
+Result<Answer<v1::PublishResponse>> PublishVerbs::Publish(const Caller& caller, const PublishAsked& asked) {
+  ServeQueued(caller.session, asked.ns);
+  auto published = Record(caller.session, asked);
+  if (!published.ok()) return published.status();
+  if (asked.fence_kind != 0 && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
+  if (line_.waits_for_names()) AnnounceName(caller.session, asked.ns, published->name);
+  if (asked.replace) reclaimer_.Reclaim();  // the bytes that had the name may be free now
+  return handover_.AnswerOf(caller, *std::move(published));
+}
+
+WaiterId PublishVerbs::PublishSealed(const Caller& caller, const PublishAsked& asked,
+                                     const Reply<v1::PublishResponse>& reply) {
+  auto waits = admission_.WaiterOf(caller, asked.bytes.size());
+  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  const auto bytes = std::make_shared<const std::string>(asked.bytes);
+  Waiter waiter = *std::move(waits);  // without a deadline: all it waits for is its turn
+  const uint32_t uid = waiter.uid;
+  waiter.retry = [this, caller, bytes, reply](bool) -> Deliver {
+    const auto again = ReadPublish(*bytes);
+    const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *again));
+    return [reply, result] { reply(std::move(*result)); };
+  };
+  waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };  // nothing else ends its wait
+  const auto place = to_seal_.WaitForMemory(uid, NamespaceNameOf(asked.ns), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  if (seal_posted_.exchange(true)) return WaiterId{};
+  sealer_.Post([this] {
+    seal_posted_.store(false);
+    to_seal_.ServeMemory();
+  });
+  return WaiterId{};
+}
+
+// Requests that wait for the names are served after the queue's lock is free: their turn may lead anywhere.
+uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others) {
+  std::vector<std::string> names;
+  bool replaced = false;
+  Clock::time_point begun = Clock::now();
+  const auto publish = [&](std::string_view message) -> Status {
+    auto asked = ReadPublish(message);
+    if (asked.ok()) asked->ns = of.ns;
+    Status checked = asked.ok() ? CheckUnwaited(*asked) : asked.status();
+    auto published = checked.ok() ? Record(of.session, *asked) : Result<PublishedShare>(std::move(checked));
+    const auto now = Clock::now();
+    counts_.traffic.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
+                          now - begun);
+    begun = now;
+    if (!published.ok())
+      return counts_.CountRefusal(of.session, Verb::kPublish, published.status()), published.status();
+    replaced = replaced || asked->replace;
+    if (line_.waits_for_names()) names.push_back(std::move(published->name));
+    return Ok();
+  };
+  const auto served = of.queue->ServePublishes(most, others, publish);
+  for (const std::string& name : names) AnnounceName(of.session, of.ns, name);
+  if (replaced) reclaimer_.Reclaim();
+  if (served.ok()) return *served;
+  cuts_.Cut(of.session, served.status().message());
+  return 0;
+}
+
+bool PublishVerbs::ServeQueued(SessionId session, std::optional<std::string_view> ns) {
+  if (!broker_.has_queues()) return false;
+  // Another thread may have served what stood there: then it has been served now all the same.
+  const std::vector<OpenQueue> pending = broker_.PendingQueues(session, ns);
+  for (const OpenQueue& each : pending) {
+    ServePublishes(each, session_queue::Format::kSlots, SessionQueue::Others::kDefer);
+  }
+  return !pending.empty();
+}
+
+void PublishVerbs::AnnounceName(SessionId maker, std::string_view ns, std::string_view name) {
+  const auto owner = broker_.OwnerOf(maker, ns, Right::kRead);
+  if (owner.ok()) line_.NamePublished(*owner, NamespaceNameOf(ns), name);
+}
+
+}  // namespace arraybridge

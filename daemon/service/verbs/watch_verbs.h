@@ -1,0 +1,43 @@
+// WatchVerbs: Watch. A watcher asks for the events that have come and waits if there are none: it never gets more than
+// it takes, and other answers never queue behind its own. At the gRPC door the stream asks, each time the client has
+// taken what was written before.
+#pragma once
+
+#include <thread>
+
+#include "arraybridge/v1/broker.pb.h"
+#include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/verbs/admission.h"
+#include "daemon/service/verbs/caller.h"
+#include "daemon/service/waiting_line.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Thread-safe. One thread that waits for events.
+class WatchVerbs {
+ public:
+  // All outlive it.
+  WatchVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line);
+
+  // Opens a watch, or answers with the events of an open one, and waits for them.
+  WaiterId Watch(const Caller& caller, const v1::WatchRequest& request, const Reply<v1::WatchResponse>& reply);
+  // False: it is not open. A request that waits on it is answered.
+  bool CloseWatch(const Caller& caller, WatcherId watcher);
+  // Its thread ends. Not thread-safe.
+  void Stop();
+
+ private:
+  Result<v1::WatchResponse> TakeEvents(const Caller& caller, WatcherId watcher);
+  Result<v1::WatchResponse> OpenOrClose(const Caller& caller, const v1::WatchRequest& request);
+  void SpreadNews();
+
+  const Config& config_;
+  Broker& broker_;
+  const Admission& admission_;
+  WaitingLine& line_;
+  std::thread news_;  // last: it uses all of the above
+};
+
+}  // namespace arraybridge

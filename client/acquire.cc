@@ -26,7 +26,7 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
   codec::Release unowned;
   Status failed;
   for (const codec::Grant& grant : grants.shares) {
-    auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), grant.lease));
+    auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), grant.lease));
     if (lease.ok()) {
       leases.push_back(*std::move(lease));
       continue;
@@ -64,20 +64,20 @@ Result<std::unique_ptr<Mapping>> PrivateMapping(ReadArena& arena, uint64_t offse
   return arena.mapper->MapPrivate(arena.handle, offset, size);
 }
 
-// A forked child takes no lock of its parent's and has no reaper: its mapping ends with the view.
+// A forked child takes no lock of its parent's and has no reclaimer: its mapping ends with the view.
 Result<std::unique_ptr<Mapping>> MappingInChild(const Lease& lease) {
   return lease.arena->mapper->MapPrivate(lease.arena->handle, lease.offset, lease.size);
 }
 
-// Dropped ranges that wait for the reaper at most, so that a loop which is quicker than the reaper maps no more than
-// the kernel allows (vm.max_map_count).
+// Dropped ranges that wait for the reclaimer at most, so that a loop which is quicker than the reclaimer maps no more
+// than the kernel allows (vm.max_map_count).
 constexpr uint64_t kPendingRangesMax = 1024;
 
 // View::copy_on_write. The view's owner is its lease.
 Result<View> CopyOnWrite(const View& view) {
   const auto lease = std::static_pointer_cast<const Lease>(view.owner);
   const bool child = lease->inherited();
-  if (!child && lease->reaper().pending() > kPendingRangesMax) lease->reaper().CollectReady();
+  if (!child && lease->reclaimer().pending() > kPendingRangesMax) lease->reclaimer().CollectReady();
   auto mapping = child ? MappingInChild(*lease) : PrivateMapping(*lease->arena, lease->offset, lease->size);
   if (!mapping.ok()) return mapping.status();
   View own = view;
@@ -91,7 +91,7 @@ Result<View> CopyOnWrite(const View& view) {
     own.owner = std::make_shared<const Both>(lease, *std::move(mapping));
     return own;
   }
-  auto range = lease->reaper().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
+  auto range = lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
   if (!range.ok()) return range.status();
   own.owner = *std::move(range);
   return own;
@@ -213,8 +213,8 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
     session.SayGpus();
   }
   auto added = session.read().Add(arena);
-  // Unmapping takes its time: the reaper's business.
-  if (session.read().full()) session.reaper().Nudge();
+  // Unmapping takes its time: the reclaimer's business.
+  if (session.read().full()) session.reclaimer().Nudge();
   return added;
 }
 
@@ -335,7 +335,7 @@ Status MapSent(Session& session, const road::Message& entry, uint64_t receiving,
 Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
                           std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
                           MapMode mode) {
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), road, entry.slot));
+  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), road, entry.slot));
   if (!lease.ok()) return road->End(entry.slot), lease.status();
   auto known = Know(session, *road, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
@@ -357,7 +357,7 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
   if (!arena) return std::nullopt;
   auto known = Know(session, facts, *arena, ns, ref.name);
   if (!known) return std::nullopt;
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
+  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
   if (!lease.ok()) return std::nullopt;
   (*lease)->arena = std::move(arena);
   auto views = ViewsOf(*known, *lease, mode);

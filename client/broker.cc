@@ -413,7 +413,7 @@ ClientStats Broker::client_stats() const {
   ClientStats stats;
   const auto connection = core_->known_connection();
   if (!connection) return stats;
-  stats.pending_releases = connection->reaper().pending();
+  stats.pending_releases = connection->reclaimer().pending();
   const auto session = connection->current();
   if (!session) return stats;
   stats.live_leases = session->releases().leases();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client/session_remains.h"
+#include "client/session_release.h"
 
 namespace arraybridge {
 namespace {
@@ -32,7 +32,7 @@ Status OutcomeUnknown() {
 
 std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
   std::shared_ptr<Connection> connection(new Connection(options));
-  connection->reaper().SetIdle([weak = std::weak_ptr(connection)] {
+  connection->reclaimer().SetIdle([weak = std::weak_ptr(connection)] {
     const auto self = weak.lock();
     return self ? self->Idle() : kNothingToDo;
   });
@@ -41,16 +41,17 @@ std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
 
 Connection::Connection(const Broker::Options& options)
     : options_(options),
-      shared_{.reaper = Reaper::Make(BurySessionRemains), .mappers = MapperTable::OfThisProcess(options.cuda_driver)} {}
+      shared_{.reclaimer = Reclaimer::Make(ReclaimSessionReleases),
+              .mappers = MapperTable::OfThisProcess(options.cuda_driver)} {}
 
-// Arrays that live on keep their session, and the reaper lives until they are gone.
+// Arrays that live on keep their session, and the reclaimer lives until they are gone.
 Connection::~Connection() {
   // Once nobody looks after them any more, shares whose bytes are not there yet would be lost with the connection.
   if (const auto session = current(); session && !session->lifeline().lost()) {
     static_cast<void>(session->releases().SyncFences(steady_clock::now() + options_.timeout));
     session->fences().GiveUp();
   }
-  reaper().Retire();
+  reclaimer().Retire();
 }
 
 Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
@@ -121,7 +122,7 @@ Result<Outcome> Connection::OutcomeOf(const Status& failed, Deadline deadline) {
 }
 
 Status Connection::Flush(Deadline deadline) {
-  if (!reaper().Collect(deadline)) return DeadlineExceeded("a GPU has not done with what was given back in time");
+  if (!reclaimer().Collect(deadline)) return DeadlineExceeded("a GPU has not done with what was given back in time");
   const auto session = current();
   if (!session || session->lifeline().lost()) return Ok();
   AB_RETURN_IF_ERROR(session->releases().SyncFences(deadline));

@@ -8,7 +8,7 @@
 #include <arraybridge/broker.h>
 
 #include "client/memory/mapper_table.h"
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 #include "client/session.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -41,7 +41,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Result<Outcome> OutcomeOf(const Status& failed, Deadline deadline);
   // Gives back what this process does not use, and waits for the answer.
   Status Flush(Deadline deadline);
-  Reaper& reaper() { return *shared_.reaper; }
+  Reclaimer& reclaimer() { return *shared_.reclaimer; }
   const MapperTable& mappers() const { return *shared_.mappers; }
 
  private:
@@ -55,7 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConditionVariable connected_;
   bool connecting_ AB_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Session> session_ AB_GUARDED_BY(mutex_);
-  Deadline next_sync_{};  // of the reaper's thread
+  Deadline next_sync_{};  // of the reclaimer's thread
 };
 
 }  // namespace arraybridge

@@ -7,11 +7,11 @@
 namespace arraybridge {
 
 Lease::Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<TakenRoad> road, uint64_t slot)
-    : SessionRemains(std::move(of)), id(0), road_(std::move(road)), slot_(slot) {
+    : SessionRelease(std::move(of)), id(0), road_(std::move(road)), slot_(slot) {
   releases->AddLease();
 }
 
-Lease::Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease) : SessionRemains(std::move(of)), id(lease) {
+Lease::Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease) : SessionRelease(std::move(of)), id(lease) {
   releases->AddLease();
 }
 
@@ -20,7 +20,7 @@ Lease::Lease(std::shared_ptr<ReleaseQueue> of, Hold held) : Lease(std::move(of),
 Lease::~Lease() = default;
 
 bool Lease::EndAtOnce() noexcept {
-  // The last owner of a session leaves its end to the reaper's thread.
+  // The last owner of a session leaves its end to the reclaimer's thread.
   if ((!hold_ && !road_) || private_mapping || Waits() || releases.use_count() == 1) return false;
   if (road_) {
     if (road_.use_count() == 1) return false;

@@ -7,13 +7,13 @@
 
 #include "client/arena_cache.h"
 #include "client/hold_table.h"
-#include "client/session_remains.h"
+#include "client/session_release.h"
 
 namespace arraybridge {
 
 class TakenRoad;
 
-class Lease final : public SessionRemains {
+class Lease final : public SessionRelease {
  public:
   Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease);
   Lease(std::shared_ptr<ReleaseQueue> of, Hold held);

@@ -113,7 +113,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
                                      const Device& device, uint64_t bytes, bool own, Deadline deadline) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
-    session.reaper().CollectReady();
+    session.reclaimer().CollectReady();
     session.LookAtRoads();
     if (!own) {
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
@@ -229,7 +229,7 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
   Fences::Sources sources;
   for (const auto& one : queued) sources.push_back(one.source);
   session.fences().Add(share, std::move(event), std::move(sources));
-  session.reaper().Nudge();
+  session.reclaimer().Nudge();
 }
 
 }  // namespace
@@ -313,7 +313,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
     auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
-    auto range = (*session)->reaper().Adopt(
+    auto range = (*session)->reclaimer().Adopt(
         std::make_unique<Placement::Range>((*session)->shared_releases(), carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
       (*session)->written().DropLocal(*carving->arena, carving->offset);

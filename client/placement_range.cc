@@ -6,11 +6,11 @@ namespace arraybridge {
 
 Placement::Range::Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<WrittenArena> from, uint64_t at,
                         uint64_t bytes)
-    : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
+    : SessionRelease(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
 bool Placement::Range::EndAtOnce() noexcept {
   std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire);
-  // The last owner of a session leaves its end to the reaper's thread.
+  // The last owner of a session leaves its end to the reclaimer's thread.
   if (left == nullptr || releases.use_count() == 1) return false;
   left->store(true, std::memory_order_release);
   return true;

@@ -11,11 +11,11 @@
 #include <arraybridge/array.h>
 
 #include "client/arena.h"
-#include "client/session_remains.h"
+#include "client/session_release.h"
 
 namespace arraybridge {
 
-struct Placement::Range final : SessionRemains {
+struct Placement::Range final : SessionRelease {
   Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
   // A range that was sent on a road tells its end there.
   bool EndAtOnce() noexcept override;

@@ -5,7 +5,7 @@
 namespace arraybridge {
 
 PrivateRange::PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range)
-    : SessionRemains(of->releases), lease_(std::move(of)), range_(std::move(range)) {}
+    : SessionRelease(of->releases), lease_(std::move(of)), range_(std::move(range)) {}
 
 PrivateRange::~PrivateRange() = default;
 

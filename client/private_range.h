@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "client/lease.h"
-#include "client/session_remains.h"
+#include "client/session_release.h"
 
 namespace arraybridge {
 
-class PrivateRange final : public SessionRemains {
+class PrivateRange final : public SessionRelease {
  public:
   PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range);
   ~PrivateRange() override;

@@ -103,7 +103,7 @@ std::chrono::milliseconds Session::arena_idle() const {
 
 Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late) {
   auto answer = lifeline_->Call(verb, payload, deadline, late);
-  if (lifeline_->memory_wanted()) reaper().Nudge();
+  if (lifeline_->memory_wanted()) reclaimer().Nudge();
   return answer;
 }
 

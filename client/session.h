@@ -21,7 +21,7 @@
 #include "client/lifeline.h"
 #include "client/memory/mapper_table.h"
 #include "client/outcomes.h"
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 #include "client/release_queue.h"
 #include "client/roads.h"
 #include "client/share_cache.h"
@@ -34,7 +34,7 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   // What all sessions of one Connection share.
   struct Shared {
-    std::shared_ptr<Reaper> reaper;
+    std::shared_ptr<Reclaimer> reclaimer;
     std::shared_ptr<const MapperTable> mappers;
     std::shared_ptr<LateErrors> late_errors = std::make_shared<LateErrors>();
     std::shared_ptr<Outcomes> outcomes = std::make_shared<Outcomes>();
@@ -45,13 +45,13 @@ class Session : public std::enable_shared_from_this<Session> {
   Session& operator=(const Session&) = delete;
 
   Lifeline& lifeline() { return *lifeline_; }
-  Reaper& reaper() { return *shared_.reaper; }
+  Reclaimer& reclaimer() { return *shared_.reclaimer; }
   const MapperTable& mappers() const { return *shared_.mappers; }
   WrittenArenas& written() { return written_; }
   ArenaCache& read() { return read_; }
   ShareCache& known() { return known_; }
   ReleaseQueue& releases() { return releases_; }
-  // Keeps the session alive, for remains that are given back on it.
+  // Keeps the session alive, for releases that are sent on it.
   std::shared_ptr<ReleaseQueue> shared_releases() { return {shared_from_this(), &releases_}; }
   Holds& holds() { return holds_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
@@ -61,7 +61,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Outcomes& outcomes() { return *shared_.outcomes; }
   const codec::Server& server() const { return server_; }
 
-  // Lifeline::Call; and if the broker wants memory back, the reaper looks for some.
+  // Lifeline::Call; and if the broker wants memory back, the reclaimer looks for some.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late = {});
   // Carves anew the ranges that receivers have read without telling the broker.
   void LookAtRoads();

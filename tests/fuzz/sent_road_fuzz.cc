@@ -120,7 +120,7 @@ class Stream {
       AB_CHECK(!IsInUse(other));
       other.carved_again = true;
     }
-    auto range = session_->reaper().Adopt(
+    auto range = session_->reclaimer().Adopt(
         std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena, carving.offset, size));
     AB_CHECK(range.ok());
     std::memset((*range)->data(), static_cast<int>(sendings_.size()), size);

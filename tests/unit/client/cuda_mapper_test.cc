@@ -271,7 +271,7 @@ class Capture {
   cuda::CUstream stream_ = nullptr;
 };
 
-// Maps, reads, waits and unmaps in another thread, as the reaper is one.
+// Maps, reads, waits and unmaps in another thread, as the reclaimer is one.
 void UseMeanwhile(const Handle& handle, Code drained) {
   std::thread([&] {
     auto mapping = MapperOf(handle.kind)->Map(handle, handle.device, Access::kRead);

@@ -17,7 +17,7 @@
 
 #include "client/memory/host_mapper.h"
 #include "client/session.h"
-#include "client/session_remains.h"
+#include "client/session_release.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -38,8 +38,9 @@ class QuietSession {
     std::thread broker([&] { Open(listener); });
     std::vector<std::unique_ptr<MemoryMapper>> mappers;
     mappers.push_back(MakeHostMapper());
-    const Session::Shared shared{
-        .reaper = reaper_, .mappers = std::make_shared<MapperTable>(std::move(mappers)), .late_errors = late_errors_};
+    const Session::Shared shared{.reclaimer = reclaimer_,
+                                 .mappers = std::make_shared<MapperTable>(std::move(mappers)),
+                                 .late_errors = late_errors_};
     auto opened = Session::Open({.address = folder, .spin = {}}, shared,
                                 std::chrono::steady_clock::now() + std::chrono::seconds(60));
     broker.join();
@@ -64,7 +65,7 @@ class QuietSession {
   void HangUp() { broker_.reset(); }
   // What was dropped is given back, and what was said of it is read.
   void Settle() {
-    reaper_->Collect();
+    reclaimer_->Collect();
     Frame frame;
     while (Hears(&frame)) continue;
   }
@@ -80,7 +81,7 @@ class QuietSession {
   }
 
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
-  const std::shared_ptr<Reaper> reaper_ = Reaper::Make(BurySessionRemains);
+  const std::shared_ptr<Reclaimer> reclaimer_ = Reclaimer::Make(ReclaimSessionReleases);
   const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
   UniqueFd broker_;
   std::shared_ptr<Session> session_;

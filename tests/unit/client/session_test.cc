@@ -79,7 +79,7 @@ class OtherClock {
   // The header of a List for which its caller waits until `deadline`.
   FrameHeader HearList(steady_clock::time_point deadline) {
     const Session::Shared shared{
-        .reaper = Reaper::Make(BurySessionRemains),
+        .reclaimer = Reclaimer::Make(ReclaimSessionReleases),
         .mappers = std::make_shared<MapperTable>(std::vector<std::unique_ptr<MemoryMapper>>())};
     auto opened = Session::Open({.address = directory_, .spin = {}}, shared, deadline);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();

@@ -32,8 +32,8 @@ class UnwaitedPublishesTest : public ::testing::Test {
   ~UnwaitedPublishesTest() override { first_.reset(), range_.reset(), session_.Settle(); }
 
   void Own(const WrittenArenas::Carving& carving) {
-    range_ = *session_->reaper().Adopt(std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena,
-                                                                          carving.offset, Carver::Granules(1)));
+    range_ = *session_->reclaimer().Adopt(std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena,
+                                                                             carving.offset, Carver::Granules(1)));
     range_->published = true;
   }
   FrameHeader Heard(Verb verb) {

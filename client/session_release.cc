@@ -1,10 +1,10 @@
-#include "client/session_remains.h"
+#include "client/session_release.h"
 
 #include <algorithm>
 
 namespace arraybridge {
 
-Moment::State SessionRemains::LookAtDevice() {
+Moment::State SessionRelease::LookAtDevice() {
   if (moment_ == nullptr) {
     moment_ = Waited().Now();
     if (moment_ == nullptr) return Moment::State::kPassed;
@@ -17,16 +17,16 @@ Moment::State SessionRemains::LookAtDevice() {
   return state.ok() ? *state : Moment::State::kPassed;
 }
 
-void BurySessionRemains(Reaper::Batch batch) {
+void ReclaimSessionReleases(Reclaimer::Batch batch) {
   // Mostly there is one session.
   std::sort(batch.begin(), batch.end(), [](const auto& one, const auto& other) {
-    return static_cast<SessionRemains&>(*one).releases < static_cast<SessionRemains&>(*other).releases;
+    return static_cast<SessionRelease&>(*one).releases < static_cast<SessionRelease&>(*other).releases;
   });
   for (auto next = batch.begin(); next != batch.end();) {
-    const std::shared_ptr<ReleaseQueue> releases = static_cast<SessionRemains&>(**next).releases;
+    const std::shared_ptr<ReleaseQueue> releases = static_cast<SessionRelease&>(**next).releases;
     codec::Release release;
-    for (; next != batch.end() && static_cast<SessionRemains&>(**next).releases == releases; ++next) {
-      static_cast<SessionRemains&>(**next).GiveBack(release);
+    for (; next != batch.end() && static_cast<SessionRelease&>(**next).releases == releases; ++next) {
+      static_cast<SessionRelease&>(**next).GiveBack(release);
       next->reset();
     }
     releases->Post(std::move(release));

@@ -1,4 +1,4 @@
-// SessionRemains are Remains that are given back on the connection from which they came.
+// SessionRelease are DeferredRelease that are given back on the connection from which it came.
 #pragma once
 
 #include <memory>
@@ -6,15 +6,15 @@
 
 #include "client/codec.h"
 #include "client/memory/memory_mapper.h"
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 #include "client/release_queue.h"
 
 namespace arraybridge {
 
-class SessionRemains : public Remains {
+class SessionRelease : public DeferredRelease {
  public:
   // `of`: keeps its session alive.
-  explicit SessionRemains(std::shared_ptr<ReleaseQueue> of) : releases(std::move(of)) {}
+  explicit SessionRelease(std::shared_ptr<ReleaseQueue> of) : releases(std::move(of)) {}
   // Adds what the broker must be told.
   virtual void GiveBack(codec::Release& release) = 0;
   Moment::State LookAtDevice() final;
@@ -32,7 +32,7 @@ class SessionRemains : public Remains {
   bool undrained_ = false;
 };
 
-// The Bury of a Reaper whose Remains are SessionRemains: one message for each connection.
-void BurySessionRemains(Reaper::Batch batch);
+// The Reclaim of a Reclaimer that adopts SessionReleases alone: one message for each connection.
+void ReclaimSessionReleases(Reclaimer::Batch batch);
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 
 #include <gtest/gtest.h>
 
@@ -11,18 +11,18 @@
 namespace arraybridge {
 namespace {
 
-struct Numbered : Remains {
+struct Numbered : DeferredRelease {
   explicit Numbered(int of, bool waits = false) : number(of), waits_for_a_device(waits) {}
   bool Waits() const override { return waits_for_a_device; }
   const int number;
   const bool waits_for_a_device;
 };
 
-// Counts what was buried, and where.
+// Counts what was reclaimed, and where.
 class Graveyard {
  public:
-  Reaper::Bury bury() {
-    return [this](Reaper::Batch batch) {
+  Reclaimer::Reclaim reclaim() {
+    return [this](Reclaimer::Batch batch) {
       std::lock_guard lock(mutex_);
       largest_ = std::max(largest_, batch.size());
       for (auto& one : batch) numbers_.insert(static_cast<Numbered&>(*one).number);
@@ -55,37 +55,37 @@ class Graveyard {
   size_t largest_ = 0;
 };
 
-std::shared_ptr<Numbered> Adopt(Reaper& reaper, int number) {
-  auto adopted = reaper.Adopt(std::make_unique<Numbered>(number));
+std::shared_ptr<Numbered> Adopt(Reclaimer& reclaimer, int number) {
+  auto adopted = reclaimer.Adopt(std::make_unique<Numbered>(number));
   EXPECT_TRUE(adopted.ok()) << adopted.status().ToString();
   return *std::move(adopted);
 }
 
-TEST(ReaperTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReaper) {
+TEST(ReclaimerTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReclaimer) {
   Graveyard graveyard;
-  std::atomic<bool> waits_buried_here{false};
+  std::atomic<bool> waits_reclaimed_here{false};
   const auto caller = std::this_thread::get_id();
-  const auto bury = [&](Reaper::Batch batch) {
+  const auto reclaim = [&](Reclaimer::Batch batch) {
     for (const auto& one : batch) {
-      if (one->Waits() && std::this_thread::get_id() == caller) waits_buried_here = true;
+      if (one->Waits() && std::this_thread::get_id() == caller) waits_reclaimed_here = true;
     }
-    graveyard.bury()(std::move(batch));
+    graveyard.reclaim()(std::move(batch));
   };
-  const auto reaper = Reaper::Make(bury);
+  const auto reclaimer = Reclaimer::Make(reclaim);
   for (int i = 0; i < 100; ++i) {
-    auto waits = reaper->Adopt(std::make_unique<Numbered>(2 * i, true));
-    auto ready = reaper->Adopt(std::make_unique<Numbered>(2 * i + 1));
+    auto waits = reclaimer->Adopt(std::make_unique<Numbered>(2 * i, true));
+    auto ready = reclaimer->Adopt(std::make_unique<Numbered>(2 * i + 1));
     ASSERT_TRUE(waits.ok() && ready.ok());
     waits->reset();
     ready->reset();
-    reaper->CollectReady();
-    EXPECT_EQ(graveyard.numbers().count(2 * i + 1), 1u) << "what is ready is buried when it returns";
+    reclaimer->CollectReady();
+    EXPECT_EQ(graveyard.numbers().count(2 * i + 1), 1u) << "what is ready is reclaimed when it returns";
   }
-  graveyard.WaitFor(200);  // by the reaper, without being asked again
-  EXPECT_FALSE(waits_buried_here);
-  auto last = reaper->Adopt(std::make_unique<Numbered>(200, true));
+  graveyard.WaitFor(200);  // by the reclaimer, without being asked again
+  EXPECT_FALSE(waits_reclaimed_here);
+  auto last = reclaimer->Adopt(std::make_unique<Numbered>(200, true));
   last->reset();
-  reaper->Collect();
+  reclaimer->Collect();
   EXPECT_EQ(graveyard.numbers().count(200), 1u) << "who collects everything waits";
 }
 
@@ -96,79 +96,79 @@ struct AtDevice : Numbered {
   const std::atomic<Moment::State>& state;
 };
 
-// Remains 1, at a device that is busy, and 2, at one that has done with them.
-class BusyReaperTest : public testing::Test {
+// DeferredRelease 1, at a device that is busy, and 2, at one that has done with them.
+class BusyReclaimerTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(first.ok() && second.ok()); }
 
   Graveyard graveyard;
   std::atomic<Moment::State> busy{Moment::State::kPending};
   const std::atomic<Moment::State> idle{Moment::State::kPassed};
-  const std::shared_ptr<Reaper> reaper = Reaper::Make(graveyard.bury());
-  Result<std::shared_ptr<AtDevice>> first = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
-  Result<std::shared_ptr<AtDevice>> second = reaper->Adopt(std::make_unique<AtDevice>(2, idle));
+  const std::shared_ptr<Reclaimer> reclaimer = Reclaimer::Make(graveyard.reclaim());
+  Result<std::shared_ptr<AtDevice>> first = reclaimer->Adopt(std::make_unique<AtDevice>(1, busy));
+  Result<std::shared_ptr<AtDevice>> second = reclaimer->Adopt(std::make_unique<AtDevice>(2, idle));
 };
 
-TEST_F(BusyReaperTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
+TEST_F(BusyReclaimerTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
   first->reset();
   second->reset();
-  Adopt(*reaper, 3).reset();
+  Adopt(*reclaimer, 3).reset();
   graveyard.WaitFor(2);
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
   busy = Moment::State::kPassed;
   graveyard.WaitFor(3);
 }
 
-TEST_F(BusyReaperTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
+TEST_F(BusyReclaimerTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
   first->reset();
   std::thread collects([&] {
-    reaper->Collect();
+    reclaimer->Collect();
     EXPECT_EQ(graveyard.numbers().count(1), 1u);
   });
   second->reset();
-  Adopt(*reaper, 3).reset();
+  Adopt(*reclaimer, 3).reset();
   graveyard.WaitFor(2);
   EXPECT_EQ(graveyard.numbers(), (std::multiset<int>{2, 3}));
   busy = Moment::State::kPassed;
   collects.join();
 }
 
-TEST(ReaperTest, WhoCollectsHasADeadline) {
+TEST(ReclaimerTest, WhoCollectsHasADeadline) {
   Graveyard graveyard;
   std::atomic<Moment::State> busy{Moment::State::kPending};
-  const auto reaper = Reaper::Make(graveyard.bury());
-  auto used = reaper->Adopt(std::make_unique<AtDevice>(1, busy));
+  const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
+  auto used = reclaimer->Adopt(std::make_unique<AtDevice>(1, busy));
   ASSERT_TRUE(used.ok());
   used->reset();
-  EXPECT_FALSE(reaper->Collect(std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
+  EXPECT_FALSE(reclaimer->Collect(std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
   busy = Moment::State::kPassed;
   graveyard.WaitFor(1);  // without being asked again
-  EXPECT_TRUE(reaper->Collect());
+  EXPECT_TRUE(reclaimer->Collect());
 }
 
-TEST(ReaperTest, WhoCollectsDoesNotWaitForTheEndOfACapture) {
+TEST(ReclaimerTest, WhoCollectsDoesNotWaitForTheEndOfACapture) {
   Graveyard graveyard;
   std::atomic<Moment::State> state{Moment::State::kHeldUp};
-  const auto reaper = Reaper::Make(graveyard.bury());
-  auto held_up = reaper->Adopt(std::make_unique<AtDevice>(1, state));
+  const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
+  auto held_up = reclaimer->Adopt(std::make_unique<AtDevice>(1, state));
   ASSERT_TRUE(held_up.ok());
   held_up->reset();
-  reaper->Collect();
+  reclaimer->Collect();
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
   state = Moment::State::kPassed;
   graveyard.WaitFor(1);  // without being asked again
 }
 
-TEST(ReaperTest, BuriesWhatForeignThreadsDropExactlyOnce) {
+TEST(ReclaimerTest, ReclaimsWhatForeignThreadsDropExactlyOnce) {
   constexpr int kThreads = 8;
   constexpr int kEach = 2000;
   Graveyard graveyard;
-  const auto reaper = Reaper::Make(graveyard.bury());
+  const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     std::vector<std::shared_ptr<Numbered>> mine;
-    for (int i = 0; i < kEach; ++i) mine.push_back(Adopt(*reaper, t * kEach + i));
+    for (int i = 0; i < kEach; ++i) mine.push_back(Adopt(*reclaimer, t * kEach + i));
     threads.emplace_back([mine = std::move(mine)]() mutable {
       for (auto& one : mine) one.reset();
     });
@@ -180,44 +180,44 @@ TEST(ReaperTest, BuriesWhatForeignThreadsDropExactlyOnce) {
   EXPECT_EQ(std::set<int>(numbers.begin(), numbers.end()).size(), numbers.size());
   EXPECT_GT(graveyard.largest(), 1u) << "drops are batched";
   EXPECT_FALSE(graveyard.threads().contains(std::this_thread::get_id()));
-  reaper->Retire();
+  reclaimer->Retire();
 }
 
-TEST(ReaperTest, CollectBuriesOnTheCaller) {
+TEST(ReclaimerTest, CollectReclaimsOnTheCaller) {
   Graveyard graveyard;
-  const auto reaper = Reaper::Make(graveyard.bury());
-  auto first = Adopt(*reaper, 1);
-  auto second = Adopt(*reaper, 2);
-  EXPECT_EQ(reaper->living(), 2u);
+  const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
+  auto first = Adopt(*reclaimer, 1);
+  auto second = Adopt(*reclaimer, 2);
+  EXPECT_EQ(reclaimer->living(), 2u);
   first.reset();
-  reaper->Collect();
+  reclaimer->Collect();
   graveyard.WaitFor(1);
   EXPECT_EQ(graveyard.numbers(), std::multiset<int>{1});
   second.reset();
   graveyard.WaitFor(2);
-  reaper->Retire();
+  reclaimer->Retire();
 }
 
-TEST(ReaperTest, OutlivesItsMakerWhileSomethingLives) {
+TEST(ReclaimerTest, OutlivesItsMakerWhileSomethingLives) {
   Graveyard graveyard;
-  auto reaper = Reaper::Make(graveyard.bury());
-  auto last = Adopt(*reaper, 7);
-  const std::weak_ptr<Reaper> watch = reaper;
-  reaper->Retire();
-  reaper.reset();
+  auto reclaimer = Reclaimer::Make(graveyard.reclaim());
+  auto last = Adopt(*reclaimer, 7);
+  const std::weak_ptr<Reclaimer> watch = reclaimer;
+  reclaimer->Retire();
+  reclaimer.reset();
   EXPECT_FALSE(watch.expired());
   last.reset();
   graveyard.WaitFor(1);
   while (!watch.expired()) std::this_thread::yield();
 }
 
-TEST(ReaperTest, IdleWorkRunsAfterADropAndWhenNudged) {
+TEST(ReclaimerTest, IdleWorkRunsAfterADropAndWhenNudged) {
   Graveyard graveyard;
   std::mutex mutex;
   std::condition_variable changed;
   int runs = 0;
-  const auto reaper = Reaper::Make(graveyard.bury());
-  reaper->SetIdle([&] {
+  const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
+  reclaimer->SetIdle([&] {
     std::lock_guard lock(mutex);
     ++runs;
     changed.notify_all();
@@ -228,52 +228,52 @@ TEST(ReaperTest, IdleWorkRunsAfterADropAndWhenNudged) {
     changed.wait(lock, [&] { return runs >= count; });
     return runs;
   };
-  Adopt(*reaper, 1).reset();
+  Adopt(*reclaimer, 1).reset();
   graveyard.WaitFor(1);
   const int before = wait_for(1);
-  reaper->Nudge();
+  reclaimer->Nudge();
   wait_for(before + 1);
-  auto last = Adopt(*reaper, 2);
-  reaper->Retire();
+  auto last = Adopt(*reclaimer, 2);
+  reclaimer->Retire();
   last.reset();
   graveyard.WaitFor(2);
-  while (reaper.use_count() > 1) std::this_thread::yield();  // its thread has ended
+  while (reclaimer.use_count() > 1) std::this_thread::yield();  // its thread has ended
 }
 
 // Half a fork: what the parent is told.
-TEST(ReaperTest, WhatAChildInheritedStaysUntilTheChildIsGone) {
+TEST(ReclaimerTest, WhatAChildInheritedStaysUntilTheChildIsGone) {
   Graveyard graveyard;
-  const auto reaper = Reaper::Make(graveyard.bury());
-  auto inherited = Adopt(*reaper, 1);
+  const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
+  auto inherited = Adopt(*reclaimer, 1);
   int life[2];
   ASSERT_EQ(::pipe(life), 0);
-  reaper->AfterForkInParent(life[0]);
+  reclaimer->AfterForkInParent(life[0]);
   ::close(life[0]);
-  auto later = Adopt(*reaper, 2);
+  auto later = Adopt(*reclaimer, 2);
   inherited.reset();
   later.reset();
   graveyard.WaitFor(1);
-  reaper->Collect();
+  reclaimer->Collect();
   EXPECT_EQ(graveyard.numbers(), std::multiset<int>{2});
   ::close(life[1]);
   graveyard.WaitFor(2);
-  reaper->Retire();
+  reclaimer->Retire();
 }
 
-TEST(Reaper, BuriesAlsoWhatWasDroppedByABurial) {
-  std::vector<int> buried;
-  const auto reaper = Reaper::Make([&](Reaper::Batch batch) {
-    for (auto& one : batch) buried.push_back(static_cast<Numbered&>(*one).number), one.reset();
+TEST(ReclaimerTest, ReclaimsAlsoWhatWasDroppedByAReclaim) {
+  std::vector<int> reclaimed;
+  const auto reclaimer = Reclaimer::Make([&](Reclaimer::Batch batch) {
+    for (auto& one : batch) reclaimed.push_back(static_cast<Numbered&>(*one).number), one.reset();
   });
   struct Holding final : Numbered {
     Holding(int of, std::shared_ptr<Numbered> inner) : Numbered(of), held(std::move(inner)) {}
     std::shared_ptr<Numbered> held;
   };
-  auto adopted = reaper->Adopt(std::make_unique<Holding>(1, Adopt(*reaper, 2)));
+  auto adopted = reclaimer->Adopt(std::make_unique<Holding>(1, Adopt(*reclaimer, 2)));
   ASSERT_TRUE(adopted.ok());
   *adopted = nullptr;
-  EXPECT_TRUE(reaper->Collect());
-  EXPECT_EQ(buried, (std::vector<int>{1, 2}));
+  EXPECT_TRUE(reclaimer->Collect());
+  EXPECT_EQ(reclaimed, (std::vector<int>{1, 2}));
 }
 
 }  // namespace

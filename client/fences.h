@@ -54,7 +54,7 @@ class Fences {
   using EntryPointer = std::shared_ptr<Entry>;
 
   // Asks about what is queued. False: something still is.
-  bool Look();
+  bool Poll();
 
   mutable Mutex mutex_;
   std::vector<EntryPointer> entries_ AB_GUARDED_BY(mutex_);

@@ -158,14 +158,14 @@ uint64_t Reclaimer::AskAboutMore() {
   return asked_about_;
 }
 
-Moment::State Reclaimer::ReclaimPassed(uint64_t count) {
+DeviceEvent::State Reclaimer::ReclaimPassed(uint64_t count) {
   Batch passed;
-  auto left = Moment::State::kPassed;
+  auto left = DeviceEvent::State::kPassed;
   for (AtDevice& one : at_devices_) {
-    const Moment::State state = one.deferred->LookAtDevice();
-    if (state == Moment::State::kPassed) {
+    const DeviceEvent::State state = one.deferred->PollDevice();
+    if (state == DeviceEvent::State::kPassed) {
       passed.push_back(std::move(one.deferred));
-    } else if (one.number <= count && left != Moment::State::kPending) {
+    } else if (one.number <= count && left != DeviceEvent::State::kPending) {
       left = state;
     }
   }
@@ -174,7 +174,7 @@ Moment::State Reclaimer::ReclaimPassed(uint64_t count) {
   return left;
 }
 
-Moment::State Reclaimer::CollectPassed() {
+DeviceEvent::State Reclaimer::CollectPassed() {
   CollectReady();
   MutexLock one_at_a_time(reclaiming_what_waits_);
   AskAboutMore();
@@ -186,7 +186,7 @@ Moment::State Reclaimer::CollectPassed() {
 bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
   CollectReady();
   uint64_t count = 0;
-  auto left = Moment::State::kPassed;
+  auto left = DeviceEvent::State::kPassed;
   {
     MutexLock one_at_a_time(reclaiming_what_waits_);
     count = AskAboutMore();
@@ -194,15 +194,15 @@ bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
     left = ReclaimPassed(count);
   }
   const auto in_time = [until] { return std::chrono::steady_clock::now() < until; };
-  for (auto step = kDeviceStepMin; left == Moment::State::kPending && in_time();
+  for (auto step = kDeviceStepMin; left == DeviceEvent::State::kPending && in_time();
        step = std::min(2 * step, kDeviceStepMax)) {
     std::this_thread::sleep_for(step);
     MutexLock one_at_a_time(reclaiming_what_waits_);
     left = ReclaimPassed(count);
   }
   // The reclaimer may have looked before these were there.
-  if (left != Moment::State::kPassed) Wake();
-  return left != Moment::State::kPending;
+  if (left != DeviceEvent::State::kPassed) Wake();
+  return left != DeviceEvent::State::kPending;
 }
 
 void Reclaimer::Run() {
@@ -216,13 +216,13 @@ void Reclaimer::Run() {
       ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
     }
     DropEndedHolds();
-    const Moment::State left = CollectPassed();
+    const DeviceEvent::State left = CollectPassed();
     const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
     nudged_.store(false, std::memory_order_relaxed);
     pause = idle_wanted ? idle_() : kForever;
-    device_step = left == Moment::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
+    device_step = left == DeviceEvent::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
     const auto look = std::chrono::ceil<std::chrono::milliseconds>(device_step);
-    if (left != Moment::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
+    if (left != DeviceEvent::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
   }
 }
 

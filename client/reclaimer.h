@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "client/fork_guard.h"
-#include "client/memory/moment.h"
+#include "client/memory/device_event.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -29,7 +29,7 @@ class DeferredRelease {
   virtual bool Waits() const { return false; }
   // Whether it has, of what waits; what does not yet is asked again, until it has. Where nobody can tell it is
   // reclaimed too, and must know that. Never waits; one thread at a time.
-  virtual Moment::State LookAtDevice() { return Moment::State::kPassed; }
+  virtual DeviceEvent::State PollDevice() { return DeviceEvent::State::kPassed; }
   // Asked by the last drop, on its thread. True: it has been given back, and its destructor is all that is left. Takes
   // no lock, makes no system call. Not asked for what a forked child may still read.
   virtual bool EndAtOnce() noexcept { return false; }
@@ -109,9 +109,9 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   uint64_t AskAboutMore() AB_REQUIRES(reclaiming_what_waits_);
   // Reclaims what its device has done with. What is left of the first `count`: nothing (kPassed), only what is held up,
   // or more.
-  Moment::State ReclaimPassed(uint64_t count) AB_REQUIRES(reclaiming_what_waits_);
+  DeviceEvent::State ReclaimPassed(uint64_t count) AB_REQUIRES(reclaiming_what_waits_);
   // The reclaimer's own round, which waits for nothing.
-  Moment::State CollectPassed();
+  DeviceEvent::State CollectPassed();
   void Run();
   // Sleeps until a drop, a nudge, a child's end or the timeout.
   void Sleep(std::chrono::milliseconds timeout);

@@ -4,17 +4,17 @@
 
 namespace arraybridge {
 
-Moment::State SessionRelease::LookAtDevice() {
-  if (moment_ == nullptr) {
-    moment_ = Waited().Now();
-    if (moment_ == nullptr) return Moment::State::kPassed;
-    // One question serves all that joined the moment before it is asked.
-    return Moment::State::kPending;
+DeviceEvent::State SessionRelease::PollDevice() {
+  if (event_ == nullptr) {
+    event_ = Waited().Now();
+    if (event_ == nullptr) return DeviceEvent::State::kPassed;
+    // One question serves all that joined the event before it is asked.
+    return DeviceEvent::State::kPending;
   }
-  const auto state = moment_->Look();
+  const auto state = event_->Poll();
   // An error that ends all work on a device ends this work, too.
   undrained_ = !state.ok() && state.status().code() != Code::kAborted;
-  return state.ok() ? *state : Moment::State::kPassed;
+  return state.ok() ? *state : DeviceEvent::State::kPassed;
 }
 
 void ReclaimSessionReleases(Reclaimer::Batch batch) {

@@ -17,7 +17,7 @@ class SessionRelease : public DeferredRelease {
   explicit SessionRelease(std::shared_ptr<ReleaseQueue> of) : releases(std::move(of)) {}
   // Adds what the broker must be told.
   virtual void GiveBack(codec::Release& release) = 0;
-  Moment::State LookAtDevice() final;
+  DeviceEvent::State PollDevice() final;
 
   const std::shared_ptr<ReleaseQueue> releases;
 
@@ -28,7 +28,7 @@ class SessionRelease : public DeferredRelease {
   bool undrained() const { return undrained_; }
 
  private:
-  std::shared_ptr<Moment> moment_;
+  std::shared_ptr<DeviceEvent> event_;
   bool undrained_ = false;
 };
 

@@ -7,8 +7,8 @@
 
 #include "client/memory/cuda_capture.h"
 #include "client/memory/cuda_copy.h"
+#include "client/memory/cuda_device_event.h"
 #include "client/memory/cuda_devices.h"
-#include "client/memory/cuda_moment.h"
 #include "client/reclaimer.h"
 
 namespace arraybridge {
@@ -52,24 +52,24 @@ class UsedMemory final : public DeferredRelease {
   UsedMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory)
       : devices_(devices), ordinal_(ordinal), memory_(std::move(memory)) {}
   bool Waits() const override { return true; }
-  Moment::State LookAtDevice() override {
-    if (moment_ == nullptr) {
-      moment_ = MomentOf(devices_, ordinal_);
-      return Moment::State::kPending;
+  DeviceEvent::State PollDevice() override {
+    if (event_ == nullptr) {
+      event_ = DeviceEventOf(devices_, ordinal_);
+      return DeviceEvent::State::kPending;
     }
-    const auto state = moment_->Look();
+    const auto state = event_->Poll();
     if (state.ok()) return *state;
     // If the state of the work will never be known, the memory is leaked. After an error that ends all work on the
     // device it is freed.
     if (state.status().code() != Code::kAborted) new std::shared_ptr<const void>(std::move(memory_));
-    return Moment::State::kPassed;
+    return DeviceEvent::State::kPassed;
   }
 
  private:
   const CudaDevices& devices_;
   const int32_t ordinal_;
   std::shared_ptr<const void> memory_;
-  std::shared_ptr<Moment> moment_;
+  std::shared_ptr<DeviceEvent> event_;
 };
 
 // Never destroyed: arrays may outlive other static objects.

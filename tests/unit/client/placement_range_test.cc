@@ -11,7 +11,7 @@ class NoMapping final : public Mapping {
   std::byte* data() const override { return nullptr; }
   uint64_t size() const override { return 0; }
   Status CopyFrom(const View&, uint64_t) override { return Unimplemented("no memory"); }
-  std::shared_ptr<Moment> Now() override { return nullptr; }
+  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
   void Detach() noexcept override {}
 };
 

@@ -91,9 +91,9 @@ TEST(ReclaimerTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReclaimer) {
 
 // Its device says when.
 struct AtDevice : Numbered {
-  AtDevice(int of, const std::atomic<Moment::State>& says) : Numbered(of, true), state(says) {}
-  Moment::State LookAtDevice() override { return state; }
-  const std::atomic<Moment::State>& state;
+  AtDevice(int of, const std::atomic<DeviceEvent::State>& says) : Numbered(of, true), state(says) {}
+  DeviceEvent::State PollDevice() override { return state; }
+  const std::atomic<DeviceEvent::State>& state;
 };
 
 // DeferredRelease 1, at a device that is busy, and 2, at one that has done with them.
@@ -102,8 +102,8 @@ class BusyReclaimerTest : public testing::Test {
   void SetUp() override { ASSERT_TRUE(first.ok() && second.ok()); }
 
   Graveyard graveyard;
-  std::atomic<Moment::State> busy{Moment::State::kPending};
-  const std::atomic<Moment::State> idle{Moment::State::kPassed};
+  std::atomic<DeviceEvent::State> busy{DeviceEvent::State::kPending};
+  const std::atomic<DeviceEvent::State> idle{DeviceEvent::State::kPassed};
   const std::shared_ptr<Reclaimer> reclaimer = Reclaimer::Make(graveyard.reclaim());
   Result<std::shared_ptr<AtDevice>> first = reclaimer->Adopt(std::make_unique<AtDevice>(1, busy));
   Result<std::shared_ptr<AtDevice>> second = reclaimer->Adopt(std::make_unique<AtDevice>(2, idle));
@@ -115,7 +115,7 @@ TEST_F(BusyReclaimerTest, WhatADeviceStillUsesKeepsNothingElseWaiting) {
   Adopt(*reclaimer, 3).reset();
   graveyard.WaitFor(2);
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
-  busy = Moment::State::kPassed;
+  busy = DeviceEvent::State::kPassed;
   graveyard.WaitFor(3);
 }
 
@@ -129,34 +129,34 @@ TEST_F(BusyReclaimerTest, WhoWaitsForADeviceKeepsNobodyElseWaiting) {
   Adopt(*reclaimer, 3).reset();
   graveyard.WaitFor(2);
   EXPECT_EQ(graveyard.numbers(), (std::multiset<int>{2, 3}));
-  busy = Moment::State::kPassed;
+  busy = DeviceEvent::State::kPassed;
   collects.join();
 }
 
 TEST(ReclaimerTest, WhoCollectsHasADeadline) {
   Graveyard graveyard;
-  std::atomic<Moment::State> busy{Moment::State::kPending};
+  std::atomic<DeviceEvent::State> busy{DeviceEvent::State::kPending};
   const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
   auto used = reclaimer->Adopt(std::make_unique<AtDevice>(1, busy));
   ASSERT_TRUE(used.ok());
   used->reset();
   EXPECT_FALSE(reclaimer->Collect(std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
-  busy = Moment::State::kPassed;
+  busy = DeviceEvent::State::kPassed;
   graveyard.WaitFor(1);  // without being asked again
   EXPECT_TRUE(reclaimer->Collect());
 }
 
 TEST(ReclaimerTest, WhoCollectsDoesNotWaitForTheEndOfACapture) {
   Graveyard graveyard;
-  std::atomic<Moment::State> state{Moment::State::kHeldUp};
+  std::atomic<DeviceEvent::State> state{DeviceEvent::State::kHeldUp};
   const auto reclaimer = Reclaimer::Make(graveyard.reclaim());
   auto held_up = reclaimer->Adopt(std::make_unique<AtDevice>(1, state));
   ASSERT_TRUE(held_up.ok());
   held_up->reset();
   reclaimer->Collect();
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
-  state = Moment::State::kPassed;
+  state = DeviceEvent::State::kPassed;
   graveyard.WaitFor(1);  // without being asked again
 }
 

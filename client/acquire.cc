@@ -219,7 +219,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
 }
 
 // Takes the answer to an Export that its caller has given up. The handler ends before the session does.
-Lifeline::Late UnmapLate(Session& session, uint64_t arena) {
+Lifeline::CompletionHandler UnmapLate(Session& session, uint64_t arena) {
   return [&session, arena](const Result<Answer>& answer) {
     if (answer.ok()) session.releases().Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
   };
@@ -231,8 +231,8 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   if (auto known = session.read().Find(of.arena, of.generation)) return known;
   const bool here = of.kind == HandleKind::kCudaIpc || (arrived.valid() && arrived_arena == of.arena);
   if (here) return MapArena(session, of, std::move(arrived));
-  const auto late = UnmapLate(session, of.arena);
-  auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, late);
+  const auto handler = UnmapLate(session, of.arena);
+  auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, handler);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
@@ -315,9 +315,9 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road
 }  // namespace
 
 Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline) {
-  const auto late = UnmapLate(session, entry.arena);
+  const auto handler = UnmapLate(session, entry.arena);
   const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
-  auto answer = session.Call(Verb::kExport, request, deadline, late);
+  auto answer = session.Call(Verb::kExport, request, deadline, handler);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
@@ -370,11 +370,11 @@ Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std
                                       MapMode mode, const AcquireWaits& waits, std::string_view note) {
   session.holds().Foresee(ns);
   // The lifeline, and what waits in it, dies with the session.
-  const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
+  const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
   const std::string request =
       codec::EncodeAcquire(ns, refs, waits.timeout_ms, final_only, note, waits.fence_timeout_ms);
-  auto answer = session.Call(Verb::kAcquire, request, waits.deadline, late);
+  auto answer = session.Call(Verb::kAcquire, request, waits.deadline, handler);
   if (!answer.ok()) return answer.status();
   auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, waits.deadline);
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;

@@ -183,7 +183,7 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   const auto connection = core_->connection();
   if (!options.wait) {
     if (options.name.empty()) return InvalidArgument("a share that nobody waits for has a name: nobody could find it");
-    AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+    AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
   }
   auto session = connection->Connected(deadline);
   if (!session.ok()) return session.status();
@@ -195,14 +195,14 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   if (published.ok() || options.wait) return published;
   // The request came after the unwaited ones in the queue: what failed of these comes first.
   (*session)->unwaited().Confirm();
-  return connection->AfterLateErrors(options.name, published.status());
+  return connection->AfterDeferredErrors(options.name, published.status());
 }
 
 Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& options) {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {
-    if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+    if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
     auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->options().timeout);
     if (share) return *std::move(share);
   }
@@ -298,12 +298,12 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     // An end that nobody waits for any more is open all the same, and others would wait for it.
-    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeOpenedChannel(answer->payload) : answer.status();
       if (self && opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
     };
-    auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, late);
+    auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
     const auto opened = codec::DecodeOpenedChannel(answer->payload);
@@ -335,12 +335,12 @@ Status Broker::Withdraw(const ShareRef& ref) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, {&ref, 1}));
-    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto returned = answer.ok() ? codec::DecodeReturned(answer->payload) : answer.status();
       if (self && returned.ok()) self->written().Return(*returned);
     };
-    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, late);
+    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
     const auto returned = codec::DecodeReturned(answer->payload);

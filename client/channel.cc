@@ -104,7 +104,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
 
 Result<Answer> Channel::End::Ask(milliseconds slice) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
-  const auto late = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
+  const auto handler = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
     if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
     if (const auto its = session.lock()) GiveBackLate(*its, answer);
   };
@@ -114,7 +114,7 @@ Result<Answer> Channel::End::Ask(milliseconds slice) {
     off_road = std::exchange(off_road_, false);
   }
   const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), off_road);
-  auto answer = session_->Call(Verb::kReceive, request, deadline, late);
+  auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
   if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
   MutexLock lock(mutex_);
   ++unanswered_;

@@ -105,7 +105,7 @@ Status Connection::Confirm(Deadline deadline) {
   }
   if (session) session->unwaited().Confirm();
   if (session && session->lifeline().lost()) session->unwaited().GiveUp(PublishLost());
-  return TakeLateErrors();
+  return TakeDeferredErrors();
 }
 
 Result<Outcome> Connection::OutcomeOf(const Status& failed, Deadline deadline) {

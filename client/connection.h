@@ -31,9 +31,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // given, says which life of the broker answered.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
   // What failed of publishes that nobody waited for, and nobody has been told of yet.
-  Status TakeLateErrors() { return shared_.late_errors->Take(); }
-  Status AfterLateErrors(std::string_view share, const Status& why) {
-    return shared_.late_errors->TakeBefore(share, why);
+  Status TakeDeferredErrors() { return shared_.deferred_errors->Take(); }
+  Status AfterDeferredErrors(std::string_view share, const Status& why) {
+    return shared_.deferred_errors->TakeBefore(share, why);
   }
   // The same, once the broker has taken all of them, or the connection is lost. DEADLINE_EXCEEDED: it does not answer.
   Status Confirm(Deadline deadline);

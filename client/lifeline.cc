@@ -104,11 +104,12 @@ Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted, std::chrono::micros
 
 Lifeline::~Lifeline() { LeaveForkGuard(this); }
 
-Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late) {
+Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline,
+                              const CompletionHandler& handler) {
   Waiter waiter{.header = HeaderOf(verb, deadline)};
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
-    auto answer = CallByQueue(*queue, waiter, payload, deadline, late);
+    auto answer = CallByQueue(*queue, waiter, payload, deadline, handler);
     // Late answers to earlier requests are handled before this answer is returned.
     if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
     return answer;
@@ -117,7 +118,7 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
   AB_RETURN_IF_ERROR(Enter(waiter));
   AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
   MutexLock lock(mutex_);
-  return Await(waiter, deadline, late);
+  return Await(waiter, deadline, handler);
 }
 
 FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
@@ -136,13 +137,13 @@ Status Lifeline::Post(Verb verb, std::string_view payload, std::optional<Deadlin
   return SendUnawaited(header, payload, deadline);
 }
 
-Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
+Status Lifeline::Ask(Verb verb, std::string_view payload, CompletionHandler handler) {
   const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1)};
   {
     MutexLock lock(mutex_);
     if (lost()) return why_lost_;
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
-    unawaited_.emplace(header.request, Unawaited{verb, std::move(late), false});
+    unawaited_.emplace(header.request, Unawaited{verb, std::move(handler), false});
   }
   Status sent = SendUnawaited(header, payload, std::nullopt);
   if (sent.ok()) return sent;
@@ -191,13 +192,13 @@ void Lifeline::ReadArrived() {
     MutexLock lock(mutex_);
     if (reading_) return;
     Read(Deadline{}, false);  // long past: nothing is waited for
-    RunLate();
+    RunHandlers();
   }
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr || !(queue->completions.HasEntry() || has_late_.load())) return;
   MutexLock lock(mutex_);
   Reap(*queue);
-  RunLate();
+  RunHandlers();
 }
 
 Status Lifeline::Enter(Waiter& waiter) {

@@ -61,7 +61,7 @@ void Lifeline::HaveCompletions(const Result<Answer>& answer) {
 }
 
 Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
-                                     const Late& late) {
+                                     const CompletionHandler& handler) {
   // On several processors the daemon alone judges whether to yield: its yields are what costs there.
   const bool skip = alone_ && backoff_.SkipTurn();
   const uint8_t backed_off = skip || spin_.count() == 0 ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
@@ -71,7 +71,7 @@ Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::str
   const bool kept_away = !skip && !Spin(queue, waiter, turn) && queue.taken() < *submitted;
   if (waiter.done.load(std::memory_order_acquire)) return *std::move(waiter.answer);
   MutexLock lock(mutex_);
-  auto answer = Await(waiter, deadline, late);
+  auto answer = Await(waiter, deadline, handler);
   if (kept_away) NoteTurn(turn, steady_clock::now());
   // A daemon that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
   const bool has_ended = !waiter.answer && lost() && lost_by_broker_;

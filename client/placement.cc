@@ -64,14 +64,14 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
                                   uint64_t timeout_ms, Deadline deadline) {
   const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
   // The handler ends before the session does.
-  const auto late = [&session](const Result<Answer>& answer) {
+  const auto handler = [&session](const Result<Answer>& answer) {
     const auto allocated = answer.ok() ? codec::DecodeAllocated(answer->payload) : answer.status();
     if (!allocated.ok()) return;
     session.written().Return(allocated->returned);
     if (!allocated->has_handle) return;
     session.releases().Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
   };
-  auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, late);
+  auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, handler);
   if (!answer.ok()) return answer.status();
   auto allocated = codec::DecodeAllocated(answer->payload);
   if (!allocated.ok()) return allocated.status();
@@ -360,12 +360,12 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     LookAfter(session, published.share, *range, std::move(told->event));
     if (sealed) session.written().Forget(*range->arena);
   };
-  const auto late = [heard, range, refused, told](const Result<Answer>& answer) {
+  const auto handler = [heard, range, refused, told](const Result<Answer>& answer) {
     if (!answer.ok()) return told->event.reset(), refused(*range);
     // Published all the same: without us the broker never learns that the bytes have come.
     if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
-  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, late);
+  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
   if (!answer.ok()) {
     const Status& why = answer.status();
     if (why.reason() == Lifeline::kUnanswered) {

@@ -63,7 +63,8 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
     session.written().Return(published.returned);
     arena->published_of.store(true, std::memory_order_relaxed);
   };
-  const Lifeline::Late late = [&session, heard, id = arena->id, offset = request.offset](const Result<Answer>& answer) {
+  const Lifeline::CompletionHandler handler = [&session, heard, id = arena->id,
+                                               offset = request.offset](const Result<Answer>& answer) {
     if (!answer.ok()) return session.written().DropForBroker(id, offset);
     if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
@@ -71,7 +72,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
   const std::string message = codec::Encode(request);
   // Until the answer says otherwise, even if that comes too late.
   range.Keep();
-  auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, late);
+  auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, handler);
   if (!answer.ok()) {
     Status why = answer.status();
     if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.offset);

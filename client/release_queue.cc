@@ -107,10 +107,10 @@ Status ReleaseQueue::Sync(codec::Release release, Deadline deadline) {
   release = WithUnsent(std::move(release));
   do {
     const codec::Release message = TakeMessage(release);
-    const auto late = [this, told = FencesOf(message)](const Result<Answer>& answer) {
+    const auto handler = [this, told = FencesOf(message)](const Result<Answer>& answer) {
       if (answer.ok()) HandleReply(told, answer->payload);
     };
-    auto answer = lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, late);
+    auto answer = lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler);
     if (!answer.ok()) return answer.status();
     if (const auto released = codec::DecodeReleased(answer->payload); !released.ok()) return released.status();
     HandleReply(message, answer->payload);

@@ -62,10 +62,10 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
     offset.Note(asked_ms, static_cast<int64_t>(opened->server.clock_ms), answered_ms);
     if (const auto ahead = ReadClock(*lifeline, offset, deadline).ahead()) lifeline->StateDeadlines(*ahead);
   }
-  lifeline->ObserveLate(
-      [outcomes = shared.outcomes, nonce = lifeline->nonce()](uint64_t request, Verb verb, const Result<Answer>& late) {
-        outcomes->Answered({nonce, request}, verb, late);
-      });
+  lifeline->ObserveLate([outcomes = shared.outcomes, nonce = lifeline->nonce()](uint64_t request, Verb verb,
+                                                                                const Result<Answer>& reply) {
+    outcomes->Answered({nonce, request}, verb, reply);
+  });
   lifeline->OfferQueue(options.ns);
   std::shared_ptr<Session> session(new Session(options, shared, std::move(lifeline), std::move(opened->server)));
   session->gpus_said_.store(!hello.capabilities.gpu_uuids.empty());
@@ -80,7 +80,7 @@ Session::Session(const Broker::Options& options, const Shared& shared, std::shar
       read_({.arenas = options.read_arenas_max, .bytes = options.read_bytes_max}),
       releases_(*lifeline, written_, read_, fences_),
       holds_(options.ns, options.holds, *lifeline),
-      unwaited_(options.ns, *lifeline, written_, shared.late_errors),
+      unwaited_(options.ns, *lifeline, written_, shared.deferred_errors),
       lifeline_(std::move(lifeline)) {}
 
 void Session::SayGpus() {
@@ -101,8 +101,9 @@ std::chrono::milliseconds Session::arena_idle() const {
   return server_.limits.arena_idle_ms == 0 ? kArenaIdle : std::chrono::milliseconds(server_.limits.arena_idle_ms);
 }
 
-Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late) {
-  auto answer = lifeline_->Call(verb, payload, deadline, late);
+Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline,
+                             const Lifeline::CompletionHandler& handler) {
+  auto answer = lifeline_->Call(verb, payload, deadline, handler);
   if (lifeline_->memory_wanted()) reclaimer().Nudge();
   return answer;
 }

@@ -36,7 +36,7 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Shared {
     std::shared_ptr<Reclaimer> reclaimer;
     std::shared_ptr<const MapperTable> mappers;
-    std::shared_ptr<LateErrors> late_errors = std::make_shared<LateErrors>();
+    std::shared_ptr<DeferredErrors> deferred_errors = std::make_shared<DeferredErrors>();
     std::shared_ptr<Outcomes> outcomes = std::make_shared<Outcomes>();
   };
   // UNAVAILABLE: no broker answers. FAILED_PRECONDITION: no protocol in common.
@@ -62,7 +62,8 @@ class Session : public std::enable_shared_from_this<Session> {
   const codec::Server& server() const { return server_; }
 
   // Lifeline::Call; and if the broker wants memory back, the reclaimer looks for some.
-  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late = {});
+  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline,
+                      const Lifeline::CompletionHandler& handler = {});
   // Carves anew the ranges that receivers have read without telling the broker.
   void LookAtRoads();
   // Whether this process waits for events of others: until one could not be opened; then only for finished bytes.

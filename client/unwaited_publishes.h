@@ -14,7 +14,7 @@
 #include <arraybridge/array.h>
 
 #include "client/arena.h"
-#include "client/late_errors.h"
+#include "client/deferred_errors.h"
 #include "client/lifeline.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -24,7 +24,7 @@ namespace arraybridge {
 // Thread-safe. REQUIRES: the Lifeline and the arenas outlive it.
 class UnwaitedPublishes {
  public:
-  UnwaitedPublishes(std::string ns, Lifeline& lifeline, WrittenArenas& written, std::shared_ptr<LateErrors> errors)
+  UnwaitedPublishes(std::string ns, Lifeline& lifeline, WrittenArenas& written, std::shared_ptr<DeferredErrors> errors)
       : ns_(std::move(ns)), lifeline_(lifeline), written_(written), errors_(std::move(errors)) {}
   UnwaitedPublishes(const UnwaitedPublishes&) = delete;
   UnwaitedPublishes& operator=(const UnwaitedPublishes&) = delete;
@@ -63,7 +63,7 @@ class UnwaitedPublishes {
   const std::string ns_;
   Lifeline& lifeline_;
   WrittenArenas& written_;
-  const std::shared_ptr<LateErrors> errors_;
+  const std::shared_ptr<DeferredErrors> errors_;
   std::atomic<uint64_t> submitted_{0};
   Mutex mutex_;
   std::deque<Sent> sent_ AB_GUARDED_BY(mutex_);  // in order; as many as there are slots in the queue, at most

@@ -40,7 +40,7 @@ class QuietSession {
     mappers.push_back(MakeHostMapper());
     const Session::Shared shared{.reclaimer = reclaimer_,
                                  .mappers = std::make_shared<MapperTable>(std::move(mappers)),
-                                 .late_errors = late_errors_};
+                                 .deferred_errors = deferred_errors_};
     auto opened = Session::Open({.address = folder, .spin = {}}, shared,
                                 std::chrono::steady_clock::now() + std::chrono::seconds(60));
     broker.join();
@@ -53,7 +53,7 @@ class QuietSession {
 
   Session& operator*() { return *session_; }
   Session* operator->() { return session_.get(); }
-  LateErrors& late_errors() { return *late_errors_; }
+  DeferredErrors& deferred_errors() { return *deferred_errors_; }
   // What it says to its broker, without waiting. False: nothing.
   bool Hears(Frame* frame) { return ReceiveFrame(broker_.get(), buffer_, false, frame) == ReceiveOutcome::kFrame; }
   // What its broker answers, and the session hears.
@@ -82,7 +82,7 @@ class QuietSession {
 
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
   const std::shared_ptr<Reclaimer> reclaimer_ = Reclaimer::Make(ReclaimSessionReleases);
-  const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
+  const std::shared_ptr<DeferredErrors> deferred_errors_ = std::make_shared<DeferredErrors>();
   UniqueFd broker_;
   std::shared_ptr<Session> session_;
 };

@@ -115,7 +115,8 @@ TEST_F(UnwaitedPublishesTest, ThoseThatTheDaemonHadServedAreThere) {
   ASSERT_TRUE(Submit("two", "lost"));
   Serve(1);
   unwaited().GiveUp(Unavailable("gone"));
-  EXPECT_EQ(session_.late_errors().Take().message(), "share 'lost', which nobody waited for, was not published: gone");
+  EXPECT_EQ(session_.deferred_errors().Take().message(),
+            "share 'lost', which nobody waited for, was not published: gone");
   EXPECT_FALSE(Submit()) << "nothing would confirm it";
 }
 
@@ -138,14 +139,14 @@ TEST_F(UnwaitedPublishesTest, AFailedOneIsToldAndItsRangeIsThereAgain) {
   Serve(2);
   Confirm();
   EXPECT_FALSE(range_->published) << "it may be published by a call";
-  const Status told = session_.late_errors().Take();
+  const Status told = session_.deferred_errors().Take();
   EXPECT_EQ(told.code(), Code::kAlreadyExists);
   EXPECT_EQ(told.reason(), "NAME_TAKEN");
   EXPECT_EQ(told.message(), "share 'taken', which nobody waited for, was not published: ALREADY_EXISTS, NAME_TAKEN");
   Confirm();
-  EXPECT_TRUE(session_.late_errors().Take().ok()) << "the third was not served yet";
+  EXPECT_TRUE(session_.deferred_errors().Take().ok()) << "the third was not served yet";
   unwaited().GiveUp(Unavailable("gone"));
-  EXPECT_EQ(session_.late_errors().Take().message(),
+  EXPECT_EQ(session_.deferred_errors().Take().message(),
             "share 'taken too', which nobody waited for, was not published: gone");
 }
 

@@ -349,7 +349,7 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
 
 std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode) {
   if (!session.lifeline().alive()) return std::nullopt;
-  Hold hold = session.holds().Take(ns, ref.name);
+  HazardSlot hold = session.hazards().Take(ns, ref.name);
   if (!hold) return std::nullopt;
   const catalogue::Facts facts = catalogue::Read(hold.record());
   if (ref.generation != 0 && ref.generation != facts.generation) return std::nullopt;
@@ -368,7 +368,7 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
 
 Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                       MapMode mode, const AcquireWaits& waits, std::string_view note) {
-  session.holds().Foresee(ns);
+  session.hazards().Foresee(ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();

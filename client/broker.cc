@@ -420,7 +420,7 @@ ClientStats Broker::client_stats() const {
   stats.arenas_written = session->written().count();
   stats.arena_bytes = session->written().bytes();
   stats.arenas_mapped = session->read().count();
-  stats.holds_taken = session->holds().taken();
+  stats.holds_taken = session->hazards().taken();
   stats.unwaited_publishes = session->unwaited().submitted();
   stats.road_shares = session->roads().shares();
   return stats;

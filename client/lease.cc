@@ -15,20 +15,20 @@ Lease::Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease) : SessionRelease(
   releases->AddLease();
 }
 
-Lease::Lease(std::shared_ptr<ReleaseQueue> of, Hold held) : Lease(std::move(of), 0) { hold_ = std::move(held); }
+Lease::Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held) : Lease(std::move(of), 0) { hazard_ = std::move(held); }
 
 Lease::~Lease() = default;
 
 bool Lease::EndAtOnce() noexcept {
   // The last owner of a session leaves its end to the reclaimer's thread.
-  if ((!hold_ && !road_) || private_mapping || Waits() || releases.use_count() == 1) return false;
+  if ((!hazard_ && !road_) || private_mapping || Waits() || releases.use_count() == 1) return false;
   if (road_) {
     if (road_.use_count() == 1) return false;
     road_->End(slot_);
     releases->EndLease();
     return true;
   }
-  withdrawn_ = hold_.End();
+  withdrawn_ = hazard_.End();
   if (withdrawn_) return false;
   releases->EndLease();
   return true;
@@ -41,7 +41,7 @@ void Lease::GiveBack(codec::Release& release) {
   arena.reset();
   if (road_) return road_->End(slot_);
   if (id == 0) {
-    if (hold_.End() || withdrawn_) release.holds = true;
+    if (hazard_.End() || withdrawn_) release.holds = true;
     return;
   }
   release.leases.push_back(id);

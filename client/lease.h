@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "client/arena_cache.h"
-#include "client/hold_table.h"
+#include "client/hazard_table.h"
 #include "client/session_release.h"
 
 namespace arraybridge {
@@ -16,7 +16,7 @@ class TakenRoad;
 class Lease final : public SessionRelease {
  public:
   Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease);
-  Lease(std::shared_ptr<ReleaseQueue> of, Hold held);
+  Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
   Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
   ~Lease() override;
   // A hold or a slot ends where the last array goes, without a message, if there is nothing to unmap and the broker
@@ -36,7 +36,7 @@ class Lease final : public SessionRelease {
   std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of the share alone
 
  private:
-  Hold hold_;
+  HazardSlot hazard_;
   const std::shared_ptr<TakenRoad> road_;
   const uint64_t slot_ = 0;
   bool withdrawn_ = false;  // the hold has ended, and the broker waits for that

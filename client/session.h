@@ -17,7 +17,7 @@
 #include "client/arena_cache.h"
 #include "client/codec.h"
 #include "client/fences.h"
-#include "client/holds.h"
+#include "client/hazard_tables.h"
 #include "client/lifeline.h"
 #include "client/memory/mapper_table.h"
 #include "client/outcomes.h"
@@ -53,7 +53,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ReleaseQueue& releases() { return releases_; }
   // Keeps the session alive, for releases that are sent on it.
   std::shared_ptr<ReleaseQueue> shared_releases() { return {shared_from_this(), &releases_}; }
-  Holds& holds() { return holds_; }
+  HazardTables& hazards() { return hazards_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
   Roads& roads() { return roads_; }
@@ -89,7 +89,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ShareCache known_;
   Fences fences_;
   ReleaseQueue releases_;
-  Holds holds_;
+  HazardTables hazards_;
   UnwaitedPublishes unwaited_;
   Roads roads_;
   std::atomic<bool> opens_events_{true};

@@ -1,5 +1,6 @@
-// Holds are how a session reads its namespace without calls. It asks the broker for the catalogue and a page of holds
-// with its second Acquire, beside it, and takes holds from then on.
+// HazardTables are how a session reads its namespace without calls. It asks the broker for the catalogue and a hazard
+// page with its second Acquire, beside it, and takes slots from then on. There is one table for each namespace of that
+// name that came and went.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/hold_table.h"
+#include "client/hazard_table.h"
 #include "client/lifeline.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -18,17 +19,18 @@
 namespace arraybridge {
 
 // Thread-safe. What it has given out lives as long as the session. REQUIRES: the Lifeline ends before it does.
-class Holds {
+class HazardTables {
  public:
-  Holds(std::string ns, bool wanted, Lifeline& lifeline) : ns_(std::move(ns)), wanted_(wanted), lifeline_(lifeline) {}
-  Holds(const Holds&) = delete;
-  Holds& operator=(const Holds&) = delete;
+  HazardTables(std::string ns, bool wanted, Lifeline& lifeline)
+      : ns_(std::move(ns)), wanted_(wanted), lifeline_(lifeline) {}
+  HazardTables(const HazardTables&) = delete;
+  HazardTables& operator=(const HazardTables&) = delete;
 
   // Nothing: it has to be asked for by a call.
-  Hold Take(std::string_view ns, std::string_view name);
+  HazardSlot Take(std::string_view ns, std::string_view name);
   // An Acquire in this namespace is about to be asked. Asks for the pages, once it is worth it; waits for nothing.
   void Foresee(std::string_view ns) AB_EXCLUDES(mutex_);
-  // Holds taken so far.
+  // Slots taken so far.
   uint64_t taken() const AB_EXCLUDES(mutex_);
 
  private:
@@ -44,13 +46,13 @@ class Holds {
   const std::string ns_;
   const bool wanted_;
   Lifeline& lifeline_;
-  std::atomic<HoldTable*> now_{nullptr};
+  std::atomic<HazardTable*> now_{nullptr};
   mutable Mutex mutex_;
   uint64_t acquires_ AB_GUARDED_BY(mutex_) = 0;  // by calls, since there was a table
   uint64_t ask_with_ AB_GUARDED_BY(mutex_) = kFirst;
   uint64_t pause_ AB_GUARDED_BY(mutex_) = 16;  // acquires until a refusal is asked about again, doubling
-  std::unique_ptr<const ReadCatalogue> catalogue_ AB_GUARDED_BY(mutex_);  // whose page is on its way
-  std::vector<std::unique_ptr<HoldTable>> tables_ AB_GUARDED_BY(mutex_);  // the last is the one of now
+  std::unique_ptr<const ReadCatalogue> catalogue_ AB_GUARDED_BY(mutex_);    // whose page is on its way
+  std::vector<std::unique_ptr<HazardTable>> tables_ AB_GUARDED_BY(mutex_);  // the last is the one of now
 };
 
 }  // namespace arraybridge

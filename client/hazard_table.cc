@@ -8,7 +8,7 @@ namespace arraybridge {
 
 Result<std::unique_ptr<HazardPage>> HazardPage::Map(const UniqueFd& file) {
   // A child that had it could clear its parent's slots.
-  auto pages = OwnPages::Map(file, sizeof(holds::Page), PROT_READ | PROT_WRITE, "a page of holds");
+  auto pages = SharedMapping::Map(file, sizeof(holds::Page), PROT_READ | PROT_WRITE, "a page of holds");
   if (!pages.ok()) return pages.status();
   std::unique_ptr<HazardPage> mapped(new HazardPage(*std::move(pages)));
   if (mapped->page().version != holds::kVersion) {

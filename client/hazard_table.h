@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "client/catalogue.h"
-#include "client/own_pages.h"
+#include "client/shared_mapping.h"
 #include "proto/boundary/holds_layout.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -31,8 +31,9 @@ class HazardPage {
   holds::Page& page() { return page_; }
 
  private:
-  explicit HazardPage(OwnPages pages) : pages_(std::move(pages)), page_(*static_cast<holds::Page*>(pages_.base())) {}
-  const OwnPages pages_;
+  explicit HazardPage(SharedMapping pages)
+      : pages_(std::move(pages)), page_(*static_cast<holds::Page*>(pages_.base())) {}
+  const SharedMapping pages_;
   holds::Page& page_;
 };
 

@@ -97,7 +97,7 @@ Result<View> CopyOnWrite(const View& view) {
   return own;
 }
 
-Result<KnownArray> Know(const ArraySpec& spec, const Device& device) {
+Result<KnownArray> DecodeKnown(const ArraySpec& spec, const Device& device) {
   std::byte anywhere{};  // the address differs from lease to lease
   auto view = Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr);
   if (!view.ok()) return view.status();
@@ -119,7 +119,7 @@ Result<std::shared_ptr<const KnownShare>> Make(Session& session, std::string_vie
   fresh->handle = std::move(described.handle);
   fresh->fence = std::move(described.fence);
   for (const ArraySpec& spec : fresh->share.arrays) {
-    auto array = Know(spec, fresh->share.device);
+    auto array = DecodeKnown(spec, fresh->share.device);
     if (!array.ok()) return array.status();
     fresh->arrays.push_back(*std::move(array));
   }
@@ -134,7 +134,7 @@ Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_vie
 }
 
 // The range of an arena that is mapped. False: it does not lie there.
-bool Lay(const ReadArena& arena, uint64_t offset, uint64_t size, codec::DescribedShare& described) {
+bool SetRange(const ReadArena& arena, uint64_t offset, uint64_t size, codec::DescribedShare& described) {
   Handle& handle = described.handle;
   handle.kind = arena.handle.kind;
   handle.arena = arena.handle.arena;
@@ -151,7 +151,7 @@ bool Lay(const ReadArena& arena, uint64_t offset, uint64_t size, codec::Describe
   return offset <= handle.arena_size && size <= handle.arena_size - offset;
 }
 
-Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_view description) {
+Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, std::string_view description) {
   if (auto known = session.known().Find(description)) return known;
   auto described = codec::DecodeShare(description);
   if (!described.ok()) {
@@ -169,8 +169,8 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_vie
 }
 
 // What a held record says of a share, with the arena in which it lies. Null: only an answer can tell.
-std::shared_ptr<const KnownShare> Know(Session& session, const catalogue::Facts& facts, const ReadArena& arena,
-                                       std::string_view ns, std::string_view name) {
+std::shared_ptr<const KnownShare> DecodeKnown(Session& session, const catalogue::Facts& facts, const ReadArena& arena,
+                                              std::string_view ns, std::string_view name) {
   const auto immutability = facts.enforced ? Immutability::kEnforced : Immutability::kByContract;
   auto known = session.known().Find(facts.share);
   // An event that was told of earlier has happened by now.
@@ -179,7 +179,7 @@ std::shared_ptr<const KnownShare> Know(Session& session, const catalogue::Facts&
   if (!facts.described) return nullptr;
   auto described = codec::DecodeDescription(facts.text());
   if (!described.ok()) return nullptr;
-  if (!Lay(arena, facts.offset, facts.size, *described)) return nullptr;
+  if (!SetRange(arena, facts.offset, facts.size, *described)) return nullptr;
   Share& share = described->share;
   share.id = facts.share;
   share.ns = ns;
@@ -286,8 +286,9 @@ Result<std::vector<View>> ViewsOf(const KnownShare& known, const std::shared_ptr
 }
 
 // What a sender says of a share, as the last one was or anew.
-Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road, const road::Message& entry,
-                                               const ReadArena& arena, std::string_view ns, std::string_view channel) {
+Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, TakenRoad& road, const road::Message& entry,
+                                                      const ReadArena& arena, std::string_view ns,
+                                                      std::string_view channel) {
   if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("what was sent is not in host memory");
   const uint64_t arena_size = arena.handle.arena_size;
   const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
@@ -297,7 +298,7 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road
   }
   auto described = codec::DecodeDescription(entry.text());
   if (!described.ok()) return InvalidArgument("what was sent is not described");
-  Lay(arena, entry.offset, entry.size, *described);
+  SetRange(arena, entry.offset, entry.size, *described);
   Share& share = described->share;
   share.id = 0;
   share.ns = ns;
@@ -337,7 +338,7 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
                           MapMode mode) {
   auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), road, entry.slot));
   if (!lease.ok()) return road->End(entry.slot), lease.status();
-  auto known = Know(session, *road, entry, *arena, ns, channel);
+  auto known = DecodeKnown(session, *road, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
   (*lease)->arena = std::move(arena);
   auto views = ViewsAt(**known, entry.offset, *lease, mode);
@@ -355,7 +356,7 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
   if (ref.generation != 0 && ref.generation != facts.generation) return std::nullopt;
   auto arena = session.read().Find(facts.arena);
   if (!arena) return std::nullopt;
-  auto known = Know(session, facts, *arena, ns, ref.name);
+  auto known = DecodeKnown(session, facts, *arena, ns, ref.name);
   if (!known) return std::nullopt;
   auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
   if (!lease.ok()) return std::nullopt;
@@ -368,7 +369,7 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
 
 Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                       MapMode mode, const AcquireWaits& waits, std::string_view note) {
-  session.hazards().Foresee(ns);
+  session.hazards().Prefetch(ns);
   // The lifeline, and what waits in it, dies with the session.
   const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
@@ -397,7 +398,7 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
   acquired.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     std::shared_ptr<Lease>& lease = (*leases)[i];
-    auto known = Know(session, grants->shares[i].share);
+    auto known = DecodeKnown(session, grants->shares[i].share);
     if (!known.ok()) return known.status();
     const Handle& handle = (*known)->handle;
     auto arena = ArenaOf(session, handle, answer.descriptor, grants->descriptor_arena, deadline);

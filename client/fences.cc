@@ -83,7 +83,7 @@ bool Fences::Poll() {
   return all;
 }
 
-void Fences::Tell(codec::Release& release, Instant now) {
+void Fences::Emit(codec::Release& release, Instant now) {
   Poll();
   MutexLock lock(mutex_);
   for (const EntryPointer& entry : entries_) {

@@ -14,7 +14,7 @@ HazardSlot HazardTables::Take(std::string_view ns, std::string_view name) {
   return hold;
 }
 
-void HazardTables::Foresee(std::string_view ns) {
+void HazardTables::Prefetch(std::string_view ns) {
   if (!wanted_ || ns != ns_ || now_.load(std::memory_order_relaxed) != nullptr) return;
   {
     const MutexLock lock(mutex_);

@@ -29,7 +29,7 @@ class HazardTables {
   // Nothing: it has to be asked for by a call.
   HazardSlot Take(std::string_view ns, std::string_view name);
   // An Acquire in this namespace is about to be asked. Asks for the pages, once it is worth it; waits for nothing.
-  void Foresee(std::string_view ns) AB_EXCLUDES(mutex_);
+  void Prefetch(std::string_view ns) AB_EXCLUDES(mutex_);
   // Slots taken so far.
   uint64_t taken() const AB_EXCLUDES(mutex_);
 

@@ -115,7 +115,7 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
     return answer;
   }
   CountCall();
-  AB_RETURN_IF_ERROR(Enter(waiter));
+  AB_RETURN_IF_ERROR(Register(waiter));
   AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
   MutexLock lock(mutex_);
   return Await(waiter, deadline, handler);
@@ -201,7 +201,7 @@ void Lifeline::ReadArrived() {
   RunHandlers();
 }
 
-Status Lifeline::Enter(Waiter& waiter) {
+Status Lifeline::Register(Waiter& waiter) {
   MutexLock lock(mutex_);
   if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
   waiter.next = std::exchange(waiting_, &waiter);

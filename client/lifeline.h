@@ -166,7 +166,7 @@ class Lifeline : public ForkParticipant {
   static Status Cancelled();
 
   // Known before it is asked: the answer may come, read by another thread, before send returns.
-  Status Enter(Waiter& waiter);
+  Status Register(Waiter& waiter);
   Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
   // A frame, or an unwaited request in the queue. `deadline`: as for Post.
   Status SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)

@@ -211,13 +211,13 @@ Result<std::unique_ptr<RecordedEvent>> FenceOf(const Session& session, const Pla
 
 // An event that the broker may have told others. Unless somebody says that it has not, or looks after the share, it is
 // never recorded again.
-struct ToldEvent {
-  explicit ToldEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
-  ~ToldEvent() {
+struct EmittedEvent {
+  explicit EmittedEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
+  ~EmittedEvent() {
     if (event) event->Retire();
   }
-  ToldEvent(const ToldEvent&) = delete;
-  ToldEvent& operator=(const ToldEvent&) = delete;
+  EmittedEvent(const EmittedEvent&) = delete;
+  EmittedEvent& operator=(const EmittedEvent&) = delete;
 
   std::unique_ptr<RecordedEvent> event;
 };
@@ -342,8 +342,8 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   }
   auto event = FenceOf(session, placement, into.channel == 0);
   if (!event.ok()) return range->published.store(false), event.status();
-  const auto told = std::make_shared<ToldEvent>(*std::move(event));
-  if (told->event) request.fence.event = told->event->handle();
+  const auto emitted = std::make_shared<EmittedEvent>(*std::move(event));
+  if (emitted->event) request.fence.event = emitted->event->handle();
   if (options.sealed) {
     if (Status unmapped = UnmapForSealing(placement); !unmapped.ok()) return range->published.store(false), unmapped;
   }
@@ -354,14 +354,14 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     of.published.store(false);
   };
   // The lifeline, and what waits in it, dies with the session.
-  const auto heard = [&session, range, told, sealed = options.sealed](const codec::Published& published) {
+  const auto heard = [&session, range, emitted, sealed = options.sealed](const codec::Published& published) {
     session.written().Return(published.returned);
     range->arena->published_of.store(true, std::memory_order_relaxed);
-    LookAfter(session, published.share, *range, std::move(told->event));
+    LookAfter(session, published.share, *range, std::move(emitted->event));
     if (sealed) session.written().Forget(*range->arena);
   };
-  const auto handler = [heard, range, refused, told](const Result<Answer>& answer) {
-    if (!answer.ok()) return told->event.reset(), refused(*range);
+  const auto handler = [heard, range, refused, emitted](const Result<Answer>& answer) {
+    if (!answer.ok()) return emitted->event.reset(), refused(*range);
     // Published all the same: without us the broker never learns that the bytes have come.
     if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
@@ -373,7 +373,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
       return why;
     }
     // A broker that refused told nobody; of one that has gone nobody knows.
-    if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) told->event.reset();
+    if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) emitted->event.reset();
     return refused(*range), why;
   }
   auto published = codec::DecodePublished(answer->payload);

@@ -122,13 +122,13 @@ Status ReleaseQueue::SyncFences(Deadline deadline) {
   if (!fences_.next_look()) return Ok();
   fences_.WaitUntil(deadline);
   codec::Release release;
-  fences_.Tell(release, steady_clock::now());
+  fences_.Emit(release, steady_clock::now());
   return release.empty() ? Ok() : Sync(std::move(release), deadline);
 }
 
 codec::Release ReleaseQueue::TakeUnused(steady_clock::time_point before) {
   codec::Release release;
-  fences_.Tell(release, steady_clock::now());
+  fences_.Emit(release, steady_clock::now());
   release.arenas = written_.TakeEmpty(before);
   release.unmapped = read_.TakeIdle(before);
   return release;

@@ -126,7 +126,7 @@ Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arr
   const auto at = connection();
   const auto local = at->mappers().Local(device);
   if (!local.ok()) return local.status();
-  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.purpose, Timeout());
+  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.publish, Timeout());
 }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {
@@ -206,7 +206,7 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
     auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->options().timeout);
     if (share) return *std::move(share);
   }
-  const auto placement = Place(sources, {.own = options.sealed, .device = {}, .purpose = options});
+  const auto placement = Place(sources, {.own = options.sealed, .device = {}, .publish = options});
   if (!placement.ok()) return placement.status();
   return Publish(*placement, options);
 }

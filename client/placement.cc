@@ -9,7 +9,7 @@
 
 #include "client/memory/cuda_fence.h"
 #include "client/placement_range.h"
-#include "client/purpose.h"
+#include "client/publish_limits.h"
 
 namespace arraybridge {
 
@@ -299,7 +299,7 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, const Broker::PublishOptions& purpose, Deadline deadline) {
+                           bool own, const Broker::PublishOptions& options, Deadline deadline) {
   if (own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
   }
@@ -308,7 +308,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
+    AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
     if (device.type != kDeviceCpu) (*session)->SayGpus();  // it was looked for among those that are seen
     auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;

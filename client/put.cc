@@ -7,7 +7,7 @@
 #include "client/codec.h"
 #include "client/lifeline.h"
 #include "client/placement.h"
-#include "client/purpose.h"
+#include "client/publish_limits.h"
 
 namespace arraybridge {
 namespace {
@@ -96,7 +96,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   const auto on_host = [](const View& source) { return source.device.type == kDeviceCpu; };
   const auto size = RoomOfAll(sources);
   if (!size.ok() || !std::ranges::all_of(sources, on_host)) return std::nullopt;
-  if (!CheckPurpose(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
+  if (!CheckPublish(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
   const auto carving = session.written().CarveForBroker(Device{}, *size);
   if (!carving) return std::nullopt;
   const std::shared_ptr<WrittenArena>& arena = carving->arena;

@@ -134,20 +134,20 @@ class Core {
 
   // Of Empty and Place: `name` and `options` are those of the publish that will follow.
   Placement Empty(const std::vector<Wanted>& arrays, std::string name, const PutOptions* options, const Where& device) {
-    const Broker::PublishOptions purpose = Named(options, std::move(name));
+    const Broker::PublishOptions publish = Named(options, std::move(name));
     std::vector<ArraySpec> specs;
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
     return Ask(
-        [&] { return broker_.Empty(specs, {.own = purpose.sealed, .device = DeviceAt(device), .purpose = purpose}); });
+        [&] { return broker_.Empty(specs, {.own = publish.sealed, .device = DeviceAt(device), .publish = publish}); });
   }
 
   Placement Place(const py::sequence& arrays, std::string name, const PutOptions* options,
                   const std::optional<Where>& device) {
-    const Broker::PublishOptions purpose = Named(options, std::move(name));
+    const Broker::PublishOptions publish = Named(options, std::move(name));
     const std::vector<View> views = ViewsOf(arrays);
-    Broker::PlaceOptions place{.own = purpose.sealed, .device = {}, .purpose = purpose};
+    Broker::PlaceOptions place{.own = publish.sealed, .device = {}, .publish = publish};
     if (device.has_value()) place.device = DeviceAt(*device);
     return Ask([&] { return broker_.Place(views, place); });
   }

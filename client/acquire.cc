@@ -1,8 +1,9 @@
 #include "client/acquire.h"
 
-#include "client/arena.h"
 #include "client/layout.h"
+#include "client/lease.h"
 #include "client/memory/cuda_fence.h"
+#include "client/private_range.h"
 
 namespace arraybridge {
 
@@ -14,7 +15,7 @@ void GiveBackLate(Session& session, const Result<Answer>& answer) {
   codec::Release release;
   for (const auto& grant : grants->shares) release.leases.push_back(grant.lease);
   if (grants->descriptor_arena != 0) release.unmapped.push_back(grants->descriptor_arena);
-  session.Post(std::move(release));
+  session.releases().Post(std::move(release));
 }
 
 namespace {
@@ -25,7 +26,7 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
   codec::Release unowned;
   Status failed;
   for (const codec::Grant& grant : grants.shares) {
-    auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), grant.lease));
+    auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), grant.lease));
     if (lease.ok()) {
       leases.push_back(*std::move(lease));
       continue;
@@ -34,7 +35,7 @@ Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::G
     failed = lease.status();
   }
   if (failed.ok()) return leases;
-  session.Post(std::move(unowned));
+  session.releases().Post(std::move(unowned));
   return failed;
 }
 
@@ -57,32 +58,27 @@ Status CheckShare(const codec::DescribedShare& described) {
   return Ok();
 }
 
-// One that was given back as it came, or a new one.
-Result<std::unique_ptr<Mapping>> PrivateMapping(Session& session, ReadArena& arena, uint64_t offset, uint64_t size) {
+// A mapping that was given back clean, or a new one.
+Result<std::unique_ptr<Mapping>> PrivateMapping(ReadArena& arena, uint64_t offset, uint64_t size) {
   if (auto kept = arena.ranges.Take(offset, size)) return kept;
-  const auto mapper = session.mappers().Of(arena.handle.kind);
-  if (!mapper.ok()) return mapper.status();
-  return (*mapper)->MapPrivate(arena.handle, offset, size);
+  return arena.mapper->MapPrivate(arena.handle, offset, size);
 }
 
-// A forked child takes no lock of its parent's and has no reaper: its mapping ends with the view.
+// A forked child takes no lock of its parent's and has no reclaimer: its mapping ends with the view.
 Result<std::unique_ptr<Mapping>> MappingInChild(const Lease& lease) {
-  const auto mapper = lease.session->mappers().Of(lease.arena->handle.kind);
-  if (!mapper.ok()) return mapper.status();
-  return (*mapper)->MapPrivate(lease.arena->handle, lease.offset, lease.size);
+  return lease.arena->mapper->MapPrivate(lease.arena->handle, lease.offset, lease.size);
 }
 
-// Dropped ranges that wait for the reaper at most, so that a loop which is quicker than the reaper maps no more than
-// the kernel allows (vm.max_map_count).
+// Dropped ranges that wait for the reclaimer at most, so that a loop which is quicker than the reclaimer maps no more
+// than the kernel allows (vm.max_map_count).
 constexpr uint64_t kPendingRangesMax = 1024;
 
 // View::copy_on_write. The view's owner is its lease.
 Result<View> CopyOnWrite(const View& view) {
   const auto lease = std::static_pointer_cast<const Lease>(view.owner);
   const bool child = lease->inherited();
-  if (!child && lease->session->reaper().pending() > kPendingRangesMax) lease->session->reaper().CollectReady();
-  auto mapping =
-      child ? MappingInChild(*lease) : PrivateMapping(*lease->session, *lease->arena, lease->offset, lease->size);
+  if (!child && lease->reclaimer().pending() > kPendingRangesMax) lease->reclaimer().CollectReady();
+  auto mapping = child ? MappingInChild(*lease) : PrivateMapping(*lease->arena, lease->offset, lease->size);
   if (!mapping.ok()) return mapping.status();
   View own = view;
   const auto* const share = lease->arena->shared->data() + lease->offset;
@@ -95,13 +91,13 @@ Result<View> CopyOnWrite(const View& view) {
     own.owner = std::make_shared<const Both>(lease, *std::move(mapping));
     return own;
   }
-  auto range = lease->session->reaper().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
+  auto range = lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
   if (!range.ok()) return range.status();
   own.owner = *std::move(range);
   return own;
 }
 
-Result<KnownArray> Know(const ArraySpec& spec, const Device& device) {
+Result<KnownArray> DecodeKnown(const ArraySpec& spec, const Device& device) {
   std::byte anywhere{};  // the address differs from lease to lease
   auto view = Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr);
   if (!view.ok()) return view.status();
@@ -123,7 +119,7 @@ Result<std::shared_ptr<const KnownShare>> Make(Session& session, std::string_vie
   fresh->handle = std::move(described.handle);
   fresh->fence = std::move(described.fence);
   for (const ArraySpec& spec : fresh->share.arrays) {
-    auto array = Know(spec, fresh->share.device);
+    auto array = DecodeKnown(spec, fresh->share.device);
     if (!array.ok()) return array.status();
     fresh->arrays.push_back(*std::move(array));
   }
@@ -138,7 +134,7 @@ Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_vie
 }
 
 // The range of an arena that is mapped. False: it does not lie there.
-bool Lay(const ReadArena& arena, uint64_t offset, uint64_t size, codec::DescribedShare& described) {
+bool SetRange(const ReadArena& arena, uint64_t offset, uint64_t size, codec::DescribedShare& described) {
   Handle& handle = described.handle;
   handle.kind = arena.handle.kind;
   handle.arena = arena.handle.arena;
@@ -155,7 +151,7 @@ bool Lay(const ReadArena& arena, uint64_t offset, uint64_t size, codec::Describe
   return offset <= handle.arena_size && size <= handle.arena_size - offset;
 }
 
-Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_view description) {
+Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, std::string_view description) {
   if (auto known = session.known().Find(description)) return known;
   auto described = codec::DecodeShare(description);
   if (!described.ok()) {
@@ -173,8 +169,8 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, std::string_vie
 }
 
 // What a held record says of a share, with the arena in which it lies. Null: only an answer can tell.
-std::shared_ptr<const KnownShare> Know(Session& session, const catalogue::Facts& facts, const ReadArena& arena,
-                                       std::string_view ns, std::string_view name) {
+std::shared_ptr<const KnownShare> DecodeKnown(Session& session, const catalogue::Facts& facts, const ReadArena& arena,
+                                              std::string_view ns, std::string_view name) {
   const auto immutability = facts.enforced ? Immutability::kEnforced : Immutability::kByContract;
   auto known = session.known().Find(facts.share);
   // An event that was told of earlier has happened by now.
@@ -183,7 +179,7 @@ std::shared_ptr<const KnownShare> Know(Session& session, const catalogue::Facts&
   if (!facts.described) return nullptr;
   auto described = codec::DecodeDescription(facts.text());
   if (!described.ok()) return nullptr;
-  if (!Lay(arena, facts.offset, facts.size, *described)) return nullptr;
+  if (!SetRange(arena, facts.offset, facts.size, *described)) return nullptr;
   Share& share = described->share;
   share.id = facts.share;
   share.ns = ns;
@@ -206,18 +202,27 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->handle.device = of.device;
   arena->handle.opaque = of.opaque;
   const auto mapper = session.mappers().Of(of.kind);
-  auto mapping = mapper.ok() ? (*mapper)->Map(arena->handle, of.device, Access::kRead) : mapper.status();
+  if (!mapper.ok()) return mapper.status();
+  auto mapping = (*mapper)->Map(arena->handle, of.device, Access::kRead);
   if (!mapping.ok()) return mapping.status();
   arena->shared = *std::move(mapping);
+  arena->mapper = *mapper;
   // Only private mappings of host memory need it again.
   if (of.kind != HandleKind::kMemfd) {
     arena->handle.descriptor.reset();
     session.SayGpus();
   }
   auto added = session.read().Add(arena);
-  // Unmapping takes its time: the reaper's business.
-  if (session.read().full()) session.reaper().Nudge();
+  // Unmapping takes its time: the reclaimer's business.
+  if (session.read().full()) session.reclaimer().Nudge();
   return added;
+}
+
+// Takes the answer to an Export that its caller has given up. The handler ends before the session does.
+Lifeline::CompletionHandler UnmapLate(Session& session, uint64_t arena) {
+  return [&session, arena](const Result<Answer>& answer) {
+    if (answer.ok()) session.releases().Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
+  };
 }
 
 // The arena came in an earlier answer, with this one, or must be asked for.
@@ -226,11 +231,8 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   if (auto known = session.read().Find(of.arena, of.generation)) return known;
   const bool here = of.kind == HandleKind::kCudaIpc || (arrived.valid() && arrived_arena == of.arena);
   if (here) return MapArena(session, of, std::move(arrived));
-  const auto late = [weak = session.weak_from_this(), arena = of.arena](const Result<Answer>& answer) {
-    const auto self = weak.lock();
-    if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
-  };
-  auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, late);
+  const auto handler = UnmapLate(session, of.arena);
+  auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, handler);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
@@ -242,8 +244,8 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
 }
 
 // At `offset` in the lease's arena. REQUIRES: that is mapped.
-Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uint64_t offset,
-                                  const std::shared_ptr<Lease>& lease, MapMode mode) {
+Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, const std::shared_ptr<Lease>& lease,
+                                  MapMode mode) {
   const Handle& handle = known.handle;
   std::shared_ptr<const FenceEvent> fence;
   if (!known.fence.done()) {
@@ -258,7 +260,7 @@ Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uin
   // A GPU has no copy-on-write: there everybody reads the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    auto range = PrivateMapping(session, *lease->arena, offset, handle.size);
+    auto range = PrivateMapping(*lease->arena, offset, handle.size);
     if (!range.ok()) return range.status();
     lease->private_mapping = *std::move(range);
     base = lease->private_mapping->data();
@@ -276,17 +278,17 @@ Result<std::vector<View>> ViewsAt(Session& session, const KnownShare& known, uin
   return views;
 }
 
-Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, const std::shared_ptr<Lease>& lease,
-                                  MapMode mode) {
+Result<std::vector<View>> ViewsOf(const KnownShare& known, const std::shared_ptr<Lease>& lease, MapMode mode) {
   if (known.handle.arena_size != lease->arena->handle.arena_size) {
     return Internal("the broker changed the size of an arena");
   }
-  return ViewsAt(session, known, known.handle.offset, lease, mode);
+  return ViewsAt(known, known.handle.offset, lease, mode);
 }
 
 // What a sender says of a share, as the last one was or anew.
-Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road, const road::Message& entry,
-                                               const ReadArena& arena, std::string_view ns, std::string_view channel) {
+Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, TakenRoad& road, const road::Message& entry,
+                                                      const ReadArena& arena, std::string_view ns,
+                                                      std::string_view channel) {
   if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("what was sent is not in host memory");
   const uint64_t arena_size = arena.handle.arena_size;
   const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
@@ -296,7 +298,7 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road
   }
   auto described = codec::DecodeDescription(entry.text());
   if (!described.ok()) return InvalidArgument("what was sent is not described");
-  Lay(arena, entry.offset, entry.size, *described);
+  SetRange(arena, entry.offset, entry.size, *described);
   Share& share = described->share;
   share.id = 0;
   share.ns = ns;
@@ -314,12 +316,9 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road
 }  // namespace
 
 Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline) {
-  const auto late = [weak = session.weak_from_this(), arena = entry.arena](const Result<Answer>& answer) {
-    const auto self = weak.lock();
-    if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
-  };
+  const auto handler = UnmapLate(session, entry.arena);
   const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
-  auto answer = session.Call(Verb::kExport, request, deadline, late);
+  auto answer = session.Call(Verb::kExport, request, deadline, handler);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
@@ -337,33 +336,52 @@ Status MapSent(Session& session, const road::Message& entry, uint64_t receiving,
 Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
                           std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
                           MapMode mode) {
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), road, entry.slot));
+  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), road, entry.slot));
   if (!lease.ok()) return road->End(entry.slot), lease.status();
-  auto known = Know(session, *road, entry, *arena, ns, channel);
+  auto known = DecodeKnown(session, *road, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
   (*lease)->arena = std::move(arena);
-  auto views = ViewsAt(session, **known, entry.offset, *lease, mode);
+  auto views = ViewsAt(**known, entry.offset, *lease, mode);
   if (!views.ok()) return views.status();
   session.roads().Count();
   const Share* const share = &(*known)->share;
   return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
 }
 
-Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, const AcquireWaits& waits, std::string_view note) {
-  session.holds().Foresee(session, ns);
+std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode) {
+  if (!session.lifeline().alive()) return std::nullopt;
+  HazardSlot hold = session.hazards().Take(ns, ref.name);
+  if (!hold) return std::nullopt;
+  const catalogue::Facts facts = catalogue::Read(hold.record());
+  if (ref.generation != 0 && ref.generation != facts.generation) return std::nullopt;
+  auto arena = session.read().Find(facts.arena);
+  if (!arena) return std::nullopt;
+  auto known = DecodeKnown(session, facts, *arena, ns, ref.name);
+  if (!known) return std::nullopt;
+  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), std::move(hold)));
+  if (!lease.ok()) return std::nullopt;
+  (*lease)->arena = std::move(arena);
+  auto views = ViewsOf(*known, *lease, mode);
+  if (!views.ok()) return std::nullopt;
+  const Share* const share = &known->share;
+  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};
+}
+
+Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
+                                      MapMode mode, const AcquireWaits& waits, std::string_view note) {
+  session.hazards().Prefetch(ns);
   // The lifeline, and what waits in it, dies with the session.
-  const auto late = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
+  const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
   const std::string request =
       codec::EncodeAcquire(ns, refs, waits.timeout_ms, final_only, note, waits.fence_timeout_ms);
-  auto answer = session.Call(Verb::kAcquire, request, waits.deadline, late);
+  auto answer = session.Call(Verb::kAcquire, request, waits.deadline, handler);
   if (!answer.ok()) return answer.status();
   auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, waits.deadline);
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
   // Slower, but it works everywhere: from now on this session is told of bytes when they are there.
   session.OpenNoEvents();
-  return AcquireShares(session, ns, refs, mode, waits, note);
+  return Acquire(session, ns, refs, mode, waits, note);
 }
 
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
@@ -380,7 +398,7 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
   acquired.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     std::shared_ptr<Lease>& lease = (*leases)[i];
-    auto known = Know(session, grants->shares[i].share);
+    auto known = DecodeKnown(session, grants->shares[i].share);
     if (!known.ok()) return known.status();
     const Handle& handle = (*known)->handle;
     auto arena = ArenaOf(session, handle, answer.descriptor, grants->descriptor_arena, deadline);
@@ -392,32 +410,12 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
       return arena.status();
     }
     lease->arena = *std::move(arena);
-    auto views = ViewsOf(session, **known, lease, mode);
+    auto views = ViewsOf(**known, lease, mode);
     if (!views.ok()) return views.status();
     const Share* const share = &(*known)->share;
     acquired.push_back({std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)});
   }
   return acquired;
-}
-
-std::optional<Acquired> AcquireHeld(Session& session, std::string_view ns, std::string_view name, uint64_t generation,
-                                    MapMode mode) {
-  if (!session.lifeline().alive()) return std::nullopt;
-  Hold hold = session.holds().Take(ns, name);
-  if (!hold) return std::nullopt;
-  const catalogue::Facts facts = catalogue::Read(hold.record());
-  if (generation != 0 && generation != facts.generation) return std::nullopt;
-  auto arena = session.read().Find(facts.arena);
-  if (!arena) return std::nullopt;
-  auto known = Know(session, facts, *arena, ns, name);
-  if (!known) return std::nullopt;
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), std::move(hold)));
-  if (!lease.ok()) return std::nullopt;
-  (*lease)->arena = std::move(arena);
-  auto views = ViewsOf(session, *known, *lease, mode);
-  if (!views.ok()) return std::nullopt;
-  const Share* const share = &known->share;
-  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};
 }
 
 }  // namespace arraybridge

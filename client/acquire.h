@@ -1,5 +1,7 @@
 // Acquiring: from what a broker grants to arrays of this process. Everything that comes in is checked before it is
 // mapped or pointed into; leases of what is refused go back.
+//
+// TryAcquire answers now, or says that only a request can tell. Acquire sends one.
 #pragma once
 
 #include <optional>
@@ -20,8 +22,12 @@ struct AcquireWaits {
   Deadline deadline;              // for the broker's answer: after both
 };
 
-Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view ns, std::span<const ShareRef> refs,
-                                            MapMode mode, const AcquireWaits& waits, std::string_view note = {});
+// Nothing: only a request can tell, whatever the reason. REQUIRES: `ref` is a name.
+std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode);
+
+// All or none. REQUIRES: no more than the broker takes in one request.
+Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
+                                      MapMode mode, const AcquireWaits& waits, std::string_view note = {});
 
 // What an Acquire or a Receive granted, as arrays of this process. `count`: of shares that were asked for.
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
@@ -35,11 +41,7 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& ro
 // Maps the arena in which it lies. `receiving`: the end of the channel whose road it is.
 Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline);
 
-// Gives back what an answer granted that nobody waits for any more.
+// Gives back what an answer granted whose caller has given up.
 void GiveBackLate(Session& session, const Result<Answer>& answer);
-
-// Without a call: nothing if the share has to be asked for, whatever the reason. `generation`: as in a ShareRef.
-std::optional<Acquired> AcquireHeld(Session& session, std::string_view ns, std::string_view name, uint64_t generation,
-                                    MapMode mode);
 
 }  // namespace arraybridge

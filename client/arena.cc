@@ -39,31 +39,6 @@ void WrittenArena::Unmap() {
 
 void WrittenArena::AfterForkInChild() noexcept { mapping_->Detach(); }
 
-Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenArena> from, uint64_t at, uint64_t bytes)
-    : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
-
-bool Placement::Range::EndAtOnce() noexcept {
-  std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire);
-  // Whatever dies with the session is no work for this thread.
-  if (left == nullptr || session.use_count() == 1) return false;
-  left->store(true, std::memory_order_release);
-  return true;
-}
-
-void Placement::Range::GiveBack(codec::Release& /*release*/) {
-  struct InUse {
-    std::shared_ptr<WrittenArena> arena;
-    std::vector<Queued> queued;
-  };
-  if (undrained()) return session->KeepUndrained(std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})}));
-  // First of all this claim on the mapping: who finds the arena empty unmaps it.
-  const std::shared_ptr<WrittenArena> gone = std::move(arena);
-  if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
-    return left->store(true, std::memory_order_release);
-  }
-  session->written().DropLocal(*gone, offset);
-}
-
 std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes, Holders holders) {
   MutexLock lock(mutex_);
   Entry* best = nullptr;
@@ -116,11 +91,11 @@ uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own)
   return std::max(next, bytes);
 }
 
-void WrittenArenas::Name(const std::shared_ptr<Placement::Range>& range) {
+void WrittenArenas::Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range) {
   MutexLock lock(mutex_);
-  const auto entry = entries_.find(range->arena->id);
+  const auto entry = entries_.find(carving.arena->id);
   if (entry == entries_.end()) return;
-  if (const auto found = entry->second.ranges.find(range->offset); found != entry->second.ranges.end()) {
+  if (const auto found = entry->second.ranges.find(carving.offset); found != entry->second.ranges.end()) {
     found->second.range = range;
   }
 }
@@ -138,8 +113,7 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
     --found;
     const uint64_t inside = offset - found->first;
     if (inside > found->second.size || bytes > found->second.size - inside) return nullptr;
-    auto range = found->second.range.lock();
-    return range && !range->published.load() ? range : nullptr;
+    return found->second.range.lock();
   }
   return nullptr;
 }

@@ -18,7 +18,6 @@
 #include "client/codec.h"
 #include "client/fork_guard.h"
 #include "client/memory/memory_mapper.h"
-#include "client/session.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -52,36 +51,6 @@ class WrittenArena : public ForkParticipant {
   std::byte* const data_;
 };
 
-struct Placement::Range final : SessionRemains {
-  Range(std::shared_ptr<Session> session, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
-  // What was only copied into, and is published, has its fence, which took over what is queued; what frameworks have
-  // seen they may use without our knowing.
-  // What was sent on a road tells it there.
-  bool EndAtOnce() noexcept override;
-  bool Waits() const override {
-    return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
-  }
-  void GiveBack(codec::Release& release) override;
-  Mapping& Waited() override { return arena->mapping(); }
-
-  std::byte* data() const { return arena->data() + offset; }
-
-  // Copies into it that are queued and may not have happened: on which stream, and what must live until then.
-  struct Queued {
-    uintptr_t stream = 0;
-    std::shared_ptr<const void> source;
-  };
-  // Of who places, then of who publishes: one thread at a time.
-  std::vector<Queued> queued;
-
-  std::shared_ptr<WrittenArena> arena;
-  const uint64_t offset;
-  const uint64_t size;  // whole granules
-  std::atomic<bool> published{false};
-  std::atomic<bool> handed_out{false};                    // its views
-  std::atomic<std::atomic<bool>*> left_on_road{nullptr};  // set when the last view has gone; null: it is on none
-};
-
 // Thread-safe.
 class WrittenArenas {
  public:
@@ -105,9 +74,9 @@ class WrittenArenas {
   // How large the next arena on `device` should be for a range of `bytes`.
   uint64_t NextSize(const Device& device, uint64_t bytes, bool own) const;
 
-  // The range's views can be found by their address from now on.
-  void Name(const std::shared_ptr<Placement::Range>& range);
-  // The unpublished range in which all of [data, data + bytes) lies; null if there is none.
+  // `range`, which was made of this carving, can be found by the address of its views from now on.
+  void Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range);
+  // The named range in which all of [data, data + bytes) lies; null if there is none.
   std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
   void DropLocal(const WrittenArena& arena, uint64_t offset) { DropLocal(arena.id, offset); }

@@ -20,6 +20,7 @@ struct ReadArena {
   Handle handle;                    // the whole arena, with its descriptor
   std::unique_ptr<Mapping> shared;  // read-only
   PrivateRanges ranges;             // of host memory, unused at present
+  MemoryMapper* mapper = nullptr;   // of its kind
 };
 
 // Thread-safe.

@@ -7,12 +7,12 @@
 #include <arraybridge/device.h>
 
 #include "client/acquire.h"
-#include "client/arena.h"
 #include "client/channel.h"
 #include "client/connection.h"
 #include "client/fork_guard.h"
 #include "client/memory/cuda_capture.h"
 #include "client/placement.h"
+#include "client/placement_range.h"
 #include "client/put.h"
 #include "proto/boundary/fence.h"
 
@@ -57,11 +57,10 @@ class Broker::Core : public ForkParticipant {
   const Options& options() const { return options_; }
   Deadline Timeout() const { return steady_clock::now() + options_.timeout; }
 
-  // Without a call, if that is possible.
-  std::optional<Acquired> AcquireHeld(const ShareRef& ref, MapMode mode) const;
+  // Without a request. Nothing: only a request can tell.
+  std::optional<Acquired> TryAcquire(const ShareRef& ref, MapMode mode) const;
   // All or none, by as many requests as that takes.
-  Result<std::vector<Acquired>> AcquireByCalls(std::span<const ShareRef> refs, const AcquireOptions& options,
-                                               Deadline until);
+  Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
   // Room for these on the device, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -85,8 +84,9 @@ class Broker::Core : public ForkParticipant {
   }
 
  private:
-  Result<std::vector<Acquired>> AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
-                                              Deadline until);
+  // The first of them: as many as the broker takes in one request.
+  Result<std::vector<Acquired>> AcquireSome(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                            Deadline until);
   // Held from one handler to the next, which no analysis can follow.
   void Lock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
   void Unlock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
@@ -112,12 +112,12 @@ void Broker::Core::Forget() {
   connection_ = nullptr;
 }
 
-std::optional<Acquired> Broker::Core::AcquireHeld(const ShareRef& ref, MapMode mode) const {
+std::optional<Acquired> Broker::Core::TryAcquire(const ShareRef& ref, MapMode mode) const {
   if (!options_.holds || ref.id != 0) return std::nullopt;
   const auto connection = known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return std::nullopt;
-  return arraybridge::AcquireHeld(*session, options_.ns, ref.name, ref.generation, mode);
+  return arraybridge::TryAcquire(*session, options_.ns, ref, mode);
 }
 
 const Broker::Options& Broker::options() const { return core_->options(); }
@@ -126,7 +126,7 @@ Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arr
   const auto at = connection();
   const auto local = at->mappers().Local(device);
   if (!local.ok()) return local.status();
-  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.purpose, Timeout());
+  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.publish, Timeout());
 }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {
@@ -183,30 +183,30 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   const auto connection = core_->connection();
   if (!options.wait) {
     if (options.name.empty()) return InvalidArgument("a share that nobody waits for has a name: nobody could find it");
-    AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+    AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
   }
   auto session = connection->Connected(deadline);
   if (!session.ok()) return session.status();
-  if (placement.range()->session != *session) {
+  if (placement.range()->releases.get() != &(*session)->releases()) {
     return Unavailable("the memory of this placement went with an earlier connection; place it again")
         .Because("PLACEMENT_LOST");
   }
   auto published = PublishPlacement(**session, core_->options().ns, placement, options, deadline);
   if (published.ok() || options.wait) return published;
   // The request came after the unwaited ones in the queue: what failed of these comes first.
-  (*session)->unwaited().Confirm(**session);
-  return connection->AfterLateErrors(options.name, published.status());
+  (*session)->unwaited().Confirm();
+  return connection->AfterDeferredErrors(options.name, published.status());
 }
 
 Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& options) {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {
-    if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeLateErrors());
+    if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
     auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->options().timeout);
     if (share) return *std::move(share);
   }
-  const auto placement = Place(sources, {.own = options.sealed, .device = {}, .purpose = options});
+  const auto placement = Place(sources, {.own = options.sealed, .device = {}, .publish = options});
   if (!placement.ok()) return placement.status();
   return Publish(*placement, options);
 }
@@ -218,11 +218,11 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
   return FindPlacement(*session, views);
 }
 
-std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->AcquireHeld(ref, mode); }
+std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->TryAcquire(ref, mode); }
 
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
   if (auto held = TryAcquire(ref, options.mode)) return *std::move(held);
-  auto acquired = core_->AcquireByCalls({&ref, 1}, options, steady_clock::now() + options.wait);
+  auto acquired = core_->Acquire({&ref, 1}, options, steady_clock::now() + options.wait);
   if (!acquired.ok()) return acquired.status();
   return std::move(acquired->front());
 }
@@ -234,10 +234,10 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
   std::vector<ShareRef> missing;
   found.reserve(refs.size());
   for (const ShareRef& ref : refs) {
-    found.push_back(core_->AcquireHeld(ref, options.mode));
+    found.push_back(core_->TryAcquire(ref, options.mode));
     if (!found.back()) missing.push_back(ref);
   }
-  auto asked = core_->AcquireByCalls(missing, options, until);
+  auto asked = core_->Acquire(missing, options, until);
   if (!asked.ok()) return asked.status();
   std::vector<Acquired> all;
   all.reserve(refs.size());
@@ -246,12 +246,12 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
   return all;
 }
 
-Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const ShareRef> refs,
-                                                           const AcquireOptions& options, Deadline until) {
+Result<std::vector<Acquired>> Broker::Core::Acquire(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                                    Deadline until) {
   std::vector<Acquired> all;
   all.reserve(refs.size());
   while (!refs.empty()) {
-    auto some = AcquireByCall(refs, options, until);
+    auto some = AcquireSome(refs, options, until);
     if (!some.ok()) return some.status();
     std::ranges::move(*some, std::back_inserter(all));
     refs = refs.subspan(some->size());
@@ -259,9 +259,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCalls(std::span<const Share
   return all;
 }
 
-// The first of them: so many as the broker takes in one request.
-Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareRef> refs, const AcquireOptions& options,
-                                                          Deadline until) {
+Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef> refs, const AcquireOptions& options,
+                                                        Deadline until) {
   const auto from = connection();
   // One for connecting, asking, waiting and opening: as long as any call may take, or as the caller waits for the
   // names.
@@ -281,7 +280,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireByCall(std::span<const ShareR
     auto left = std::max(least, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
     const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout), deadline};
-    auto acquired = AcquireShares(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
+    auto acquired =
+        arraybridge::Acquire(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
@@ -298,12 +298,12 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     // An end that nobody waits for any more is open all the same, and others would wait for it.
-    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeOpenedChannel(answer->payload) : answer.status();
-      if (self && opened.ok()) Channel::End::Forget(*self, opened->channel);
+      if (self && opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
     };
-    auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, late);
+    auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
     const auto opened = codec::DecodeOpenedChannel(answer->payload);
@@ -320,7 +320,7 @@ void Broker::Note(const Share& share, std::string_view note) {
   if (!session || share.id == 0 || share.broker_id != session->server().info.broker_id) return;
   codec::Release release;
   release.notes.emplace_back(share.id, session->NoteFor(note));
-  session->Post(std::move(release));
+  session->releases().Post(std::move(release));
 }
 
 Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
@@ -335,12 +335,12 @@ Status Broker::Withdraw(const ShareRef& ref) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, {&ref, 1}));
-    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto returned = answer.ok() ? codec::DecodeReturned(answer->payload) : answer.status();
       if (self && returned.ok()) self->written().Return(*returned);
     };
-    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, late);
+    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
     const auto returned = codec::DecodeReturned(answer->payload);
@@ -398,7 +398,7 @@ Status Broker::Settle() {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return Ok();
-  Status settled = session->lifeline().lost() ? Ok() : session->SyncFences(core_->Timeout());
+  Status settled = session->lifeline().lost() ? Ok() : session->releases().SyncFences(core_->Timeout());
   // Whoever settles may be about to end: then no thread of ours may ask a driver that ends, too.
   session->fences().GiveUp();
   return settled;
@@ -413,14 +413,14 @@ ClientStats Broker::client_stats() const {
   ClientStats stats;
   const auto connection = core_->known_connection();
   if (!connection) return stats;
-  stats.pending_releases = connection->reaper().pending();
+  stats.pending_releases = connection->reclaimer().pending();
   const auto session = connection->current();
   if (!session) return stats;
-  stats.live_leases = session->leases();
+  stats.live_leases = session->releases().leases();
   stats.arenas_written = session->written().count();
   stats.arena_bytes = session->written().bytes();
   stats.arenas_mapped = session->read().count();
-  stats.holds_taken = session->holds().taken();
+  stats.holds_taken = session->hazards().taken();
   stats.unwaited_publishes = session->unwaited().submitted();
   stats.road_shares = session->roads().shares();
   return stats;

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "client/acquire.h"
-#include "client/arena.h"
 #include "client/fork_guard.h"
 #include "client/placement.h"
+#include "client/placement_range.h"
 
 namespace arraybridge {
 namespace {
@@ -50,12 +50,12 @@ Channel::End::~End() {
     return;
   }
   while (auto kept = TakeKept()) GiveBackLate(*session_, *std::move(kept));
-  if (!closed_.load()) Forget(*session_, id_);
+  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Channel::End::Forget(Session& session, uint64_t channel) {
-  // A broker that does not take it now learns it when the connection ends.
-  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, codec::EncodeCloseChannel(channel, false)));
+void Channel::End::Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
+  // The end of the connection closes what a broker did not take in time.
+  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, codec::EncodeCloseChannel(channel, false), deadline));
 }
 
 bool Channel::End::is_inherited() const { return forks_ != ForkGeneration(); }
@@ -88,7 +88,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
   const Until until = UntilOf(options.timeout);
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    if (placement.range()->session != session_) {
+    if (placement.range()->releases.get() != &session_->releases()) {
       return Unavailable("the memory of this placement went with an earlier connection; place it again")
           .Because("PLACEMENT_LOST");
     }
@@ -104,7 +104,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
 
 Result<Answer> Channel::End::Ask(milliseconds slice) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
-  const auto late = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
+  const auto handler = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
     if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
     if (const auto its = session.lock()) GiveBackLate(*its, answer);
   };
@@ -114,7 +114,7 @@ Result<Answer> Channel::End::Ask(milliseconds slice) {
     off_road = std::exchange(off_road_, false);
   }
   const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), off_road);
-  auto answer = session_->Call(Verb::kReceive, request, deadline, late);
+  auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
   if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
   MutexLock lock(mutex_);
   ++unanswered_;

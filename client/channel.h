@@ -35,8 +35,8 @@ class Channel::End : public std::enable_shared_from_this<End> {
   Result<Acquired> Receive(const ReceiveOptions& options);
   Status Close(bool complete);
 
-  // Abandons an end that nobody has. Does not wait.
-  static void Forget(Session& session, uint64_t channel);
+  // Abandons an end that no Channel has. `deadline`: as for Lifeline::Post.
+  static void Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline);
 
  private:
   using Until = std::optional<Deadline>;

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "client/acquire.h"
-#include "client/arena.h"
 #include "client/channel.h"
 #include "client/placement.h"
+#include "client/placement_range.h"
 
 namespace arraybridge {
 namespace {
@@ -73,7 +73,7 @@ void Channel::End::MapRoad() {
   if (!pages.ok()) return;
   std::unique_ptr<RoadPages> mapped = *std::move(pages);
   if (role_ == Role::kSender) {
-    sent_ = std::make_shared<SentRoad>(std::move(mapped));
+    sent_ = std::make_shared<SentRoad>(std::move(mapped), session_->lifeline(), session_->written());
   } else {
     taken_ = std::make_shared<TakenRoad>(std::move(mapped));
     taken_->NoteCalls(received_);
@@ -135,7 +135,7 @@ std::optional<Status> Channel::End::PutOnRoad(SentRoad& road, const Placement& p
                                               const Until& until) {
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    switch (road.Put(*session_, placement.range(), description)) {
+    switch (road.Put(placement.range(), description)) {
       case SentRoad::Outcome::kSent:
         session_->roads().Count();
         return Ok();

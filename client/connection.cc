@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client/arena.h"
+#include "client/session_release.h"
 
 namespace arraybridge {
 namespace {
@@ -32,7 +32,7 @@ Status OutcomeUnknown() {
 
 std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
   std::shared_ptr<Connection> connection(new Connection(options));
-  connection->reaper_->SetIdle([weak = std::weak_ptr(connection)] {
+  connection->reclaimer().SetIdle([weak = std::weak_ptr(connection)] {
     const auto self = weak.lock();
     return self ? self->Idle() : kNothingToDo;
   });
@@ -41,17 +41,17 @@ std::shared_ptr<Connection> Connection::Make(const Broker::Options& options) {
 
 Connection::Connection(const Broker::Options& options)
     : options_(options),
-      mappers_(MapperTable::OfThisProcess(options.cuda_driver)),
-      reaper_(Reaper::Make(BurySessionRemains)) {}
+      shared_{.reclaimer = Reclaimer::Make(ReclaimSessionReleases),
+              .mappers = MapperTable::OfThisProcess(options.cuda_driver)} {}
 
-// Arrays that live on keep their session, and the reaper lives until they are gone.
+// Arrays that live on keep their session, and the reclaimer lives until they are gone.
 Connection::~Connection() {
   // Once nobody looks after them any more, shares whose bytes are not there yet would be lost with the connection.
   if (const auto session = current(); session && !session->lifeline().lost()) {
-    static_cast<void>(session->SyncFences(steady_clock::now() + options_.timeout));
+    static_cast<void>(session->releases().SyncFences(steady_clock::now() + options_.timeout));
     session->fences().GiveUp();
   }
-  reaper_->Retire();
+  reclaimer().Retire();
 }
 
 Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
@@ -72,8 +72,8 @@ Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
       return Status(Code::kCancelled, "interrupted while another thread connects to the broker");
     }
   }
-  if (dead) dead->unwaited().GiveUp(*dead, PublishLost());
-  auto opened = Session::Open(options_, reaper_, mappers_, late_errors_, outcomes_, deadline);
+  if (dead) dead->unwaited().GiveUp(PublishLost());
+  auto opened = Session::Open(options_, shared_, deadline);
   MutexLock lock(mutex_);
   connecting_ = false;
   if (opened.ok()) session_ = *opened;
@@ -98,39 +98,39 @@ Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline de
 
 Status Connection::Confirm(Deadline deadline) {
   const auto session = current();
-  if (session && session->unwaited().unconfirmed(*session) > 0 && !session->lifeline().lost()) {
+  if (session && session->unwaited().unconfirmed() > 0 && !session->lifeline().lost()) {
     // This request comes after them in the queue.
-    Status synced = session->Sync({}, deadline);
+    Status synced = session->releases().Sync({}, deadline);
     if (!synced.ok() && !session->lifeline().lost()) return synced;
   }
-  if (session) session->unwaited().Confirm(*session);
-  if (session && session->lifeline().lost()) session->unwaited().GiveUp(*session, PublishLost());
-  return TakeLateErrors();
+  if (session) session->unwaited().Confirm();
+  if (session && session->lifeline().lost()) session->unwaited().GiveUp(PublishLost());
+  return TakeDeferredErrors();
 }
 
 Result<Outcome> Connection::OutcomeOf(const Status& failed, Deadline deadline) {
   const auto key = Outcomes::Key::Of(failed);
   if (!key) return Outcome{.status = failed, .share = {}};
-  if (auto known = outcomes_->Find(*key)) return *std::move(known);
+  if (auto known = shared_.outcomes->Find(*key)) return *std::move(known);
   const auto session = current();
   if (session && session->lifeline().nonce() == key->nonce) {
     const Status answered = session->lifeline().AwaitLate(key->request, deadline);
-    if (auto known = outcomes_->Find(*key)) return *std::move(known);
+    if (auto known = shared_.outcomes->Find(*key)) return *std::move(known);
     if (!answered.ok()) return failed;
   }
   return OutcomeUnknown();
 }
 
 Status Connection::Flush(Deadline deadline) {
-  if (!reaper_->Collect(deadline)) return DeadlineExceeded("a GPU has not done with what was given back in time");
+  if (!reclaimer().Collect(deadline)) return DeadlineExceeded("a GPU has not done with what was given back in time");
   const auto session = current();
   if (!session || session->lifeline().lost()) return Ok();
-  AB_RETURN_IF_ERROR(session->SyncFences(deadline));
+  AB_RETURN_IF_ERROR(session->releases().SyncFences(deadline));
   // First learn what the broker let go of: it may empty an arena.
-  AB_RETURN_IF_ERROR(session->Sync({}, deadline));
-  codec::Release unused = session->TakeUnused(steady_clock::now());
+  AB_RETURN_IF_ERROR(session->releases().Sync({}, deadline));
+  codec::Release unused = session->releases().TakeUnused(steady_clock::now());
   if (unused.empty()) return Ok();
-  return session->Sync(std::move(unused), deadline);
+  return session->releases().Sync(std::move(unused), deadline);
 }
 
 milliseconds Connection::Idle() {
@@ -144,9 +144,9 @@ milliseconds Connection::Idle() {
   if (session->written().count() > 0 && (wanted || now >= next_sync_)) {
     next_sync_ = now + idle;
     // A broker that does not answer is the next caller's to complain about.
-    if (!session->Sync({}, now + kSyncTimeout).ok()) return kIdleStepMax;
+    if (!session->releases().Sync({}, now + kSyncTimeout).ok()) return kIdleStepMax;
   }
-  session->Post(session->TakeUnused(wanted ? now : now - idle));
+  session->releases().Post(session->releases().TakeUnused(wanted ? now : now - idle));
   if (const auto next = session->fences().next_look()) return *next;
   if (session->written().count() == 0 && session->read().count() == 0) return kNothingToDo;
   return std::clamp(idle / 4, kIdleStepMin, kIdleStepMax);

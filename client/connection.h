@@ -8,7 +8,7 @@
 #include <arraybridge/broker.h>
 
 #include "client/memory/mapper_table.h"
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 #include "client/session.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -31,32 +31,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // given, says which life of the broker answered.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
   // What failed of publishes that nobody waited for, and nobody has been told of yet.
-  Status TakeLateErrors() { return late_errors_->Take(); }
-  Status AfterLateErrors(std::string_view share, const Status& why) { return late_errors_->TakeBefore(share, why); }
+  Status TakeDeferredErrors() { return shared_.deferred_errors->Take(); }
+  Status AfterDeferredErrors(std::string_view share, const Status& why) {
+    return shared_.deferred_errors->TakeBefore(share, why);
+  }
   // The same, once the broker has taken all of them, or the connection is lost. DEADLINE_EXCEEDED: it does not answer.
   Status Confirm(Deadline deadline);
   // As Broker::OutcomeOf.
   Result<Outcome> OutcomeOf(const Status& failed, Deadline deadline);
   // Gives back what this process does not use, and waits for the answer.
   Status Flush(Deadline deadline);
-  Reaper& reaper() { return *reaper_; }
-  const MapperTable& mappers() const { return *mappers_; }
+  Reclaimer& reclaimer() { return *shared_.reclaimer; }
+  const MapperTable& mappers() const { return *shared_.mappers; }
 
  private:
   explicit Connection(const Broker::Options& options);
   std::chrono::milliseconds Idle();
 
   const Broker::Options options_;
-  const std::shared_ptr<const MapperTable> mappers_;
-  const std::shared_ptr<Reaper> reaper_;
-  const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
-  const std::shared_ptr<Outcomes> outcomes_ = std::make_shared<Outcomes>();
+  const Session::Shared shared_;
 
   mutable Mutex mutex_;
   ConditionVariable connected_;
   bool connecting_ AB_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Session> session_ AB_GUARDED_BY(mutex_);
-  Deadline next_sync_{};  // of the reaper's thread
+  Deadline next_sync_{};  // of the reclaimer's thread
 };
 
 }  // namespace arraybridge

@@ -56,7 +56,7 @@ void Fences::Add(uint64_t share, std::unique_ptr<RecordedEvent> event, Sources s
   entries_.push_back(std::move(entry));
 }
 
-bool Fences::Look() {
+bool Fences::Poll() {
   std::vector<EntryPointer> queued;
   {
     MutexLock lock(mutex_);
@@ -83,8 +83,8 @@ bool Fences::Look() {
   return all;
 }
 
-void Fences::Tell(codec::Release& release, Instant now) {
-  Look();
+void Fences::Emit(codec::Release& release, Instant now) {
+  Poll();
   MutexLock lock(mutex_);
   for (const EntryPointer& entry : entries_) {
     if (entry->state == State::kQueued || entry->tell_at > now) continue;
@@ -116,7 +116,7 @@ void Fences::Answered(const codec::Release& told, std::span<const uint64_t> awai
 }
 
 void Fences::WaitUntil(Instant deadline) {
-  while (!Look() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kWaitStep);
+  while (!Poll() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kWaitStep);
 }
 
 std::optional<milliseconds> Fences::next_look() const {

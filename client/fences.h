@@ -30,8 +30,8 @@ class Fences {
   void Add(uint64_t share, std::unique_ptr<RecordedEvent> event, Sources sources);
   // Adds the shares of which the broker must hear: the work has ended, or failed, or it said "awaited" some time ago.
   // Never waits.
-  void Tell(codec::Release& release, Instant now);
-  // The broker's answer to what Tell said. Who is not `awaited` is looked after no more, and its event free.
+  void Emit(codec::Release& release, Instant now);
+  // The broker's answer to what Emit said. Who is not `awaited` is looked after no more, and its event free.
   void Answered(const codec::Release& told, std::span<const uint64_t> awaited, Instant now);
   // Returns when all work has ended, or at the deadline.
   void WaitUntil(Instant deadline);
@@ -54,7 +54,7 @@ class Fences {
   using EntryPointer = std::shared_ptr<Entry>;
 
   // Asks about what is queued. False: something still is.
-  bool Look();
+  bool Poll();
 
   mutable Mutex mutex_;
   std::vector<EntryPointer> entries_ AB_GUARDED_BY(mutex_);

@@ -104,20 +104,21 @@ Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted, std::chrono::micros
 
 Lifeline::~Lifeline() { LeaveForkGuard(this); }
 
-Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late) {
+Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline,
+                              const CompletionHandler& handler) {
   Waiter waiter{.header = HeaderOf(verb, deadline)};
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
-    auto answer = CallByQueue(*queue, waiter, payload, deadline, late);
+    auto answer = CallByQueue(*queue, waiter, payload, deadline, handler);
     // Late answers to earlier requests are handled before this answer is returned.
     if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
     return answer;
   }
   CountCall();
-  AB_RETURN_IF_ERROR(Enter(waiter));
+  AB_RETURN_IF_ERROR(Register(waiter));
   AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
   MutexLock lock(mutex_);
-  return Await(waiter, deadline, late);
+  return Await(waiter, deadline, handler);
 }
 
 FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
@@ -131,43 +132,46 @@ FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
   return header;
 }
 
-Status Lifeline::Post(Verb verb, std::string_view payload) {
+Status Lifeline::Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline) {
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  return SendUnawaited(header, payload);
+  return SendUnawaited(header, payload, deadline);
 }
 
-Status Lifeline::Ask(Verb verb, std::string_view payload, Late late) {
+Status Lifeline::Ask(Verb verb, std::string_view payload, CompletionHandler handler) {
   const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1)};
   {
     MutexLock lock(mutex_);
     if (lost()) return why_lost_;
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
-    unawaited_.emplace(header.request, Unawaited{verb, std::move(late), false});
+    unawaited_.emplace(header.request, Unawaited{verb, std::move(handler), false});
   }
-  Status sent = SendUnawaited(header, payload);
+  Status sent = SendUnawaited(header, payload, std::nullopt);
   if (sent.ok()) return sent;
   MutexLock lock(mutex_);
   unawaited_.erase(header.request);
   return sent;
 }
 
-// A frame is sent under the lock: once the queue is there, none is sent that a request in the queue could overtake.
-Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload) {
+// A frame is sent under the lock: once the queue is there, no frame is sent that a request in the queue could overtake.
+Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
-  {
-    MutexLock lock(mutex_);
-    if (lost()) return Unavailable("the connection to the broker is lost");
-    if (queue_.load(std::memory_order_acquire) == nullptr) {
+  while (!has_queue()) {
+    {
+      const MutexLock lock(mutex_);
+      if (lost()) return Unavailable("the connection to the broker is lost");
+      if (has_queue()) break;
       const SendOutcome sent = SendFrame(socket_.get(), header, payload, -1, false);
       if (sent == SendOutcome::kSent) return Ok();
-      if (sent == SendOutcome::kAgain) return DeadlineExceeded("the broker takes no request in time");
-      LoseByBroker(Unavailable("the connection to the broker is lost"));
-      return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+      if (sent != SendOutcome::kAgain) {
+        LoseByBroker(Unavailable("the connection to the broker is lost"));
+        return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
+      }
     }
+    AB_RETURN_IF_ERROR(AwaitWritable(deadline.value_or(Deadline{})));
   }
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr) return Unavailable("the connection to the broker is lost");  // in a forked child
-  return Submit(*queue, {header, 0, payload, std::nullopt, nullptr}).status();
+  return Submit(*queue, {header, 0, payload, deadline, nullptr}).status();
 }
 
 bool Lifeline::alive() {
@@ -188,16 +192,16 @@ void Lifeline::ReadArrived() {
     MutexLock lock(mutex_);
     if (reading_) return;
     Read(Deadline{}, false);  // long past: nothing is waited for
-    RunLate();
+    RunHandlers();
   }
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr || !(queue->completions.HasEntry() || has_late_.load())) return;
   MutexLock lock(mutex_);
   Reap(*queue);
-  RunLate();
+  RunHandlers();
 }
 
-Status Lifeline::Enter(Waiter& waiter) {
+Status Lifeline::Register(Waiter& waiter) {
   MutexLock lock(mutex_);
   if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
   waiter.next = std::exchange(waiting_, &waiter);

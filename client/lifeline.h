@@ -36,7 +36,7 @@ class Lifeline : public ForkParticipant {
  public:
   // Takes an answer that nobody waits for, or not any more: what it granted must be given back. Runs without a lock on
   // whichever thread reads, before later answers are read; must not wait for one.
-  using Late = std::function<void(Result<Answer>)>;
+  using CompletionHandler = std::function<void(Result<Answer>)>;
 
   // Both peers asleep on two processors cost eight times a round trip in which they spin. Never without yielding: the
   // scheduler likes to put both on one processor.
@@ -58,18 +58,20 @@ class Lifeline : public ForkParticipant {
   // as the reason if the broker may act on it yet, and the metadata kRequestKey if that changes what others find;
   // UNAVAILABLE when the connection is lost, with kNotSent as the reason if the broker cannot have seen the request.
   // An Allocate is waited for longer while the broker tells of progress: the deadline is as far away again then.
-  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Late& late = {});
-  // One request that nobody answers. Never waits: what the broker does not take now is an error.
-  Status Post(Verb verb, std::string_view payload);
-  // One request whose answer nobody waits for: it goes to `late`. Never waits, as Post.
-  Status Ask(Verb verb, std::string_view payload, Late late);
+  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const CompletionHandler& handler = {});
+  // One request without an answer. Waits until `deadline` for room for it; without one it never waits. Any error: it
+  // was not sent. A completion handler must not give a deadline: no thread reads until the handler returns.
+  Status Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline = {});
+  // One request whose answer nobody waits for: it goes to `handler`. Never waits, as Post.
+  Status Ask(Verb verb, std::string_view payload, CompletionHandler handler);
   // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
   void ReadArrived();
 
   // Requests state their deadlines from now on: the broker does not begin them later. `ahead`: of this process's clock
   // is the broker's, in another time namespace. REQUIRES: no other thread has the Lifeline yet.
   void StateDeadlines(std::chrono::milliseconds ahead) { broker_ahead_ = ahead; }
-  // Called with every answer to a request that its caller had given up, before its Late. REQUIRES: as StateDeadlines.
+  // Called with every answer to a request that its caller had given up, before its handler. REQUIRES: as
+  // StateDeadlines.
   using Observer = std::function<void(uint64_t request, Verb verb, const Result<Answer>& answer)>;
   void ObserveLate(Observer observer) { observer_ = std::move(observer); }
   // Reads until the answer to a request that was given up has been handled, or the connection is lost.
@@ -92,8 +94,6 @@ class Lifeline : public ForkParticipant {
     uint64_t request = 0;
     uint64_t end = 0;  // slots of the queue, up to and with this request
   };
-  // Publishes without waiting for an answer. Never waits. Any error: nothing was sent.
-  Result<Submitted> SubmitPublish(std::string_view message) AB_EXCLUDES(mutex_);
   struct Failed {
     uint64_t request;
     Status why;
@@ -103,6 +103,12 @@ class Lifeline : public ForkParticipant {
     std::vector<Failed> failed;  // since the last time, in order
   };
   Confirmed TakeConfirmed() AB_EXCLUDES(mutex_);
+  struct Submission {
+    std::optional<Submitted> submitted;  // none: nothing was sent
+    Confirmed confirmed;                 // of earlier publishes
+  };
+  // Publishes without waiting, neither for an answer nor for room.
+  Submission SubmitPublish(std::string_view message) AB_EXCLUDES(mutex_);
 
   // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
   bool alive();
@@ -143,7 +149,7 @@ class Lifeline : public ForkParticipant {
   };
   struct Unawaited {
     Verb verb;
-    Late late;
+    CompletionHandler handler;
     bool given_up;         // by its caller; otherwise it was asked so
     bool arrived = false;  // it stands in late_, or is being handled
   };
@@ -160,10 +166,11 @@ class Lifeline : public ForkParticipant {
   static Status Cancelled();
 
   // Known before it is asked: the answer may come, read by another thread, before send returns.
-  Status Enter(Waiter& waiter);
+  Status Register(Waiter& waiter);
   Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
-  // A frame, or an unwaited request in the queue. Never waits.
-  Status SendUnawaited(const FrameHeader& header, std::string_view payload) AB_EXCLUDES(mutex_);
+  // A frame, or an unwaited request in the queue. `deadline`: as for Post.
+  Status SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
+      AB_EXCLUDES(mutex_);
   FrameHeader HeaderOf(Verb verb, Deadline deadline);
   static Status TooLarge(size_t bytes);
   // Waits until the socket takes more. DEADLINE_EXCEEDED, CANCELLED.
@@ -174,7 +181,8 @@ class Lifeline : public ForkParticipant {
     uint8_t flags;  // of the entry, beside those of the header
     std::string_view payload;
     std::optional<Deadline> deadline;  // none: it must not wait for room
-    Waiter* waiter;                    // none: nobody waits for the answer
+    Waiter* waiter;                    // none: no thread waits for the answer
+    Confirmed* confirmed = nullptr;    // taken under the same lock
   };
   struct Turn {
     Deadline begun;
@@ -184,7 +192,7 @@ class Lifeline : public ForkParticipant {
   void HaveRequests(Result<Answer> answer);
   void HaveCompletions(const Result<Answer>& answer);
   Result<Answer> CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
-                             const Late& late);
+                             const CompletionHandler& handler);
   // The slots of the queue up to and with this request. Any error: nothing was sent.
   Result<uint64_t> Submit(QueuePages& queue, const Request& request) AB_EXCLUDES(mutex_);
   SendOutcome SendQueued(const Request& request) AB_REQUIRES(mutex_);
@@ -193,18 +201,19 @@ class Lifeline : public ForkParticipant {
   Status AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
   Status ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
   void Reap(QueuePages& queue) AB_REQUIRES(mutex_);
+  Confirmed TakeConfirmed(QueuePages& queue) AB_REQUIRES(mutex_);
   bool Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) AB_EXCLUDES(mutex_);
   void NoteTurn(const Turn& turn, Deadline now);
   // Announces that this process sleeps. False: something came.
   bool MaySleep(QueuePages& queue) AB_REQUIRES(mutex_);
   // A deadline that is not given has passed: nothing is waited for.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
-  Result<Answer> Await(Waiter& waiter, Deadline deadline, const Late& late) AB_REQUIRES(mutex_);
+  Result<Answer> Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) AB_REQUIRES(mutex_);
   // Reads, or waits for the thread that does, until `is_over`, which is asked with the lock held and may move the
   // deadline. OK: it is over, or the connection is lost; DEADLINE_EXCEEDED, CANCELLED.
   template <class IsOver>
   Status ReadUntil(const Deadline& deadline, const IsOver& is_over) AB_REQUIRES(mutex_);
-  Status GiveUp(Waiter& waiter, const Late& late, Status why) AB_REQUIRES(mutex_);
+  Status GiveUp(Waiter& waiter, const CompletionHandler& handler, Status why) AB_REQUIRES(mutex_);
   // The lock is free meanwhile.
   bool IsInterrupted() AB_REQUIRES(mutex_);
   // How long to sleep at most before somebody asks whether this thread is interrupted.
@@ -217,7 +226,7 @@ class Lifeline : public ForkParticipant {
   void Deliver(Frame& frame) AB_REQUIRES(mutex_);
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
   // Handles what stands in late_, unless another thread does; the lock is free meanwhile.
-  void RunLate() AB_REQUIRES(mutex_);
+  void RunHandlers() AB_REQUIRES(mutex_);
   Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
   // Null if nobody waits for this request (any more).
   Waiter* FindWaiter(uint64_t request) AB_REQUIRES(mutex_);
@@ -260,7 +269,7 @@ class Lifeline : public ForkParticipant {
   std::deque<LateAnswer> late_ AB_GUARDED_BY(mutex_);  // in order
   std::atomic<bool> has_late_{false};                  // it is not empty
   std::atomic<bool> has_frame_{false};                 // the socket has the answer to an unawaited request
-  bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread is in RunLate
+  bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread is in RunHandlers
   session_queue::Entry entry_ AB_GUARDED_BY(mutex_){};
   std::vector<Failed> failed_ AB_GUARDED_BY(mutex_);  // unwaited publishes
 };

@@ -61,7 +61,7 @@ void Lifeline::HaveCompletions(const Result<Answer>& answer) {
 }
 
 Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
-                                     const Late& late) {
+                                     const CompletionHandler& handler) {
   // On several processors the daemon alone judges whether to yield: its yields are what costs there.
   const bool skip = alone_ && backoff_.SkipTurn();
   const uint8_t backed_off = skip || spin_.count() == 0 ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
@@ -71,7 +71,7 @@ Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::str
   const bool kept_away = !skip && !Spin(queue, waiter, turn) && queue.taken() < *submitted;
   if (waiter.done.load(std::memory_order_acquire)) return *std::move(waiter.answer);
   MutexLock lock(mutex_);
-  auto answer = Await(waiter, deadline, late);
+  auto answer = Await(waiter, deadline, handler);
   if (kept_away) NoteTurn(turn, steady_clock::now());
   // A daemon that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
   const bool has_ended = !waiter.answer && lost() && lost_by_broker_;
@@ -91,6 +91,7 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
     MutexLock lock(mutex_);
     for (;;) {
       const bool has_pages = queue_.load(std::memory_order_relaxed) == &queue;  // not in a forked child
+      if (has_pages && request.confirmed != nullptr) *request.confirmed = TakeConfirmed(queue);
       if (has_pages && queue.completions.HasEntry()) Reap(queue);
       if (!has_pages || lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       auto sent = SendOutcome::kAgain;
@@ -221,23 +222,27 @@ bool Lifeline::MaySleep(QueuePages& queue) {
   return false;
 }
 
-Result<Lifeline::Submitted> Lifeline::SubmitPublish(std::string_view message) {
+Lifeline::Submission Lifeline::SubmitPublish(std::string_view message) {
+  Submission submission;
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
-  if (queue == nullptr || message.size() > Format::kPayloadBytesMax) return FailedPrecondition("there is no queue");
+  if (queue == nullptr || message.size() > Format::kPayloadBytesMax) return submission;
   const FrameHeader header{static_cast<uint16_t>(Verb::kPublish), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  const auto end = Submit(*queue, {header, 0, message, std::nullopt, nullptr});
-  if (!end.ok()) return end.status();
-  return Submitted{header.request, *end};
+  const auto end = Submit(*queue, {header, 0, message, std::nullopt, nullptr, &submission.confirmed});
+  if (end.ok()) submission.submitted = Submitted{header.request, *end};
+  return submission;
 }
 
 Lifeline::Confirmed Lifeline::TakeConfirmed() {
-  Confirmed confirmed;
   const MutexLock lock(mutex_);
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
-  if (queue == nullptr) return confirmed;
-  confirmed.served = queue->served();  // before its failures are read: these stand there by then
-  if (confirmed.served > queue->requests.filled()) Lose(Unavailable("the broker served requests that were never made"));
-  if (queue->completions.HasEntry()) Reap(*queue);
+  return queue == nullptr ? Confirmed{} : TakeConfirmed(*queue);
+}
+
+Lifeline::Confirmed Lifeline::TakeConfirmed(QueuePages& queue) {
+  Confirmed confirmed;
+  confirmed.served = queue.served();  // before the failures are read: these are written by then
+  if (confirmed.served > queue.requests.filled()) Lose(Unavailable("the broker served requests that were never made"));
+  if (queue.completions.HasEntry()) Reap(queue);
   confirmed.failed = std::exchange(failed_, {});
   return confirmed;
 }

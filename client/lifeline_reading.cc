@@ -40,7 +40,7 @@ int Lifeline::Milliseconds(Deadline deadline) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
 }
 
-Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& late) {
+Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) {
   Status in_vain = ReadUntil(deadline, [&] {
     if (std::exchange(waiter.advanced, false) && waiter.patience) {
       deadline = std::max(deadline, steady_clock::now() + *waiter.patience);
@@ -49,7 +49,7 @@ Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Late& la
   });
   if (waiter.answer) return *std::move(waiter.answer);
   if (lost()) return TakeWaiter(waiter.header.request), why_lost_;
-  return GiveUp(waiter, late, std::move(in_vain));
+  return GiveUp(waiter, handler, std::move(in_vain));
 }
 
 Status Lifeline::AwaitLate(uint64_t request, Deadline deadline) {
@@ -74,7 +74,7 @@ Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
     if (!reading_ && !handling_) {
       QueuePages* const queue = queue_.load(std::memory_order_acquire);
       if (queue == nullptr || MaySleep(*queue)) Read(deadline, queue == nullptr);
-      RunLate();
+      RunHandlers();
       continue;
     }
     ++followers_;
@@ -100,9 +100,9 @@ Deadline Lifeline::Step(Deadline deadline) const {
   return interrupted_ ? std::min(deadline, steady_clock::now() + kBlock) : deadline;
 }
 
-Status Lifeline::GiveUp(Waiter& waiter, const Late& late, Status why) {
+Status Lifeline::GiveUp(Waiter& waiter, const CompletionHandler& handler, Status why) {
   TakeWaiter(waiter.header.request);
-  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), late, true});
+  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), handler, true});
   if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
   const bool changes = ChangesWhatOthersFind(waiter.verb());
   if (why.code() == Code::kDeadlineExceeded) {
@@ -176,17 +176,17 @@ void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
   if (!is_doorbell) Deliver(frame);
 }
 
-void Lifeline::RunLate() {
+void Lifeline::RunHandlers() {
   if (handling_ || late_.empty()) return;
   handling_ = true;
   while (!late_.empty()) {
-    LateAnswer late = std::move(late_.front());
+    LateAnswer next = std::move(late_.front());
     late_.pop_front();
     mutex_.unlock();
-    if (late.of.given_up && observer_) observer_(late.request, late.of.verb, late.answer);
-    if (late.of.late) late.of.late(std::move(late.answer));
+    if (next.of.given_up && observer_) observer_(next.request, next.of.verb, next.answer);
+    if (next.of.handler) next.of.handler(std::move(next.answer));
     mutex_.lock();
-    unawaited_.erase(late.request);
+    unawaited_.erase(next.request);
   }
   has_late_.store(false);
   handling_ = false;
@@ -225,7 +225,7 @@ void Lifeline::Deliver(Frame& frame) {
     return Lose(Unavailable("the broker answered a request that nobody made"));
   }
   found->second.arrived = true;
-  Unawaited of{found->second.verb, std::move(found->second.late), found->second.given_up};
+  Unawaited of{found->second.verb, std::move(found->second.handler), found->second.given_up};
   late_.push_back({header.request, std::move(of), answer()});
   has_late_.store(true);
 }

@@ -1,5 +1,6 @@
 // Outcomes are what became of requests that their callers gave up: the broker's answer comes all the same, and a caller
-// that was told that time was up finds it here. What a late answer granted is given back elsewhere (Lifeline::Late).
+// that was told that time was up finds it here. What a late answer granted is given back elsewhere
+// (Lifeline::CompletionHandler).
 #pragma once
 
 #include <cstdint>

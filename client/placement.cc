@@ -7,9 +7,9 @@
 
 #include <arraybridge/device.h>
 
-#include "client/arena.h"
 #include "client/memory/cuda_fence.h"
-#include "client/purpose.h"
+#include "client/placement_range.h"
+#include "client/publish_limits.h"
 
 namespace arraybridge {
 
@@ -63,15 +63,15 @@ uint64_t MillisecondsLeft(Deadline deadline) {
 Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
                                   uint64_t timeout_ms, Deadline deadline) {
   const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
-  const auto late = [weak = session.weak_from_this()](Result<Answer> answer) {
-    const auto self = weak.lock();
-    if (!self || !answer.ok()) return;
-    auto allocated = codec::DecodeAllocated(answer->payload);
+  // The handler ends before the session does.
+  const auto handler = [&session](const Result<Answer>& answer) {
+    const auto allocated = answer.ok() ? codec::DecodeAllocated(answer->payload) : answer.status();
     if (!allocated.ok()) return;
-    self->written().Return(allocated->returned);
-    if (allocated->has_handle) self->Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
+    session.written().Return(allocated->returned);
+    if (!allocated->has_handle) return;
+    session.releases().Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
   };
-  auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, late);
+  auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, handler);
   if (!answer.ok()) return answer.status();
   auto allocated = codec::DecodeAllocated(answer->payload);
   if (!allocated.ok()) return allocated.status();
@@ -83,7 +83,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
                                            bool own, Deadline deadline) {
-  const auto give_back = [&] { session.Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
+  const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
     return Internal("the broker gave ", handle.arena_size, " bytes where ", bytes, " were asked for");
@@ -103,12 +103,8 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   // Only a mapping may be left when the broker seals.
   handle.descriptor.reset();
   auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
-  // The next Publish comes after it and says what went wrong. A waited request waits for room where other threads'
-  // unwaited publishes fill the queue.
-  const std::string mapped = codec::EncodeMapped(handle.arena);
-  Status said = session.lifeline().Post(Verb::kMapped, mapped);
-  if (said.code() == Code::kDeadlineExceeded) said = session.Call(Verb::kMapped, mapped, deadline).status();
-  if (!said.ok()) return said;
+  // The next Publish comes after it and reports what went wrong. Other threads' unwaited publishes may fill the queue.
+  AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena), deadline));
   return session.written().Add(std::move(arena), bytes);
 }
 
@@ -117,7 +113,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
                                      const Device& device, uint64_t bytes, bool own, Deadline deadline) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
-    session.reaper().CollectReady();
+    session.reclaimer().CollectReady();
     session.LookAtRoads();
     if (!own) {
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
@@ -215,13 +211,13 @@ Result<std::unique_ptr<RecordedEvent>> FenceOf(const Session& session, const Pla
 
 // An event that the broker may have told others. Unless somebody says that it has not, or looks after the share, it is
 // never recorded again.
-struct ToldEvent {
-  explicit ToldEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
-  ~ToldEvent() {
+struct EmittedEvent {
+  explicit EmittedEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
+  ~EmittedEvent() {
     if (event) event->Retire();
   }
-  ToldEvent(const ToldEvent&) = delete;
-  ToldEvent& operator=(const ToldEvent&) = delete;
+  EmittedEvent(const EmittedEvent&) = delete;
+  EmittedEvent& operator=(const EmittedEvent&) = delete;
 
   std::unique_ptr<RecordedEvent> event;
 };
@@ -233,7 +229,7 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
   Fences::Sources sources;
   for (const auto& one : queued) sources.push_back(one.source);
   session.fences().Add(share, std::move(event), std::move(sources));
-  session.reaper().Nudge();
+  session.reclaimer().Nudge();
 }
 
 }  // namespace
@@ -295,7 +291,7 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
   session.lifeline().WantQueue();
   if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
   const std::string_view ns = std::exchange(request.ns, {});  // the queue's
-  const bool submitted = session.unwaited().Submit(session, codec::Encode(request), request.name, range);
+  const bool submitted = session.unwaited().Submit(codec::Encode(request), request.name, range);
   request.ns = ns;
   return submitted;
 }
@@ -303,7 +299,7 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, const Broker::PublishOptions& purpose, Deadline deadline) {
+                           bool own, const Broker::PublishOptions& options, Deadline deadline) {
   if (own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
   }
@@ -312,18 +308,18 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
   for (bool again = true;; again = false) {
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckPurpose((*session)->server().limits.share, ns, arrays, purpose));
+    AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
     if (device.type != kDeviceCpu) (*session)->SayGpus();  // it was looked for among those that are seen
     auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
-    auto range = (*session)->reaper().Adopt(
-        std::make_unique<Placement::Range>(*session, carving->arena, carving->offset, *bytes));
+    auto range = (*session)->reclaimer().Adopt(
+        std::make_unique<Placement::Range>((*session)->shared_releases(), carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
       (*session)->written().DropLocal(*carving->arena, carving->offset);
       return range.status();
     }
-    (*session)->written().Name(*range);
+    (*session)->written().Name(*carving, *range);
     LayOut(arrays, *range);
     return Placement(*std::move(range), std::move(arrays));
   }
@@ -346,30 +342,30 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   }
   auto event = FenceOf(session, placement, into.channel == 0);
   if (!event.ok()) return range->published.store(false), event.status();
-  const auto told = std::make_shared<ToldEvent>(*std::move(event));
-  if (told->event) request.fence.event = told->event->handle();
+  const auto emitted = std::make_shared<EmittedEvent>(*std::move(event));
+  if (emitted->event) request.fence.event = emitted->event->handle();
   if (options.sealed) {
     if (Status unmapped = UnmapForSealing(placement); !unmapped.ok()) return range->published.store(false), unmapped;
   }
   // The range stays with the broker until the answer says otherwise, even if that comes too late.
   session.written().HoldForBroker(*range->arena, range->offset);
   const auto refused = [](Placement::Range& of) {
-    of.session->written().DropForBroker(of.arena->id, of.offset);
+    of.releases->written().DropForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
   // The lifeline, and what waits in it, dies with the session.
-  const auto heard = [&session, range, told, sealed = options.sealed](const codec::Published& published) {
+  const auto heard = [&session, range, emitted, sealed = options.sealed](const codec::Published& published) {
     session.written().Return(published.returned);
     range->arena->published_of.store(true, std::memory_order_relaxed);
-    LookAfter(session, published.share, *range, std::move(told->event));
+    LookAfter(session, published.share, *range, std::move(emitted->event));
     if (sealed) session.written().Forget(*range->arena);
   };
-  const auto late = [heard, range, refused, told](const Result<Answer>& answer) {
-    if (!answer.ok()) return told->event.reset(), refused(*range);
+  const auto handler = [heard, range, refused, emitted](const Result<Answer>& answer) {
+    if (!answer.ok()) return emitted->event.reset(), refused(*range);
     // Published all the same: without us the broker never learns that the bytes have come.
     if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
-  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, late);
+  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
   if (!answer.ok()) {
     const Status& why = answer.status();
     if (why.reason() == Lifeline::kUnanswered) {
@@ -377,7 +373,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
       return why;
     }
     // A broker that refused told nobody; of one that has gone nobody knows.
-    if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) told->event.reset();
+    if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) emitted->event.reset();
     return refused(*range), why;
   }
   auto published = codec::DecodePublished(answer->payload);
@@ -396,7 +392,7 @@ Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
     if (!view.compact()) return none();
     if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
     auto its = session.written().Find(view.device, view.data, view.nbytes());
-    if (!its || (range && its != range)) return none();
+    if (!its || its->published.load() || (range && its != range)) return none();
     range = std::move(its);
   }
   if (!range) return none();

@@ -17,9 +17,9 @@ class WrittenArena;
 
 // Room for compact arrays of these types and shapes in one range on `device`, a local one, out of what is there or out
 // of a new arena; address, strides, device and owner are filled in. Waits for room until the deadline, then
-// RESOURCE_EXHAUSTED. What Publish, told `purpose`, would find beyond a limit is refused before.
+// RESOURCE_EXHAUSTED. A share that Publish, with these `options`, would refuse for a limit is refused before.
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, const Broker::PublishOptions& purpose, Deadline deadline);
+                           bool own, const Broker::PublishOptions& options, Deadline deadline);
 
 // Bytes that arrays take in a range of their own: whole granules. INVALID_ARGUMENT: none, or too many.
 Result<uint64_t> RoomOfAll(std::span<const View> arrays);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/arena.h"
 #include "client/carver.h"
 #include "client/codec.h"
 #include "client/lifeline.h"
 #include "client/placement.h"
-#include "client/purpose.h"
+#include "client/publish_limits.h"
 
 namespace arraybridge {
 namespace {
@@ -64,7 +63,8 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
     session.written().Return(published.returned);
     arena->published_of.store(true, std::memory_order_relaxed);
   };
-  const Lifeline::Late late = [&session, heard, id = arena->id, offset = request.offset](const Result<Answer>& answer) {
+  const Lifeline::CompletionHandler handler = [&session, heard, id = arena->id,
+                                               offset = request.offset](const Result<Answer>& answer) {
     if (!answer.ok()) return session.written().DropForBroker(id, offset);
     if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
@@ -72,7 +72,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
   const std::string message = codec::Encode(request);
   // Until the answer says otherwise, even if that comes too late.
   range.Keep();
-  auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, late);
+  auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, handler);
   if (!answer.ok()) {
     Status why = answer.status();
     if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.offset);
@@ -96,7 +96,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   const auto on_host = [](const View& source) { return source.device.type == kDeviceCpu; };
   const auto size = RoomOfAll(sources);
   if (!size.ok() || !std::ranges::all_of(sources, on_host)) return std::nullopt;
-  if (!CheckPurpose(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
+  if (!CheckPublish(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
   const auto carving = session.written().CarveForBroker(Device{}, *size);
   if (!carving) return std::nullopt;
   const std::shared_ptr<WrittenArena>& arena = carving->arena;
@@ -106,7 +106,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
   // An unwaited request cannot say that an arena is mapped.
   if (!arena->published_of.load(std::memory_order_relaxed)) return std::nullopt;
-  if (!session.unwaited().Submit(session, codec::Encode(request), options.name, arena->id, carving->offset)) {
+  if (!session.unwaited().Submit(codec::Encode(request), options.name, arena->id, carving->offset)) {
     return std::nullopt;
   }
   range.Keep();

@@ -10,9 +10,9 @@ namespace arraybridge {
 
 Result<std::unique_ptr<QueuePages>> QueuePages::Map(const UniqueFd& requests, const UniqueFd& completions) {
   constexpr std::string_view kWhat = "a session queue";
-  auto own = OwnPages::Map(requests, sizeof(session_queue::Page), PROT_READ | PROT_WRITE, kWhat);
+  auto own = SharedMapping::Map(requests, sizeof(session_queue::Page), PROT_READ | PROT_WRITE, kWhat);
   if (!own.ok()) return own.status();
-  auto theirs = OwnPages::Map(completions, sizeof(session_queue::Page), PROT_READ, kWhat);
+  auto theirs = SharedMapping::Map(completions, sizeof(session_queue::Page), PROT_READ, kWhat);
   if (!theirs.ok()) return theirs.status();
   std::unique_ptr<QueuePages> mapped(new QueuePages(*std::move(own), *std::move(theirs)));
   const uint32_t own_major = mapped->own_.preamble.major;
@@ -24,7 +24,7 @@ Result<std::unique_ptr<QueuePages>> QueuePages::Map(const UniqueFd& requests, co
   return mapped;
 }
 
-QueuePages::QueuePages(OwnPages own, OwnPages theirs)
+QueuePages::QueuePages(SharedMapping own, SharedMapping theirs)
     : own_pages_(std::move(own)),
       their_pages_(std::move(theirs)),
       own_(*static_cast<session_queue::Page*>(own_pages_.base())),

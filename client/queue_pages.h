@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "client/own_pages.h"
+#include "client/shared_mapping.h"
 #include "proto/boundary/layouts/session_queue.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -26,10 +26,10 @@ class QueuePages {
   uint64_t served() const { return Load(theirs_.progress.served, std::memory_order_acquire); }
 
  private:
-  QueuePages(OwnPages own, OwnPages theirs);
+  QueuePages(SharedMapping own, SharedMapping theirs);
 
-  const OwnPages own_pages_;
-  const OwnPages their_pages_;
+  const SharedMapping own_pages_;
+  const SharedMapping their_pages_;
   session_queue::Page& own_;
   const session_queue::Page& theirs_;
 

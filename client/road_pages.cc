@@ -40,7 +40,7 @@ Status Over() { return DeadlineExceeded("the other end of the road did nothing i
 
 Result<std::unique_ptr<RoadPages>> RoadPages::Map(bool sends, Files files) {
   std::unique_ptr<RoadPages> mapped(new RoadPages);
-  auto sign = OwnPages::Map(files.sign, kSignBytes, PROT_READ, kWhat);
+  auto sign = SharedMapping::Map(files.sign, kSignBytes, PROT_READ, kWhat);
   if (!sign.ok()) return sign.status();
   mapped->sign_ = *std::move(sign);
   const road::Sign& words = mapped->sign();
@@ -51,10 +51,10 @@ Result<std::unique_ptr<RoadPages>> RoadPages::Map(bool sends, Files files) {
   mapped->capacity_ = words.capacity;
   const uint64_t own_bytes = sends ? road::BytesOfSent(words.capacity) : sizeof(road::TakenPage);
   const uint64_t other_bytes = sends ? sizeof(road::TakenPage) : road::BytesOfSent(words.capacity);
-  auto own = OwnPages::Map(files.own, own_bytes, PROT_READ | PROT_WRITE, kWhat);
+  auto own = SharedMapping::Map(files.own, own_bytes, PROT_READ | PROT_WRITE, kWhat);
   if (!own.ok()) return own.status();
   mapped->own_ = *std::move(own);
-  auto other = OwnPages::Map(files.other, other_bytes, PROT_READ, kWhat);
+  auto other = SharedMapping::Map(files.other, other_bytes, PROT_READ, kWhat);
   if (!other.ok()) return other.status();
   mapped->other_ = *std::move(other);
   mapped->bell_ = std::move(files.bell);

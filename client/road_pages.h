@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "client/lifeline.h"
-#include "client/own_pages.h"
+#include "client/shared_mapping.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/road_layout.h"
@@ -62,9 +62,9 @@ class RoadPages {
   Status Sleep(uint64_t& asleep, const std::function<bool()>& ready, const RoadWait& how);
   void Listen(Lifeline& lifeline, int timeout_ms);
 
-  OwnPages own_;
-  OwnPages other_;
-  OwnPages sign_;
+  SharedMapping own_;
+  SharedMapping other_;
+  SharedMapping sign_;
   uint64_t capacity_ = 0;
   UniqueFd bell_;
   UniqueFd other_bell_;

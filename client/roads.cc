@@ -11,13 +11,13 @@ void Roads::Add(std::shared_ptr<SentRoad> road) {
   any_.store(true, std::memory_order_relaxed);
 }
 
-std::vector<uint64_t> Roads::Look(WrittenArenas& written) {
+std::vector<uint64_t> Roads::Look() {
   std::vector<uint64_t> finished;
   if (!any_.load(std::memory_order_relaxed)) return finished;
   std::vector<std::shared_ptr<SentRoad>> dead;  // unmapped outside the lock
   const MutexLock lock(mutex_);
   std::erase_if(roads_, [&](std::shared_ptr<SentRoad>& road) {
-    if (!road->Look(written)) return false;
+    if (!road->Look()) return false;
     finished.push_back(road->number());
     dead.push_back(std::move(road));
     return true;

@@ -16,7 +16,7 @@ class Roads {
  public:
   void Add(std::shared_ptr<SentRoad> road) AB_EXCLUDES(mutex_);
   // Carves anew what has been read. The numbers of roads of which nothing is left, which the broker may forget.
-  std::vector<uint64_t> Look(WrittenArenas& written) AB_EXCLUDES(mutex_);
+  std::vector<uint64_t> Look() AB_EXCLUDES(mutex_);
   // Ranges may come back of which no answer tells.
   bool outstanding() const AB_EXCLUDES(mutex_);
   // Shares that were sent, or received, without a call.

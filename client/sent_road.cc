@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "client/arena.h"
-#include "client/session.h"
+#include "client/placement_range.h"
 
 namespace arraybridge {
 namespace {
@@ -45,13 +44,13 @@ void SentRoad::Occupy(uint32_t slot, const Placement::Range& range) {
 
 void SentRoad::Vacate(uint32_t slot) { used_[slot / 64] &= ~BitOf(slot); }
 
-void SentRoad::Done(uint32_t slot, WrittenArenas& written, bool return_it) {
+void SentRoad::Done(uint32_t slot, bool return_it) {
   Slot& its = slots_[slot];
   outstanding_[slot / 64] &= ~BitOf(slot);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
-  if (return_it) written.DropForBroker(its.arena, its.offset);
+  if (return_it) written_.DropForBroker(its.arena, its.offset);
   if (!its.left.load(std::memory_order_acquire)) return lingering_.push_back(slot);
-  written.DropLocal(its.arena, its.offset);
+  written_.DropLocal(its.arena, its.offset);
   Vacate(slot);
 }
 
@@ -62,8 +61,7 @@ bool SentRoad::Believe(uint64_t tail) {
   return true;
 }
 
-SentRoad::Outcome SentRoad::Put(Session& session, const std::shared_ptr<Placement::Range>& range,
-                                std::string_view description) {
+SentRoad::Outcome SentRoad::Put(const std::shared_ptr<Placement::Range>& range, std::string_view description) {
   const MutexLock lock(mutex_);
   if (!pages_->stands()) return Outcome::kEnded;
   const uint64_t tail = Tail();
@@ -74,7 +72,7 @@ SentRoad::Outcome SentRoad::Put(Session& session, const std::shared_ptr<Placemen
   const uint32_t slot = FreeSlot();
   if (slot == kNone) return Outcome::kByCall;
   Occupy(slot, *range);
-  session.written().HoldForBroker(*range->arena, range->offset);
+  written_.HoldForBroker(*range->arena, range->offset);
   range->left_on_road.store(&slots_[slot].left, std::memory_order_release);
   const road::Message said{range->arena->id, range->arena->generation, range->offset, range->size, slot, 0, {}};
   road::Write(road::EntriesOf(page_)[head_ % capacity()], said, description);
@@ -84,30 +82,30 @@ SentRoad::Outcome SentRoad::Put(Session& session, const std::shared_ptr<Placemen
     return Outcome::kSent;
   }
   // If nobody can tell any more, the range goes with the connection.
-  if (!pages_->AwaitEnd(session.lifeline())) return Outcome::kEnded;
+  if (!pages_->AwaitEnd(lifeline_)) return Outcome::kEnded;
   if (Load(pages_->sign().counted, std::memory_order_relaxed) >= head_) return Outcome::kSent;
   range->left_on_road.store(nullptr, std::memory_order_release);
   outstanding_[slot / 64] &= ~BitOf(slot);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
-  session.written().DropForBroker(range->arena->id, range->offset);
+  written_.DropForBroker(range->arena->id, range->offset);
   Vacate(slot);
   return Outcome::kEnded;
 }
 
 // What the broker took off the road is a share like any other: it says itself when that may be carved again.
-void SentRoad::Settle(WrittenArenas& written) {
+void SentRoad::Settle() {
   if (settled_ || Load(pages_->sign().revoked, std::memory_order_acquire) != road::kEnded) return;
   settled_ = true;
   const uint64_t taken = Load(pages_->sign().taken, std::memory_order_relaxed);
   for (uint32_t slot = 0; slot < road::kSlots; ++slot) {
     const bool its = (outstanding_[slot / 64] & BitOf(slot)) != 0;
-    if (its && slots_[slot].index >= taken) Done(slot, written, false);
+    if (its && slots_[slot].index >= taken) Done(slot, false);
   }
 }
 
-bool SentRoad::Look(WrittenArenas& written) {
+bool SentRoad::Look() {
   const MutexLock lock(mutex_);
-  Settle(written);
+  Settle();
   const bool gone = settled_ && Load(pages_->sign().gone, std::memory_order_acquire) != 0;
   if (!settled_) static_cast<void>(Believe(std::min(Tail(), head_)));
   const uint64_t tail = settled_ ? head_ : seen_;
@@ -116,7 +114,7 @@ bool SentRoad::Look(WrittenArenas& written) {
     const uint64_t flipped = Load(other_.done[word], std::memory_order_acquire) ^ parity_[word];
     for (uint64_t done = outstanding_[word] & (gone ? ~uint64_t{0} : flipped); done != 0; done &= done - 1) {
       const uint32_t slot = word * 64 + static_cast<uint32_t>(std::countr_zero(done));
-      if (slots_[slot].index < tail) Done(slot, written, true);
+      if (slots_[slot].index < tail) Done(slot, true);
     }
   }
   size_t kept = 0;
@@ -125,7 +123,7 @@ bool SentRoad::Look(WrittenArenas& written) {
       lingering_[kept++] = slot;
       continue;
     }
-    written.DropLocal(slots_[slot].arena, slots_[slot].offset);
+    written_.DropLocal(slots_[slot].arena, slots_[slot].offset);
     Vacate(slot);
   }
   lingering_.resize(kept);

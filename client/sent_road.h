@@ -18,14 +18,15 @@
 
 namespace arraybridge {
 
-class Session;
 class WrittenArenas;
 
-// Thread-safe.
+// Thread-safe. REQUIRES: the Lifeline and the arenas outlive it.
 class SentRoad {
  public:
-  explicit SentRoad(std::unique_ptr<RoadPages> pages)
+  SentRoad(std::unique_ptr<RoadPages> pages, Lifeline& lifeline, WrittenArenas& written)
       : pages_(std::move(pages)),
+        lifeline_(lifeline),
+        written_(written),
         page_(*static_cast<road::SentPage*>(pages_->own())),
         other_(*static_cast<const road::TakenPage*>(pages_->other())) {}
   SentRoad(const SentRoad&) = delete;
@@ -41,8 +42,7 @@ class SentRoad {
   enum class Outcome : uint8_t { kSent, kFull, kByCall, kEnded };
   // The range stays as it is until the receiver has read it. REQUIRES: host memory that the broker knows to be mapped;
   // a description of at most road::kDescriptionBytesMax bytes.
-  Outcome Put(Session& session, const std::shared_ptr<Placement::Range>& range, std::string_view description)
-      AB_EXCLUDES(mutex_);
+  Outcome Put(const std::shared_ptr<Placement::Range>& range, std::string_view description) AB_EXCLUDES(mutex_);
   // Until there may be room.
   Status AwaitRoom(const RoadWait& how) {
     return pages_->Wait(
@@ -50,7 +50,7 @@ class SentRoad {
   }
 
   // Carves anew what the receiver reads no more. True: it has ended, and nothing of it is left.
-  bool Look(WrittenArenas& written) AB_EXCLUDES(mutex_);
+  bool Look() AB_EXCLUDES(mutex_);
   // Ranges that the receiver has, or is to have.
   uint64_t outstanding() const { return outstanding_count_.load(std::memory_order_relaxed); }
 
@@ -74,10 +74,12 @@ class SentRoad {
   // others'. False: the road ends, and only the Sign says what was.
   bool Believe(uint64_t tail) AB_REQUIRES(mutex_);
   // The receiver, or the broker, has no part in it any more.
-  void Done(uint32_t slot, WrittenArenas& written, bool return_it) AB_REQUIRES(mutex_);
-  void Settle(WrittenArenas& written) AB_REQUIRES(mutex_);
+  void Done(uint32_t slot, bool return_it) AB_REQUIRES(mutex_);
+  void Settle() AB_REQUIRES(mutex_);
 
   const std::unique_ptr<RoadPages> pages_;
+  Lifeline& lifeline_;
+  WrittenArenas& written_;
   road::SentPage& page_;
   const road::TakenPage& other_;
   std::atomic<uint64_t> outstanding_count_{0};

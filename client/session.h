@@ -1,184 +1,101 @@
-// A Session is one connection to one life of the broker, and everything granted on it: the arenas it writes, the arenas
-// it reads, its leases. It lives while somebody needs one of them; a new connection is a new Session.
+// A Session is one connection to one life of the broker, with everything granted on it: the arenas it writes, the
+// arenas it reads, its leases. It lives as long as one of them is in use; a new connection is a new Session.
+//
+// It makes its parts and hands them out. Each part is given in its constructor the other parts that it uses; none knows
+// the Session.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
 #include <arraybridge/broker.h>
 
+#include "client/arena.h"
 #include "client/arena_cache.h"
 #include "client/codec.h"
 #include "client/fences.h"
-#include "client/holds.h"
+#include "client/hazard_tables.h"
 #include "client/lifeline.h"
 #include "client/memory/mapper_table.h"
 #include "client/outcomes.h"
-#include "client/reaper.h"
+#include "client/reclaimer.h"
+#include "client/release_queue.h"
 #include "client/roads.h"
 #include "client/share_cache.h"
 #include "client/unwaited_publishes.h"
 
 namespace arraybridge {
 
-class TakenRoad;
-class WrittenArenas;
-
 // Thread-safe.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // UNAVAILABLE: nobody answers. FAILED_PRECONDITION: no protocol in common.
-  static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, std::shared_ptr<Reaper> reaper,
-                                               std::shared_ptr<const MapperTable> mappers,
-                                               std::shared_ptr<LateErrors> late_errors,
-                                               std::shared_ptr<Outcomes> outcomes, Deadline deadline);
-  ~Session();
+  // What all sessions of one Connection share.
+  struct Shared {
+    std::shared_ptr<Reclaimer> reclaimer;
+    std::shared_ptr<const MapperTable> mappers;
+    std::shared_ptr<DeferredErrors> deferred_errors = std::make_shared<DeferredErrors>();
+    std::shared_ptr<Outcomes> outcomes = std::make_shared<Outcomes>();
+  };
+  // UNAVAILABLE: no broker answers. FAILED_PRECONDITION: no protocol in common.
+  static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, const Shared& shared, Deadline deadline);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   Lifeline& lifeline() { return *lifeline_; }
-  Reaper& reaper() { return *reaper_; }
-  const MapperTable& mappers() const { return *mappers_; }
-  WrittenArenas& written() { return *written_; }
+  Reclaimer& reclaimer() { return *shared_.reclaimer; }
+  const MapperTable& mappers() const { return *shared_.mappers; }
+  WrittenArenas& written() { return written_; }
   ArenaCache& read() { return read_; }
   ShareCache& known() { return known_; }
-  Holds& holds() { return holds_; }
+  ReleaseQueue& releases() { return releases_; }
+  // Keeps the session alive, for releases that are sent on it.
+  std::shared_ptr<ReleaseQueue> shared_releases() { return {shared_from_this(), &releases_}; }
+  HazardTables& hazards() { return hazards_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
   Roads& roads() { return roads_; }
-  // Carves anew what receivers have read without telling the broker.
-  void LookAtRoads();
   Fences& fences() { return fences_; }
-  Outcomes& outcomes() { return *outcomes_; }
-  // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
+  Outcomes& outcomes() { return *shared_.outcomes; }
+  const codec::Server& server() const { return server_; }
+
+  // Lifeline::Call; and if the broker wants memory back, the reclaimer looks for some.
+  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline,
+                      const Lifeline::CompletionHandler& handler = {});
+  // Carves anew the ranges that receivers have read without telling the broker.
+  void LookAtRoads();
+  // Whether this process waits for events of others: until one could not be opened; then only for finished bytes.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
   void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
-  // What GPUs this process sees, if the session was opened before it used one: the broker offers no memory of others
-  // from then on. To be called where a GPU has just been used; waits for nothing.
+  // Tells the broker which GPUs this process sees, if the session was opened before it used one: the broker offers no
+  // memory of other GPUs from then on. To be called where a GPU has just been used; waits for nothing.
   void SayGpus();
-  // As much of it as the broker takes, in whole characters. What is longer than a note may be is refused there.
+  // As much of the note as the broker takes, in whole characters. The broker refuses one longer than any note may be.
   std::string_view NoteFor(std::string_view note) const;
-  const codec::Server& server() const { return server_; }
-  // Leases that were not given back yet.
-  uint64_t leases() const { return leases_.load(std::memory_order_relaxed); }
-  std::chrono::milliseconds arena_idle() const { return arena_idle_; }
-
-  // Lifeline::Call; and if the broker wants memory back, the reaper looks for some.
-  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const Lifeline::Late& late = {});
-  // Without waiting. What a busy broker does not take is said with the next one.
-  void Post(codec::Release release);
-  // Tells what is given back, and learns which ranges the broker let go of.
-  Status Sync(codec::Release release, Deadline deadline);
-  // Waits, until the deadline, for what is published and not yet there, and tells the broker of all that has come.
-  Status SyncFences(Deadline deadline);
-  // Unmaps what nobody has used since `before`.
-  codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
-  // Of which nobody can tell whether the device is done with it: `memory` stays as it is for as long as the session.
-  // Bytes that may still be used are nobody else's.
-  void KeepUndrained(std::shared_ptr<const void> memory);
+  // How long unused arenas are kept.
+  std::chrono::milliseconds arena_idle() const;
 
  private:
-  Session(const Broker::Options& options, std::shared_ptr<Lifeline> lifeline, codec::Server server,
-          std::shared_ptr<Reaper> reaper, std::shared_ptr<const MapperTable> mappers,
-          std::shared_ptr<LateErrors> late_errors, std::shared_ptr<Outcomes> outcomes);
+  Session(const Broker::Options& options, const Shared& shared, std::shared_ptr<Lifeline> lifeline,
+          codec::Server server);
 
-  codec::Release WithUnsent(codec::Release release);
-  Status Say(const codec::Release& message);
-  void Hear(const codec::Release& told, std::string_view answer);
-
-  const std::shared_ptr<Reaper> reaper_;
-  const std::shared_ptr<const MapperTable> mappers_;
+  const Shared shared_;
   const codec::Server server_;
-  const std::shared_ptr<Outcomes> outcomes_;
-  const std::chrono::milliseconds arena_idle_;
   // The connection ends before the mappings go, so nothing is given back twice.
-  const std::unique_ptr<WrittenArenas> written_;
+  WrittenArenas written_;
   ArenaCache read_;
   ShareCache known_;
-  Holds holds_;
+  Fences fences_;
+  ReleaseQueue releases_;
+  HazardTables hazards_;
   UnwaitedPublishes unwaited_;
   Roads roads_;
-  Fences fences_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
-  friend class Lease;
-  std::atomic<uint64_t> leases_{0};
-  Mutex mutex_;
-  codec::Release unsent_ AB_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<const void>> undrained_ AB_GUARDED_BY(mutex_);
+  // Last: completion handlers that wait in it use the parts above.
   const std::shared_ptr<Lifeline> lifeline_;
 };
-
-// Remains that are given back on the connection they came from.
-class SessionRemains : public Remains {
- public:
-  explicit SessionRemains(std::shared_ptr<Session> of) : session(std::move(of)) {}
-  // Adds what the broker must be told.
-  virtual void GiveBack(codec::Release& release) = 0;
-  Moment::State LookAtDevice() final;
-
-  const std::shared_ptr<Session> session;
-
- protected:
-  // Where the work lies that it waits for. REQUIRES: Waits().
-  virtual Mapping& Waited() = 0;
-  // What was waited for is not known to have ended: the bytes must not be given back.
-  bool undrained() const { return undrained_; }
-
- private:
-  std::shared_ptr<Moment> moment_;
-  bool undrained_ = false;
-};
-
-// A lease of one share, a hold on it, or its slot on a road, and the memory in which it lies.
-class Lease final : public SessionRemains {
- public:
-  Lease(std::shared_ptr<Session> of, uint64_t lease);
-  Lease(std::shared_ptr<Session> of, Hold held);
-  Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
-  ~Lease() override;
-  // A hold or a slot costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to
-  // tell.
-  bool EndAtOnce() noexcept override;
-  bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
-  void GiveBack(codec::Release& release) override;
-  Mapping& Waited() override { return *arena->shared; }
-
-  const uint64_t id;  // 0: it is a hold, or a slot
-  std::shared_ptr<ReadArena> arena;
-  bool unmapped = false;  // the share's arena could not be mapped: told after the lease
-  uint64_t arena_id = 0;
-  uint64_t arena_generation = 0;
-  uint64_t offset = 0;                       // of the share, in the arena
-  uint64_t size = 0;                         // of the share
-  std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of the share alone
-
- private:
-  Hold hold_;
-  const std::shared_ptr<TakenRoad> road_;
-  const uint64_t slot_ = 0;
-  bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
-};
-
-// A copy-on-write mapping of one share for one consumer, beside the mapping that its lease has.
-class PrivateRange final : public SessionRemains {
- public:
-  PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range);
-  ~PrivateRange() override;
-  void GiveBack(codec::Release& release) override;
-  Mapping& Waited() override { return *range_; }
-
- private:
-  std::shared_ptr<const Lease> lease_;
-  std::unique_ptr<Mapping> range_;
-};
-
-// What a Reaper of sessions does with what was dropped: one message for each connection.
-void BurySessionRemains(Reaper::Batch batch);
 
 }  // namespace arraybridge

@@ -3,82 +3,83 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/arena.h"
-#include "client/session.h"
+#include "client/placement_range.h"
 
 namespace arraybridge {
 
-bool UnwaitedPublishes::Submit(Session& session, std::string_view message, std::string_view name,
+bool UnwaitedPublishes::Submit(std::string_view message, std::string_view name,
                                const std::shared_ptr<Placement::Range>& range) {
-  return Submit(session, message, {{}, std::string(name), range->arena->id, range->offset, range}, range->arena.get());
+  return Submit(message, {{}, std::string(name), range->arena->id, range->offset, range}, range->arena.get());
 }
 
-bool UnwaitedPublishes::Submit(Session& session, std::string_view message, std::string_view name, uint64_t arena,
-                               uint64_t offset) {
-  return Submit(session, message, {{}, std::string(name), arena, offset, {}}, nullptr);
+bool UnwaitedPublishes::Submit(std::string_view message, std::string_view name, uint64_t arena, uint64_t offset) {
+  return Submit(message, {{}, std::string(name), arena, offset, {}}, nullptr);
 }
 
-bool UnwaitedPublishes::Submit(Session& session, std::string_view message, Sent sent, const WrittenArena* arena) {
-  Lifeline& lifeline = session.lifeline();
-  if (!lifeline.has_queue() || !lifeline.alive()) return false;
+bool UnwaitedPublishes::Submit(std::string_view message, Sent sent, const WrittenArena* arena) {
+  if (!lifeline_.has_queue() || !lifeline_.alive()) return false;
   const MutexLock lock(mutex_);
-  ConfirmLocked(session);
-  // A publish that is submitted after the others were given up would be confirmed by nobody.
+  // Slots are free again before their publishes are known to be served.
+  if (sent_.size() >= session_queue::Format::kSlots) ConfirmLocked();
+  // A publish that is submitted after the others were given up would never be confirmed.
   if (given_up_ || sent_.size() >= session_queue::Format::kSlots) return false;
-  if (arena != nullptr) session.written().HoldForBroker(*arena, sent.offset);
-  const auto submitted = lifeline.SubmitPublish(message);
-  if (!submitted.ok()) {
-    if (arena != nullptr) session.written().DropForBroker(sent.arena, sent.offset);
-    return false;
+  if (arena != nullptr) written_.HoldForBroker(*arena, sent.offset);
+  const Lifeline::Submission submission = lifeline_.SubmitPublish(message);
+  if (submission.submitted) {
+    sent.submitted = *submission.submitted;
+    sent_.push_back(std::move(sent));
+    submitted_.fetch_add(1, std::memory_order_relaxed);
+  } else if (arena != nullptr) {
+    written_.DropForBroker(sent.arena, sent.offset);
   }
-  sent.submitted = *submitted;
-  sent_.push_back(std::move(sent));
-  submitted_.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  Apply(submission.confirmed);
+  return submission.submitted.has_value();
 }
 
-void UnwaitedPublishes::Confirm(Session& session) {
+void UnwaitedPublishes::Confirm() {
   if (submitted_.load(std::memory_order_relaxed) == 0) return;
   const MutexLock lock(mutex_);
-  ConfirmLocked(session);
+  ConfirmLocked();
 }
 
-void UnwaitedPublishes::ConfirmLocked(Session& session) {
-  if (sent_.empty()) return;
-  Lifeline::Confirmed confirmed = session.lifeline().TakeConfirmed();
+void UnwaitedPublishes::ConfirmLocked() {
+  if (!sent_.empty()) Apply(lifeline_.TakeConfirmed());
+}
+
+void UnwaitedPublishes::Apply(const Lifeline::Confirmed& confirmed) {
   failed_.insert(failed_.end(), confirmed.failed.begin(), confirmed.failed.end());
   auto failed = failed_.begin();
   for (; !sent_.empty() && sent_.front().submitted.end <= confirmed.served; sent_.pop_front()) {
     const Sent& first = sent_.front();
     while (failed != failed_.end() && failed->request < first.submitted.request) ++failed;
-    if (failed != failed_.end() && failed->request == first.submitted.request) Fail(session, first, failed->why);
+    if (failed != failed_.end() && failed->request == first.submitted.request) Fail(first, failed->why);
   }
   failed_.erase(failed_.begin(), failed);
   if (sent_.empty()) failed_.clear();
 }
 
-void UnwaitedPublishes::Fail(Session& session, const Sent& sent, const Status& why) {
-  session.written().DropForBroker(sent.arena, sent.offset);
+void UnwaitedPublishes::Fail(const Sent& sent, const Status& why) {
+  written_.DropForBroker(sent.arena, sent.offset);
   if (const auto range = sent.range.lock()) range->published.store(false);
   const std::string& because = why.reason();
   errors_->Add(sent.name,
                Status(why.code(), Concat(CodeName(why.code()), because.empty() ? "" : ", ", because), because));
 }
 
-void UnwaitedPublishes::GiveUp(Session& session, const Status& why) {
+void UnwaitedPublishes::GiveUp(const Status& why) {
   if (submitted_.load(std::memory_order_relaxed) == 0) return;
   const MutexLock lock(mutex_);
   given_up_ = true;
-  ConfirmLocked(session);
+  ConfirmLocked();
   // Their bytes may be read yet: the arena goes with the session, and nobody carves it again.
   for (const Sent& sent : sent_) errors_->Add(sent.name, why);
   sent_.clear();
 }
 
-uint64_t UnwaitedPublishes::unconfirmed(Session& session) {
+uint64_t UnwaitedPublishes::unconfirmed() {
   if (submitted_.load(std::memory_order_relaxed) == 0) return 0;
   const MutexLock lock(mutex_);
-  ConfirmLocked(session);
+  ConfirmLocked();
   return sent_.size();
 }
 

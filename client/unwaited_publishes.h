@@ -13,36 +13,35 @@
 
 #include <arraybridge/array.h>
 
-#include "client/late_errors.h"
+#include "client/arena.h"
+#include "client/deferred_errors.h"
 #include "client/lifeline.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
 
-class Session;
-class WrittenArena;
-
-// Thread-safe.
+// Thread-safe. REQUIRES: the Lifeline and the arenas outlive it.
 class UnwaitedPublishes {
  public:
-  UnwaitedPublishes(std::string ns, std::shared_ptr<LateErrors> errors)
-      : ns_(std::move(ns)), errors_(std::move(errors)) {}
+  UnwaitedPublishes(std::string ns, Lifeline& lifeline, WrittenArenas& written, std::shared_ptr<DeferredErrors> errors)
+      : ns_(std::move(ns)), lifeline_(lifeline), written_(written), errors_(std::move(errors)) {}
+  UnwaitedPublishes(const UnwaitedPublishes&) = delete;
+  UnwaitedPublishes& operator=(const UnwaitedPublishes&) = delete;
 
   // `message`: a PublishRequest, without its namespace, for `range`, which the broker holds from now on. False: nothing
   // was done; publish it by a waited request.
-  bool Submit(Session& session, std::string_view message, std::string_view name,
-              const std::shared_ptr<Placement::Range>& range) AB_EXCLUDES(mutex_);
-  // The same for bytes that the broker holds already, and nobody else.
-  bool Submit(Session& session, std::string_view message, std::string_view name, uint64_t arena, uint64_t offset)
+  bool Submit(std::string_view message, std::string_view name, const std::shared_ptr<Placement::Range>& range)
       AB_EXCLUDES(mutex_);
+  // The same for bytes that the broker holds already, and nobody else.
+  bool Submit(std::string_view message, std::string_view name, uint64_t arena, uint64_t offset) AB_EXCLUDES(mutex_);
   // Learns what became of those that the daemon has served: a failed one is noted among the errors, and its range is
   // free again.
-  void Confirm(Session& session) AB_EXCLUDES(mutex_);
+  void Confirm() AB_EXCLUDES(mutex_);
   // The connection is lost: those that the daemon is not known to have served were not published.
-  void GiveUp(Session& session, const Status& why) AB_EXCLUDES(mutex_);
+  void GiveUp(const Status& why) AB_EXCLUDES(mutex_);
   // Those that the daemon is not known to have served.
-  uint64_t unconfirmed(Session& session) AB_EXCLUDES(mutex_);
+  uint64_t unconfirmed() AB_EXCLUDES(mutex_);
   // All so far.
   uint64_t submitted() const { return submitted_.load(std::memory_order_relaxed); }
   bool in(std::string_view ns) const { return ns == ns_; }
@@ -56,12 +55,15 @@ class UnwaitedPublishes {
     std::weak_ptr<Placement::Range> range;
   };
 
-  bool Submit(Session& session, std::string_view message, Sent sent, const WrittenArena* arena) AB_EXCLUDES(mutex_);
-  void ConfirmLocked(Session& session) AB_REQUIRES(mutex_);
-  void Fail(Session& session, const Sent& sent, const Status& why) AB_REQUIRES(mutex_);
+  bool Submit(std::string_view message, Sent sent, const WrittenArena* arena) AB_EXCLUDES(mutex_);
+  void ConfirmLocked() AB_REQUIRES(mutex_);
+  void Apply(const Lifeline::Confirmed& confirmed) AB_REQUIRES(mutex_);
+  void Fail(const Sent& sent, const Status& why) AB_REQUIRES(mutex_);
 
   const std::string ns_;
-  const std::shared_ptr<LateErrors> errors_;
+  Lifeline& lifeline_;
+  WrittenArenas& written_;
+  const std::shared_ptr<DeferredErrors> errors_;
   std::atomic<uint64_t> submitted_{0};
   Mutex mutex_;
   std::deque<Sent> sent_ AB_GUARDED_BY(mutex_);  // in order; as many as there are slots in the queue, at most

@@ -55,12 +55,12 @@ Watch::Feed::~Feed() {
     static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
     return;
   }
-  if (!closed_.load()) Forget(*session_, id_);
+  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Watch::Feed::Forget(Session& session, uint64_t watch) {
-  // A broker that does not take it now learns it when the connection ends.
-  static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch)));
+void Watch::Feed::Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
+  // The end of the connection closes what a broker did not take in time.
+  static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch), deadline));
 }
 
 bool Watch::Feed::is_inherited() const { return forks_ != ForkGeneration(); }
@@ -83,11 +83,11 @@ milliseconds Watch::Feed::Slice(const std::optional<Deadline>& until) const {
 
 Status Watch::Feed::Ask(milliseconds slice) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
-  const auto late = [weak = weak_from_this()](const Result<Answer>& answer) {
+  const auto handler = [weak = weak_from_this()](const Result<Answer>& answer) {
     if (const auto self = weak.lock()) self->Arrived(answer);
   };
   const std::string request = codec::EncodeNextEvents(id_, static_cast<uint64_t>(slice.count()));
-  auto answer = session_->Call(Verb::kWatch, request, deadline, late);
+  auto answer = session_->Call(Verb::kWatch, request, deadline, handler);
   if (!answer.ok() && answer.status().reason() == Lifeline::kUnanswered) {
     const MutexLock lock(mutex_);
     ++unanswered_;
@@ -164,12 +164,12 @@ Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
   auto session = ConnectedSession();
   for (bool again = true; session.ok(); again = false) {
     // A watch that nobody waits for any more would fill up and be cut.
-    const auto late = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeWatch(answer->payload) : answer.status();
-      if (self && opened.ok()) arraybridge::Watch::Feed::Forget(*self, *opened);
+      if (self && opened.ok()) arraybridge::Watch::Feed::Forget(*self, *opened, std::nullopt);
     };
-    auto answer = (*session)->Call(Verb::kWatch, request, steady_clock::now() + this->options().timeout, late);
+    auto answer = (*session)->Call(Verb::kWatch, request, steady_clock::now() + this->options().timeout, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) {
       session = ConnectedSession();
       continue;

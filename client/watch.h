@@ -27,8 +27,8 @@ class Watch::Feed : public std::enable_shared_from_this<Feed> {
   Result<Event> Next(std::optional<std::chrono::milliseconds> timeout);
   Status Close();
 
-  // Closes one that nobody has. Does not wait.
-  static void Forget(Session& session, uint64_t watch);
+  // Closes one that no Watch has. `deadline`: as for Lifeline::Post.
+  static void Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline);
 
  private:
   bool is_inherited() const;

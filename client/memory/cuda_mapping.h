@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "client/memory/cuda_copy.h"
-#include "client/memory/cuda_moment.h"
+#include "client/memory/cuda_device_event.h"
 #include "client/memory/memory_mapper.h"
 
 namespace arraybridge {
@@ -32,7 +32,7 @@ class CudaMapping final : public Mapping {
     AB_RETURN_IF_ERROR(CheckRoom(source, offset));
     return QueueCopy(source, data_ + offset, device_);
   }
-  std::shared_ptr<Moment> Now() override { return MomentOf(devices_, device_.id); }
+  std::shared_ptr<DeviceEvent> Now() override { return DeviceEventOf(devices_, device_.id); }
   void NoteIdle() override { idle_ = true; }
   // CUDA does not work in a forked child: it can neither write nor unmap.
   void Detach() noexcept override {}

@@ -1,5 +1,5 @@
 // Private memory on a GPU, for consumers of DLPack that request a copy. DLPack's deleters run on any thread and must
-// not call the driver. So a reaper thread frees the memory and releases the source of the copy, after the GPU has
+// not call the driver. So a reclaimer thread frees the memory and releases the source of the copy, after the GPU has
 // finished all work that was queued until then.
 #include <arraybridge/device.h>
 
@@ -7,9 +7,9 @@
 
 #include "client/memory/cuda_capture.h"
 #include "client/memory/cuda_copy.h"
+#include "client/memory/cuda_device_event.h"
 #include "client/memory/cuda_devices.h"
-#include "client/memory/cuda_moment.h"
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 
 namespace arraybridge {
 
@@ -47,40 +47,40 @@ class GpuMemory {
 };
 
 // Memory that the GPU may still use after its last view is destroyed.
-class UsedMemory final : public Remains {
+class UsedMemory final : public DeferredRelease {
  public:
   UsedMemory(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory)
       : devices_(devices), ordinal_(ordinal), memory_(std::move(memory)) {}
   bool Waits() const override { return true; }
-  Moment::State LookAtDevice() override {
-    if (moment_ == nullptr) {
-      moment_ = MomentOf(devices_, ordinal_);
-      return Moment::State::kPending;
+  DeviceEvent::State PollDevice() override {
+    if (event_ == nullptr) {
+      event_ = DeviceEventOf(devices_, ordinal_);
+      return DeviceEvent::State::kPending;
     }
-    const auto state = moment_->Look();
+    const auto state = event_->Poll();
     if (state.ok()) return *state;
     // If the state of the work will never be known, the memory is leaked. After an error that ends all work on the
     // device it is freed.
     if (state.status().code() != Code::kAborted) new std::shared_ptr<const void>(std::move(memory_));
-    return Moment::State::kPassed;
+    return DeviceEvent::State::kPassed;
   }
 
  private:
   const CudaDevices& devices_;
   const int32_t ordinal_;
   std::shared_ptr<const void> memory_;
-  std::shared_ptr<Moment> moment_;
+  std::shared_ptr<DeviceEvent> event_;
 };
 
 // Never destroyed: arrays may outlive other static objects.
-const std::shared_ptr<Reaper>& TheReaper() {
-  static auto* const reaper = new std::shared_ptr<Reaper>(Reaper::Make([](Reaper::Batch) {}));
-  return *reaper;
+const std::shared_ptr<Reclaimer>& TheReclaimer() {
+  static auto* const reclaimer = new std::shared_ptr<Reclaimer>(Reclaimer::Make([](Reclaimer::Batch) {}));
+  return *reclaimer;
 }
 
 Result<std::shared_ptr<const void>> UntilUnused(const CudaDevices& devices, int32_t ordinal,
                                                 std::shared_ptr<const void> memory) {
-  auto used = TheReaper()->Adopt(std::make_unique<UsedMemory>(devices, ordinal, std::move(memory)));
+  auto used = TheReclaimer()->Adopt(std::make_unique<UsedMemory>(devices, ordinal, std::move(memory)));
   if (!used.ok()) return used.status();
   return std::shared_ptr<const void>(*std::move(used));
 }

@@ -46,7 +46,7 @@ class HostMapping final : public Mapping {
     CopyCompact(source, data() + offset);
     return Ok();
   }
-  std::shared_ptr<Moment> Now() override { return nullptr; }
+  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
 
   void Detach() noexcept override {
     constexpr int kInPlace = MAP_FIXED | MAP_PRIVATE | MAP_NORESERVE;

@@ -8,7 +8,7 @@
 
 #include <arraybridge/view.h>
 
-#include "client/memory/moment.h"
+#include "client/memory/device_event.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
@@ -33,11 +33,11 @@ class Mapping {
   }
   // The end of all work that this process has queued on these bytes so far, or of more work. Null for host memory: no
   // work is queued.
-  virtual std::shared_ptr<Moment> Now() = 0;
+  virtual std::shared_ptr<DeviceEvent> Now() = 0;
   // Waits for that. UNAVAILABLE: a graph is being captured.
   Status Drain() {
-    const auto moment = Now();
-    return moment == nullptr ? Ok() : moment->Wait();
+    const auto event = Now();
+    return event == nullptr ? Ok() : event->Wait();
   }
   // Tells that no work on these bytes is left, so that the destructor need not wait.
   virtual void NoteIdle() {}

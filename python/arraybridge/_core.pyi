@@ -86,6 +86,27 @@ class Placement:
     def views(self) -> list[View]: ...
 
 @final
+class PutOptions:
+    """The options of a put, beside the name and the arrays."""
+
+    def __init__(
+        self,
+        replace: bool = False,
+        sealed: bool = False,
+        structure: bytes = b"",
+        metadata: bytes = b"",
+        lifetime_s: float = 0.0,
+        note: str = "",
+        note_in_place: str = "",
+        wait: bool = True,
+    ) -> None:
+        """note: how the arrays came into broker memory, for tools that trace the share, at most 64 bytes of UTF-8; so
+        everywhere. note_in_place: the same of arrays that were born there. wait: False: nothing is told of the share, and
+        the broker is not waited for where it can take the share from a queue. A failure is raised by the next such put,
+        which then does nothing else, by `Core.confirm` or by `Core.flush`.
+        """
+
+@final
 class ShareInfo:
     id: Final[int]
     broker_id: Final[bytes]
@@ -143,52 +164,26 @@ class Core:
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],
-        own: bool = False,
         name: str = "",
-        structure: bytes = b"",
-        metadata: bytes = b"",
+        options: PutOptions | None = None,
         device: tuple[int, int] = (1, 0),
     ) -> Placement:
-        """arrays: dtype name, code, shape. Raises the errors of limits that the later publish would raise."""
+        """arrays: dtype name, code, shape. name, options: those of the publish that follows: a share beyond a limit is
+        refused here."""
     def place(
         self,
         views: Sequence[View],
-        own: bool = False,
         name: str = "",
-        structure: bytes = b"",
-        metadata: bytes = b"",
+        options: PutOptions | None = None,
         device: tuple[int, int] | None = None,
     ) -> Placement:
         """device: None: the device of the views. From a GPU: ordered after the views' streams, complete on return."""
     def placement_of(self, views: Sequence[View]) -> Placement | None: ...
-    def publish(
-        self,
-        placement: Placement,
-        name: str = "",
-        replace: bool = False,
-        sealed: bool = False,
-        structure: bytes = b"",
-        metadata: bytes = b"",
-        lifetime_s: float = 0.0,
-        note: str = "",
-    ) -> ShareInfo:
-        """note: shown when the share is traced, at most 64 bytes of UTF-8; so in all functions."""
-    def enter(
-        self,
-        placement: Placement,
-        name: str,
-        replace: bool = False,
-        sealed: bool = False,
-        structure: bytes = b"",
-        metadata: bytes = b"",
-        lifetime_s: float = 0.0,
-        note: str = "",
-    ) -> None:
-        """publish, without waiting for the broker where the share fits into the queue. The next enter raises its error
-        and does nothing else, or confirm or flush raise it.
-        """
-    def put(self, view: View, name: str, note: str = "") -> bool:
-        """place and enter. False: nothing was done, because the array already lies in a placement of this session."""
+    def publish(self, placement: Placement, name: str = "", options: PutOptions | None = None) -> ShareInfo | None:
+        """None: the options say not to wait."""
+    def put(self, name: str, views: Sequence[View], options: PutOptions) -> tuple[ShareInfo | None, bool]:
+        """As `publish` gives it, of copies; or, which the second value tells, of the arrays themselves, if they were born
+        in one placement of this session that is not published, and are not to be sealed."""
     def acquire(
         self,
         name: str,
@@ -262,7 +257,7 @@ def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, A
             its plan).
     """
 
-def held(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
+def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
     """The result for a share that is found without a call, and its plan; None: `core.acquire` is needed.
 
     A share without a plan is returned as ((ShareInfo, views), None), as `core.acquire` returns it.

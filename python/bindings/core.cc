@@ -100,6 +100,24 @@ Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
 using Wish = std::tuple<std::string, uint64_t, uint64_t, std::string>;
 using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
 
+// The options of a put, beside the name and the arrays.
+struct PutOptions {
+  Broker::PublishOptions said;  // without a name
+  std::string note_in_place;    // the note of arrays that are published where they were born
+};
+
+// `options`: null: the default ones.
+Broker::PublishOptions Named(const PutOptions* options, std::string name) {
+  Broker::PublishOptions named = options == nullptr ? Broker::PublishOptions{} : options->said;
+  named.name = std::move(name);
+  return named;
+}
+
+py::object InfoOf(Share share, bool waited) {
+  if (!waited) return py::none();
+  return Own(NewShareInfo(std::make_shared<Share>(std::move(share))));
+}
+
 class Core {
  public:
   Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token,
@@ -114,61 +132,54 @@ class Core {
                  .roads = roads,
                  .token = std::move(token)}) {}
 
-  // For Place and Empty: the known arguments of the later Publish.
-  Placement Empty(const std::vector<Wanted>& arrays, bool own, std::string name, const std::string& structure,
-                  const std::string& metadata, const Where& device) {
-    const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
+  // Of Empty and Place: `name` and `options` are those of the publish that will follow.
+  Placement Empty(const std::vector<Wanted>& arrays, std::string name, const PutOptions* options, const Where& device) {
+    const Broker::PublishOptions publish = Named(options, std::move(name));
     std::vector<ArraySpec> specs;
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
-    return Ask([&] { return broker_.Empty(specs, {.own = own, .device = DeviceAt(device), .purpose = purpose}); });
+    return Ask(
+        [&] { return broker_.Empty(specs, {.own = publish.sealed, .device = DeviceAt(device), .publish = publish}); });
   }
 
-  Placement Place(const py::sequence& objects, bool own, std::string name, const std::string& structure,
-                  const std::string& metadata, const std::optional<Where>& device) {
-    const Broker::PublishOptions purpose{std::move(name), false, own, structure, metadata};
-    const std::vector<View> views = ViewsOf(objects);
-    Broker::PlaceOptions options{.own = own, .device = {}, .purpose = purpose};
-    if (device.has_value()) options.device = DeviceAt(*device);
-    return Ask([&] { return broker_.Place(views, options); });
+  Placement Place(const py::sequence& arrays, std::string name, const PutOptions* options,
+                  const std::optional<Where>& device) {
+    const Broker::PublishOptions publish = Named(options, std::move(name));
+    const std::vector<View> views = ViewsOf(arrays);
+    Broker::PlaceOptions place{.own = publish.sealed, .device = {}, .publish = publish};
+    if (device.has_value()) place.device = DeviceAt(*device);
+    return Ask([&] { return broker_.Place(views, place); });
   }
 
-  std::optional<Placement> PlacementOf(const py::sequence& objects) {
-    const std::vector<View> views = ViewsOf(objects);
+  std::optional<Placement> PlacementOf(const py::sequence& arrays) {
+    const std::vector<View> views = ViewsOf(arrays);
     auto found = WithoutGil([&] { return broker_.PlacementOf(views); });
     if (found.ok()) return *std::move(found);
     if (found.status().code() == Code::kNotFound) return std::nullopt;
     Raise(found.status());
   }
 
-  py::object Publish(const Placement& placement, std::string name, bool replace, bool sealed,
-                     const std::string& structure, const std::string& metadata, double lifetime_s, std::string note) {
-    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, std::move(note)};
-    options.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
-    return Own(NewShareInfo(std::make_shared<Share>(Ask([&] { return broker_.Publish(placement, options); }))));
+  // None, if the options say that nobody waits.
+  py::object Publish(const Placement& placement, std::string name, const PutOptions* options) {
+    const Broker::PublishOptions named = Named(options, std::move(name));
+    return InfoOf(Ask([&] { return broker_.Publish(placement, named); }), named.wait);
   }
 
-  // Publish without waiting.
-  void Enter(const Placement& placement, std::string name, bool replace, bool sealed, const std::string& structure,
-             const std::string& metadata, double lifetime_s, std::string note) {
-    Broker::PublishOptions options{std::move(name), replace, sealed, structure, metadata, std::move(note), false};
-    options.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
-    Ask([&] { return broker_.Publish(placement, options); });
-  }
-
-  // Place and Enter of one array. False: the array was born in broker memory, where it is published in place.
-  bool Put(const py::object& object, std::string name, std::string note) {
-    const View* const view = ViewOf(object.ptr());
-    if (view == nullptr) throw py::error_already_set();
-    return Ask([&, view = *view]() mutable -> Result<bool> {
-      if (broker_.PlacementOf({&view, 1}).ok()) return false;
-      Broker::PublishOptions options{std::move(name)};
-      options.note = std::move(note);
-      options.wait = false;
-      const auto put = broker_.Put({&view, 1}, options);
-      return put.ok() ? Result<bool>(true) : put.status();
+  // As Publish gives it; and whether the arrays were born in one placement of this connection, where they are published
+  // then. Others are copied.
+  py::tuple Put(std::string name, const py::sequence& arrays, const PutOptions& options) {
+    const std::vector<View> views = ViewsOf(arrays);
+    Broker::PublishOptions named = Named(&options, std::move(name));
+    bool in_place = false;
+    Share share = Ask([&]() -> Result<Share> {
+      const auto born = named.sealed ? Result<Placement>(NotFound("sealed")) : broker_.PlacementOf(views);
+      if (!born.ok()) return broker_.Put(views, named);
+      in_place = true;
+      named.note = options.note_in_place;
+      return broker_.Publish(*born, named);
     });
+    return py::make_tuple(InfoOf(std::move(share), named.wait), in_place);
   }
 
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
@@ -414,6 +425,16 @@ void AddCore(py::module_& module) {
       .def_property_readonly("views", [](const Placement& placement) { return ListOf(placement.views()); });
 
   using py::arg;
+  const auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
+                          std::string note, std::string note_in_place, bool wait) {
+    Broker::PublishOptions said{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
+    said.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
+    return PutOptions{std::move(said), std::move(note_in_place)};
+  };
+  py::class_<PutOptions>(module, "PutOptions", py::is_final())
+      .def(py::init(options), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
+           arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
+           arg("wait") = true);
   py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
       .def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
@@ -427,16 +448,13 @@ void AddCore(py::module_& module) {
       .def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "",
            arg("roads") = true)
-      .def("empty", &Core::Empty, arg("arrays"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
-           arg("metadata") = py::bytes(), arg("device") = Where{kDeviceCpu, 0})
-      .def("place", &Core::Place, arg("views"), arg("own") = false, arg("name") = "", arg("structure") = py::bytes(),
-           arg("metadata") = py::bytes(), arg("device") = py::none())
+      .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),
+           arg("device") = Where{kDeviceCpu, 0})
+      .def("place", &Core::Place, arg("views"), arg("name") = "", arg("options") = py::none(),
+           arg("device") = py::none())
       .def("placement_of", &Core::PlacementOf, arg("views"))
-      .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("replace") = false, arg("sealed") = false,
-           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "")
-      .def("enter", &Core::Enter, arg("placement"), arg("name"), arg("replace") = false, arg("sealed") = false,
-           arg("structure") = py::bytes(), arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "")
-      .def("put", &Core::Put, arg("view"), arg("name"), arg("note") = "")
+      .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("options") = py::none())
+      .def("put", &Core::Put, arg("name"), arg("views"), arg("options"))
       .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
            arg("wait_s") = 0.0, arg("broker_id") = py::bytes(), arg("note") = "")
       .def("acquire_many", &Core::AcquireMany, arg("wishes"), arg("private") = false, arg("wait_s") = 0.0,

@@ -33,8 +33,8 @@ PyMethodDef g_functions[] = {
     {"shortcut", Fast(ab::Shortcut), METH_FASTCALL,
      "shortcut($module, roads, array, /, *wishes)\n--\n\nWhat becomes of an array that is like one before, and its "
      "plan."},
-    {"held", Fast(ab::Held), METH_FASTCALL,
-     "held($module, core, name, private, plans, /)\n--\n\nThe result for a share that is found without a call."},
+    {"try_acquire", Fast(ab::TryAcquireAs), METH_FASTCALL,
+     "try_acquire($module, core, name, private, plans, /)\n--\n\nThe result for a share that is found without a call."},
     {"wrap_buffer", Fast(ab::WrapBuffer), METH_FASTCALL | METH_KEYWORDS,
      "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
     {"wrap_constant", ab::WrapConstant, METH_O,

@@ -164,9 +164,9 @@ PyObject* AsFound(Acquired acquired) {
 
 }  // namespace
 
-PyObject* Held(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
-    if (count != 4) return PyErr_Format(PyExc_TypeError, "held takes a Core, a name, private, and plans");
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "try_acquire takes a Core, a name, private, and plans");
     PyObject* const name = arguments[1];
     if (!PyUnicode_CheckExact(name) || !PyUnicode_IS_COMPACT_ASCII(name)) Py_RETURN_NONE;
     const std::string_view text(reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(name)),

@@ -40,8 +40,8 @@ bool CheckDlpackSays(const View& view);
 bool DlpackSays(const View& view);
 // True for read-only host memory that must be exported in a form in which writes do not reach it.
 bool IsGuarded(const View& view);
-// View::copy_on_write, without the GIL, because it may wait for the reaper and the reaper for the interpreter. Nothing
-// with a Python error. REQUIRES: View::copy_on_write is not null.
+// View::copy_on_write, without the GIL, because it may wait for the reclaimer and the reclaimer for the interpreter.
+// Nothing with a Python error. REQUIRES: View::copy_on_write is not null.
 std::optional<View> OwnMapping(const View& view);
 // A writable View of the same values for one consumer: copy-on-write, or a reported copy. Nothing with a Python error.
 // REQUIRES: IsGuarded.
@@ -98,6 +98,6 @@ PyObject* CopyToGpusOf(PyObject* module, PyObject* arguments);
 
 // shortcut.cc
 PyObject* Shortcut(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
-PyObject* Held(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+PyObject* TryAcquireAs(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace arraybridge::python

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/hold_table.h"
+#include "client/hazard_table.h"
 #include "daemon/memory/catalogue.h"
 #include "daemon/memory/holds.h"
 #include "proto/boundary/huge_pages.h"
@@ -29,7 +29,7 @@ class Pages {
   explicit Pages(uint64_t capacity)
       : catalogue(Must(Catalogue::Create(capacity, {}))),
         page(Must(HoldsPage::Create())),
-        table(Must(ReadCatalogue::Map(Must(catalogue->Export()))), Must(WrittenHolds::Map(Must(page->Export())))) {}
+        table(Must(ReadCatalogue::Map(Must(catalogue->Export()))), Must(HazardPage::Map(Must(page->Export())))) {}
 
   void Put(std::string_view name, uint64_t share) {
     CatalogueRow row;
@@ -42,7 +42,7 @@ class Pages {
 
   const std::unique_ptr<Catalogue> catalogue;
   const std::unique_ptr<HoldsPage> page;
-  HoldTable table;
+  HazardTable table;
 };
 
 // Nanoseconds per call of each work, measured in turn.
@@ -71,7 +71,7 @@ void HoldHot(int rounds) {
   };
   const auto value = [&] {
     for (int i = 0; i < kCalls; ++i) {
-      const Hold hold = pages.table.Take(kName);
+      const HazardSlot hold = pages.table.Take(kName);
       sum += Load(hold.record().offset, std::memory_order_relaxed);
     }
   };
@@ -132,7 +132,7 @@ void HoldRandom(int rounds) {
   const auto value = [&] {
     for (int i = 0; i < kCalls; ++i) {
       const uint64_t name = Next(other) % kShares;
-      const Hold hold = pages.table.Take(NameOf(name));
+      const HazardSlot hold = pages.table.Take(NameOf(name));
       if (!hold) Fail("a share is not found");
       sum += Load(hold.record().offset, std::memory_order_relaxed);
     }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "client/arena.h"
+#include "client/placement_range.h"
 #include "client/sent_road.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/client/mapped_road.h"
@@ -39,7 +39,7 @@ class Stream {
       : session_(session),
         capacity_(capacity),
         road_(*Road::Create(capacity, 1)),
-        sent_(MapRoad(*road_, RoadSide::kSender)),
+        sent_(MapRoad(*road_, RoadSide::kSender), session_->lifeline(), session_->written()),
         hostile_(MapRoad(*road_, RoadSide::kReceiver)) {
     road_->Open(0);
     Handle handle;
@@ -54,9 +54,9 @@ class Stream {
     road_->MarkGone();
     for (Sending& each : sendings_) each.views.reset();
     session_.Settle();
-    sent_.Look(session_->written());
+    sent_.Look();
     Return();
-    AB_CHECK(sent_.Look(session_->written()) && sent_.outstanding() == 0);
+    AB_CHECK(sent_.Look() && sent_.outstanding() == 0);
     arena_.reset();
     AB_CHECK(session_->written().TakeEmpty(WrittenArenas::Instant::max()) == std::vector<uint64_t>{1});
   }
@@ -84,7 +84,7 @@ class Stream {
       case 7:
         return Take();
       case 8:
-        return (void)sent_.Look(session_->written());
+        return (void)sent_.Look();
       case 9:
         return Wait();
       case 10:
@@ -120,8 +120,8 @@ class Stream {
       AB_CHECK(!IsInUse(other));
       other.carved_again = true;
     }
-    auto range = session_->reaper().Adopt(
-        std::make_unique<Placement::Range>(session_.shared(), carving.arena, carving.offset, size));
+    auto range = session_->reclaimer().Adopt(
+        std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena, carving.offset, size));
     AB_CHECK(range.ok());
     std::memset((*range)->data(), static_cast<int>(sendings_.size()), size);
     sendings_.push_back({carving.offset, size, *std::move(range), {}});
@@ -138,7 +138,7 @@ class Stream {
     if (of == nullptr || !of->views || of->index) return;
     std::string description = std::to_string(head_) + " ";
     description.resize(std::max<size_t>(description.size(), input.Take<uint8_t>() % (road::kDescriptionBytesMax + 1)));
-    const auto outcome = sent_.Put(*session_, of->views, description);
+    const auto outcome = sent_.Put(of->views, description);
     AB_CHECK(!revoked_ || outcome == SentRoad::Outcome::kEnded);
     if (outcome == SentRoad::Outcome::kSent) of->index = head_++;
     AB_CHECK(Load(static_cast<const road::SentPage*>(hostile_->other())->head, std::memory_order_relaxed) == head_);

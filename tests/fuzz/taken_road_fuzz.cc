@@ -48,6 +48,7 @@ struct Client {
     auto mapping = (*mapper)->Map(arena->handle, arena->handle.device, Access::kRead);
     AB_CHECK(mapping.ok());
     arena->shared = *std::move(mapping);
+    arena->mapper = *mapper;
     AB_CHECK(session->read().Add(arena) == arena);
   }
 };
@@ -93,7 +94,7 @@ class Stream {
     AB_CHECK(road_->standing() <= capacity_);
     kept_.clear();
     client_.session.Settle();
-    AB_CHECK(client_.session->leases() == 0);
+    AB_CHECK(client_.session->releases().leases() == 0);
   }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

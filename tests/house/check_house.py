@@ -69,12 +69,6 @@ THIRD_PARTY = re.compile(
     r"|gmock/|benchmark/|cuda|arraybridge/)"
 )
 
-# Units (a header with its source file) that still reach each other by includes; subsets of a set are also accepted.
-KNOWN_CYCLES = [
-    {"client/arena", "client/holds", "client/roads", "client/sent_road", "client/session", "client/unwaited_publishes"},
-    {"daemon/service/lifeline/local_door", "daemon/service/lifeline/local_door_requests"},
-]
-
 # Production code, without the folders whose comments still have sentences that do not name their subject.
 NAMES_SUBJECTS = re.compile(r"(?!daemon/|client/(?!ctl/|include/|memory/)|proto/(?:boundary|wire)/)(?:daemon|client|proto|python)/")
 
@@ -296,8 +290,7 @@ def circles(root: Path) -> Iterator[Finding]:
     cpp = [source for source in sources if source.cpp]
     package = [source for source in sources if source.path.startswith("python/arraybridge/")]
     for units in (*cycles(edges(cpp)), *cycles(edges(package))):
-        if not any(known.issuperset(units) for known in KNOWN_CYCLES):
-            yield Finding(units[0], 1, "cycle", f"leads back to itself: {', '.join(units)}")
+        yield Finding(units[0], 1, "cycle", f"leads back to itself: {', '.join(units)}")
 
 
 def limits(root: Path) -> Iterator[Finding]:

@@ -138,14 +138,12 @@ def test_a_limit_without_a_test_is_named_with_its_line(tmp_path: Path) -> None:
     assert check_house.check(tmp_path) == []
 
 
-def test_a_new_include_cycle_is_named(tmp_path: Path) -> None:
+def test_an_include_cycle_is_named(tmp_path: Path) -> None:
     texts = {
         "client/a.h": '// A.\n#pragma once\n#include "client/b.h"\n',
         "client/b.h": "// B.\n#pragma once\n",
         "client/b.cc": '#include "client/c.h"\n',
         "client/c.h": '// C.\n#pragma once\n#include "client/a.h"\n',
-        "client/session.h": '// S.\n#pragma once\n#include "client/arena.h"\n',  # a part of a known one
-        "client/arena.h": '// A.\n#pragma once\n#include "client/session.h"\n',
     }
     (tmp_path / "client").mkdir()
     for path, text in texts.items():

@@ -95,7 +95,7 @@ int Fork(Broker& broker) {
   if (!Check(array->views[0], 5).ok()) return 14;
   *static_cast<volatile uint64_t*>(placement->views()[0].data) = 1;  // the parent still may
   array->views.clear();
-  // The children have gone: nothing holds the lease any more. The reaper sees their end before it collects.
+  // The children have gone: nothing holds the lease any more. The reclaimer sees their end before it collects.
   for (auto now = broker.GetStats(); now.ok(); now = broker.GetStats()) {
     if (now->leases == 0) return 0;
     if (!broker.Flush().ok()) return 15;

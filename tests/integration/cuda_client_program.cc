@@ -155,7 +155,8 @@ class Client {
     driver.MemFree(memory);
     return waited ? "waited" : bytes;
   }
-  // How often this process has waited for a device so far, but for what its reaper does. The simulated driver counts.
+  // How often this process has waited for a device so far, but for what its reclaimer does. The simulated driver
+  // counts.
   int64_t Waits() const {
     using Counter = long (*)(const char*);
     void* const library = ::dlopen(driver_path_.c_str(), RTLD_NOW | RTLD_NOLOAD);

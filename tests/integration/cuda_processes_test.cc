@@ -71,7 +71,7 @@ TEST_P(CudaProcessesTest, APutComesAfterItsProducersStream) {
   EXPECT_EQ(Do(writer, "put_from_stream frame 43"), "ok");
   EXPECT_EQ(Do(reader, "get frame"), "43");
   if (OnACard()) return;
-  // In a process whose reaper has nothing to drain: that would make all queues run.
+  // In a process whose reclaimer has nothing to drain: that would make all queues run.
   const auto unordered = Client();
   EXPECT_EQ(Do(unordered, "put_unordered frame 44"), "ok");
   EXPECT_NE(Do(reader, "get frame"), "44") << "work happens late here: the stream is what made it right";

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "client/hold_table.h"
+#include "client/hazard_table.h"
 #include "daemon/memory/catalogue.h"
 #include "daemon/memory/holds.h"
 
@@ -72,10 +72,10 @@ class Random {
 template <class Order>
 class Reader {
  public:
-  using Table = BasicHoldTable<Order>;
+  using Table = BasicHazardTable<Order>;
 
   Reader(const Catalogue& catalogue, const HoldsPage& page, Shared& shared, uint64_t seed)
-      : table_(*ReadCatalogue::Map(*catalogue.Export()), *WrittenHolds::Map(*page.Export())),
+      : table_(*ReadCatalogue::Map(*catalogue.Export()), *HazardPage::Map(*page.Export())),
         shared_(shared),
         random_(seed) {
     for (uint64_t name = 0; name < kNames; ++name) hashes_.push_back(table_.catalogue().HashOf(std::to_string(name)));
@@ -110,7 +110,7 @@ class Reader {
     std::swap(one, held_.back());
     held_.pop_back();
   }
-  void Check(const typename Table::Hold& hold) {
+  void Check(const typename Table::HazardSlot& hold) {
     const auto facts = catalogue::Read(hold.record());
     const auto& block = shared_.blocks[facts.offset % kBlocks];
     for (uint64_t i = 0; i < kWords; ++i) {
@@ -124,7 +124,7 @@ class Reader {
   Shared& shared_;
   Random random_;
   std::vector<Hash128> hashes_;
-  std::vector<typename Table::Hold> held_;
+  std::vector<typename Table::HazardSlot> held_;
 };
 
 // The broker: who withdraws, and reuses what nobody holds.

@@ -264,7 +264,7 @@ TEST_F(HoldsTest, ManyThreadsHoldAndLetGo) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_TRUE(Eventually([&] {  // the reaper may be at work
+  EXPECT_TRUE(Eventually([&] {  // the reclaimer may be at work
     const ClientStats stats = broker.client_stats();
     return stats.live_leases == 0 && stats.pending_releases == 0;
   }));

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -337,6 +338,37 @@ TEST_P(PutTest, SeveralArraysOfAnyStridesMakeOneShare) {
   EXPECT_EQ(put->name, "tree");
   EXPECT_EQ(put->ns, got->share->ns);
   EXPECT_EQ(put->size, got->share->size);
+}
+
+// The broker learns that the last handle of a channel's end, and of a watch, has gone, though the queue was full then.
+TEST_P(PutTest, AnEndAndAWatchThatAreDroppedInAFullQueueAreClosed) {
+  std::atomic<bool> waits{false};
+  Broker::Options its = options();
+  its.interrupted = [&waits] { return waits.store(true), false; };
+  Broker broker(its);
+  Broker other(options());
+  Meet(broker);
+  auto channel = broker.OpenChannel("frames", Channel::Role::kReceiver);
+  auto watch = broker.OpenWatch({.name_prefix = "never"});
+  ASSERT_TRUE(channel.ok() && watch.ok());
+  ASSERT_EQ(other.GetStats()->channels, 1u);
+  ASSERT_EQ(other.GetStats()->watchers, 1u);
+  daemon_->Freeze();
+  std::thread filler([&] {
+    for (int i = 0; !waits; ++i) EXPECT_TRUE(Put(broker, "filling/" + std::to_string(i), 1).ok());
+  });
+  while (!waits) std::this_thread::yield();
+  std::thread channel_dropper([&] { channel = Unavailable("dropped"); });
+  std::thread watch_dropper([&] { watch = Unavailable("dropped"); });
+  // Time in which both would return, if they did not wait for room.
+  std::this_thread::sleep_for(milliseconds(200));
+  daemon_->Signal(SIGCONT);
+  filler.join();
+  channel_dropper.join();
+  watch_dropper.join();
+  ASSERT_TRUE(broker.Flush().ok());
+  EXPECT_EQ(other.GetStats()->channels, 0u);
+  EXPECT_EQ(other.GetStats()->watchers, 0u);
 }
 
 TEST_P(PutTest, AnImpossiblePutIsRefusedAtOnce) {

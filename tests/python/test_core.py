@@ -91,7 +91,7 @@ def test_a_signal_ends_every_call_to_a_broker_that_does_not_answer(tmp_path: Pat
         "list": core.list,
         "acquire": lambda: core.acquire("x"),
         "withdraw": lambda: core.withdraw("x"),
-        "place": lambda: core.place([_core.wrap(np.ones(1 << 20))], True),
+        "place": lambda: core.place([_core.wrap(np.ones(1 << 20))], "", _core.PutOptions(sealed=True)),
         "flush": core.flush,
         "publish": lambda: core.publish(placement, "late"),
     }

@@ -28,13 +28,13 @@ def held(reader: arraybridge.Broker, broker: arraybridge.Broker, monkeypatch: py
     while reader.stats()["client_holds_taken"] == 0:
         reader.get("first")
     answers: list[object] = []
-    short = _core.held
+    short = _core.try_acquire
 
     def noted(*arguments: object) -> object:
         answers.append(short(*arguments))  # type: ignore[arg-type]
         return answers[-1]
 
-    monkeypatch.setattr(_core, "held", noted)
+    monkeypatch.setattr(_core, "try_acquire", noted)
     return answers
 
 
@@ -90,8 +90,8 @@ def test_a_wait_that_is_none_is_refused_also_where_nobody_would_wait(reader, hel
 
 def test_held_takes_a_core_and_finds_no_foreign_names(reader, held):
     core = reader._connection.core()
-    assert _core.held(core, "fürst", False, {}) is None and _core.held(core, "", False, {}) is None
-    with pytest.raises(TypeError, match="held takes a Core, a name, private, and plans"):
-        _core.held(core)  # type: ignore[call-arg]
+    assert _core.try_acquire(core, "fürst", False, {}) is None and _core.try_acquire(core, "", False, {}) is None
+    with pytest.raises(TypeError, match="try_acquire takes a Core, a name, private, and plans"):
+        _core.try_acquire(core)  # type: ignore[call-arg]
     with pytest.raises(RuntimeError):
-        _core.held(object(), "first", False, {})  # type: ignore[arg-type]
+        _core.try_acquire(object(), "first", False, {})  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ Result<Share> PutSource(Broker& broker, const Source& source, const PutWishes& w
   how.replace = wishes.replace;
   how.lifetime = wishes.lifetime;
   how.note = "put of a file";
-  auto placed = broker.Empty({&source.array, 1}, {.own = false, .device = {}, .purpose = how});
+  auto placed = broker.Empty({&source.array, 1}, {.own = false, .device = {}, .publish = how});
   if (!placed.ok()) return placed.status();
   const Status filled = Fill(source, static_cast<std::byte*>(placed->views().at(0).data));
   if (!filled.ok()) return Status(filled.code(), Concat(wishes.file, ": ", filled.message()));

@@ -37,7 +37,7 @@ class Placement {
 // The arrays of one leased share. On a GPU the bytes may not be complete yet (View::fence): copies wait by themselves;
 // a consumer that reads them otherwise first orders its stream (OrderAfterProducer) or waits (WaitForProducer). The
 // lease ends when this object and all its views are destroyed, on any thread: the last destructor only enqueues the
-// release for a reaper thread. The bytes stay readable after the daemon ends.
+// release for a reclaimer thread. The bytes stay readable after the daemon ends.
 struct Acquired {
   std::shared_ptr<const Share> share;  // never null
   std::vector<View> views;             // one for each of share->arrays; read-only if kShared, copy-on-write if kPrivate

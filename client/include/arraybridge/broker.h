@@ -135,15 +135,15 @@ class Broker {
   struct PlaceOptions {
     bool own = false;                // an arena of its own, needed to publish with `sealed`; host memory only
     std::optional<Device> device{};  // the host, or a GPU by UUID or by its ordinal in this process
-    PublishOptions purpose{};        // the options of the later Publish
+    PublishOptions publish{};        // the options of the later Publish
   };
   // Allocates writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range
   // on `device`, by default the host. Waits for room until the timeout, then fails with RESOURCE_EXHAUSTED.
-  // INVALID_ARGUMENT: the broker would refuse to publish the arrays with `purpose`. For a GPU: FAILED_PRECONDITION if
+  // INVALID_ARGUMENT: the broker would refuse to publish the arrays with `publish`. For a GPU: FAILED_PRECONDITION if
   // it is not visible here, UNAVAILABLE without a driver.
   Result<Placement> Empty(std::span<const ArraySpec> specs, const PlaceOptions& options);
   Result<Placement> Empty(std::span<const ArraySpec> specs, bool own = false, const Device& device = {}) {
-    return Empty(specs, {.own = own, .device = device, .purpose = {}});
+    return Empty(specs, {.own = own, .device = device, .publish = {}});
   }
   // Empty, followed by a copy of each view. The default device is the one where all sources lie; INVALID_ARGUMENT if
   // they lie on several. Copies from a GPU are ordered after the work that each view's producer has queued on its
@@ -152,10 +152,10 @@ class Broker {
   // compact and row-major: UNIMPLEMENTED otherwise.
   Result<Placement> Place(std::span<const View> sources, const PlaceOptions& options);
   Result<Placement> Place(std::span<const View> sources, bool own = false) {
-    return Place(sources, {.own = own, .device = {}, .purpose = {}});
+    return Place(sources, {.own = own, .device = {}, .publish = {}});
   }
   Result<Placement> Place(std::span<const View> sources, bool own, const Device& device) {
-    return Place(sources, {.own = own, .device = device, .purpose = {}});
+    return Place(sources, {.own = own, .device = device, .publish = {}});
   }
   // GPU memory may be published before the work on the streams of the placement's views, and the copies of Place, have
   // ended: then readers wait for an event, and this process tells the broker when the event is no longer needed. Where

@@ -62,7 +62,7 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       has_several_cpus_(HasSeveralCpus()),
-      requests_(std::make_unique<Requests>()),
+      requests_(std::make_unique<LocalDoorRequests>()),
       buffer_(kFrameBytesMax) {
   AB_CHECK(epoll_.valid() && wake_.valid());
   epoll_event event{};

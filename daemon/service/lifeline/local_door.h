@@ -29,6 +29,8 @@
 
 namespace arraybridge {
 
+struct LocalDoorRequests;
+
 class LocalDoor {
  public:
   LocalDoor(const Config& config, Verbs& verbs);
@@ -45,7 +47,6 @@ class LocalDoor {
  private:
   // How long one kind of events keeps the others waiting: sockets, and what is watched.
   static constexpr std::chrono::microseconds kTurn{1000};
-  struct Requests;
   using LifelinePointer = std::shared_ptr<Lifeline>;
   // What one user has here. It stays until the last of its descriptors was read, or its process has gone.
   struct User {
@@ -136,7 +137,7 @@ class LocalDoor {
   uint32_t first_user_ = 0;  // whose turn it is first
   // Lifelines by when they are to be flushed again.
   std::multimap<Clock::time_point, uint64_t> blocked_;
-  std::unique_ptr<Requests> requests_;
+  std::unique_ptr<LocalDoorRequests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
   Clock::time_point begun_;    // when what is being served came

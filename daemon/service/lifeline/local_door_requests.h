@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "daemon/service/lifeline/local_door.h"
+#include "arraybridge/v1/broker.pb.h"
 
 namespace arraybridge {
 
-struct LocalDoor::Requests {
+struct LocalDoorRequests {
   v1::OpenSessionRequest open_session;
   v1::GetServerInfoRequest get_server_info;
   v1::AllocateRequest allocate;

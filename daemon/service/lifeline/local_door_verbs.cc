@@ -35,7 +35,7 @@ void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
 
 void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
   const Verb verb{frame.header.verb};
-  Requests& requests = *requests_;
+  LocalDoorRequests& requests = *requests_;
   if (line->joined && verb != Verb::kRedeem && verb != Verb::kGetServerInfo) {
     return Refuse(line, frame.header, PermissionDenied("a lifeline that joined a session only redeems its tickets"));
   }

@@ -288,7 +288,7 @@ class Broker(Session):
         if short is not None and type(name) is str and (core := self._connection.known_core) is not None:
             if wait is not None:
                 check_seconds(wait, "wait")
-            held = _core.held(core, name, short[0], short[1])
+            held = _core.try_acquire(core, name, short[0], short[1])
             if held is not None:
                 result, plan = held
                 if plan is None:

@@ -20,7 +20,7 @@ from arraybridge import _core, autograph
 from arraybridge.arguments import Access, ReadWishes, check_seconds, check_text, check_word, checked_metadata
 from arraybridge.broker.connection import UNAVAILABLE
 from arraybridge.broker.delivery import Acquired, Wanted
-from arraybridge.broker.placing import Purpose, freeze, placed, placement_of, source_of_share
+from arraybridge.broker.placing import freeze, placed, placement_of, source_of_share
 from arraybridge.broker.worker import Worker, told
 from arraybridge.convert import tree
 from arraybridge.convert.source import Source
@@ -311,10 +311,10 @@ class Channel:
             return
 
     def _placed(self, message: _Message, due: _Due) -> _core.Placement:
-        purpose = Purpose(structure=message.structure, metadata=message.metadata)
+        options = _core.PutOptions(structure=message.structure, metadata=message.metadata)
         while True:
             try:
-                return self._broker._connection.ask(lambda core: placed(core, message.sources, purpose))
+                return self._broker._connection.ask(lambda core: placed(core, message.sources, options=options))
             except OutOfMemory as full:
                 if full.reason not in _ROOM_MAY_COME or due.over():
                     raise

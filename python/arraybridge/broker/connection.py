@@ -146,18 +146,20 @@ class Connection:
         except _core.StatusError as status:
             raise from_status(status) from None
 
-    def put(self, view: _core.View, name: str, note: str = "") -> bool:
-        """Puts one array under a name, without waiting. False: not done, because the array was born in broker memory.
+    def put(
+        self, name: str, views: Sequence[_core.View], options: _core.PutOptions
+    ) -> tuple[_core.ShareInfo | None, bool]:
+        """Arrays under a name; and whether they were published where they were born.
 
         Raises:
-            ShareExists, OutOfMemory, BrokerUnavailable: this put, or an earlier one without waiting, failed.
+            ShareExists, OutOfMemory, BrokerUnavailable: this put, or an earlier one that did not wait, failed.
         """
         core = self.known_core or self.core()
         try:
-            return core.put(view, name, note)
+            return core.put(name, views, options)
         except _core.StatusError as status:
             self._check_repeatable(status, core)
-        return self.ask(lambda core: core.put(view, name, note))
+        return self.ask(lambda core: core.put(name, views, options))
 
     def acquire(
         self,

@@ -132,7 +132,7 @@ class Delivery:
         return self._outcomes.latest
 
     def short_for(self, wanted: Wanted, framework: str | None) -> Short | None:
-        """The arguments of `_core.held` for this form; None: there is no plan yet. `framework`: caches them by that
+        """The arguments of `_core.try_acquire` for this form; None: there is no plan yet. `framework`: caches them by that
         name.
         """
         decided = self._decided.get(wanted.caps) if wanted.plain else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from arraybridge import _core, devices
 from arraybridge.adapters import numpy as numpy_adapter
@@ -33,42 +33,45 @@ def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement
     return core.placement_of([source.view() for source in sources])
 
 
-class Purpose(NamedTuple):
-    """The known arguments of the publish that will follow."""
+def device_of(sources: Sequence[Source]) -> Device:
+    """The one device from which the arrays are copied: the host, if this process alone can address their memory.
 
-    own: bool = False
-    name: str = ""
-    structure: bytes = b""
-    metadata: bytes = b""
+    Raises:
+        InvalidRequest: they are on several devices.
+    """
+    found = {devices.HOST if each.description.pull else each.description.device for each in sources}
+    if len(found) > 1:
+        names = " and ".join(sorted(map(devices.named, found)))
+        raise InvalidRequest(f"the arrays of one share must lie on one device, not on {names}")
+    return found.pop()
 
 
 def placed(
     core: _core.Core,
     sources: Sequence[Source],
-    purpose: Purpose = Purpose(),
+    name: str = "",
+    options: _core.PutOptions | None = None,
     device: Device | None = None,
     progress: Progress | None = None,
 ) -> _core.Placement:
-    """Copies the arrays into broker memory; refuses first what could not be published. `own`: in an arena of their own.
-    `device`: None: the device of the arrays. `progress` is called with the bytes.
+    """The arrays in broker memory after the one copy.
+
+    Args:
+        name, options: those of the publish that will follow: a share that it would refuse is refused before the copy.
+        device: None: where they are.
+        progress: is told of the bytes.
 
     Raises:
         InvalidRequest: they lie on several devices.
     """
-    # Memory that only its framework can address is copied through the host.
-    found = {devices.HOST if each.description.pull else each.description.device for each in sources}
-    if len(found) > 1:
-        names = " and ".join(sorted(map(devices.named, found)))
-        raise InvalidRequest(f"the arrays of one share must lie on one device, not on {names}")
-    on_host = found == {devices.HOST} and device in (None, devices.HOST)
+    there = device_of(sources)
+    on_host = there == devices.HOST and device in (None, devices.HOST)
     if any(source.description.fill for source in sources) or (progress is not None and on_host):
-        there = found.pop()
-        if on_host:
-            return _filled(core, sources, purpose, there, progress)
-        filled = _filled(core, sources, purpose, there)
-        # A framework fills memory on the device of its arrays.
-        return filled if device in (None, there) else core.place(filled.views, *purpose, device=device)
-    return core.place([source.view() for source in sources], *purpose, device=device)
+        placement = _empty(core, sources, name, options, there)
+        _fill(placement, sources, progress if on_host else None)
+        # A framework fills memory where its arrays are.
+        return placement if device in (None, there) else core.place(placement.views, name, options, device=device)
+    return core.place([source.view() for source in sources], name, options, device=device)
 
 
 def freeze(sources: Sequence[Source]) -> None:
@@ -78,11 +81,14 @@ def freeze(sources: Sequence[Source]) -> None:
             numpy_adapter.freeze(source.array)
 
 
-def _filled(
-    core: _core.Core, sources: Sequence[Source], purpose: Purpose, device: Device, progress: Progress | None = None
+def _empty(
+    core: _core.Core, sources: Sequence[Source], name: str, options: _core.PutOptions | None, device: Device
 ) -> _core.Placement:
     specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-    placement = core.empty(specs, *purpose, device=device)
+    return core.empty(specs, name, options, device=device)
+
+
+def _fill(placement: _core.Placement, sources: Sequence[Source], progress: Progress | None) -> None:
     meter = None if progress is None else Meter(progress, sum(each.description.nbytes for each in sources))
     for source, room in zip(sources, placement.views, strict=True):
         fill = source.description.fill
@@ -95,4 +101,3 @@ def _filled(
             source.write_to(room)
         if meter is not None:
             meter.moved(room.nbytes)
-    return placement

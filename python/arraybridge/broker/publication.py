@@ -5,27 +5,31 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds, check_text, checked_metadata
 from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
-from arraybridge.broker.placing import Purpose, freeze, placed, placement_of, source_of_share
+from arraybridge.broker.placing import device_of, freeze, placed, placement_of, source_of_share
 from arraybridge.broker.progress import Progress
+from arraybridge.classes import memory_type_of
 from arraybridge.convert import shortcut, tree
 from arraybridge.convert.source import Source
 from arraybridge.errors import InvalidRequest
 
 
-_PUT_ALIKE: Final = notes.of_put("array", False, False)
+_PUT_ALIKE: Final = _core.PutOptions(
+    note=notes.of_put("array", False, False), note_in_place=notes.of_put("array", True, False), wait=False
+)
 
 
 class Publication(NamedTuple):
-    """A value: sends no request before `entered`."""
+    """A value: no broker is asked before `entered`."""
 
     sources: list[Source]
-    purpose: Purpose
-    replace: bool
-    waits: bool = True
-    lifetime_s: float = 0.0
+    name: str
+    structure: bytes
+    sealed: bool
+    options: _core.PutOptions
 
     @classmethod
     def of(
@@ -57,12 +61,16 @@ class Publication(NamedTuple):
         if lifetime is not None and lifetime_s < 0.001:
             raise InvalidRequest(f"a lifetime must be at least 0.001 seconds, not {lifetime!r}")
         structure, sources = tree.flatten(array, source_of_share)
-        purpose = Purpose(sealed, name or "", structure, said)
-        return cls(sources, purpose, replace, waits, lifetime_s)
+        framework = sources[0].description.framework
+        options = _core.PutOptions(
+            replace, sealed, structure, said, lifetime_s,
+            notes.of_put(framework, False, sealed), notes.of_put(framework, True, sealed), waits,
+        )  # fmt: skip
+        return cls(sources, name or "", structure, sealed, options)
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
-        """Places the arrays, unless they were born in broker memory, and enters them under their name. Returns None if
-        it did not wait for the broker.
+        """Publishes the arrays under their name: copies of them, or, if they were born in broker memory, the arrays
+        themselves. None: the put does not wait for the broker.
 
         Raises:
             ShareExists, OutOfMemory, BrokerUnavailable, PermissionDenied, InvalidRequest: as Broker.put.
@@ -70,23 +78,24 @@ class Publication(NamedTuple):
         try:
             return connection.ask(lambda core: self._entered(core, progress))
         except InvalidRequest as refusal:
-            raise tree.with_way_out(refusal, self.purpose.structure) from None
+            raise tree.with_way_out(refusal, self.structure) from None
 
     def _entered(self, core: _core.Core, progress: Progress | None) -> _core.ShareInfo | None:
-        # Both steps in one call: if the broker has restarted, the bytes must be placed again, too.
-        sealed, name, structure, metadata = self.purpose
-        born_there = None if sealed else placement_of(core, self.sources)
-        placement = born_there or placed(core, self.sources, self.purpose, progress=progress)
-        publish = core.publish if self.waits else core.enter
-        note = notes.of_put(self.sources[0].description.framework, born_there is not None, sealed)
-        info = publish(placement, name, self.replace, sealed, structure, metadata, self.lifetime_s, note)
-        if born_there is not None:
+        # After a broker's end all of it is done anew, the copy, too.
+        device_of(self.sources)
+        fills = any(source.description.fill for source in self.sources)
+        if (fills or progress is not None) and (self.sealed or placement_of(core, self.sources) is None):
+            placement = placed(core, self.sources, self.name, self.options, progress=progress)
+            return core.publish(placement, self.name, self.options)
+        info, in_place = core.put(self.name, [source.view() for source in self.sources], self.options)
+        if in_place:
             freeze(self.sources)
         return info
 
 
 def entered_alike(connection: Connection, array: Any, name: str | None) -> bool:
-    """The fast path of a put without waiting of an ordinary array. False: take the full path, which reports errors.
+    """The short way of a put of an ordinary array that does not wait. False: nothing was done; the careful way reports what
+    is wrong.
     """
     if not isinstance(name, str) or not name:
         return False
@@ -94,4 +103,6 @@ def entered_alike(connection: Connection, array: Any, name: str | None) -> bool:
     view = shortcut.ordinary(array)
     if view is None or view.traits is None:
         return False
-    return connection.put(view, name, _PUT_ALIKE)
+    if connection.put(name, (view,), _PUT_ALIKE)[1] and memory_type_of(type(array)) == "numpy":
+        numpy_adapter.freeze(array)
+    return True

@@ -111,7 +111,7 @@ class Writer {
     return **devices;
   }
   void Put(const View& view, const std::string& name, const std::optional<Device>& device) {
-    const auto placed = broker_.Place({&view, 1}, {.own = false, .device = device, .purpose = {}});
+    const auto placed = broker_.Place({&view, 1}, {.own = false, .device = device, .publish = {}});
     Must(placed.status(), "place");
     Must(broker_.Publish(*placed, {.name = name, .replace = true}).status(), "publish");
   }

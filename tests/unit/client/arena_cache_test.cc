@@ -22,7 +22,7 @@ class Told final : public Mapping {
   std::byte* data() const override { return nullptr; }
   uint64_t size() const override { return 0; }
   Status CopyFrom(const View&, uint64_t) override { return Unimplemented("no bytes"); }
-  std::shared_ptr<Moment> Now() override { return nullptr; }
+  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
   void Detach() noexcept override {}
 
  private:

@@ -271,7 +271,7 @@ class Capture {
   cuda::CUstream stream_ = nullptr;
 };
 
-// Maps, reads, waits and unmaps in another thread, as the reaper is one.
+// Maps, reads, waits and unmaps in another thread, as the reclaimer is one.
 void UseMeanwhile(const Handle& handle, Code drained) {
   std::thread([&] {
     auto mapping = MapperOf(handle.kind)->Map(handle, handle.device, Access::kRead);
@@ -345,12 +345,12 @@ TEST_P(CudaMapperTest, WaitingForADeviceBlocksNobody) {
     const auto first = mapping->Now();
     const auto second = mapping->Now();
     EXPECT_EQ(first, second) << "one question for all that came before it";
-    EXPECT_EQ(*first->Look(), Moment::State::kPending);
-    EXPECT_EQ(*first->Look(), Moment::State::kPending);
+    EXPECT_EQ(*first->Poll(), DeviceEvent::State::kPending);
+    EXPECT_EQ(*first->Poll(), DeviceEvent::State::kPending);
     EXPECT_NE(mapping->Now(), first) << "work may have been queued since";
     EXPECT_EQ(byte, 0) << "nobody waited";
     ASSERT_CUDA(devices.driver().StreamSynchronize(stream));
-    EXPECT_EQ(*first->Look(), Moment::State::kPassed);
+    EXPECT_EQ(*first->Poll(), DeviceEvent::State::kPassed);
     EXPECT_EQ(byte, 'A');
     EXPECT_EQ(cuda::Counter("cuCtxSynchronize"), 0);
     ASSERT_CUDA(devices.driver().StreamDestroy(stream));

@@ -47,7 +47,7 @@ class FencesTest : public testing::Test {
   }
   codec::Release Told(steady_clock::time_point now) {
     codec::Release release;
-    fences_->Tell(release, now);
+    fences_->Emit(release, now);
     return release;
   }
 

@@ -291,6 +291,24 @@ TEST_F(LifelineQueueTest, AFullQueueIsWaitedFor) {
   caller.join();
 }
 
+TEST_F(LifelineQueueTest, APostWithADeadlineWaitsForRoom) {
+  GiveQueue();
+  for (uint64_t i = 0; i < session_queue::Format::kSlots; ++i) {
+    ASSERT_TRUE(lifeline_->Post(Verb::kRelease, std::to_string(i)).ok());
+  }
+  const auto soon = steady_clock::now() + std::chrono::milliseconds(20);
+  EXPECT_EQ(lifeline_->Post(Verb::kCloseChannel, "in vain", soon).code(), Code::kDeadlineExceeded);
+  EXPECT_GE(steady_clock::now(), soon);
+  std::thread poster([&] { EXPECT_TRUE(lifeline_->Post(Verb::kCloseChannel, "there is room", Far()).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it mostly waits already
+  for (uint64_t i = 0; i < session_queue::Format::kSlots; ++i) EXPECT_EQ(Take().payload, std::to_string(i));
+  queue_->Finish();
+  const Request request = Take();
+  EXPECT_EQ(request.payload, "there is room");
+  EXPECT_EQ(request.header.flags, session_queue::kUnwaited);
+  poster.join();
+}
+
 TEST_F(LifelineQueueTest, ABrokerThatIsGoneHasNotSeenARequestThatItHasNotTaken) {
   Connect(std::chrono::milliseconds(1));
   GiveQueue();

@@ -63,6 +63,21 @@ TEST_F(LifelineTest, ABrokerThatTakesNothingDoesNotHoldAnInterruptedCaller) {
   EXPECT_NE(answer.status().reason(), Lifeline::kUnanswered) << "it was not even sent";
 }
 
+TEST_F(LifelineTest, APostWithADeadlineWaitsUntilTheSocketTakesIt) {
+  const std::string large(60000, 'x');
+  while (lifeline_->Post(Verb::kRelease, large).ok()) {
+  }
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  EXPECT_EQ(lifeline_->Post(Verb::kCloseChannel, large, soon).code(), Code::kDeadlineExceeded);
+  EXPECT_GE(std::chrono::steady_clock::now(), soon);
+  std::thread poster([&] { EXPECT_TRUE(lifeline_->Post(Verb::kCloseChannel, large, Far()).ok()); });
+  Request request = broker_->Next();
+  while (request.header.verb == static_cast<uint16_t>(Verb::kRelease)) request = broker_->Next();
+  EXPECT_EQ(request.header.verb, static_cast<uint16_t>(Verb::kCloseChannel));
+  EXPECT_EQ(request.header.flags, kFrameNoReply);
+  poster.join();
+}
+
 TEST_F(LifelineTest, AnswersMayComeInAnyOrder) {
   constexpr int kThreads = 16;
   constexpr int kRounds = 50;

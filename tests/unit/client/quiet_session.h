@@ -17,13 +17,14 @@
 
 #include "client/memory/host_mapper.h"
 #include "client/session.h"
+#include "client/session_release.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
 
 class QuietSession {
  public:
-  QuietSession() : reaper_(Reaper::Make(BurySessionRemains)) {
+  QuietSession() {
     std::string folder = std::filesystem::temp_directory_path() / "fuzz-XXXXXX";
     AB_CHECK(::mkdtemp(folder.data()) != nullptr);
     const std::string path = folder + "/lifeline.sock";
@@ -37,9 +38,11 @@ class QuietSession {
     std::thread broker([&] { Open(listener); });
     std::vector<std::unique_ptr<MemoryMapper>> mappers;
     mappers.push_back(MakeHostMapper());
-    auto opened = Session::Open(
-        {.address = folder, .spin = {}}, reaper_, std::make_shared<MapperTable>(std::move(mappers)), late_errors_,
-        std::make_shared<Outcomes>(), std::chrono::steady_clock::now() + std::chrono::seconds(60));
+    const Session::Shared shared{.reclaimer = reclaimer_,
+                                 .mappers = std::make_shared<MapperTable>(std::move(mappers)),
+                                 .deferred_errors = deferred_errors_};
+    auto opened = Session::Open({.address = folder, .spin = {}}, shared,
+                                std::chrono::steady_clock::now() + std::chrono::seconds(60));
     broker.join();
     AB_CHECK(opened.ok());
     session_ = *std::move(opened);
@@ -50,8 +53,7 @@ class QuietSession {
 
   Session& operator*() { return *session_; }
   Session* operator->() { return session_.get(); }
-  const std::shared_ptr<Session>& shared() const { return session_; }
-  LateErrors& late_errors() { return *late_errors_; }
+  DeferredErrors& deferred_errors() { return *deferred_errors_; }
   // What it says to its broker, without waiting. False: nothing.
   bool Hears(Frame* frame) { return ReceiveFrame(broker_.get(), buffer_, false, frame) == ReceiveOutcome::kFrame; }
   // What its broker answers, and the session hears.
@@ -63,7 +65,7 @@ class QuietSession {
   void HangUp() { broker_.reset(); }
   // What was dropped is given back, and what was said of it is read.
   void Settle() {
-    reaper_->Collect();
+    reclaimer_->Collect();
     Frame frame;
     while (Hears(&frame)) continue;
   }
@@ -79,8 +81,8 @@ class QuietSession {
   }
 
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kFrameBytesMax);
-  const std::shared_ptr<Reaper> reaper_;
-  const std::shared_ptr<LateErrors> late_errors_ = std::make_shared<LateErrors>();
+  const std::shared_ptr<Reclaimer> reclaimer_ = Reclaimer::Make(ReclaimSessionReleases);
+  const std::shared_ptr<DeferredErrors> deferred_errors_ = std::make_shared<DeferredErrors>();
   UniqueFd broker_;
   std::shared_ptr<Session> session_;
 };

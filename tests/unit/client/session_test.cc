@@ -31,7 +31,7 @@ TEST(SessionTest, WhatIsGivenBackComesInMessagesThatTheBrokerTakes) {
   release.arenas = NumbersFrom(1, 7);
   release.done = NumbersFrom(1, kReleaseNumbersMax + 1);
   release.lost = NumbersFrom(1, 5);
-  session->Post(std::move(release));
+  session->releases().Post(std::move(release));
   std::set<uint64_t> leases, done;
   uint64_t others = 0;
   for (Frame frame; session.Hears(&frame);) {
@@ -78,9 +78,10 @@ class OtherClock {
   }
   // The header of a List for which its caller waits until `deadline`.
   FrameHeader HearList(steady_clock::time_point deadline) {
-    auto opened = Session::Open({.address = directory_, .spin = {}}, Reaper::Make(BurySessionRemains),
-                                std::make_shared<MapperTable>(std::vector<std::unique_ptr<MemoryMapper>>()),
-                                std::make_shared<LateErrors>(), std::make_shared<Outcomes>(), deadline);
+    const Session::Shared shared{
+        .reclaimer = Reclaimer::Make(ReclaimSessionReleases),
+        .mappers = std::make_shared<MapperTable>(std::vector<std::unique_ptr<MemoryMapper>>())};
+    auto opened = Session::Open({.address = directory_, .spin = {}}, shared, deadline);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     EXPECT_TRUE((*opened)->Call(Verb::kList, {}, deadline).ok());
     return list_;

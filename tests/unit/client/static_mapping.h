@@ -19,7 +19,7 @@ class StaticMapping final : public Mapping {
   }
   uint64_t size() const override { return kBytes; }
   Status CopyFrom(const View&, uint64_t) override { return Unimplemented("nobody copies"); }
-  std::shared_ptr<Moment> Now() override { return nullptr; }
+  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
   void Detach() noexcept override {}
 };
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "client/arena.h"
+#include "client/placement_range.h"
 #include "daemon/memory/session_queue.h"
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
@@ -32,8 +32,8 @@ class UnwaitedPublishesTest : public ::testing::Test {
   ~UnwaitedPublishesTest() override { first_.reset(), range_.reset(), session_.Settle(); }
 
   void Own(const WrittenArenas::Carving& carving) {
-    range_ = *session_->reaper().Adopt(
-        std::make_unique<Placement::Range>(session_.shared(), carving.arena, carving.offset, Carver::Granules(1)));
+    range_ = *session_->reclaimer().Adopt(std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena,
+                                                                             carving.offset, Carver::Granules(1)));
     range_->published = true;
   }
   FrameHeader Heard(Verb verb) {
@@ -60,7 +60,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
   }
   UnwaitedPublishes& unwaited() { return session_->unwaited(); }
   bool Submit(std::string_view message = "a share", std::string_view name = "name") {
-    return unwaited().Submit(*session_, message, name, range_);
+    return unwaited().Submit(message, name, range_);
   }
   // The daemon serves so many; those whose message is "refused" fail.
   void Serve(uint64_t most = kAll) {
@@ -69,7 +69,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
     });
     EXPECT_TRUE(served.ok());
   }
-  void Confirm() { unwaited().Confirm(*session_); }
+  void Confirm() { unwaited().Confirm(); }
 
   QuietSession session_;
   const std::unique_ptr<SessionQueue> queue_ = *SessionQueue::Create(1);
@@ -80,13 +80,13 @@ class UnwaitedPublishesTest : public ::testing::Test {
 
 TEST_F(UnwaitedPublishesTest, NothingIsSubmittedBeforeTheBrokerTakesIt) {
   EXPECT_FALSE(Submit());
-  EXPECT_EQ(unwaited().unconfirmed(*session_), 0u);
+  EXPECT_EQ(unwaited().unconfirmed(), 0u);
   Meet();
   EXPECT_TRUE(Submit());
-  EXPECT_EQ(unwaited().unconfirmed(*session_), 1u);
+  EXPECT_EQ(unwaited().unconfirmed(), 1u);
   EXPECT_EQ(unwaited().submitted(), 1u);
   Serve();
-  EXPECT_EQ(unwaited().unconfirmed(*session_), 0u);
+  EXPECT_EQ(unwaited().unconfirmed(), 0u);
 }
 
 TEST_F(UnwaitedPublishesTest, WhereTheConnectionHasGoneNothingIsSubmitted) {
@@ -114,8 +114,9 @@ TEST_F(UnwaitedPublishesTest, ThoseThatTheDaemonHadServedAreThere) {
   ASSERT_TRUE(Submit("one", "served"));
   ASSERT_TRUE(Submit("two", "lost"));
   Serve(1);
-  unwaited().GiveUp(*session_, Unavailable("gone"));
-  EXPECT_EQ(session_.late_errors().Take().message(), "share 'lost', which nobody waited for, was not published: gone");
+  unwaited().GiveUp(Unavailable("gone"));
+  EXPECT_EQ(session_.deferred_errors().Take().message(),
+            "share 'lost', which nobody waited for, was not published: gone");
   EXPECT_FALSE(Submit()) << "nothing would confirm it";
 }
 
@@ -123,7 +124,7 @@ TEST_F(UnwaitedPublishesTest, AFullQueueTakesNoMoreUntilTheDaemonHasServedSome) 
   Meet();
   for (uint64_t i = 0; i < kAll; ++i) ASSERT_TRUE(Submit("short"));
   EXPECT_FALSE(Submit("one too many"));
-  EXPECT_EQ(unwaited().unconfirmed(*session_), kAll);
+  EXPECT_EQ(unwaited().unconfirmed(), kAll);
   Serve(1);
   EXPECT_TRUE(Submit("fits again"));
   EXPECT_FALSE(Submit());
@@ -138,14 +139,14 @@ TEST_F(UnwaitedPublishesTest, AFailedOneIsToldAndItsRangeIsThereAgain) {
   Serve(2);
   Confirm();
   EXPECT_FALSE(range_->published) << "it may be published by a call";
-  const Status told = session_.late_errors().Take();
+  const Status told = session_.deferred_errors().Take();
   EXPECT_EQ(told.code(), Code::kAlreadyExists);
   EXPECT_EQ(told.reason(), "NAME_TAKEN");
   EXPECT_EQ(told.message(), "share 'taken', which nobody waited for, was not published: ALREADY_EXISTS, NAME_TAKEN");
   Confirm();
-  EXPECT_TRUE(session_.late_errors().Take().ok()) << "the third was not served yet";
-  unwaited().GiveUp(*session_, Unavailable("gone"));
-  EXPECT_EQ(session_.late_errors().Take().message(),
+  EXPECT_TRUE(session_.deferred_errors().Take().ok()) << "the third was not served yet";
+  unwaited().GiveUp(Unavailable("gone"));
+  EXPECT_EQ(session_.deferred_errors().Take().message(),
             "share 'taken too', which nobody waited for, was not published: gone");
 }
 

@@ -1,4 +1,4 @@
-#include "client/memory/cuda_moment.h"
+#include "client/memory/cuda_device_event.h"
 
 #include <arraybridge/device.h>
 
@@ -75,18 +75,18 @@ class Captures {
   std::chrono::milliseconds pause_ AB_GUARDED_BY(asking_) = kPauseMin;
 };
 
-class CudaMoment final : public Moment {
+class CudaDeviceEvent final : public DeviceEvent {
  public:
-  CudaMoment(const CudaDevices& devices, int32_t ordinal) : devices_(devices), ordinal_(ordinal) {}
-  ~CudaMoment() override {
+  CudaDeviceEvent(const CudaDevices& devices, int32_t ordinal) : devices_(devices), ordinal_(ordinal) {}
+  ~CudaDeviceEvent() override {
     if (event_ == nullptr) return;
     const auto inside = devices_.Enter(ordinal_);
     if (inside.ok()) devices_.driver().EventDestroy(event_);
   }
-  CudaMoment(const CudaMoment&) = delete;
-  CudaMoment& operator=(const CudaMoment&) = delete;
+  CudaDeviceEvent(const CudaDeviceEvent&) = delete;
+  CudaDeviceEvent& operator=(const CudaDeviceEvent&) = delete;
 
-  Result<State> Look() override;
+  Result<State> Poll() override;
   Status Wait() override;
 
  private:
@@ -94,16 +94,16 @@ class CudaMoment final : public Moment {
 
   const CudaDevices& devices_;
   const int32_t ordinal_;
-  Mutex mutex_;  // held while the driver answers; only callers with the same moment wait for it
+  Mutex mutex_;  // held while the driver answers; only callers with the same event wait for it
   bool recorded_ AB_GUARDED_BY(mutex_) = false;
   CUevent event_ = nullptr;  // written under the lock, before the event is recorded
   std::atomic<bool> passed_{false};
 };
 
-// The moments that can still be shared, and memory whose release a capture has delayed.
+// The events that can still be shared, and memory whose release a capture has delayed.
 struct Table {
   struct Kept {
-    std::shared_ptr<Moment> moment;
+    std::shared_ptr<DeviceEvent> event;
     std::shared_ptr<const void> memory;
   };
   static Table& Get() {
@@ -111,21 +111,21 @@ struct Table {
     return *table;
   }
 
-  std::shared_ptr<Moment> Join(const CudaDevices& devices, int32_t ordinal) {
+  std::shared_ptr<DeviceEvent> Join(const CudaDevices& devices, int32_t ordinal) {
     MutexLock lock(mutex);
     auto open = joinable[ordinal].lock();
-    if (open == nullptr) joinable[ordinal] = open = std::make_shared<CudaMoment>(devices, ordinal);
+    if (open == nullptr) joinable[ordinal] = open = std::make_shared<CudaDeviceEvent>(devices, ordinal);
     return open;
   }
-  // REQUIRES: the caller owns the moment.
-  void Close(int32_t ordinal, const CudaMoment* moment) {
+  // REQUIRES: the caller owns the event.
+  void Close(int32_t ordinal, const CudaDeviceEvent* event) {
     MutexLock lock(mutex);
     const auto open = joinable[ordinal].lock();
-    if (open.get() == moment) joinable.erase(ordinal);
+    if (open.get() == event) joinable.erase(ordinal);
   }
   // False: not known yet.
   static bool LetGo(Kept& one) {
-    const Status passed = one.moment->Wait();
+    const Status passed = one.event->Wait();
     if (passed.code() == Code::kUnavailable) return false;
     if (!passed.ok()) Get().Leave(std::move(one.memory));  // the state will never be known
     one.memory.reset();
@@ -148,11 +148,11 @@ struct Table {
   // As Retry, but releases only what is finished by now, without waiting.
   void RetryAtOnce() {
     for (Kept& one : TakeKept()) {
-      auto state = one.moment->Look();  // may only record the event
-      if (state.ok() && *state == Moment::State::kPending) state = one.moment->Look();
+      auto state = one.event->Poll();  // may only record the event
+      if (state.ok() && *state == DeviceEvent::State::kPending) state = one.event->Poll();
       if (!state.ok()) {
         Leave(std::move(one.memory));
-      } else if (*state != Moment::State::kPassed) {
+      } else if (*state != DeviceEvent::State::kPassed) {
         Add(std::move(one));
       }
     }
@@ -163,12 +163,12 @@ struct Table {
   }
 
   Mutex mutex;
-  std::map<int32_t, std::weak_ptr<CudaMoment>> joinable AB_GUARDED_BY(mutex);
+  std::map<int32_t, std::weak_ptr<CudaDeviceEvent>> joinable AB_GUARDED_BY(mutex);
   std::vector<Kept> kept AB_GUARDED_BY(mutex);
   std::vector<std::shared_ptr<const void>> left AB_GUARDED_BY(mutex);
 };
 
-Result<Moment::State> CudaMoment::Look() {
+Result<DeviceEvent::State> CudaDeviceEvent::Poll() {
   if (passed_.load()) return State::kPassed;
   const auto inside = devices_.Enter(ordinal_);  // fails in a forked child, before any lock is taken
   if (!inside.ok()) return inside.status();
@@ -198,7 +198,7 @@ Result<Moment::State> CudaMoment::Look() {
   return Query();
 }
 
-Result<Moment::State> CudaMoment::Query() {
+Result<DeviceEvent::State> CudaDeviceEvent::Query() {
   const Driver& driver = devices_.driver();
   const CUresult answer = driver.EventQuery(event_);
   if (answer == cuda::CUDA_ERROR_NOT_READY || IsCapture(answer)) return State::kPending;
@@ -207,9 +207,9 @@ Result<Moment::State> CudaMoment::Query() {
   return State::kPassed;
 }
 
-// Waits outside of the lock, so that Look does not block.
-Status CudaMoment::Wait() {
-  const auto state = Look();
+// Waits outside of the lock, so that Poll does not block.
+Status CudaDeviceEvent::Wait() {
+  const auto state = Poll();
   if (!state.ok() || *state == State::kPassed) return state.status();
   if (*state == State::kHeldUp) {
     return Unavailable("a graph is being captured: the state of the device cannot be queried until the capture ends");
@@ -225,7 +225,7 @@ Status CudaMoment::Wait() {
 
 }  // namespace
 
-std::shared_ptr<Moment> MomentOf(const CudaDevices& devices, int32_t ordinal) {
+std::shared_ptr<DeviceEvent> DeviceEventOf(const CudaDevices& devices, int32_t ordinal) {
   return Table::Get().Join(devices, ordinal);
 }
 
@@ -233,7 +233,7 @@ void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr
   if (CudaDevices::IfUsed() == nullptr) return;  // in a forked child the lock may stay held for ever
   Table& table = Table::Get();
   table.Retry();
-  Table::Kept last{MomentOf(devices, ordinal), std::move(memory)};
+  Table::Kept last{DeviceEventOf(devices, ordinal), std::move(memory)};
   if (!Table::LetGo(last)) table.Add(std::move(last));
 }
 

@@ -1,7 +1,7 @@
-// A HoldTable is this process's hazard page on one catalogue, with a count of users for each hold: all arrays of a
-// share use the same hold, except that a thread that meets another one claiming or clearing it takes a hold of its own.
-// Taking a hold is a look into the catalogue and a fence. The last user clears it, on any thread. Neither makes a
-// system call; to take a hold again that has no user, and to end one, needs no lock either.
+// A HazardTable is this process's hazard page on one catalogue, with a count of users for each slot: all arrays of a
+// share use the same slot, except that a thread that meets another one claiming or clearing it takes a slot of its own.
+// Taking a slot is a look into the catalogue and a fence. The last user clears it, on any thread. Neither makes a
+// system call; to take a slot again that has no user, and to end one, needs no lock either.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "client/catalogue.h"
-#include "client/own_pages.h"
+#include "client/shared_mapping.h"
 #include "proto/boundary/holds_layout.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -20,32 +20,33 @@
 
 namespace arraybridge {
 
-// The page, mapped writable. A forked child does not have it: it must not clear what its parent holds.
-class WrittenHolds {
+// The page, mapped writable. A forked child does not have it: it must not clear its parent's slots.
+class HazardPage {
  public:
-  // FAILED_PRECONDITION: it is no page of holds that this client can write, or could shrink.
-  static Result<std::unique_ptr<WrittenHolds>> Map(const UniqueFd& file);
-  WrittenHolds(const WrittenHolds&) = delete;
-  WrittenHolds& operator=(const WrittenHolds&) = delete;
+  // FAILED_PRECONDITION: it is no hazard page that this client can write, or could shrink.
+  static Result<std::unique_ptr<HazardPage>> Map(const UniqueFd& file);
+  HazardPage(const HazardPage&) = delete;
+  HazardPage& operator=(const HazardPage&) = delete;
 
   holds::Page& page() { return page_; }
 
  private:
-  explicit WrittenHolds(OwnPages pages) : pages_(std::move(pages)), page_(*static_cast<holds::Page*>(pages_.base())) {}
-  const OwnPages pages_;
+  explicit HazardPage(SharedMapping pages)
+      : pages_(std::move(pages)), page_(*static_cast<holds::Page*>(pages_.base())) {}
+  const SharedMapping pages_;
   holds::Page& page_;
 };
 
 // Thread-safe. `Order`: holds::Ordering, but in tests of it.
 template <class Order>
-class BasicHoldTable {
+class BasicHazardTable {
  public:
-  // One user's part of a hold. Ends with it.
-  class Hold {
+  // One user's part of a slot. Ends with it.
+  class HazardSlot {
    public:
-    Hold() = default;
-    Hold(Hold&& other) noexcept : table_(std::exchange(other.table_, nullptr)), index_(other.index_) {}
-    Hold& operator=(Hold&& other) noexcept {
+    HazardSlot() = default;
+    HazardSlot(HazardSlot&& other) noexcept : table_(std::exchange(other.table_, nullptr)), index_(other.index_) {}
+    HazardSlot& operator=(HazardSlot&& other) noexcept {
       if (this != &other) {
         End();
         table_ = std::exchange(other.table_, nullptr);
@@ -53,45 +54,46 @@ class BasicHoldTable {
       }
       return *this;
     }
-    Hold(const Hold&) = delete;
-    Hold& operator=(const Hold&) = delete;
-    ~Hold() { End(); }
+    HazardSlot(const HazardSlot&) = delete;
+    HazardSlot& operator=(const HazardSlot&) = delete;
+    ~HazardSlot() { End(); }
 
     explicit operator bool() const { return table_ != nullptr; }
     // It stays as it is until End. REQUIRES: *this.
     const catalogue::Record& record() const { return table_->RecordOf(index_); }
-    // True: the share was withdrawn meanwhile and nobody else here holds it, which the broker may be told. Idempotent.
+    // True: the share was withdrawn meanwhile and no other thread here holds it, which the broker may be told.
+    // Idempotent.
     bool End() { return table_ != nullptr && std::exchange(table_, nullptr)->Release(index_); }
 
    private:
-    friend class BasicHoldTable;
-    Hold(BasicHoldTable* table, uint32_t index) : table_(table), index_(index) {}
+    friend class BasicHazardTable;
+    HazardSlot(BasicHazardTable* table, uint32_t index) : table_(table), index_(index) {}
 
-    BasicHoldTable* table_ = nullptr;
+    BasicHazardTable* table_ = nullptr;
     uint32_t index_ = 0;
   };
 
-  BasicHoldTable(std::unique_ptr<const ReadCatalogue> from, std::unique_ptr<WrittenHolds> page)
+  BasicHazardTable(std::unique_ptr<const ReadCatalogue> from, std::unique_ptr<HazardPage> page)
       : catalogue_(std::move(from)), written_(std::move(page)), page_(written_->page()) {
     for (auto& bucket : buckets_) bucket.store(kNone, std::memory_order_relaxed);
   }
-  // REQUIRES: every Hold of it has ended.
-  ~BasicHoldTable() = default;
-  BasicHoldTable(const BasicHoldTable&) = delete;
-  BasicHoldTable& operator=(const BasicHoldTable&) = delete;
+  // REQUIRES: every slot of it has ended.
+  ~BasicHazardTable() = default;
+  BasicHazardTable(const BasicHazardTable&) = delete;
+  BasicHazardTable& operator=(const BasicHazardTable&) = delete;
 
-  // Empty: the catalogue does not have the name (any more), or every hold is in use. The caller makes a call instead.
-  Hold Take(std::string_view name) AB_EXCLUDES(mutex_) { return Take(catalogue_->HashOf(name)); }
-  Hold Take(const Hash128& hash) AB_EXCLUDES(mutex_) {
+  // Empty: the catalogue does not have the name (any more), or every slot is in use. The caller makes a call instead.
+  HazardSlot Take(std::string_view name) AB_EXCLUDES(mutex_) { return Take(catalogue_->HashOf(name)); }
+  HazardSlot Take(const Hash128& hash) AB_EXCLUDES(mutex_) {
     const auto found = catalogue_->Find(hash);
     if (!found) return {};
     uint32_t index = TakeAgain(hash, found);
     if (index == kNone) index = TakeLocked(hash, found);
-    return index == kNone ? Hold{} : Hold{this, index};
+    return index == kNone ? HazardSlot{} : HazardSlot{this, index};
   }
 
   const ReadCatalogue& catalogue() const { return *catalogue_; }
-  // Holds taken so far.
+  // Slots taken so far.
   uint64_t taken() const {
     uint64_t sum = 0;
     for (const Entry& entry : entries_) sum += entry.taken.load(std::memory_order_relaxed);
@@ -103,7 +105,7 @@ class BasicHoldTable {
   static constexpr uint32_t kBuckets = 1024;
   static constexpr uint32_t kNoBucket = kBuckets;
 
-  // In `users`: one thread owns the entry, to claim its hold or to clear it. No other thread changes it until then.
+  // In `users`: one thread owns the entry, to claim its slot or to clear it. No other thread changes it until then.
   static constexpr uint32_t kOwned = uint32_t{1} << 31;
 
   // Its owner, or a thread that uses it and has the lock, writes `taken`. Its owner alone writes `word`, with the lock:
@@ -119,7 +121,7 @@ class BasicHoldTable {
   static uint64_t WordOf(catalogue::Found found) {
     return holds::WordOf(found.slot, catalogue::GenerationOf(found.state));
   }
-  // Of the name, not of the hold's word: the processor reads the bucket while it waits for the catalogue.
+  // Of the name, not of the slot's word: the processor reads the bucket while it waits for the catalogue.
   static uint32_t BucketOf(const Hash128& hash) { return static_cast<uint32_t>(hash.low % kBuckets); }
   const catalogue::Record& RecordOf(uint32_t index) const {
     return catalogue_->record((entries_[index].word >> catalogue::kGenerationBits) - 1);
@@ -231,7 +233,7 @@ class BasicHoldTable {
     const uint64_t generation = entry.word & catalogue::kGenerationMax;
     const uint64_t& state = RecordOf(index).state;
     holds::Clear(page_, index);
-    // Not fenced: a withdrawal that comes just now may find the hold set and no hint; the broker looks again by itself.
+    // Not fenced: a withdrawal that comes just now may find the slot set and no hint; the broker looks again by itself.
     const bool live =
         Load(state, std::memory_order_relaxed) == catalogue::StateOf(generation, catalogue::RecordState::kLive);
     Disown(index);
@@ -239,14 +241,14 @@ class BasicHoldTable {
   }
 
   const std::unique_ptr<const ReadCatalogue> catalogue_;
-  const std::unique_ptr<WrittenHolds> written_;
+  const std::unique_ptr<HazardPage> written_;
   holds::Page& page_;
   Mutex mutex_;
   std::array<Entry, holds::kWords> entries_;
   std::array<std::atomic<uint32_t>, kBuckets> buckets_;  // written with the lock
 };
 
-using HoldTable = BasicHoldTable<holds::Ordering>;
-using Hold = HoldTable::Hold;
+using HazardTable = BasicHazardTable<holds::Ordering>;
+using HazardSlot = HazardTable::HazardSlot;
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-#include "client/purpose.h"
+#include "client/publish_limits.h"
 
 #include <vector>
 
@@ -39,14 +39,14 @@ uint64_t SpecBytes(std::span<const View> arrays) {
 
 }  // namespace
 
-Status CheckPurpose(const ShareLimits& limits, std::string_view ns, std::span<const View> arrays,
-                    const Broker::PublishOptions& purpose) {
+Status CheckPublish(const ShareLimits& limits, std::string_view ns, std::span<const View> arrays,
+                    const Broker::PublishOptions& options) {
   ShareSizes share;
   share.namespace_bytes = ns.size();
-  share.name_bytes = purpose.name.size();
+  share.name_bytes = options.name.size();
   share.arrays = arrays.size();
-  share.structure_bytes = purpose.structure.size();
-  share.metadata_bytes = purpose.metadata.size();
+  share.structure_bytes = options.structure.size();
+  share.metadata_bytes = options.metadata.size();
   share.spec_bytes = SpecBytesMost(arrays);
   // Counted exactly only where it matters.
   if (!CheckShare(limits, share).ok()) {

@@ -14,13 +14,13 @@
 #include <memory>
 
 #include "client/memory/cuda_devices.h"
-#include "client/memory/moment.h"
+#include "client/memory/device_event.h"
 
 namespace arraybridge {
 
-// The end of the present work in the primary context of that GPU. Callers share one Moment until it is first looked at.
-// REQUIRES: an ordinal from Find.
-std::shared_ptr<Moment> MomentOf(const CudaDevices& devices, int32_t ordinal);
+// The end of the present work in the primary context of that GPU. Callers share one DeviceEvent until it is first
+// looked at. REQUIRES: an ordinal from Find.
+std::shared_ptr<DeviceEvent> DeviceEventOf(const CudaDevices& devices, int32_t ordinal);
 
 // Waits for the work that is queued there, then destroys `memory`, which unmaps, frees or closes. While a graph is
 // being captured, the memory is kept until a later call finds no capture. Memory is leaked rather than released under

@@ -12,24 +12,24 @@
 namespace arraybridge {
 
 // Mapped as long as it lives.
-class OwnPages {
+class SharedMapping {
  public:
   // Maps all of `file`, shared. `protection`: as of mmap; `what`: "a page of holds". FAILED_PRECONDITION: it has not
   // just so many bytes, or could shrink, or cannot be kept from children. RESOURCE_EXHAUSTED: no address space.
-  static Result<OwnPages> Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what);
-  OwnPages() = default;
-  OwnPages(OwnPages&& other) noexcept { *this = std::move(other); }
-  OwnPages& operator=(OwnPages&& other) noexcept {
+  static Result<SharedMapping> Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what);
+  SharedMapping() = default;
+  SharedMapping(SharedMapping&& other) noexcept { *this = std::move(other); }
+  SharedMapping& operator=(SharedMapping&& other) noexcept {
     std::swap(base_, other.base_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~OwnPages();
+  ~SharedMapping();
 
   void* base() const { return base_; }
 
  private:
-  OwnPages(void* base, uint64_t bytes) : base_(base), bytes_(bytes) {}
+  SharedMapping(void* base, uint64_t bytes) : base_(base), bytes_(bytes) {}
 
   void* base_ = nullptr;
   uint64_t bytes_ = 0;

@@ -1,59 +1,50 @@
-#include "client/holds.h"
+#include "client/hazard_tables.h"
 
 #include "client/codec.h"
-#include "client/lifeline.h"
-#include "client/session.h"
 
 namespace arraybridge {
 
-Hold Holds::Take(std::string_view ns, std::string_view name) {
-  HoldTable* const table = now_.load(std::memory_order_acquire);
+HazardSlot HazardTables::Take(std::string_view ns, std::string_view name) {
+  HazardTable* const table = now_.load(std::memory_order_acquire);
   if (table == nullptr || ns != ns_) return {};
-  Hold hold = table->Take(name);
+  HazardSlot hold = table->Take(name);
   if (hold || !table->catalogue().closed()) return hold;
-  HoldTable* closed = table;
+  HazardTable* closed = table;
   now_.compare_exchange_strong(closed, nullptr, std::memory_order_relaxed);
   return hold;
 }
 
-void Holds::Foresee(Session& session, std::string_view ns) {
+void HazardTables::Prefetch(std::string_view ns) {
   if (!wanted_ || ns != ns_ || now_.load(std::memory_order_relaxed) != nullptr) return;
   {
     const MutexLock lock(mutex_);
     if (++acquires_ < ask_with_ || tables_.size() >= kTablesMax) return;
     ask_with_ = kNever;  // until there is an answer
   }
-  Ask(session);
+  Ask();
 }
 
-// Two questions at once; they are answered in their order, before what is asked after them.
-void Holds::Ask(Session& session) {
-  const std::weak_ptr<Session> weak = session.weak_from_this();
-  const auto ask = [&](codec::BrowsePart part, auto have) {
-    return session.lifeline().Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, part),
-                                  [weak, have](const Result<Answer>& answer) {
-                                    if (const auto self = weak.lock()) have(*self, answer);
-                                  });
-  };
-  Status asked =
-      ask(codec::BrowsePart::kCatalogue, [](Session& self, const auto& answer) { self.holds().HaveCatalogue(answer); });
+// Both questions are sent at once. Their answers come in the same order, before the answers to later requests.
+void HazardTables::Ask() {
+  Status asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kCatalogue),
+                               [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
   if (asked.ok()) {
-    asked =
-        ask(codec::BrowsePart::kHolds, [](Session& self, const auto& answer) { self.holds().HavePage(self, answer); });
+    asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kHolds),
+                          [this](const Result<Answer>& answer) { HavePage(answer); });
   }
   if (!asked.ok()) Refused(asked);
 }
 
-void Holds::HaveCatalogue(const Result<Answer>& answer) {
+void HazardTables::HaveCatalogue(const Result<Answer>& answer) {
   if (!answer.ok()) return;  // then there is no page either
   auto mapped = ReadCatalogue::Map(answer->descriptor);
   const MutexLock lock(mutex_);
   catalogue_ = mapped.ok() ? *std::move(mapped) : nullptr;
 }
 
-void Holds::HavePage(Session& session, const Result<Answer>& answer) {
+void HazardTables::HavePage(const Result<Answer>& answer) {
   if (!answer.ok()) return Refused(answer.status());
-  auto page = WrittenHolds::Map(answer->descriptor);
+  auto page = HazardPage::Map(answer->descriptor);
   if (!page.ok()) return Refused(page.status());
   {
     const MutexLock lock(mutex_);
@@ -61,16 +52,16 @@ void Holds::HavePage(Session& session, const Result<Answer>& answer) {
       ask_with_ = kNever;  // what came is nothing that this client can read
       return;
     }
-    tables_.push_back(std::make_unique<HoldTable>(std::move(catalogue_), *std::move(page)));
+    tables_.push_back(std::make_unique<HazardTable>(std::move(catalogue_), *std::move(page)));
     acquires_ = 0;
     ask_with_ = kFirst;
     now_.store(tables_.back().get(), std::memory_order_release);
   }
   // The page is safe without the seal, too: a broker that is busy right now is told nothing.
-  static_cast<void>(session.lifeline().Post(Verb::kMapped, codec::EncodeHoldsMapped(ns_)));
+  static_cast<void>(lifeline_.Post(Verb::kMapped, codec::EncodeHoldsMapped(ns_)));
 }
 
-void Holds::Refused(const Status& why) {
+void HazardTables::Refused(const Status& why) {
   const MutexLock lock(mutex_);
   catalogue_.reset();
   if (why.code() == Code::kUnimplemented || why.code() == Code::kFailedPrecondition) return;  // and always will be
@@ -78,7 +69,7 @@ void Holds::Refused(const Status& why) {
   pause_ *= 2;
 }
 
-uint64_t Holds::taken() const {
+uint64_t HazardTables::taken() const {
   const MutexLock lock(mutex_);
   uint64_t taken = 0;
   for (const auto& table : tables_) taken += table->taken();

@@ -1,5 +1,5 @@
 // When a range of a written arena may be given back at once, and when only after the device has done what is queued.
-#include "client/arena.h"
+#include "client/placement_range.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ class NoMapping final : public Mapping {
   std::byte* data() const override { return nullptr; }
   uint64_t size() const override { return 0; }
   Status CopyFrom(const View&, uint64_t) override { return Unimplemented("no memory"); }
-  std::shared_ptr<Moment> Now() override { return nullptr; }
+  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
   void Detach() noexcept override {}
 };
 

@@ -1,4 +1,4 @@
-#include "client/reaper.h"
+#include "client/reclaimer.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -27,25 +27,25 @@ constexpr std::chrono::microseconds kDeviceStepMax{20000};
 
 }  // namespace
 
-std::shared_ptr<Reaper> Reaper::Make(Bury bury) {
-  std::shared_ptr<Reaper> reaper(new Reaper(std::move(bury)));
-  JoinForkGuard(reaper.get());
-  return reaper;
+std::shared_ptr<Reclaimer> Reclaimer::Make(Reclaim reclaim) {
+  std::shared_ptr<Reclaimer> reclaimer(new Reclaimer(std::move(reclaim)));
+  JoinForkGuard(reclaimer.get());
+  return reclaimer;
 }
 
-// Buried or never adopted: nothing is left in the list, because everything adopted owns this reaper.
-Reaper::~Reaper() { LeaveForkGuard(this); }
+// Reclaimed or never adopted: nothing is left in the list, because everything adopted owns this reclaimer.
+Reclaimer::~Reclaimer() { LeaveForkGuard(this); }
 
-Status Reaper::Prepare(Remains& remains) {
+Status Reclaimer::Prepare(DeferredRelease& deferred) {
   AB_RETURN_IF_ERROR(Start());
-  remains.reaper_ = shared_from_this();
-  remains.fork_generation_ = ForkGeneration();
-  remains.serial_ = adopted_.fetch_add(1, std::memory_order_relaxed) + 1;
+  deferred.reclaimer_ = shared_from_this();
+  deferred.fork_generation_ = ForkGeneration();
+  deferred.serial_ = adopted_.fetch_add(1, std::memory_order_relaxed) + 1;
   living_.fetch_add(1, std::memory_order_relaxed);
   return Ok();
 }
 
-Status Reaper::Start() {
+Status Reclaimer::Start() {
   if (started_.load(std::memory_order_acquire)) return Ok();
   MutexLock lock(mutex_);
   if (started_) return Ok();
@@ -62,62 +62,62 @@ Status Reaper::Start() {
     std::thread([self = shared_from_this()] { self->Run(); }).detach();
     started_ = true;
   } catch (const std::system_error&) {
-    status = ResourceExhausted("no thread left for the reaper");
+    status = ResourceExhausted("no thread left for the reclaimer");
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
 }
 
-void Reaper::Drop(Remains* remains) {
+void Reclaimer::Drop(DeferredRelease* deferred) {
   // In a forked child it is the parent's to give back; the child forgets it.
-  if (remains->fork_generation_ != ForkGeneration()) return;
-  // Held here: once linked, the remains may be buried at once, and with them the last reference to the reaper.
-  const std::shared_ptr<Reaper> reaper = std::move(remains->reaper_);
-  const bool own = remains->serial_ > reaper->inherited_.load(std::memory_order_seq_cst);
-  if (own && remains->EndAtOnce()) return reaper->Forget(remains);
-  reaper->Push(remains);
+  if (deferred->fork_generation_ != ForkGeneration()) return;
+  // Held here: once linked, it may be reclaimed at once, and with them the last reference to the reclaimer.
+  const std::shared_ptr<Reclaimer> reclaimer = std::move(deferred->reclaimer_);
+  const bool own = deferred->serial_ > reclaimer->inherited_.load(std::memory_order_seq_cst);
+  if (own && deferred->EndAtOnce()) return reclaimer->Forget(deferred);
+  reclaimer->Push(deferred);
 }
 
-void Reaper::Forget(Remains* remains) {
-  delete remains;
+void Reclaimer::Forget(DeferredRelease* deferred) {
+  delete deferred;
   // Who retires looks at what lives after saying so: one of the two sees the other.
   if (living_.fetch_sub(1, std::memory_order_seq_cst) == 1 && retired_.load(std::memory_order_seq_cst)) Wake();
 }
 
-void Reaper::Push(Remains* remains) {
+void Reclaimer::Push(DeferredRelease* deferred) {
   const uint64_t pending = pending_.fetch_add(1, std::memory_order_relaxed) + 1;
-  Remains* head = dropped_.load(std::memory_order_relaxed);
+  DeferredRelease* head = dropped_.load(std::memory_order_relaxed);
   do {
-    remains->next_ = head;
-  } while (!dropped_.compare_exchange_weak(head, remains, std::memory_order_seq_cst, std::memory_order_relaxed));
+    deferred->next_ = head;
+  } while (!dropped_.compare_exchange_weak(head, deferred, std::memory_order_seq_cst, std::memory_order_relaxed));
   if (pending % kBatchCount == 0 || asleep_.load(std::memory_order_seq_cst)) Wake();
 }
 
-void Reaper::Wake() {
+void Reclaimer::Wake() {
   asleep_.store(false, std::memory_order_seq_cst);
   const uint64_t one = 1;
   // Full means awake.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
-void Reaper::Nudge() {
+void Reclaimer::Nudge() {
   nudged_.store(true, std::memory_order_relaxed);
   MutexLock lock(mutex_);
   if (started_) Wake();
 }
 
-void Reaper::Retire() {
+void Reclaimer::Retire() {
   retired_.store(true, std::memory_order_seq_cst);
   MutexLock lock(mutex_);
   if (started_) Wake();
 }
 
-Reaper::Batch Reaper::Take(bool waiting) {
+Reclaimer::Batch Reclaimer::Take(bool waiting) {
   Batch batch;
   // What waits has been deferred by whoever took the rest.
-  Remains* next = waiting ? nullptr : dropped_.exchange(nullptr, std::memory_order_acquire);
+  DeferredRelease* next = waiting ? nullptr : dropped_.exchange(nullptr, std::memory_order_acquire);
   while (next != nullptr) {
-    Remains* const one = std::exchange(next, next->next_);
+    DeferredRelease* const one = std::exchange(next, next->next_);
     batch.emplace_back(one);
   }
   {
@@ -138,74 +138,74 @@ Reaper::Batch Reaper::Take(bool waiting) {
   return batch;
 }
 
-void Reaper::BuryNow(Batch batch) {
+void Reclaimer::ReclaimNow(Batch batch) {
   if (batch.empty()) return;
   const uint64_t count = batch.size();
-  bury_(std::move(batch));
+  reclaim_(std::move(batch));
   pending_.fetch_sub(count, std::memory_order_relaxed);
   living_.fetch_sub(count, std::memory_order_seq_cst);
 }
 
-void Reaper::CollectReady() {
-  MutexLock one_at_a_time(burying_);
-  BuryNow(Take(false));
-  // A private range that was buried has dropped its lease.
-  if (dropped_.load(std::memory_order_seq_cst) != nullptr) BuryNow(Take(false));
+void Reclaimer::CollectReady() {
+  MutexLock one_at_a_time(reclaiming_);
+  ReclaimNow(Take(false));
+  // A private range that was reclaimed has dropped its lease.
+  if (dropped_.load(std::memory_order_seq_cst) != nullptr) ReclaimNow(Take(false));
 }
 
-uint64_t Reaper::AskAboutMore() {
+uint64_t Reclaimer::AskAboutMore() {
   for (auto& one : Take(true)) at_devices_.push_back({std::move(one), ++asked_about_});
   return asked_about_;
 }
 
-Moment::State Reaper::BuryPassed(uint64_t count) {
+DeviceEvent::State Reclaimer::ReclaimPassed(uint64_t count) {
   Batch passed;
-  auto left = Moment::State::kPassed;
+  auto left = DeviceEvent::State::kPassed;
   for (AtDevice& one : at_devices_) {
-    const Moment::State state = one.remains->LookAtDevice();
-    if (state == Moment::State::kPassed) {
-      passed.push_back(std::move(one.remains));
-    } else if (one.number <= count && left != Moment::State::kPending) {
+    const DeviceEvent::State state = one.deferred->PollDevice();
+    if (state == DeviceEvent::State::kPassed) {
+      passed.push_back(std::move(one.deferred));
+    } else if (one.number <= count && left != DeviceEvent::State::kPending) {
       left = state;
     }
   }
-  std::erase_if(at_devices_, [](const AtDevice& one) { return one.remains == nullptr; });
-  BuryNow(std::move(passed));
+  std::erase_if(at_devices_, [](const AtDevice& one) { return one.deferred == nullptr; });
+  ReclaimNow(std::move(passed));
   return left;
 }
 
-Moment::State Reaper::CollectPassed() {
+DeviceEvent::State Reclaimer::CollectPassed() {
   CollectReady();
-  MutexLock one_at_a_time(burying_what_waits_);
+  MutexLock one_at_a_time(reclaiming_what_waits_);
   AskAboutMore();
-  BuryPassed(UINT64_MAX);  // the first look only says until where, for all that look together
-  return BuryPassed(UINT64_MAX);
+  ReclaimPassed(UINT64_MAX);  // the first look only says until where, for all that look together
+  return ReclaimPassed(UINT64_MAX);
 }
 
-// Others bury between the looks, too: who waits for a device keeps nobody else waiting.
-bool Reaper::Collect(std::chrono::steady_clock::time_point until) {
+// Others reclaim between the looks, too: who waits for a device keeps nobody else waiting.
+bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
   CollectReady();
   uint64_t count = 0;
-  auto left = Moment::State::kPassed;
+  auto left = DeviceEvent::State::kPassed;
   {
-    MutexLock one_at_a_time(burying_what_waits_);
+    MutexLock one_at_a_time(reclaiming_what_waits_);
     count = AskAboutMore();
-    BuryPassed(count);  // as above
-    left = BuryPassed(count);
+    ReclaimPassed(count);  // as above
+    left = ReclaimPassed(count);
   }
   const auto in_time = [until] { return std::chrono::steady_clock::now() < until; };
-  for (auto step = kDeviceStepMin; left == Moment::State::kPending && in_time();
+  for (auto step = kDeviceStepMin; left == DeviceEvent::State::kPending && in_time();
        step = std::min(2 * step, kDeviceStepMax)) {
     std::this_thread::sleep_for(step);
-    MutexLock one_at_a_time(burying_what_waits_);
-    left = BuryPassed(count);
+    MutexLock one_at_a_time(reclaiming_what_waits_);
+    left = ReclaimPassed(count);
   }
-  // The reaper may have looked before these were there.
-  if (left != Moment::State::kPassed) Wake();
-  return left != Moment::State::kPending;
+  // The reclaimer may have looked before these were there.
+  if (left != DeviceEvent::State::kPassed) Wake();
+  return left != DeviceEvent::State::kPending;
 }
 
-void Reaper::Run() {
+void Reclaimer::Run() {
   std::chrono::milliseconds pause = kBatchTime;
   auto device_step = kDeviceStepMin;
   while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
@@ -216,17 +216,17 @@ void Reaper::Run() {
       ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
     }
     DropEndedHolds();
-    const Moment::State left = CollectPassed();
+    const DeviceEvent::State left = CollectPassed();
     const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
     nudged_.store(false, std::memory_order_relaxed);
     pause = idle_wanted ? idle_() : kForever;
-    device_step = left == Moment::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
+    device_step = left == DeviceEvent::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
     const auto look = std::chrono::ceil<std::chrono::milliseconds>(device_step);
-    if (left != Moment::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
+    if (left != DeviceEvent::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
   }
 }
 
-void Reaper::Sleep(std::chrono::milliseconds timeout) {
+void Reclaimer::Sleep(std::chrono::milliseconds timeout) {
   std::vector<pollfd> waits{{wake_.get(), POLLIN, 0}};
   {
     MutexLock lock(mutex_);
@@ -243,15 +243,15 @@ void Reaper::Sleep(std::chrono::milliseconds timeout) {
 }
 
 // Nothing ends at once until it is known what the child has.
-void Reaper::BeforeFork() noexcept { inherited_.store(UINT64_MAX, std::memory_order_seq_cst); }
+void Reclaimer::BeforeFork() noexcept { inherited_.store(UINT64_MAX, std::memory_order_seq_cst); }
 
-void Reaper::NoteHolds() {
+void Reclaimer::NoteHolds() {
   uint64_t held = 0;
   for (const ChildHold& hold : holds_) held = std::max(held, hold.serial);
   inherited_.store(held, std::memory_order_seq_cst);
 }
 
-void Reaper::AfterForkInParent(int child_life) noexcept {
+void Reclaimer::AfterForkInParent(int child_life) noexcept {
   MutexLock lock(mutex_);
   if (child_life < 0 || living() == 0) return NoteHolds();
   UniqueFd life(::fcntl(child_life, F_DUPFD_CLOEXEC, 0));
@@ -260,7 +260,7 @@ void Reaper::AfterForkInParent(int child_life) noexcept {
   if (started_) Wake();
 }
 
-void Reaper::DropEndedHolds() {
+void Reclaimer::DropEndedHolds() {
   MutexLock lock(mutex_);
   std::erase_if(holds_, [](const ChildHold& hold) {
     pollfd look{hold.life.get(), POLLIN, 0};

@@ -1,12 +1,12 @@
-#include "client/late_errors.h"
+#include "client/deferred_errors.h"
 
 #include <gtest/gtest.h>
 
 namespace arraybridge {
 namespace {
 
-TEST(LateErrorsTest, TheFirstIsToldOnceWithHowManyMore) {
-  LateErrors errors;
+TEST(DeferredErrorsTest, TheFirstIsToldOnceWithHowManyMore) {
+  DeferredErrors errors;
   EXPECT_TRUE(errors.Take().ok());
   errors.Add("a", AlreadyExists("it is there").Because("NAME_TAKEN"));
   const Status one = errors.Take();

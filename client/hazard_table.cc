@@ -1,4 +1,4 @@
-#include "client/hold_table.h"
+#include "client/hazard_table.h"
 
 #include <sys/mman.h>
 
@@ -6,11 +6,11 @@
 
 namespace arraybridge {
 
-Result<std::unique_ptr<WrittenHolds>> WrittenHolds::Map(const UniqueFd& file) {
-  // A child that had it could clear its parent's holds.
-  auto pages = OwnPages::Map(file, sizeof(holds::Page), PROT_READ | PROT_WRITE, "a page of holds");
+Result<std::unique_ptr<HazardPage>> HazardPage::Map(const UniqueFd& file) {
+  // A child that had it could clear its parent's slots.
+  auto pages = SharedMapping::Map(file, sizeof(holds::Page), PROT_READ | PROT_WRITE, "a page of holds");
   if (!pages.ok()) return pages.status();
-  std::unique_ptr<WrittenHolds> mapped(new WrittenHolds(*std::move(pages)));
+  std::unique_ptr<HazardPage> mapped(new HazardPage(*std::move(pages)));
   if (mapped->page().version != holds::kVersion) {
     return FailedPrecondition("the page of holds has layout ", mapped->page().version, ", this client writes ",
                               holds::kVersion);

@@ -1,5 +1,4 @@
-// What room is asked for: a Publish that the broker will judge. Its limits are known here, so what it would refuse is
-// refused before a byte is copied.
+// The broker's limits on a Publish, checked here before room is carved and a byte is copied.
 #pragma once
 
 #include <span>
@@ -13,7 +12,7 @@
 namespace arraybridge {
 
 // INVALID_ARGUMENT, as the broker says it. `arrays`: types and shapes. REQUIRES: their bytes do not overflow.
-Status CheckPurpose(const ShareLimits& limits, std::string_view ns, std::span<const View> arrays,
-                    const Broker::PublishOptions& purpose);
+Status CheckPublish(const ShareLimits& limits, std::string_view ns, std::span<const View> arrays,
+                    const Broker::PublishOptions& options);
 
 }  // namespace arraybridge

@@ -1,5 +1,5 @@
 // A client's side of holds, against the broker's catalogue and page in the same process.
-#include "client/hold_table.h"
+#include "client/hazard_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,15 +18,15 @@
 namespace arraybridge {
 namespace {
 
-class HoldTableTest : public testing::Test {
+class HazardTableTest : public testing::Test {
  protected:
-  HoldTableTest() : catalogue_(*Catalogue::Create(2000, {})), page_(*HoldsPage::Create()), table_(MakeTable()) {}
+  HazardTableTest() : catalogue_(*Catalogue::Create(2000, {})), page_(*HoldsPage::Create()), table_(MakeTable()) {}
 
-  std::unique_ptr<HoldTable> MakeTable() const {
+  std::unique_ptr<HazardTable> MakeTable() const {
     auto read = ReadCatalogue::Map(*catalogue_->Export());
-    auto written = WrittenHolds::Map(*page_->Export());
+    auto written = HazardPage::Map(*page_->Export());
     EXPECT_TRUE(read.ok() && written.ok());
-    return std::make_unique<HoldTable>(*std::move(read), *std::move(written));
+    return std::make_unique<HazardTable>(*std::move(read), *std::move(written));
   }
   CatalogueEntry Put(std::string_view name, uint64_t share = 1) {
     return *catalogue_->Put({.name = name, .share = share});
@@ -34,16 +34,16 @@ class HoldTableTest : public testing::Test {
 
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<HoldsPage> page_;
-  std::unique_ptr<HoldTable> table_;
+  std::unique_ptr<HazardTable> table_;
 };
 
-TEST_F(HoldTableTest, AHoldIsSeenUntilItsLastUserEnds) {
+TEST_F(HazardTableTest, AHoldIsSeenUntilItsLastUserEnds) {
   const auto entry = Put("a", 5);
-  Hold one = table_->Take("a");
+  HazardSlot one = table_->Take("a");
   ASSERT_TRUE(one);
   EXPECT_EQ(catalogue::Read(one.record()).share, 5u);
   EXPECT_TRUE(page_->Has(entry.hold()));
-  Hold two = table_->Take("a");
+  HazardSlot two = table_->Take("a");
   EXPECT_EQ(page_->count(), 1u) << "one for a share and process";
   EXPECT_FALSE(one.End());
   EXPECT_TRUE(page_->Has(entry.hold()));
@@ -53,10 +53,10 @@ TEST_F(HoldTableTest, AHoldIsSeenUntilItsLastUserEnds) {
   EXPECT_EQ(table_->taken(), 2u);
 }
 
-TEST_F(HoldTableTest, WhatIsWithdrawnIsNotTakenAndItsLastUserHearsOfIt) {
+TEST_F(HazardTableTest, WhatIsWithdrawnIsNotTakenAndItsLastUserHearsOfIt) {
   const auto entry = Put("a");
-  Hold one = table_->Take("a");
-  Hold two = table_->Take("a");
+  HazardSlot one = table_->Take("a");
+  HazardSlot two = table_->Take("a");
   catalogue_->Retire(entry);
   EXPECT_FALSE(table_->Take("a"));
   EXPECT_FALSE(one.End());
@@ -65,19 +65,19 @@ TEST_F(HoldTableTest, WhatIsWithdrawnIsNotTakenAndItsLastUserHearsOfIt) {
   EXPECT_FALSE(page_->Has(entry.hold()));
 }
 
-TEST_F(HoldTableTest, ANewGenerationHasAHoldOfItsOwn) {
+TEST_F(HazardTableTest, ANewGenerationHasAHoldOfItsOwn) {
   const auto first = Put("a", 1);
-  Hold old = table_->Take("a");
+  HazardSlot old = table_->Take("a");
   const auto second = Put("a", 2);
   catalogue_->Retire(first);
-  Hold fresh = table_->Take("a");
+  HazardSlot fresh = table_->Take("a");
   EXPECT_EQ(catalogue::Read(old.record()).share, 1u);
   EXPECT_EQ(catalogue::Read(fresh.record()).share, 2u);
   EXPECT_TRUE(page_->Has(first.hold()) && page_->Has(second.hold()));
 }
 
-TEST_F(HoldTableTest, AFullPageTakesNoMore) {
-  std::vector<Hold> held;
+TEST_F(HazardTableTest, AFullPageTakesNoMore) {
+  std::vector<HazardSlot> held;
   for (uint32_t i = 0; i < holds::kWords; ++i) {
     Put(std::to_string(i), i);
     held.push_back(table_->Take(std::to_string(i)));
@@ -91,23 +91,23 @@ TEST_F(HoldTableTest, AFullPageTakesNoMore) {
   EXPECT_TRUE(table_->Take("more"));
 }
 
-TEST_F(HoldTableTest, HoldsThatWereUsedAreUsedAgain) {
+TEST_F(HazardTableTest, HoldsThatWereUsedAreUsedAgain) {
   for (int i = 0; i < 1500; ++i) Put(std::to_string(i), static_cast<uint64_t>(i));
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 1500; ++i) {
-      Hold hold = table_->Take(std::to_string(i));
+      HazardSlot hold = table_->Take(std::to_string(i));
       ASSERT_TRUE(hold);
       ASSERT_EQ(catalogue::Read(hold.record()).share, static_cast<uint64_t>(i));
     }
   }
   EXPECT_EQ(page_->count(), 0u);
   const auto file = page_->Export();
-  const auto mapped = WrittenHolds::Map(*file);
+  const auto mapped = HazardPage::Map(*file);
   EXPECT_EQ((*mapped)->page().high, 1u) << "the broker looks at no more than was needed";
 }
 
 // Threads take and end holds of the same few shares: they meet while one claims or clears the hold that another wants.
-TEST_F(HoldTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
+TEST_F(HazardTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
   constexpr uint64_t kTakes = 50000;
   constexpr int kThreads = 4;
   const CatalogueEntry entries[] = {Put("a", 0), Put("b", 1)};
@@ -116,7 +116,7 @@ TEST_F(HoldTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
     threads.emplace_back([&] {
       for (uint64_t i = 0; i < kTakes; ++i) {
         const uint64_t share = i >> 3 & 1;
-        Hold hold = table_->Take(share == 0 ? "a" : "b");
+        HazardSlot hold = table_->Take(share == 0 ? "a" : "b");
         ASSERT_TRUE(hold);
         ASSERT_EQ(catalogue::Read(hold.record()).share, share);
         ASSERT_TRUE(page_->Has(entries[share].hold()));
@@ -128,13 +128,13 @@ TEST_F(HoldTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
   EXPECT_EQ(page_->count(), 0u);
   EXPECT_EQ(table_->taken(), kTakes * kThreads);
   const auto file = page_->Export();
-  const auto mapped = WrittenHolds::Map(*file);
+  const auto mapped = HazardPage::Map(*file);
   EXPECT_LE((*mapped)->page().high, uint32_t{2 * kThreads}) << "at most one for each thread and share";
 }
 
-TEST_F(HoldTableTest, AForkedChildDoesNotHaveThePage) {
+TEST_F(HazardTableTest, AForkedChildDoesNotHaveThePage) {
   const auto file = page_->Export();
-  const auto mapped = WrittenHolds::Map(*file);
+  const auto mapped = HazardPage::Map(*file);
   ASSERT_TRUE(mapped.ok());
   holds::Page* const page = &(*mapped)->page();
   const pid_t child = ::fork();
@@ -147,7 +147,7 @@ TEST_F(HoldTableTest, AForkedChildDoesNotHaveThePage) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-TEST_F(HoldTableTest, WhatIsNoCatalogueIsRefused) {
+TEST_F(HazardTableTest, WhatIsNoCatalogueIsRefused) {
   const auto refused = [](const UniqueFd& file) { return ReadCatalogue::Map(file).status().code(); };
   EXPECT_EQ(refused(*page_->Export()), Code::kFailedPrecondition);
   EXPECT_EQ(refused(UniqueFd()), Code::kFailedPrecondition);
@@ -162,12 +162,12 @@ TEST_F(HoldTableTest, WhatIsNoCatalogueIsRefused) {
   ASSERT_EQ(::write(open.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
   ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(refused(open), Code::kFailedPrecondition);
-  EXPECT_EQ(WrittenHolds::Map(*catalogue_->Export()).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(HazardPage::Map(*catalogue_->Export()).status().code(), Code::kFailedPrecondition);
 }
 
 // A broker that withdraws and publishes again all the time, beside threads that hold and let go. What a hold says is
 // checked against what it named.
-TEST_F(HoldTableTest, ThreadsHoldWhileTheBrokerReplaces) {
+TEST_F(HazardTableTest, ThreadsHoldWhileTheBrokerReplaces) {
   constexpr int kNames = 4;
   constexpr int kReaders = 3;
   std::vector<CatalogueEntry> entries;
@@ -178,10 +178,10 @@ TEST_F(HoldTableTest, ThreadsHoldWhileTheBrokerReplaces) {
   readers.reserve(kReaders);
   for (int r = 0; r < kReaders; ++r) {
     readers.emplace_back([&, r] {
-      std::vector<Hold> held;
+      std::vector<HazardSlot> held;
       for (uint64_t i = static_cast<uint64_t>(r); !stop.load(); ++i) {
         const uint64_t name = i % kNames;
-        Hold hold = table_->Take(std::to_string(name));
+        HazardSlot hold = table_->Take(std::to_string(name));
         if (!hold) continue;
         ++taken;
         // Its share's number is its name's, in every generation.

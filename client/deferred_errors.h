@@ -1,5 +1,5 @@
-// LateErrors are what became of publishes that nobody waited for and that failed, until somebody asks: nothing is lost
-// in silence.
+// DeferredErrors are what became of publishes that nobody waited for and that failed, until somebody asks: nothing is
+// lost in silence.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace arraybridge {
 
 // Thread-safe.
-class LateErrors {
+class DeferredErrors {
  public:
   // The share did not come to be; `why` says in which way.
   void Add(std::string_view share, const Status& why) AB_EXCLUDES(mutex_);

@@ -1,4 +1,4 @@
-#include "client/own_pages.h"
+#include "client/shared_mapping.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 namespace arraybridge {
 
-Result<OwnPages> OwnPages::Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what) {
+Result<SharedMapping> SharedMapping::Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what) {
   struct stat info {};
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (::fstat(file.get(), &info) != 0 || static_cast<uint64_t>(info.st_size) != bytes || seals < 0 ||
@@ -18,12 +18,12 @@ Result<OwnPages> OwnPages::Map(const UniqueFd& file, uint64_t bytes, int protect
   }
   void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
   if (base == MAP_FAILED) return ResourceExhausted("mapping ", what, ": ", std::strerror(errno));
-  OwnPages mapped(base, bytes);
+  SharedMapping mapped(base, bytes);
   if (::madvise(base, bytes, MADV_DONTFORK) == 0) return mapped;
   return FailedPrecondition(what, " cannot be kept from forked children: ", std::strerror(errno));
 }
 
-OwnPages::~OwnPages() {
+SharedMapping::~SharedMapping() {
   if (base_ != nullptr) ::munmap(base_, bytes_);
 }
 

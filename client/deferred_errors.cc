@@ -1,10 +1,10 @@
-#include "client/late_errors.h"
+#include "client/deferred_errors.h"
 
 #include <utility>
 
 namespace arraybridge {
 
-void LateErrors::Add(std::string_view share, const Status& why) {
+void DeferredErrors::Add(std::string_view share, const Status& why) {
   const MutexLock lock(mutex_);
   if (any_.exchange(true, std::memory_order_relaxed)) {
     ++more_;
@@ -15,7 +15,7 @@ void LateErrors::Add(std::string_view share, const Status& why) {
              why.reason());
 }
 
-Status LateErrors::Take() {
+Status DeferredErrors::Take() {
   if (!any_.load(std::memory_order_relaxed)) return Ok();
   const MutexLock lock(mutex_);
   any_.store(false, std::memory_order_relaxed);
@@ -25,7 +25,7 @@ Status LateErrors::Take() {
   return Status(first.code(), Concat(first.message(), " (and ", more, " more)"), first.reason());
 }
 
-Status LateErrors::TakeBefore(std::string_view share, const Status& why) {
+Status DeferredErrors::TakeBefore(std::string_view share, const Status& why) {
   if (!any_.load(std::memory_order_relaxed)) return why;
   Add(share, why);
   return Take();

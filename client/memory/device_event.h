@@ -1,4 +1,4 @@
-// A Moment is the end of all work that this process had queued on a device when the Moment was requested.
+// A DeviceEvent is the end of all work that this process had queued on a device when the DeviceEvent was requested.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace arraybridge {
 
-class Moment {
+class DeviceEvent {
  public:
   enum class State : uint8_t {
     kPassed,
@@ -15,10 +15,10 @@ class Moment {
     kHeldUp,  // a graph is being captured; until it ends the device cannot be queried
   };
 
-  virtual ~Moment() = default;
+  virtual ~DeviceEvent() = default;
 
   // Returns the state; never waits. Thread-safe. An error: the state will never be known.
-  virtual Result<State> Look() = 0;
+  virtual Result<State> Poll() = 0;
   // Waits for it. Thread-safe. UNAVAILABLE: a graph is being captured.
   virtual Status Wait() = 0;
 };

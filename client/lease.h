@@ -1,0 +1,45 @@
+// A Lease keeps one share readable in this process, with the memory in which it lies: a lease of the broker's, a hold,
+// or a slot on a road.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "client/arena_cache.h"
+#include "client/hazard_table.h"
+#include "client/session_release.h"
+
+namespace arraybridge {
+
+class TakenRoad;
+
+class Lease final : public SessionRelease {
+ public:
+  Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease);
+  Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
+  Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
+  ~Lease() override;
+  // A hold or a slot ends where the last array goes, without a message, if there is nothing to unmap and the broker
+  // does not wait for it.
+  bool EndAtOnce() noexcept override;
+  bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
+  void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return *arena->shared; }
+
+  const uint64_t id;  // 0: it is a hold, or a slot
+  std::shared_ptr<ReadArena> arena;
+  bool unmapped = false;  // the share's arena could not be mapped: the broker is told so after the lease
+  uint64_t arena_id = 0;
+  uint64_t arena_generation = 0;
+  uint64_t offset = 0;                       // of the share, in the arena
+  uint64_t size = 0;                         // of the share
+  std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of the share alone
+
+ private:
+  HazardSlot hazard_;
+  const std::shared_ptr<TakenRoad> road_;
+  const uint64_t slot_ = 0;
+  bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,23 @@
+// A PrivateRange is a copy-on-write mapping of one share for one consumer, beside the mapping that its Lease has.
+#pragma once
+
+#include <memory>
+
+#include "client/lease.h"
+#include "client/session_release.h"
+
+namespace arraybridge {
+
+class PrivateRange final : public SessionRelease {
+ public:
+  PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range);
+  ~PrivateRange() override;
+  void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return *range_; }
+
+ private:
+  std::shared_ptr<const Lease> lease_;
+  std::unique_ptr<Mapping> range_;
+};
+
+}  // namespace arraybridge

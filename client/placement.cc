@@ -385,9 +385,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
 Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
   const auto none = [] { return NotFound("the arrays do not lie in one unpublished placement of this connection"); };
   std::shared_ptr<Placement::Range> range;
-  std::vector<View> found(views.begin(), views.end());
-  for (View& view : found) {
-    view.owner = nullptr;
+  for (const View& view : views) {
     if (view.data == nullptr) continue;
     if (!view.compact()) return none();
     if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
@@ -396,6 +394,7 @@ Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
     range = std::move(its);
   }
   if (!range) return none();
+  std::vector<View> found(views.begin(), views.end());
   for (View& view : found) {
     view.strides = CompactStrides(view.shape);
     view.owner = range;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <sstream>
 
 namespace arraybridge {
 namespace {
@@ -41,6 +44,20 @@ TEST(Result, ErrorsPassThroughTheGuard) {
 }
 
 TEST(ResultDeathTest, ReadingAMissingValueStopsTheProcess) { EXPECT_DEATH(*Half(1), "check failed"); }
+
+TEST(Concat, WritesWhatAStreamWrites) {
+  const auto both = [](const auto&... parts) {
+    std::ostringstream out;
+    (out << ... << parts);
+    EXPECT_EQ(Concat(parts...), out.str());
+  };
+  const std::string text = "text";
+  const char* const pointer = "pointer";
+  both();
+  both("literal", text, std::string_view("view"), pointer, 'c', "");
+  both(0, -7, 7u, short{-3}, uint16_t{3}, std::numeric_limits<int64_t>::min(), std::numeric_limits<uint64_t>::max());
+  both(true, uint8_t{'u'}, 1.5, 1e300, Code::kOk == Code::kOk);
+}
 
 TEST(Code, NamesAreGrpcs) {
   EXPECT_EQ(CodeName(Code::kOk), "OK");

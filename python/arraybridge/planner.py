@@ -339,7 +339,7 @@ def _where(source: Description, target: Caps, wish: Device | None) -> Device:
     if wish[0] in target.devices:
         return wish
     there = sorted(devices.named((kind, 0)).partition(":")[0] for kind in target.devices)
-    reason = f"{target.name} has no arrays on {devices.named(wish)}: it can use {there}"
+    reason = f"{target.name} has no arrays on {devices.named(wish)}: its CUDA and other devices here: {there}"
     raise DeviceUnavailable(source.framework, target.name, "device", reason)
 
 

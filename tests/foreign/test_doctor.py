@@ -89,7 +89,7 @@ def test_doctor_has_a_remedy_for_a_draining_broker(start: Callable[..., Daemon])
     daemon = start("--drain-timeout", "60s")
     assert ctl("-H", daemon.directory, "drain").returncode == 0
     code, found = findings("-H", daemon.directory)
-    assert (code, found["broker"]["health"]) == (1, "problem") and " drains" in found["broker"]["finding"]
+    assert (code, found["broker"]["health"]) == (1, "problem") and " is draining" in found["broker"]["finding"]
     shutdown, start_again = found["broker"]["mend"].split(", then ")
     assert start_again == f"arraybridged --directory {daemon.directory}"
     assert shutdown == f"arraybridgectl -H {daemon.directory} shutdown --now"

@@ -431,7 +431,7 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     assert (published.generation, arena.size, len(mapping) >= arena.size) == (1, len(content), True)
     out = tmp_path / "out.npy"
     assert "has 3 arrays: choose one with --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
-    assert "no number 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
+    assert "none with index 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
     assert "'bfloat16'" in refusal(daemon, ERROR, "dump", "three", "-f", out, "--array", 2)
     assert ctl(daemon, "dump", "three", "-f", out, "--array", 0).returncode == 0
     assert numpy.load(out).tobytes() == content[:16]

@@ -29,7 +29,7 @@ from arraybridge import (
         (np.array(["a"]), UnsupportedDtype, "<U1"),
         (np.array([b"a"]), UnsupportedDtype, "S1"),
         (np.zeros(2, np.longdouble), UnsupportedDtype, "float128"),
-        (np.array([(1, None)], [("a", "i4"), ("b", "O")]), UnsupportedDtype, "no framework"),
+        (np.array([(1, None)], [("a", "i4"), ("b", "O")]), UnsupportedDtype, "cannot be shared with any framework"),
         ([1, 2], InvalidRequest, "without any array.*numpy.asarray"),
         ("text", UnsupportedArray, "str"),
         (None, UnsupportedArray, "NoneType"),
@@ -190,7 +190,7 @@ def test_other_arguments_are_refused_before_anything_is_asked():
         with pytest.raises(InvalidRequest, match=f"get_many takes a sequence of names or Shares, not {odd!r}"):
             nobody.get_many(odd)
     for wait in (10**400, b"", "soon"):
-        with pytest.raises(ValueError, match="wait is 0 or more seconds"):
+        with pytest.raises(ValueError, match="wait must be 0 or more seconds"):
             nobody.get("a", wait=wait)
 
 

@@ -281,7 +281,7 @@ def test_bytes_are_copied_and_never_change():
     ids=["list", "int", "str", "None", "object", "attribute style"],
 )  # fmt: skip
 def test_what_speaks_nothing_is_a_type_error(nothing):
-    with pytest.raises(TypeError, match="speaks no array protocol") as caught:
+    with pytest.raises(TypeError, match="supports no array protocol") as caught:
         asdlpack(nothing)
     assert type(caught.value) is UnsupportedArray
 

@@ -135,13 +135,13 @@ def test_bench_without_matplotlib_or_framework_says_so(tmp_path: Path):
 
 def test_bench_refuses_what_would_fail_in_the_end(tmp_path: Path):
     for words, said in (
-        (("--rounds", "0"), "--rounds: at least 1, not 0"),
-        (("--rounds", "-5"), "--rounds: at least 1, not -5"),
-        (("--rounds", "many"), "--rounds: at least 1, not many"),
+        (("--rounds", "0"), "--rounds: must be at least 1, not 0"),
+        (("--rounds", "-5"), "--rounds: must be at least 1, not -5"),
+        (("--rounds", "many"), "--rounds: must be at least 1, not many"),
         (("--output", str(tmp_path / "no" / "b.md")), "--output: there is no folder"),
         (("--plot", str(tmp_path / "no" / "b.png")), "--plot: there is no folder"),
-        (("--output", str(tmp_path)), "--output: this is a folder"),
-        (("--plot", str(tmp_path)), "--plot: this is a folder"),
+        (("--output", str(tmp_path)), "is a folder; name a file"),
+        (("--plot", str(tmp_path)), "is a folder; name a file"),
         (("--sizes", "4K,9000000G", "--rounds", "1"), "not enough memory for arrays of 9,663,676,416,000,000 bytes"),
     ):
         status, out, err = ask("bench", "--target", "numpy", *words)
@@ -203,7 +203,7 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     out = capsys.readouterr().out
     assert "with its default configuration (64-bit types off): refused: jax would narrow int64 to int32" in out
     assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool"]) == 1
-    assert "one dimension alone" in capsys.readouterr().out
+    assert "one dimension only" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyarrow", "--dtype", "bool", "--shape", "3"]) == 0
     assert commands.main(["explain", "torch", "nothing"]) == 2
     with pytest.raises(SystemExit, match="2"):

@@ -83,7 +83,7 @@ def test_a_framework_that_refuses_is_asked_again_by_the_careful_way(reader, brok
 
 
 def test_a_wait_that_is_none_is_refused_also_where_nobody_would_wait(reader, held):
-    with pytest.raises(arraybridge.InvalidRequest, match="wait is 0 or more seconds"):
+    with pytest.raises(arraybridge.InvalidRequest, match="wait must be 0 or more seconds"):
         reader.get("first", wait=-1)
     assert held == []
 

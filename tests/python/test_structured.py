@@ -65,11 +65,11 @@ def test_pyarrow_has_no_tensor_of_booleans(broker, shape):
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     values = np.ones(shape, bool)
     for ask in (lambda: broker.plan(values, "pyarrow"), lambda: broker.convert(values, "pyarrow")):
-        with pytest.raises(UnsupportedDtype, match="bool in one dimension alone") as refusal:
+        with pytest.raises(UnsupportedDtype, match="bool in one dimension only") as refusal:
             ask()
         assert (refusal.value.source_type, refusal.value.target_type) == ("numpy", "pyarrow")
     broker.put(values, "wide")
-    with pytest.raises(UnsupportedDtype, match="bool in one dimension alone"):
+    with pytest.raises(UnsupportedDtype, match="bool in one dimension only"):
         broker.get("wide", "pyarrow")
     flat = broker.convert(values.reshape(-1), "pyarrow")
     assert flat.type == pyarrow.bool_() and flat.to_pylist() == [True] * values.size

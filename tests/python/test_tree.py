@@ -128,7 +128,7 @@ Point = collections.namedtuple("Point", "x y")
         ([Leaf(), 1 << plain.INT_BITS_MAX], r"^\[1\]: an int of 4097 bits"),
         ([Leaf(), "\ud83d\ude00"], r"^\[1\]: the text .* would be read as one character"),
         ({"\ud83d\ude00": Leaf()}, "would be read as one character"),
-        ([Leaf(), Peculiar.FUNCTION], r"^\[1\]: the value of Peculiar.FUNCTION is no plain value"),
+        ([Leaf(), Peculiar.FUNCTION], r"^\[1\]: the value of Peculiar.FUNCTION is not a plain value"),
         ([Leaf(), Strict(1) | Strict(2) | Strict(64)], r"^\[1\]: .* has bits that no member of Strict has"),
         ([Leaf(), datetime.datetime(2026, 1, 1, tzinfo=Elsewhere())], r"^\[1\]: a tzinfo of Elsewhere"),
         ([Leaf(), datetime.time(1, tzinfo=zoneinfo.ZoneInfo("UTC"))], r"^\[1\]: a time of day has no offset in the zone UTC"),
@@ -373,7 +373,7 @@ def test_another_version_of_a_class_is_named(monkeypatch):
     imported(monkeypatch, Box=there)
     structure, leaves = tree.flatten({"k": [there(Leaf(), 3)]})
     imported(monkeypatch, Box=dataclasses.make_dataclass("Box", ["image", "edge"]))
-    said = r"the share's shapes:Box has the fields image, side, .* image, edge: types=\[\]"
+    said = r"the share's shapes:Box has the fields image, side, .* image, edge: pass types=\[\]"
     with pytest.raises(InvalidRequest, match=r"^\['k'\]\[0\]: " + said):
         tree.unflatten(structure, leaves)
     structure = json.dumps({"l": [0, {"enum": [records.name_of(Color), ["BLUE"], {"v": 9}]}]}).encode()

@@ -86,7 +86,7 @@ def test_a_failure_is_raised_later(broker: arraybridge.Broker, how: str) -> None
 def test_a_name_is_needed(broker: arraybridge.Broker) -> None:
     with pytest.raises(InvalidRequest, match="needs a name"):
         broker.put(np.ones(1), wait=False)  # type: ignore[call-overload]
-    with pytest.raises(InvalidRequest, match="wait is True or False"):
+    with pytest.raises(InvalidRequest, match="wait must be True or False"):
         broker.put(np.ones(1), "x", wait=0.5)  # type: ignore[call-overload]
 
 

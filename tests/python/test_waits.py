@@ -146,10 +146,10 @@ def test_a_share_that_has_gone_is_waited_for_by_nobody(broker):
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "1", "", b"", [], 10**400], ids=lambda seconds: repr(seconds)[:9])
 def test_seconds_are_numbers(broker, seconds):
     for ask in (broker.get, broker.get_many):
-        with pytest.raises(InvalidRequest, match="wait is 0 or more seconds, not") as caught:
+        with pytest.raises(InvalidRequest, match="wait must be 0 or more seconds, not") as caught:
             ask(["a"] if ask == broker.get_many else "a", wait=seconds)
         assert repr(seconds)[:9] in str(caught.value) and len(str(caught.value)) < 120
-    with pytest.raises(InvalidRequest, match="timeout_s is 0 or more seconds"):
+    with pytest.raises(InvalidRequest, match="timeout_s must be 0 or more seconds"):
         arraybridge.Broker(timeout_s=seconds)
 
 

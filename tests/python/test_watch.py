@@ -226,8 +226,8 @@ def test_a_forked_child_watches_anew(broker):
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"kinds": ["publishes"]}, "a kind of event is one of"),
-        ({"kinds": [3]}, "a kind of event is one of"),
+        ({"kinds": ["publishes"]}, "a kind of event must be one of"),
+        ({"kinds": [3]}, "a kind of event must be one of"),
         ({"names": 3}, "names must be a str, the prefix of names"),
         ({"names": "\ud800"}, "surrogate"),
     ],

@@ -144,7 +144,7 @@ def test_a_class_without_a_module_is_no_framework_and_may_be_one_of_its_own(modu
     with pytest.raises(InvalidMemoryType, match="Stranger"):
         convert_memory(Stranger(), None, "numpy")
     for ask in (lambda: nobody.convert(Stranger(), "numpy"), lambda: asdlpack(Stranger())):
-        with pytest.raises(UnsupportedArray, match="Stranger speaks no array protocol"):
+        with pytest.raises(UnsupportedArray, match="Stranger supports no array protocol"):
             ask()
     tensor = torch.ones(2).as_subclass(Tensor)
     assert convert_memory(tensor, None, "numpy").tolist() == nobody.convert(tensor, "numpy").tolist() == [1, 1]

@@ -243,7 +243,7 @@ def test_shared_access_is_the_shares_own_memory(broker: arraybridge.Broker) -> N
         assert address_of(take(view)) == view.address == address(broker.get(share))
     with pytest.raises(arraybridge.InvalidRequest, match="contradict"):
         share.view(private=True, access="shared")
-    with pytest.raises(arraybridge.InvalidRequest, match="access is one of"):
+    with pytest.raises(arraybridge.InvalidRequest, match="access must be one of"):
         share.view(access="mine")  # type: ignore[arg-type]
 
 

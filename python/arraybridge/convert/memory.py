@@ -347,7 +347,7 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
     kind = devices.CUDA if caps.own is None else caps.own.type
     there = [*(["cpu"] if has_host else []), *(devices.named((kind, each)) for each in usable)]
     if number is None:
-        reason = f"{names.target} has no arrays on the CPU (gpu_id=None); it can use {there}"
+        reason = f"{names.target} has no arrays on the CPU (gpu_id=None); its CUDA and other devices here: {there}"
     else:
         reason = f"{names.target} has no CUDA device or other GPU {number}: it can use {there}"
     raise DeviceUnavailable(*names, "device", reason)

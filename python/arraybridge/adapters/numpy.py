@@ -132,7 +132,7 @@ def ordinary(kind: type) -> Callable[[Any], View] | None:
     return _wrapper() if kind is ensure_module("numpy").ndarray else None
 
 
-def straight(target: str) -> Callable[[Any], View] | None:
+def constant(target: str) -> Callable[[Any], View] | None:
     """How ordinary arrays become Views for a framework whose arrays are constant. None: for others."""
     return _constant if named(target).caps().read_only == "immutable" else None
 

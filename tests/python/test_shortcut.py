@@ -13,7 +13,7 @@ import pytest
 from arrays import aligned, values_of
 
 import arraybridge
-from arraybridge import _core, counts
+from arraybridge import _core, adapters, counts
 from arraybridge.convert import shortcut
 
 FRAMEWORKS = ["numpy", "torch", "tensorflow", "jax"]
@@ -222,6 +222,21 @@ def test_threads_share_the_tables_while_they_are_cleared(here: arraybridge.Broke
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("copy", [None, False])
+def test_tensorflow_makes_arrays_by_itself_whether_they_must_be_shared_or_may_be(
+    here: arraybridge.Broker, copy: bool | None
+) -> None:
+    pytest.importorskip("tensorflow")
+    tensor = here.convert(aligned((4, 4)), "tensorflow", copy=False)
+    for _ in range(3):
+        made = here.convert(tensor, "numpy", copy=copy)
+        assert address_of(made) == address_of(tensor)
+        assert not made.flags.writeable
+    roads = here._delivery._shortcuts._roads
+    (road,) = (road for (kind, *_), road in roads.items() if kind is type(tensor))
+    assert road[0] is adapters.named("tensorflow").straight("numpy")
 
 
 def test_a_private_road_that_fails_later_costs_no_conversion(

@@ -133,7 +133,7 @@ def ordinary(kind: type) -> Callable[[Any], View] | None:
     return _wrapper() if kind is ensure_module("numpy").ndarray else None
 
 
-def straight(target: str) -> Callable[[Any], View] | None:
+def constant(target: str) -> Callable[[Any], View] | None:
     """A function that makes Views of ordinary arrays for a framework with constant arrays. None: for other frameworks.
     """
     return _constant if named(target).caps().read_only == "immutable" else None

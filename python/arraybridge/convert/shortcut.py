@@ -57,7 +57,8 @@ class Shortcuts:
                 self._roads.clear()
             caps_now = None if caps.settled else target.caps
             # copy=False also shares memory that may change.
-            read = (None if key[-1] is False else _straight(type(array), target)) or _makers[type(array)]
+            checks = None if key[-1] is False else _constant(type(array), target)
+            read = _straight(type(array), target) or checks or _makers[type(array)]
             road = self._roads[key] = (read, caps_now, caps, {})
         plans = road[3]
         if len(plans) >= _PLANS_MAX:
@@ -106,8 +107,17 @@ def _maker(kind: type) -> Maker | None:
 
 def _straight(kind: type, target: Adapter) -> Straight | None:
     """A framework's own function to make another's arrays, if it is faster than a View and equally checked."""
+    return _reader("straight", kind, target)
+
+
+def _constant(kind: type, target: Adapter) -> Straight | None:
+    """A function that makes Views of arrays that may change, for a framework whose arrays are constant."""
+    return _reader("constant", kind, target)
+
+
+def _reader(way: str, kind: type, target: Adapter) -> Straight | None:
     source = adapters.named(str(memory_type_of(kind)))
-    found: Callable[[str], Straight | None] | None = getattr(source, "straight", None)
+    found: Callable[[str], Straight | None] | None = getattr(source, way, None)
     return None if found is None else found(target.caps().name)
 
 

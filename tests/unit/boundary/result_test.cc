@@ -53,7 +53,7 @@ TEST(Concat, WritesWhatAStreamWrites) {
   };
   const std::string text = "text";
   const char* const pointer = "pointer";
-  both();
+  EXPECT_EQ(Concat(), "");
   both("literal", text, std::string_view("view"), pointer, 'c', "");
   both(0, -7, 7u, short{-3}, uint16_t{3}, std::numeric_limits<int64_t>::min(), std::numeric_limits<uint64_t>::max());
   both(true, uint8_t{'u'}, 1.5, 1e300, Code::kOk == Code::kOk);

@@ -115,8 +115,7 @@ TEST_F(UnwaitedPublishesTest, ThoseThatTheDaemonHadServedAreThere) {
   ASSERT_TRUE(Submit("two", "lost"));
   Serve(1);
   unwaited().GiveUp(Unavailable("gone"));
-  EXPECT_EQ(session_.deferred_errors().Take().message(),
-            "share 'lost', which nobody waited for, was not published: gone");
+  EXPECT_EQ(session_.deferred_errors().Take().message(), "the unwaited publish of share 'lost' failed: gone");
   EXPECT_FALSE(Submit()) << "nothing would confirm it";
 }
 
@@ -142,12 +141,11 @@ TEST_F(UnwaitedPublishesTest, AFailedOneIsToldAndItsRangeIsThereAgain) {
   const Status told = session_.deferred_errors().Take();
   EXPECT_EQ(told.code(), Code::kAlreadyExists);
   EXPECT_EQ(told.reason(), "NAME_TAKEN");
-  EXPECT_EQ(told.message(), "share 'taken', which nobody waited for, was not published: ALREADY_EXISTS, NAME_TAKEN");
+  EXPECT_EQ(told.message(), "the unwaited publish of share 'taken' failed: ALREADY_EXISTS, NAME_TAKEN");
   Confirm();
   EXPECT_TRUE(session_.deferred_errors().Take().ok()) << "the third was not served yet";
   unwaited().GiveUp(Unavailable("gone"));
-  EXPECT_EQ(session_.deferred_errors().Take().message(),
-            "share 'taken too', which nobody waited for, was not published: gone");
+  EXPECT_EQ(session_.deferred_errors().Take().message(), "the unwaited publish of share 'taken too' failed: gone");
 }
 
 TEST_F(UnwaitedPublishesTest, ARangeIsTheBrokersUntilItFailed) {

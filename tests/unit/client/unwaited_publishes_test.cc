@@ -1,4 +1,4 @@
-// What a session publishes without waiting, over the daemon's own pages and a broker of the test's own.
+// Unwaited publishes of a session, with the daemon's own pages and a test's broker.
 #include "client/unwaited_publishes.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
     Frame frame;
     return !session_.Hears(&frame);
   }
-  // The broker gives the pages, and takes requests from them.
+  // The broker provides the pages and takes requests from them.
   void Meet() {
     session_->lifeline().WantQueue();
     const FrameHeader first = Heard(Verb::kBrowse);
@@ -62,7 +62,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
   bool Submit(std::string_view message = "a share", std::string_view name = "name") {
     return unwaited().Submit(message, name, range_);
   }
-  // The daemon serves so many; those whose message is "refused" fail.
+  // Serves at most so many requests. A request with the message "refused" fails.
   void Serve(uint64_t most = kAll) {
     const auto served = queue_->ServePublishes(most, SessionQueue::Others::kStop, [](std::string_view message) {
       return message == "refused" ? AlreadyExists("it is there").Because("NAME_TAKEN") : Ok();
